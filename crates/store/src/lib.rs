@@ -1,0 +1,1 @@
+//! The store files of RocketMQ.
