@@ -1,0 +1,181 @@
+//! A message's properties as one string.
+//!
+//! ```text
+//! name 0x01 value 0x02 name 0x01 value …          UTF-8, at most 32767 bytes
+//! ```
+//!
+//! Writers up to 4.9.0 close the last entry with 0x02 too, newer ones do not; both are read. The reader's rules, entry by
+//! entry (an entry is what stands between two 0x02): the first 0x01 splits name from value; an entry without 0x01, with an
+//! empty name or with an empty value does not count; when a name occurs twice the later entry wins. The string is never
+//! turned into a map here: a broker asks it for three or four names per message and stores the rest untouched, in order.
+
+use memchr::{memchr, memrchr};
+
+/// Stands between a name and its value.
+pub const NAME_VALUE_SEPARATOR: u8 = 0x01;
+/// Stands between two entries.
+pub const ENTRY_SEPARATOR: u8 = 0x02;
+/// The longest properties string a record can hold, in bytes.
+pub const MAX_LEN: usize = i16::MAX as usize;
+
+/// User keys, separated by spaces; indexed.
+pub const KEYS: &str = "KEYS";
+/// The tag.
+pub const TAGS: &str = "TAGS";
+/// The id the producer gave the message; indexed.
+pub const UNIQ_KEY: &str = "UNIQ_KEY";
+/// Whether the producer waits for flush and replication; dropped by the broker.
+pub const WAIT: &str = "WAIT";
+/// The delay level, decimal.
+pub const DELAY: &str = "DELAY";
+
+/// The entries of `properties` that count, in order, duplicates included.
+#[inline]
+pub fn iter(properties: &str) -> impl Iterator<Item = (&str, &str)> {
+    let mut rest = properties;
+    std::iter::from_fn(move || {
+        while !rest.is_empty() {
+            let entry;
+            (entry, rest) = match memchr(ENTRY_SEPARATOR, rest.as_bytes()) {
+                Some(at) => (&rest[..at], &rest[at + 1..]),
+                None => (rest, ""),
+            };
+            if let Some(pair) = split(entry) {
+                return Some(pair);
+            }
+        }
+        None
+    })
+}
+
+/// The value of `name`: the last entry of that name that counts.
+#[inline]
+pub fn get<'a>(properties: &'a str, name: &str) -> Option<&'a str> {
+    let mut rest = properties;
+    while !rest.is_empty() {
+        let entry;
+        (rest, entry) = match memrchr(ENTRY_SEPARATOR, rest.as_bytes()) {
+            Some(at) => (&rest[..at], &rest[at + 1..]),
+            None => ("", rest),
+        };
+        // Cheap test first: most entries are of other names.
+        if entry.len() > name.len() + 1 && entry.as_bytes()[name.len()] == NAME_VALUE_SEPARATOR {
+            if let Some((found, value)) = split(entry) {
+                if found == name {
+                    return Some(value);
+                }
+            }
+        }
+    }
+    None
+}
+
+/// The values of several names in one pass over `properties`.
+#[inline]
+pub fn get_many<'a, const N: usize>(properties: &'a str, names: [&str; N]) -> [Option<&'a str>; N] {
+    let mut values = [None; N];
+    for (name, value) in iter(properties) {
+        for (slot, wanted) in values.iter_mut().zip(names) {
+            if name == wanted {
+                *slot = Some(value);
+            }
+        }
+    }
+    values
+}
+
+/// The properties string of `pairs`, in their order, without a closing separator.
+///
+/// Names and values are taken as they are. One that contains a separator reads back differently, so whoever takes them from
+/// users refuses those first (see [`is_plain`]).
+pub fn encode<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let mut out = String::new();
+    for (index, (name, value)) in pairs.into_iter().enumerate() {
+        if index > 0 {
+            out.push(char::from(ENTRY_SEPARATOR));
+        }
+        out.push_str(name);
+        out.push(char::from(NAME_VALUE_SEPARATOR));
+        out.push_str(value);
+    }
+    out
+}
+
+/// Whether `text` can be a name or a value and come back the same: not empty and free of separators.
+#[inline]
+pub fn is_plain(text: &str) -> bool {
+    !text.is_empty()
+        && memchr::memchr2(NAME_VALUE_SEPARATOR, ENTRY_SEPARATOR, text.as_bytes()).is_none()
+}
+
+#[inline]
+fn split(entry: &str) -> Option<(&str, &str)> {
+    let at = memchr(NAME_VALUE_SEPARATOR, entry.as_bytes())?;
+    let (name, value) = (&entry[..at], &entry[at + 1..]);
+    (!name.is_empty() && !value.is_empty()).then_some((name, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(properties: &str) -> Vec<(&str, &str)> {
+        iter(properties).collect()
+    }
+
+    #[test]
+    fn order_and_text_survive() {
+        let given = [("TAGS", "TagA"), ("KEYS", "k1 k2"), ("名", "值 😀")];
+        let text = encode(given);
+        assert_eq!(text, "TAGS\u{1}TagA\u{2}KEYS\u{1}k1 k2\u{2}名\u{1}值 😀");
+        assert_eq!(pairs(&text), given);
+    }
+
+    #[test]
+    fn closing_separator_is_accepted() {
+        assert_eq!(pairs("a\u{1}b\u{2}"), [("a", "b")]);
+        assert_eq!(get("a\u{1}b\u{2}", "a"), Some("b"));
+    }
+
+    #[test]
+    fn entries_that_do_not_count() {
+        assert_eq!(pairs(""), []);
+        assert_eq!(pairs("\u{2}\u{2}"), []);
+        assert_eq!(pairs("ab\u{2}\u{1}v\u{2}n\u{1}\u{2}x\u{1}y"), [("x", "y")]);
+        assert_eq!(get("n\u{1}\u{2}ab", "n"), None);
+        assert_eq!(
+            get("n\u{1}v\u{2}n\u{1}", "n"),
+            Some("v"),
+            "an empty value does not override"
+        );
+    }
+
+    #[test]
+    fn first_separator_splits() {
+        assert_eq!(pairs("n\u{1}v\u{1}w"), [("n", "v\u{1}w")]);
+        assert_eq!(get("n\u{1}v\u{1}w", "n"), Some("v\u{1}w"));
+        assert_eq!(get("n\u{1}v\u{1}w", "n\u{1}v"), None);
+    }
+
+    #[test]
+    fn later_duplicate_wins() {
+        let text = "k\u{1}1\u{2}other\u{1}x\u{2}k\u{1}2";
+        assert_eq!(get(text, "k"), Some("2"));
+        assert_eq!(
+            get_many(text, ["k", "none", "other"]),
+            [Some("2"), None, Some("x")]
+        );
+    }
+
+    #[test]
+    fn a_name_is_not_found_as_a_prefix_or_suffix() {
+        assert_eq!(get("KEYS2\u{1}a\u{2}XKEYS\u{1}b", "KEYS"), None);
+        assert_eq!(get("a\u{1}b", ""), None);
+    }
+
+    #[test]
+    fn separators_are_not_plain() {
+        assert!(is_plain("x y"));
+        assert!(!is_plain("") && !is_plain("a\u{1}") && !is_plain("\u{2}"));
+    }
+}
