@@ -1,7 +1,5 @@
-//! `orbitmq._native`: lists the classes; each lives in its own file.
+//! `orbitmq._native`: lists what the module holds; each class lives in its own file.
 use pyo3::prelude::*;
 
 #[pymodule]
-fn _native(_module: &Bound<'_, PyModule>) -> PyResult<()> {
-    Ok(())
-}
+mod _native {}

@@ -1,0 +1,96 @@
+# OrbitMQ: every way to build, check and measure the project. `make` alone lists the targets.
+#
+# Profiles, so that two cores do not compile everything three times: the Python module is built in
+# release (what users run, what benches and suites measure); `cargo test` and clippy use dev, which
+# compiles fast, keeps overflow and debug assertions on, and shares its build scripts (zstd's C
+# code above all) between the two.
+
+BASE_PYTHON ?= python3
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+CARGO := cargo
+NEED := .ci/need
+
+RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name 'Cargo.toml')
+PYTHON_PATHS := $(wildcard src tests compat crash benches)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+.PHONY: help
+help: ## List the targets
+	@echo "OrbitMQ, make targets:"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# ---- build -------------------------------------------------------------------------------------
+
+.PHONY: build
+build: $(VENV)/.native ## Create .venv and install the package with its release-built Rust core
+
+$(VENV)/.tools: pyproject.toml
+	@$(BASE_PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "OrbitMQ needs Python 3.11 or newer; '$(BASE_PYTHON)' is $$($(BASE_PYTHON) --version 2>&1 || true)." >&2; \
+	  echo "Point BASE_PYTHON at one: make build BASE_PYTHON=/path/to/python3.11" >&2; exit 1; }
+	test -x $(PYTHON) || $(BASE_PYTHON) -m venv $(VENV)
+	$(PYTHON) -m pip install --quiet --upgrade 'pip>=25.1'
+	$(PYTHON) -m pip install --quiet --upgrade --group dev
+	@touch $@
+
+$(VENV)/.native: $(VENV)/.tools $(RUST_SOURCES)
+	@CI=true $(NEED) cargo -- true
+	env -u CONDA_PREFIX VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --release --locked --quiet >/dev/null
+	@touch $@
+
+# ---- suites ------------------------------------------------------------------------------------
+
+.PHONY: test
+test: test-fast test-fuzz test-compat test-crash ## Run every suite
+
+.PHONY: test-fast
+test-fast: build ## Unit and property tests of the crates and the package (under a minute once built)
+	$(CARGO) test --locked --quiet -p orbitmq-wire -p orbitmq-store
+	$(PYTHON) -m pytest tests
+
+.PHONY: test-fuzz
+test-fuzz: ## Run each fuzz target for 30 seconds
+	@$(NEED) cargo -- fuzz/run.sh
+
+.PHONY: test-compat
+test-compat: build ## Compare with Apache RocketMQ 4.9.7 itself (needs a JDK 17)
+	@$(NEED) java javac -- $(PYTHON) -m pytest compat
+
+.PHONY: test-crash
+test-crash: build ## Kill a writer at random moments and look at what recovery finds
+	$(PYTHON) -m pytest crash
+
+# ---- lint --------------------------------------------------------------------------------------
+
+.PHONY: lint
+lint: build ## ruff, mypy --strict, stubtest, rustfmt, clippy, import-linter
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy --strict $(PYTHON_PATHS)
+	$(PYTHON) -m mypy.stubtest --mypy-config-file pyproject.toml orbitmq._native
+	$(VENV)/bin/lint-imports
+	@$(NEED) cargo rustfmt -- $(CARGO) fmt --all --check
+	@$(NEED) cargo clippy -- $(CARGO) clippy --locked --quiet --workspace --all-targets -- -D warnings
+
+.PHONY: format
+format: build ## Rewrite the sources in the house style
+	$(PYTHON) -m ruff check --fix .
+	$(PYTHON) -m ruff format .
+	$(CARGO) fmt --all
+
+# ---- the rest ----------------------------------------------------------------------------------
+
+.PHONY: bench
+bench: build ## Measure against Apache RocketMQ 4.9.7 in one run (needs a JDK 17)
+	@$(NEED) cargo java javac -- $(PYTHON) -m benches
+
+.PHONY: clean
+clean: ## Remove everything that was built or downloaded
+	rm -rf $(VENV) .build .jars .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -f src/orbitmq/_native*.so
+	find src tests compat crash benches -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	$(CARGO) clean --quiet

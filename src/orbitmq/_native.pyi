@@ -1,0 +1,1 @@
+"""The Rust core: RocketMQ's bytes and store files."""

@@ -1,0 +1,184 @@
+"""The one exception tree of OrbitMQ.
+
+::
+
+    OrbitError
+    ├── WireError                a peer's bytes (or ours) do not follow the protocol
+    │   ├── FrameTooLarge        a frame announces more than the limit
+    │   ├── MalformedFrame       lengths that contradict each other, an unknown header type
+    │   ├── MalformedHeader      a frame's header, JSON or binary, cannot be read
+    │   ├── MalformedRecord      a message record breaks its layout or its CRC
+    │   ├── MalformedBatch       a batch body breaks its layout
+    │   ├── MalformedJson        a body is not even lenient JSON
+    │   ├── MalformedId          a message id is not one
+    │   └── MalformedBody        a compressed body does not decompress, or grows past its limit
+    └── StoreError               a store directory; `path` and `offset` say where
+        ├── StoreLocked          another process has it open
+        ├── StoreClosed          this handle was closed before
+        ├── RecordTooLarge       a message beyond the limits of the record or of the store
+        ├── DiskFull             the file system has no room for the next file
+        ├── ReadOnlyStore        the directory or a file in it cannot be written
+        ├── WrongFileSize        a file is not of the configured size
+        ├── StrayFile            a file that does not belong there
+        ├── CorruptStore         bytes that recovery cannot explain away
+        └── StoreIOError         any other refusal of the operating system
+
+Every class says whose fault it is (`fault`) and whether the same call can succeed when it is
+made again unchanged (`retriable`). The Rust core raises these same classes; the mapping stands
+in one place, ``crates/py/src/errors.rs``.
+"""
+
+from enum import Enum
+from pathlib import Path
+from typing import ClassVar
+
+__all__ = [
+    "CorruptStore",
+    "DiskFull",
+    "Fault",
+    "FrameTooLarge",
+    "MalformedBatch",
+    "MalformedBody",
+    "MalformedFrame",
+    "MalformedHeader",
+    "MalformedId",
+    "MalformedJson",
+    "MalformedRecord",
+    "OrbitError",
+    "ReadOnlyStore",
+    "RecordTooLarge",
+    "StoreClosed",
+    "StoreError",
+    "StoreIOError",
+    "StoreLocked",
+    "StrayFile",
+    "WireError",
+    "WrongFileSize",
+]
+
+
+class Fault(Enum):
+    """Whose fault an error is, and so who can mend it."""
+
+    CALLER = "caller"
+    """The program that made the call."""
+    PEER = "peer"
+    """Whoever sent or wrote the bytes."""
+    OPERATOR = "operator"
+    """Whoever set up the machine or the directory."""
+    MACHINE = "machine"
+    """The machine: disk, file system, memory."""
+
+
+class OrbitError(Exception):
+    """Anything OrbitMQ raises on purpose."""
+
+    fault: ClassVar[Fault]
+    retriable: ClassVar[bool] = False
+
+
+class WireError(OrbitError):
+    """Bytes that do not follow the protocol. `offset` counts from the start of the bytes given."""
+
+    fault = Fault.PEER
+
+    def __init__(self, message: str, *, offset: int | None = None) -> None:
+        super().__init__(message)
+        self.offset = offset
+
+
+class FrameTooLarge(WireError):
+    """A frame announces more bytes than the limit allows."""
+
+
+class MalformedFrame(WireError):
+    """The lengths of a frame contradict each other, or its header type is unknown."""
+
+
+class MalformedHeader(WireError):
+    """The header of a frame, JSON or binary, cannot be read."""
+
+
+class MalformedRecord(WireError):
+    """A message record breaks its layout, its limits or its CRC."""
+
+
+class MalformedBatch(WireError):
+    """A batch body breaks its layout."""
+
+
+class MalformedJson(WireError):
+    """A body is not JSON, not even in the dialect that the lenient reader accepts."""
+
+
+class MalformedId(WireError):
+    """A text is not a message id."""
+
+
+class MalformedBody(WireError):
+    """A compressed body does not decompress, or grows past its limit."""
+
+
+class StoreError(OrbitError):
+    """Something about a store directory; `path` and `offset` say where, as far as they apply."""
+
+    fault = Fault.MACHINE
+
+    def __init__(
+        self, message: str, *, path: Path | str | None = None, offset: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.path = None if path is None else Path(path)
+        self.offset = offset
+
+
+class StoreLocked(StoreError):
+    """Another process has the store open. Succeeds once that process lets go."""
+
+    fault = Fault.OPERATOR
+    retriable = True
+
+
+class StoreClosed(StoreError):
+    """The handle was closed before this call."""
+
+    fault = Fault.CALLER
+
+
+class RecordTooLarge(StoreError):
+    """A message goes beyond the limits of the record layout or of this store."""
+
+    fault = Fault.CALLER
+
+
+class DiskFull(StoreError):
+    """The file system has no room for the next file. Succeeds once there is room."""
+
+    fault = Fault.OPERATOR
+    retriable = True
+
+
+class ReadOnlyStore(StoreError):
+    """The directory, or a file in it, cannot be written."""
+
+    fault = Fault.OPERATOR
+
+
+class WrongFileSize(StoreError):
+    """A file of the store is not of the size the options say."""
+
+    fault = Fault.OPERATOR
+
+
+class StrayFile(StoreError):
+    """A file that does not belong into the directory it lies in."""
+
+    fault = Fault.OPERATOR
+
+
+class CorruptStore(StoreError):
+    """The files contradict each other in a way that recovery cannot explain by a crash."""
+
+
+class StoreIOError(StoreError):
+    """The operating system refused a read, a write or a mapping."""
