@@ -1,0 +1,26 @@
+//! Hosts cross as `(ip, port)` with the address as text, the shape `asyncio` gives a peer's name in.
+use std::net::IpAddr;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use wire::Host;
+
+/// A host argument: the first two items of a tuple, so that the four-item names of IPv6 sockets are welcome too.
+pub struct HostArgument(pub Host);
+
+impl<'py> FromPyObject<'_, 'py> for HostArgument {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let text: String = object.get_item(0)?.extract()?;
+        let port: i32 = object.get_item(1)?.extract()?;
+        let ip: IpAddr =
+            text.parse().map_err(|_| PyValueError::new_err(format!("{text:?} is not an IPv4 or IPv6 address")))?;
+        Ok(HostArgument(Host::new(ip, port)))
+    }
+}
+
+/// A host as Python sees it.
+pub fn host_tuple(host: Host) -> (String, i32) {
+    (host.ip.to_string(), host.port)
+}
