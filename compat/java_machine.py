@@ -23,13 +23,16 @@ from typing import IO
 from compat.jars import REPOSITORY_ROOT, class_path, jars_directory
 
 # RocketMQ 4.9 was written for Java 8: its mapped files are unmapped through internals that Java 17
-# keeps shut unless told otherwise. C1 alone and the serial collector suit processes that live for
-# seconds on a small machine.
-JVM_FLAGS = (
+# keeps shut unless told otherwise.
+MODULE_FLAGS = (
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
     "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
     "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+)
+# C1 alone and the serial collector suit processes that live for seconds on a small machine.
+JVM_FLAGS = (
+    *MODULE_FLAGS,
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
     "-Xms512m",
