@@ -31,8 +31,7 @@ fn extend(hash: i32, text: &str) -> i32 {
     if text.is_ascii() {
         extend_ascii(hash, text.as_bytes())
     } else {
-        text.encode_utf16()
-            .fold(hash, |hash, unit| step(hash, i32::from(unit)))
+        text.encode_utf16().fold(hash, |hash, unit| step(hash, i32::from(unit)))
     }
 }
 
@@ -50,14 +49,9 @@ fn extend_ascii(mut hash: i32, bytes: &[u8]) -> i32 {
     for four in &mut fours {
         let [a, b, c, d] = [four[0], four[1], four[2], four[3]].map(i32::from);
         // The sum of four 7-bit units with these weights stays far below i32::MAX.
-        hash = hash
-            .wrapping_mul(P4)
-            .wrapping_add(a * P3 + b * P2 + c * 31 + d);
+        hash = hash.wrapping_mul(P4).wrapping_add(a * P3 + b * P2 + c * 31 + d);
     }
-    fours
-        .remainder()
-        .iter()
-        .fold(hash, |hash, &unit| step(hash, i32::from(unit)))
+    fours.remainder().iter().fold(hash, |hash, &unit| step(hash, i32::from(unit)))
 }
 
 #[cfg(test)]
@@ -78,9 +72,7 @@ mod tests {
     fn every_length_agrees_with_the_definition() {
         let text: String = ('!'..='~').cycle().take(200).collect();
         for end in 0..text.len() {
-            let expected = text[..end]
-                .bytes()
-                .fold(0i32, |h, b| h.wrapping_mul(31).wrapping_add(i32::from(b)));
+            let expected = text[..end].bytes().fold(0i32, |h, b| h.wrapping_mul(31).wrapping_add(i32::from(b)));
             assert_eq!(java_hash(&text[..end]), expected, "length {end}");
         }
     }
@@ -102,11 +94,7 @@ mod tests {
 
     #[test]
     fn index_hash_is_never_negative() {
-        assert_eq!(
-            java_hash("orders#key-bupndoh"),
-            i32::MIN,
-            "has no absolute value"
-        );
+        assert_eq!(java_hash("orders#key-bupndoh"), i32::MIN, "has no absolute value");
         assert_eq!(index_hash("orders", "key-bupndoh"), 0);
         for n in 0..2000 {
             assert!(index_hash("orders", &format!("key-{n}")) >= 0);

@@ -27,10 +27,7 @@ pub struct Host {
 
 impl Host {
     /// `0.0.0.0:0`, for records whose hosts do not matter.
-    pub const UNSPECIFIED: Host = Host {
-        ip: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        port: 0,
-    };
+    pub const UNSPECIFIED: Host = Host { ip: IpAddr::V4(Ipv4Addr::UNSPECIFIED), port: 0 };
 
     /// A host at `ip` and `port`.
     #[inline]
@@ -58,17 +55,13 @@ impl Host {
     pub fn encode_into<'o>(&self, out: &'o mut [u8]) -> &'o mut [u8] {
         match self.ip {
             IpAddr::V4(ip) => {
-                let (bytes, rest) = out
-                    .split_first_chunk_mut::<V4_LEN>()
-                    .expect("room for an IPv4 host");
+                let (bytes, rest) = out.split_first_chunk_mut::<V4_LEN>().expect("room for an IPv4 host");
                 bytes[..4].copy_from_slice(&ip.octets());
                 bytes[4..].copy_from_slice(&self.port.to_be_bytes());
                 rest
             }
             IpAddr::V6(ip) => {
-                let (bytes, rest) = out
-                    .split_first_chunk_mut::<V6_LEN>()
-                    .expect("room for an IPv6 host");
+                let (bytes, rest) = out.split_first_chunk_mut::<V6_LEN>().expect("room for an IPv6 host");
                 bytes[..16].copy_from_slice(&ip.octets());
                 bytes[16..].copy_from_slice(&self.port.to_be_bytes());
                 rest
@@ -87,13 +80,7 @@ impl Host {
             (IpAddr::V4(Ipv4Addr::from(*ip)), rest)
         };
         let (port, rest) = rest.split_first_chunk::<4>()?;
-        Some((
-            Host {
-                ip,
-                port: i32::from_be_bytes(*port),
-            },
-            rest,
-        ))
+        Some((Host { ip, port: i32::from_be_bytes(*port) }, rest))
     }
 }
 

@@ -20,12 +20,20 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod batch;
+pub mod compression;
 pub mod crc;
+pub mod frame;
 pub mod hash;
+pub mod header;
 pub mod host;
+pub mod ids;
+pub mod json;
+pub mod limits;
 pub mod properties;
 pub mod record;
 pub mod sys_flag;
 
+pub use header::{Command, Encoding, Language};
 pub use host::Host;
 pub use record::{Crc, Record, RecordError};

@@ -104,8 +104,7 @@ pub fn encode<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String
 /// Whether `text` can be a name or a value and come back the same: not empty and free of separators.
 #[inline]
 pub fn is_plain(text: &str) -> bool {
-    !text.is_empty()
-        && memchr::memchr2(NAME_VALUE_SEPARATOR, ENTRY_SEPARATOR, text.as_bytes()).is_none()
+    !text.is_empty() && memchr::memchr2(NAME_VALUE_SEPARATOR, ENTRY_SEPARATOR, text.as_bytes()).is_none()
 }
 
 #[inline]
@@ -143,11 +142,7 @@ mod tests {
         assert_eq!(pairs("\u{2}\u{2}"), []);
         assert_eq!(pairs("ab\u{2}\u{1}v\u{2}n\u{1}\u{2}x\u{1}y"), [("x", "y")]);
         assert_eq!(get("n\u{1}\u{2}ab", "n"), None);
-        assert_eq!(
-            get("n\u{1}v\u{2}n\u{1}", "n"),
-            Some("v"),
-            "an empty value does not override"
-        );
+        assert_eq!(get("n\u{1}v\u{2}n\u{1}", "n"), Some("v"), "an empty value does not override");
     }
 
     #[test]
@@ -161,10 +156,7 @@ mod tests {
     fn later_duplicate_wins() {
         let text = "k\u{1}1\u{2}other\u{1}x\u{2}k\u{1}2";
         assert_eq!(get(text, "k"), Some("2"));
-        assert_eq!(
-            get_many(text, ["k", "none", "other"]),
-            [Some("2"), None, Some("x")]
-        );
+        assert_eq!(get_many(text, ["k", "none", "other"]), [Some("2"), None, Some("x")]);
     }
 
     #[test]

@@ -96,10 +96,7 @@ pub enum RecordError {
     #[error("body checksum {stored:#010x} stored, {computed:#010x} computed")]
     WrongCrc { stored: u32, computed: u32 },
     #[error("{field} of a record of {total_size} bytes is not UTF-8")]
-    NotUtf8 {
-        field: &'static str,
-        total_size: usize,
-    },
+    NotUtf8 { field: &'static str, total_size: usize },
     #[error("topic of {len} bytes, at most 127 fit")]
     TopicTooLong { len: usize },
     #[error("properties of {len} bytes, at most 32767 fit")]
@@ -120,20 +117,14 @@ impl<'a> Record<'a> {
     #[inline]
     pub fn check(&self) -> Result<(), RecordError> {
         if self.topic.len() > MAX_TOPIC_LEN {
-            return Err(RecordError::TopicTooLong {
-                len: self.topic.len(),
-            });
+            return Err(RecordError::TopicTooLong { len: self.topic.len() });
         }
         if self.properties.len() > properties::MAX_LEN {
-            return Err(RecordError::PropertiesTooLong {
-                len: self.properties.len(),
-            });
+            return Err(RecordError::PropertiesTooLong { len: self.properties.len() });
         }
         match i32::try_from(self.encoded_len()) {
             Ok(_) => Ok(()),
-            Err(_) => Err(RecordError::RecordTooLong {
-                len: self.encoded_len(),
-            }),
+            Err(_) => Err(RecordError::RecordTooLong { len: self.encoded_len() }),
         }
     }
 
@@ -148,9 +139,7 @@ impl<'a> Record<'a> {
         assert!(self.check().is_ok(), "parts fit their length fields");
         let total_size = out.len() as i32;
 
-        let (head, rest) = out
-            .split_first_chunk_mut::<BORN_HOST_AT>()
-            .expect("encoded_len covers the head");
+        let (head, rest) = out.split_first_chunk_mut::<BORN_HOST_AT>().expect("encoded_len covers the head");
         head[0..4].copy_from_slice(&total_size.to_be_bytes());
         head[4..8].copy_from_slice(&MESSAGE_MAGIC.to_be_bytes());
         head[8..12].copy_from_slice(&body_crc(self.body).to_be_bytes());
@@ -162,31 +151,23 @@ impl<'a> Record<'a> {
         head[40..48].copy_from_slice(&self.born_timestamp.to_be_bytes());
 
         let rest = self.born_host.encode_into(rest);
-        let (bytes, rest) = rest
-            .split_first_chunk_mut::<8>()
-            .expect("encoded_len covers the timestamp");
+        let (bytes, rest) = rest.split_first_chunk_mut::<8>().expect("encoded_len covers the timestamp");
         *bytes = self.store_timestamp.to_be_bytes();
         let rest = self.store_host.encode_into(rest);
 
-        let (counts, rest) = rest
-            .split_first_chunk_mut::<16>()
-            .expect("encoded_len covers the counts");
+        let (counts, rest) = rest.split_first_chunk_mut::<16>().expect("encoded_len covers the counts");
         counts[0..4].copy_from_slice(&self.reconsume_times.to_be_bytes());
         counts[4..12].copy_from_slice(&self.prepared_transaction_offset.to_be_bytes());
         counts[12..16].copy_from_slice(&(self.body.len() as i32).to_be_bytes());
         let (body, rest) = rest.split_at_mut(self.body.len());
         body.copy_from_slice(self.body);
 
-        let (length, rest) = rest
-            .split_first_chunk_mut::<1>()
-            .expect("encoded_len covers the topic length");
+        let (length, rest) = rest.split_first_chunk_mut::<1>().expect("encoded_len covers the topic length");
         *length = [self.topic.len() as u8];
         let (topic, rest) = rest.split_at_mut(self.topic.len());
         topic.copy_from_slice(self.topic.as_bytes());
 
-        let (length, rest) = rest
-            .split_first_chunk_mut::<2>()
-            .expect("encoded_len covers the properties length");
+        let (length, rest) = rest.split_first_chunk_mut::<2>().expect("encoded_len covers the properties length");
         *length = (self.properties.len() as i16).to_be_bytes();
         rest.copy_from_slice(self.properties.as_bytes());
     }
@@ -207,10 +188,7 @@ impl<'a> Record<'a> {
     /// Reads the record at the front of `bytes`; also its TOTALSIZE, after which the next one begins.
     #[inline]
     pub fn decode(bytes: &'a [u8], crc: Crc) -> Result<(Record<'a>, usize), RecordError> {
-        let short = |needed: usize| RecordError::Short {
-            needed,
-            have: bytes.len(),
-        };
+        let short = |needed: usize| RecordError::Short { needed, have: bytes.len() };
         let Some((head, _)) = bytes.split_first_chunk::<BORN_HOST_AT>() else {
             return Err(short(MIN_LEN));
         };
@@ -221,51 +199,33 @@ impl<'a> Record<'a> {
         let total_size = match usize::try_from(i32_at(head, 0)) {
             Ok(size) if size >= MIN_LEN => size,
             _ => {
-                return Err(RecordError::SizeMismatch {
-                    total_size: i32_at(head, 0).into(),
-                    computed: MIN_LEN,
-                });
+                return Err(RecordError::SizeMismatch { total_size: i32_at(head, 0).into(), computed: MIN_LEN });
             }
         };
         // From here on no part may reach past the record's own end.
         let record = bytes.get(..total_size).ok_or_else(|| short(total_size))?;
-        let mismatch = |computed: usize| RecordError::SizeMismatch {
-            total_size: total_size as i64,
-            computed,
-        };
+        let mismatch = |computed: usize| RecordError::SizeMismatch { total_size: total_size as i64, computed };
 
         let sys_flag = i32_at(head, SYS_FLAG_AT);
-        let (born_v6, store_v6) = (
-            sys_flag & flags::BORN_HOST_V6 != 0,
-            sys_flag & flags::STORE_HOST_V6 != 0,
-        );
+        let (born_v6, store_v6) = (sys_flag & flags::BORN_HOST_V6 != 0, sys_flag & flags::STORE_HOST_V6 != 0);
         let mut computed = FIXED_LEN + V6_EXTRA * (usize::from(born_v6) + usize::from(store_v6));
         if total_size < computed {
             return Err(mismatch(computed));
         }
         let too_small = || mismatch(computed);
-        let (born_host, rest) =
-            Host::decode(&record[BORN_HOST_AT..], born_v6).ok_or_else(too_small)?;
+        let (born_host, rest) = Host::decode(&record[BORN_HOST_AT..], born_v6).ok_or_else(too_small)?;
         let (store_timestamp, rest) = rest.split_first_chunk::<8>().ok_or_else(too_small)?;
         let (store_host, rest) = Host::decode(rest, store_v6).ok_or_else(too_small)?;
         let (counts, rest) = rest.split_first_chunk::<16>().ok_or_else(too_small)?;
 
         let body_len = length("body", i32_at(counts, 12))?;
         computed += body_len;
-        let (body, rest) = rest
-            .split_at_checked(body_len)
-            .ok_or_else(|| mismatch(computed))?;
-        let (&[topic_len], rest) = rest
-            .split_first_chunk::<1>()
-            .ok_or_else(|| mismatch(computed))?;
+        let (body, rest) = rest.split_at_checked(body_len).ok_or_else(|| mismatch(computed))?;
+        let (&[topic_len], rest) = rest.split_first_chunk::<1>().ok_or_else(|| mismatch(computed))?;
         let topic_len = length("topic", i32::from(topic_len as i8))?;
         computed += topic_len;
-        let (topic, rest) = rest
-            .split_at_checked(topic_len)
-            .ok_or_else(|| mismatch(computed))?;
-        let (&properties_len, rest) = rest
-            .split_first_chunk::<2>()
-            .ok_or_else(|| mismatch(computed))?;
+        let (topic, rest) = rest.split_at_checked(topic_len).ok_or_else(|| mismatch(computed))?;
+        let (&properties_len, rest) = rest.split_first_chunk::<2>().ok_or_else(|| mismatch(computed))?;
         let properties_len = length("properties", i32::from(i16::from_be_bytes(properties_len)))?;
         computed += properties_len;
         if rest.len() != properties_len {
@@ -278,9 +238,7 @@ impl<'a> Record<'a> {
                 return Err(RecordError::WrongCrc { stored, computed });
             }
         }
-        let utf8 = |field, bytes| {
-            std::str::from_utf8(bytes).map_err(|_| RecordError::NotUtf8 { field, total_size })
-        };
+        let utf8 = |field, bytes| std::str::from_utf8(bytes).map_err(|_| RecordError::NotUtf8 { field, total_size });
         let record = Record {
             queue_id: i32_at(head, 12),
             flag: i32_at(head, 16),

@@ -59,10 +59,7 @@ mod tests {
 
     #[test]
     fn transaction_bits_are_replaced_alone() {
-        let flag = with_transaction(
-            COMPRESSED | STORE_HOST_V6 | TRANSACTION_PREPARED,
-            TRANSACTION_COMMIT,
-        );
+        let flag = with_transaction(COMPRESSED | STORE_HOST_V6 | TRANSACTION_PREPARED, TRANSACTION_COMMIT);
         assert_eq!(flag, COMPRESSED | STORE_HOST_V6 | TRANSACTION_COMMIT);
         assert_eq!(transaction(flag), TRANSACTION_COMMIT);
         assert_eq!(transaction(with_transaction(flag, TRANSACTION_NONE)), 0);
@@ -70,9 +67,6 @@ mod tests {
 
     #[test]
     fn compression_bits_go_together() {
-        assert_eq!(
-            without_compression(COMPRESSED | COMPRESSION_ZLIB | BORN_HOST_V6),
-            BORN_HOST_V6
-        );
+        assert_eq!(without_compression(COMPRESSED | COMPRESSION_ZLIB | BORN_HOST_V6), BORN_HOST_V6);
     }
 }

@@ -8,10 +8,7 @@ pub fn decode_list(bytes: &[u8]) -> impl Iterator<Item = Result<Record<'_>, Reco
 }
 
 /// As [`decode_list`], with the checksums verified or trusted.
-pub fn decode_list_with(
-    bytes: &[u8],
-    crc: Crc,
-) -> impl Iterator<Item = Result<Record<'_>, RecordError>> {
+pub fn decode_list_with(bytes: &[u8], crc: Crc) -> impl Iterator<Item = Result<Record<'_>, RecordError>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         if rest.is_empty() {

@@ -67,26 +67,16 @@ pub fn sys_flag(bytes: &[u8]) -> Option<i32> {
 /// STORETIMESTAMP of the record at the front of `bytes`, whichever family its born host is of.
 #[inline]
 pub fn store_timestamp(bytes: &[u8]) -> Option<i64> {
-    let host_len = if sys_flag(bytes)? & flags::BORN_HOST_V6 == 0 {
-        V4_LEN
-    } else {
-        V6_LEN
-    };
+    let host_len = if sys_flag(bytes)? & flags::BORN_HOST_V6 == 0 { V4_LEN } else { V6_LEN };
     i64_at(bytes, BORN_HOST_AT + host_len)
 }
 
 #[inline(always)]
 fn i32_at(bytes: &[u8], at: usize) -> Option<i32> {
-    bytes
-        .get(at..)?
-        .first_chunk::<4>()
-        .map(|bytes| i32::from_be_bytes(*bytes))
+    bytes.get(at..)?.first_chunk::<4>().map(|bytes| i32::from_be_bytes(*bytes))
 }
 
 #[inline(always)]
 fn i64_at(bytes: &[u8], at: usize) -> Option<i64> {
-    bytes
-        .get(at..)?
-        .first_chunk::<8>()
-        .map(|bytes| i64::from_be_bytes(*bytes))
+    bytes.get(at..)?.first_chunk::<8>().map(|bytes| i64::from_be_bytes(*bytes))
 }
