@@ -1,1 +1,49 @@
-//! The store files of RocketMQ.
+//! RocketMQ's store files: commit log, consume queues, index, checkpoint; written, read, recovered and cleaned.
+//!
+//! ```text
+//! store                       the facade: one directory, one lock
+//! ├ append ─ preallocate      gives offsets, writes log, queue and index in one go
+//! ├ read, lookup              by queue offset; by time, key, physical offset
+//! ├ flush ─ watermark         the two threads that bring pages to disk
+//! ├ recovery ─ log_peek       clean and after a crash
+//! ├ clean                     expiry
+//! └ commit_log, queue_table ─ consume_queue, index ─ index_file, checkpoint, presence
+//!   └ file_sequence ─ mapped_file
+//! ```
+//! Every file is byte for byte what Apache RocketMQ 4.9 writes, so either can open the other's directory. A store dropped without
+//! `close` is left as by a crash: nothing is lost, the next opening recovers.
+
+mod append;
+mod checkpoint;
+mod clean;
+mod commit_log;
+mod consume_queue;
+mod error;
+mod file_sequence;
+mod flush;
+mod index;
+mod index_file;
+mod local_time;
+mod log_peek;
+mod lookup;
+mod mapped_file;
+mod message;
+mod options;
+mod preallocate;
+mod presence;
+mod queue_table;
+mod read;
+mod recovery;
+mod store;
+mod watermark;
+
+pub use clean::{CleanRules, Cleaned, disk_used_ratio};
+pub use consume_queue::Unit;
+pub use error::{Result, StoreError};
+pub use index::MAX_QUERY_RESULTS;
+pub use message::{Appended, Message, SCHEDULE_TOPIC};
+pub use options::{Flush, Options};
+pub use read::{Limits, ReadRequest, ReadResult, ReadStatus};
+pub use recovery::Recovery;
+pub use store::Store;
+pub use wire::Host;

@@ -1,0 +1,226 @@
+//! Appending: the one place where messages get their offsets.
+//!
+//! Order of work for each message, all under the append lock: limits are checked; then everything that may fail for want of disk is
+//! done (room in the log, the queue and the index); then the record, the queue unit and the index entries are written, which cannot
+//! fail any more. So a full disk refuses a message whole, and what is in the log is always in its queue. The log's end is published
+//! before the queue's, so whoever sees a unit can read its record.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use wire::record::RecordError;
+
+use crate::commit_log::{BLANK_LEN, CommitLog};
+use crate::consume_queue::{ConsumeQueue, Unit};
+use crate::error::{Result, StoreError};
+use crate::flush::Durable;
+use crate::mapped_file::MappedFile;
+use crate::message::{Appended, Message, Routing, is_indexed, is_queued};
+use crate::options::Options;
+use crate::preallocate::Preallocator;
+
+/// Room beyond the largest body that a record may take for its other parts.
+const RECORD_OVERHEAD_LIMIT: u64 = 64 << 10;
+
+/// The writing end of the log. Whoever holds it (behind the store's append lock) is the only writer.
+#[derive(Debug)]
+pub(crate) struct Appender {
+    durable: Arc<Durable>,
+    preallocator: Preallocator,
+    options: Options,
+    file: Option<Arc<MappedFile>>,
+    /// Position in the file at which the preallocator is to be told to go on.
+    tell_at: u64,
+}
+
+impl Appender {
+    pub fn new(durable: Arc<Durable>, options: &Options) -> Result<Appender> {
+        let preallocator = Preallocator::start(durable.log.clone(), options.populate_ahead_bytes)?;
+        Ok(Appender { durable, preallocator, options: options.clone(), file: None, tell_at: 0 })
+    }
+
+    /// Appends one message after the other; those before the first that fails stay appended and are in `results`.
+    pub fn append_many(&mut self, messages: &[Message<'_>], now_ms: i64, results: &mut Vec<Appended>) -> Result<()> {
+        let mut outcome = Ok(());
+        for message in messages {
+            match self.check(message).and_then(|size| self.append(message, size, now_ms)) {
+                Ok(appended) => results.push(appended),
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
+            }
+        }
+        self.finish(now_ms);
+        outcome
+    }
+
+    /// Appends all messages side by side in one file, or none of them.
+    pub fn append_batch(&mut self, messages: &[Message<'_>], now_ms: i64, results: &mut Vec<Appended>) -> Result<()> {
+        let mut total = 0;
+        let mut sizes = Vec::with_capacity(messages.len());
+        for message in messages {
+            let size = self.check(message)?;
+            total += size;
+            sizes.push(size);
+        }
+        let limit = self.record_limit();
+        if total > limit {
+            let topic = messages.first().map_or("", |message| message.topic).to_string();
+            return Err(StoreError::RecordTooLarge { topic, size: total, limit });
+        }
+        self.prepare_batch(messages, total, now_ms)?;
+        for (message, size) in messages.iter().zip(sizes) {
+            results.push(self.append(message, size, now_ms)?);
+        }
+        self.finish(now_ms);
+        Ok(())
+    }
+
+    fn record_limit(&self) -> u64 {
+        (self.options.max_body_bytes + RECORD_OVERHEAD_LIMIT).min(self.options.commit_log_file_size - BLANK_LEN)
+    }
+
+    /// The size of the record this message becomes, if it may become one.
+    #[inline]
+    fn check(&self, message: &Message<'_>) -> Result<u64> {
+        let record = message.record(0, 0, 0);
+        let size = record.encoded_len() as u64;
+        let limit = self.record_limit();
+        if message.body.len() as u64 > self.options.max_body_bytes || size > limit {
+            return Err(StoreError::RecordTooLarge { topic: message.topic.into(), size, limit });
+        }
+        record.check().map_err(|error: RecordError| StoreError::InvalidMessage { reason: error.to_string() })?;
+        Ok(size)
+    }
+
+    /// Room for a whole batch, so that none of its messages can fail after the first is written.
+    fn prepare_batch(&mut self, messages: &[Message<'_>], total: u64, now_ms: i64) -> Result<()> {
+        self.place(total)?;
+        let mut keys = 0;
+        for message in messages {
+            let queue = self.durable.queues.get_or_add(message.topic, message.queue_id)?;
+            queue.prepare(messages.len() as u64)?;
+            keys += Routing::of(message.properties).keys.iter().count() as u32;
+        }
+        match &self.durable.index {
+            Some(index) => index.prepare(keys, now_ms),
+            None => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn append(&mut self, message: &Message<'_>, size: u64, now_ms: i64) -> Result<Appended> {
+        let queue = self.durable.queues.get_or_add(message.topic, message.queue_id)?;
+        let routing = Routing::of(message.properties);
+        let queued = is_queued(message.sys_flag);
+        if queued {
+            queue.prepare(1)?;
+        }
+        if let Some(index) = &self.durable.index {
+            index.prepare(routing.keys.iter().count() as u32, now_ms)?;
+        }
+        let pos = self.place(size)?;
+        let file = self.file.as_ref().expect("place sets the file");
+
+        let physical_offset = (file.start + pos) as i64;
+        let queue_offset = if queued { queue.max() } else { 0 };
+        // SAFETY: the append lock is held and these bytes lie past the published end.
+        let out = unsafe { file.bytes_mut(pos, size as usize)? };
+        message.record(queue_offset, physical_offset, now_ms).encode_into(out);
+        self.durable.log.publish(file.start + pos + size);
+
+        let appended = Appended { physical_offset, size: size as u32, queue_offset };
+        self.dispatch(message, &routing, queued.then_some(&*queue), &appended, now_ms)?;
+        if pos >= self.tell_at {
+            self.tell_preallocator(pos + size);
+        }
+        Ok(appended)
+    }
+
+    #[inline]
+    fn dispatch(
+        &self,
+        message: &Message<'_>,
+        routing: &Routing<'_>,
+        queue: Option<&ConsumeQueue>,
+        appended: &Appended,
+        now_ms: i64,
+    ) -> Result<()> {
+        if let Some(queue) = queue {
+            queue.push(Unit {
+                physical_offset: appended.physical_offset,
+                size: appended.size as i32,
+                tags_code: routing.tags_code(message.topic, now_ms, &self.options.delay_levels_ms),
+            })?;
+        }
+        match &self.durable.index {
+            Some(index) if is_indexed(message.sys_flag) => {
+                index.put(message.topic, routing.keys, appended.physical_offset, now_ms)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Finds `room` bytes in one file, ending the current file if they are not left in it. Returns the position in `self.file`.
+    #[inline]
+    fn place(&mut self, room: u64) -> Result<u64> {
+        let end = self.durable.log.max();
+        if let Some(file) = self.file.as_ref().filter(|file| end < file.end()) {
+            let pos = end - file.start;
+            if room + BLANK_LEN <= file.size - pos {
+                // Stride zero: only what is missing right now, the preallocator reserves ahead.
+                file.reserve(pos + room + BLANK_LEN, 0)?;
+                return Ok(pos);
+            }
+        }
+        self.place_in_another_file(room, end)
+    }
+
+    #[cold]
+    fn place_in_another_file(&mut self, room: u64, mut end: u64) -> Result<u64> {
+        loop {
+            let file = self.file_from(end / self.options.commit_log_file_size * self.options.commit_log_file_size)?;
+            let pos = end - file.start;
+            if room + BLANK_LEN <= file.size - pos {
+                file.reserve(pos + room + BLANK_LEN, 0)?;
+                self.file = Some(file);
+                self.tell_preallocator(pos);
+                return Ok(pos);
+            }
+            // The next file must be there before this one is ended: a full disk leaves the log as it is.
+            self.file_from(file.end())?.reserve(room + BLANK_LEN, 0)?;
+            end = CommitLog::end_file(&file, pos)?;
+            self.durable.log.publish(end);
+        }
+    }
+
+    /// The log file that starts at `start`: an existing one, the one made in advance, or a new one.
+    fn file_from(&self, start: u64) -> Result<Arc<MappedFile>> {
+        let files = &self.durable.log.files;
+        if let Some(file) = files.file_at(start) {
+            return Ok(file);
+        }
+        let file = match self.preallocator.take_spare(start) {
+            Some(file) => file,
+            None => files.make(start)?,
+        };
+        files.push(file.clone());
+        Ok(file)
+    }
+
+    fn tell_preallocator(&mut self, pos: u64) {
+        let file = self.file.as_ref().expect("a file is being written");
+        self.tell_at = pos + self.options.populate_ahead_bytes / 2;
+        self.preallocator.advance(file, pos);
+    }
+
+    fn finish(&self, now_ms: i64) {
+        self.durable.last_store_ms.fetch_max(now_ms, Ordering::AcqRel);
+    }
+
+    /// Stops preparing ahead and removes the file that was prepared.
+    pub fn stop(&mut self) -> Result<()> {
+        self.preallocator.stop()
+    }
+}

@@ -1,0 +1,81 @@
+//! Expiry: deleting the oldest log files, and with them the parts of queues and index that pointed into them.
+//!
+//! When to look is the broker's decision; the rules here are Java's. Files past their retention go when cleaning is due or the disk
+//! is fuller than `max_used_ratio`; above `force_ratio` the oldest go whatever their age; above `warn_ratio` appends are refused until
+//! there is room again. The file being written always stays.
+
+use std::path::Path;
+
+use crate::error::{Result, StoreError};
+use crate::flush::Durable;
+
+#[derive(Clone, Copy, Debug)]
+pub struct CleanRules {
+    pub reserved_ms: i64,
+    pub max_used_ratio: f64,
+    pub force_ratio: f64,
+    pub warn_ratio: f64,
+    pub max_log_files: usize,
+}
+
+impl Default for CleanRules {
+    fn default() -> Self {
+        CleanRules {
+            reserved_ms: 72 * 3600 * 1000,
+            max_used_ratio: 0.75,
+            force_ratio: 0.85,
+            warn_ratio: 0.90,
+            max_log_files: 10,
+        }
+    }
+}
+
+/// What a round of cleaning did.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cleaned {
+    pub log_files: usize,
+    pub queue_files: usize,
+    pub index_files: usize,
+    /// Use of the disk before the round.
+    pub used_ratio: f64,
+}
+
+impl Durable {
+    pub fn clean(&self, rules: &CleanRules, now_ms: i64, due: bool, used_ratio: f64) -> Result<Cleaned> {
+        let mut cleaned = Cleaned { used_ratio, ..Cleaned::default() };
+        let forced = used_ratio > rules.force_ratio;
+        if due || forced || used_ratio > rules.max_used_ratio {
+            let files = self.log.files.all();
+            let deletable = files.split_last().map_or(&[][..], |(_, older)| older);
+            for file in deletable.iter().take(rules.max_log_files) {
+                if !forced && now_ms < file.modified_ms()? + rules.reserved_ms {
+                    break;
+                }
+                self.log.files.drop_first()?;
+                cleaned.log_files += 1;
+            }
+        }
+        let min_physical = self.log.min();
+        for queue in self.queues.all() {
+            cleaned.queue_files += queue.drop_expired(min_physical)?;
+            if cleaned.log_files > 0 || cleaned.queue_files > 0 {
+                queue.correct_min(min_physical)?;
+            }
+        }
+        if let Some(index) = &self.index {
+            cleaned.index_files = index.drop_expired(min_physical)?;
+        }
+        Ok(cleaned)
+    }
+}
+
+/// How full the file system of `path` is, counted as `df` and Java do: what is used of what this user could use.
+pub fn disk_used_ratio(path: &Path) -> Result<f64> {
+    let stat = rustix::fs::statvfs(path).map_err(|e| StoreError::io("inspecting", path, 0, e.into()))?;
+    let used = stat.f_blocks.saturating_sub(stat.f_bfree) as f64;
+    let usable = stat.f_bavail as f64;
+    if used + usable == 0.0 {
+        return Ok(0.0);
+    }
+    Ok((used * 100.0 / (used + usable)).ceil() / 100.0)
+}

@@ -1,0 +1,307 @@
+//! One queue of one topic: 20-byte units that point into the commit log, unit k describing the message with queue offset k.
+//!
+//! ```text
+//! physical_offset i64 | size i32 | tags_code i64        valid when physical_offset ≥ 0 and size > 0
+//! 0               i64 | i32::MAX | 0                    pre-blank: stands for a message that is not here
+//! ```
+//! Units are written in commit-log order, so physical offsets rise along a queue; searches rely on it. `max` is published after the
+//! unit's bytes; readers take `max` first and look only below it. A queue that begins in the middle (its older messages are on
+//! another broker or expired) fills the units before its first one in that file with pre-blanks.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::error::{Result, StoreError};
+use crate::file_sequence::FileSequence;
+use crate::mapped_file::{MappedFile, PAGE};
+
+pub(crate) const UNIT_LEN: u64 = 20;
+/// Blocks of a queue file are reserved this many bytes at a time: small, because most queues of most stores are small.
+const RESERVE_STRIDE: u64 = 64 << 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unit {
+    pub physical_offset: i64,
+    pub size: i32,
+    pub tags_code: i64,
+}
+
+impl Unit {
+    pub(crate) const PRE_BLANK: Unit = Unit { physical_offset: 0, size: i32::MAX, tags_code: 0 };
+
+    #[inline]
+    pub(crate) fn decode(bytes: &[u8]) -> Unit {
+        Unit {
+            physical_offset: i64::from_be_bytes(bytes[0..8].try_into().expect("8 bytes")),
+            size: i32::from_be_bytes(bytes[8..12].try_into().expect("4 bytes")),
+            tags_code: i64::from_be_bytes(bytes[12..20].try_into().expect("8 bytes")),
+        }
+    }
+
+    #[inline]
+    fn encode(&self, out: &mut [u8]) {
+        out[0..8].copy_from_slice(&self.physical_offset.to_be_bytes());
+        out[8..12].copy_from_slice(&self.size.to_be_bytes());
+        out[12..20].copy_from_slice(&self.tags_code.to_be_bytes());
+    }
+
+    pub(crate) fn is_valid(&self) -> bool {
+        self.physical_offset >= 0 && self.size > 0
+    }
+
+    pub(crate) fn is_pre_blank(&self) -> bool {
+        *self == Unit::PRE_BLANK
+    }
+
+    pub(crate) fn end(&self) -> i64 {
+        self.physical_offset + i64::from(self.size)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct ConsumeQueue {
+    pub topic: Box<str>,
+    pub queue_id: i32,
+    pub files: FileSequence,
+    /// First and next queue offset.
+    min: AtomicI64,
+    max: AtomicI64,
+    /// End of the last message in this queue, −1 when there is none.
+    max_physical: AtomicI64,
+    flushed_bytes: AtomicU64,
+    /// The file being written, cached for the writer.
+    tail: Mutex<Option<Arc<MappedFile>>>,
+}
+
+impl ConsumeQueue {
+    pub fn new(topic: &str, queue_id: i32, files: FileSequence) -> ConsumeQueue {
+        ConsumeQueue {
+            topic: topic.into(),
+            queue_id,
+            files,
+            min: AtomicI64::new(0),
+            max: AtomicI64::new(0),
+            max_physical: AtomicI64::new(-1),
+            flushed_bytes: AtomicU64::new(0),
+            tail: Mutex::new(None),
+        }
+    }
+
+    pub fn dir(root: &std::path::Path, topic: &str, queue_id: i32) -> PathBuf {
+        root.join("consumequeue").join(topic).join(queue_id.to_string())
+    }
+
+    pub fn min(&self) -> i64 {
+        self.min.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub fn max(&self) -> i64 {
+        self.max.load(Ordering::Acquire)
+    }
+
+    pub fn max_physical(&self) -> i64 {
+        self.max_physical.load(Ordering::Acquire)
+    }
+
+    /// Everything that can fail about writing the next `count` units, done before the commit log is touched.
+    #[inline]
+    pub fn prepare(&self, count: u64) -> Result<()> {
+        let from = self.max() as u64 * UNIT_LEN;
+        let mut tail = self.tail.lock().expect("queue tail lock");
+        self.file_for(&mut tail, from)?;
+        let last_byte = from + count * UNIT_LEN - 1;
+        let file = tail.as_ref().expect("just set");
+        file.reserve((last_byte + 1).min(file.end()) - file.start, RESERVE_STRIDE)?;
+        if last_byte >= file.end() {
+            // The units cross into later files: make those now, the writer finds them in the sequence.
+            let mut next = file.end();
+            while next <= last_byte {
+                if self.files.file_at(next).is_none() {
+                    self.files.push(self.files.make(next)?);
+                }
+                let file = self.files.file_at(next).expect("just made");
+                file.reserve((last_byte + 1).min(file.end()) - file.start, RESERVE_STRIDE)?;
+                next += self.files.file_size;
+            }
+        }
+        Ok(())
+    }
+
+    fn file_for(&self, tail: &mut Option<Arc<MappedFile>>, byte: u64) -> Result<()> {
+        if tail.as_ref().is_some_and(|file| file.start <= byte && byte < file.end()) {
+            return Ok(());
+        }
+        if self.files.file_at(byte).is_none() {
+            let start = byte / self.files.file_size * self.files.file_size;
+            self.files.push(self.files.make(start)?);
+        }
+        *tail = self.files.file_at(byte);
+        Ok(())
+    }
+
+    /// Appends the unit of the message that was given queue offset `max()`.
+    #[inline]
+    pub fn push(&self, unit: Unit) -> Result<()> {
+        let max = self.max();
+        let byte = max as u64 * UNIT_LEN;
+        let mut tail = self.tail.lock().expect("queue tail lock");
+        self.file_for(&mut tail, byte)?;
+        let file = tail.as_ref().expect("just set");
+        file.reserve(byte - file.start + UNIT_LEN, RESERVE_STRIDE)?;
+        // SAFETY: only the holder of the append lock pushes, and `max` has not been published past this unit.
+        unit.encode(unsafe { file.bytes_mut(byte - file.start, UNIT_LEN as usize)? });
+        self.max_physical.store(unit.end(), Ordering::Release);
+        self.max.store(max + 1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Adds the unit of a message found in the log unless it is here already. Returns whether it was added.
+    pub fn rebuild(&self, unit: Unit, queue_offset: i64) -> Result<bool> {
+        if unit.end() <= self.max_physical() || queue_offset < self.max() {
+            return Ok(false);
+        }
+        if self.files.is_empty() {
+            let first_in_file = queue_offset as u64 * UNIT_LEN / self.files.file_size * self.files.file_size / UNIT_LEN;
+            self.max.store(first_in_file as i64, Ordering::Release);
+            self.min.store(queue_offset, Ordering::Release);
+            self.flushed_bytes.store(first_in_file * UNIT_LEN, Ordering::Release);
+        }
+        while self.max() < queue_offset {
+            let before = self.max_physical();
+            self.push(Unit::PRE_BLANK)?;
+            self.max_physical.store(before, Ordering::Release);
+        }
+        self.push(unit)?;
+        Ok(true)
+    }
+
+    /// Units from `queue_offset` to the end of the file that holds it, as raw bytes; the caller stays below `max()`.
+    #[inline]
+    pub fn run_at(&self, queue_offset: i64, max: i64) -> Result<Option<(Arc<MappedFile>, u64, u64)>> {
+        let byte = queue_offset as u64 * UNIT_LEN;
+        let Some(file) = self.files.file_at(byte) else { return Ok(None) };
+        let pos = byte - file.start;
+        let len = (file.size - pos).min((max as u64 * UNIT_LEN).saturating_sub(byte));
+        Ok(Some((file, pos, len)))
+    }
+
+    pub fn unit(&self, queue_offset: i64) -> Result<Option<Unit>> {
+        if queue_offset < 0 || queue_offset >= self.max() {
+            return Ok(None);
+        }
+        let byte = queue_offset as u64 * UNIT_LEN;
+        match self.files.file_at(byte) {
+            Some(file) => Ok(Some(Unit::decode(file.bytes(byte - file.start, UNIT_LEN as usize)?))),
+            None => Ok(None),
+        }
+    }
+
+    /// Like `unit`, without mapping the file and without regard to `max`.
+    pub fn peek(&self, file: &MappedFile, open: &File, index: u64) -> Result<Unit> {
+        let mut bytes = [0u8; UNIT_LEN as usize];
+        file.read_at(open, index * UNIT_LEN, &mut bytes)?;
+        Ok(Unit::decode(&bytes))
+    }
+
+    /// The first of the leading `count` units of `file` for which `past` holds, by bisection: it holds for all that follow, too.
+    pub fn bisect(&self, file: &MappedFile, count: u64, past: impl Fn(&Unit) -> bool) -> Result<u64> {
+        let open = file.open_for_reading()?;
+        let (mut low, mut high) = (0, count);
+        while low < high {
+            let mid = (low + high) / 2;
+            if past(&self.peek(file, &open, mid)?) { high = mid } else { low = mid + 1 }
+        }
+        Ok(low)
+    }
+
+    /// Declares `max` the end of the queue; units behind it are erased, files behind it deleted.
+    pub fn set_end(&self, max: i64, max_physical: i64) -> Result<()> {
+        *self.tail.lock().expect("queue tail lock") = None;
+        let first = self.files.first().map_or(0, |file| file.start);
+        let end = max as u64 * UNIT_LEN;
+        if end <= first {
+            self.files.drop_all()?;
+        } else if self.files.last().is_some_and(|last| self.has_units_behind(&last, end).unwrap_or(true)) {
+            self.files.cut(end)?;
+        }
+        self.max.store(if end <= first { 0 } else { max }, Ordering::Release);
+        self.max_physical.store(max_physical, Ordering::Release);
+        self.flushed_bytes.store(end, Ordering::Release);
+        if end <= first {
+            self.min.store(0, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    fn has_units_behind(&self, last: &MappedFile, end: u64) -> Result<bool> {
+        if last.start >= end {
+            return Ok(true);
+        }
+        if end >= last.end() {
+            return Ok(false);
+        }
+        let next = self.peek(last, &last.open_for_reading()?, (end - last.start) / UNIT_LEN)?;
+        Ok(next != Unit { physical_offset: 0, size: 0, tags_code: 0 })
+    }
+
+    /// Moves `min` to the first message that is still in the log. Only the first file is searched: earlier ones are gone.
+    pub fn correct_min(&self, min_physical: i64) -> Result<()> {
+        let Some(first) = self.files.first() else { return Ok(()) };
+        let max = self.max();
+        let written = ((max as u64 * UNIT_LEN).clamp(first.start, first.end()) - first.start) / UNIT_LEN;
+        let here = |unit: &Unit| !unit.is_pre_blank() && unit.is_valid() && unit.physical_offset >= min_physical;
+        let index = self.bisect(&first, written, here)?;
+        if index < written {
+            self.min.store((first.start / UNIT_LEN + index) as i64, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Deletes files whose every message has left the log; the last file stays. Returns how many went.
+    pub fn drop_expired(&self, min_physical: i64) -> Result<usize> {
+        let mut dropped = 0;
+        loop {
+            let files = self.files.all();
+            let [first, _, ..] = files.as_slice() else { return Ok(dropped) };
+            let last_unit = self.peek(first, &first.open_for_reading()?, first.size / UNIT_LEN - 1)?;
+            if last_unit.is_pre_blank() || last_unit.physical_offset >= min_physical {
+                return Ok(dropped);
+            }
+            self.files.drop_first()?;
+            dropped += 1;
+        }
+    }
+
+    pub fn dirty_pages(&self) -> u64 {
+        (self.max() as u64 * UNIT_LEN).saturating_sub(self.flushed_bytes.load(Ordering::Acquire)).div_ceil(PAGE)
+    }
+
+    /// Writes all published units to disk.
+    pub fn flush(&self) -> Result<()> {
+        let to = self.max() as u64 * UNIT_LEN;
+        let mut from = self.flushed_bytes.load(Ordering::Acquire);
+        while from < to {
+            let Some(file) = self.files.file_at(from) else { break };
+            let end = to.min(file.end());
+            file.flush(from - file.start, end - file.start)?;
+            from = end;
+        }
+        self.flushed_bytes.store(to, Ordering::Release);
+        Ok(())
+    }
+}
+
+/// Refuses names that would leave the store directory or break its layout.
+pub(crate) fn check_name(topic: &str, queue_id: i32) -> Result<()> {
+    let refuse = |reason: String| Err(StoreError::InvalidMessage { reason });
+    if topic.is_empty() || topic == "." || topic == ".." || topic.contains(['/', '\0']) {
+        return refuse(format!("topic {topic:?} cannot name a directory"));
+    }
+    if queue_id < 0 {
+        return refuse(format!("queue id {queue_id} of topic {topic} is negative"));
+    }
+    Ok(())
+}

@@ -1,0 +1,214 @@
+//! The two threads that bring the mapped files to disk.
+//!
+//! *Log thread.* Async flush: every interval it writes what has gathered, small amounts only once per thorough interval. Sync flush:
+//! each append wakes it; while one `fdatasync` runs further appends gather, and the next one covers them all (group commit). Either
+//! way it raises the *flushed* watermark, which is what acknowledgements wait for.
+//!
+//! *Queue thread.* Consume queues and index can be rebuilt from the log, so nobody waits for them. They are flushed at leisure, and
+//! once per checkpoint interval completely; then the checkpoint is raised to the store time read *before* that flush began.
+//!
+//! A failed flush is final: the kernel may have dropped the pages and a second try would lie. The watermark fails, appends are refused.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::checkpoint::Checkpoint;
+use crate::commit_log::CommitLog;
+use crate::error::{Result, StoreError};
+use crate::index::Index;
+use crate::mapped_file::PAGE;
+use crate::options::{Flush, Options};
+use crate::queue_table::QueueTable;
+use crate::watermark::Watermark;
+
+/// Everything that is flushed, shared with the appending side.
+#[derive(Debug)]
+pub(crate) struct Durable {
+    pub log: Arc<CommitLog>,
+    pub queues: QueueTable,
+    pub index: Option<Index>,
+    pub checkpoint: Checkpoint,
+    pub flushed: Watermark,
+    /// Store time of the newest published message; set after `log.publish`.
+    pub last_store_ms: AtomicI64,
+}
+
+impl Durable {
+    /// Flushes the log up to its end and raises watermark and checkpoint.
+    pub fn flush_log(&self) -> Result<()> {
+        if let Some(reason) = self.flushed.failure() {
+            return Err(StoreError::FlushFailed { path: self.log.files.dir.clone(), reason: reason.into() });
+        }
+        // Time before position: the message of that time then lies below the position.
+        let store_ms = self.last_store_ms.load(Ordering::Acquire);
+        let target = self.log.max();
+        let mut from = self.flushed.get() as u64;
+        while from < target {
+            let Some(file) = self.log.files.file_at(from) else {
+                // Expired while it waited to be flushed.
+                from = self.log.min().max(0) as u64;
+                continue;
+            };
+            let to = target.min(file.end());
+            file.flush(from - file.start, to - file.start).inspect_err(|e| self.flushed.fail(e.to_string()))?;
+            from = to;
+            self.flushed.raise(from as i64);
+            if from == file.end() {
+                file.release_pages();
+            }
+        }
+        self.checkpoint.raise_log(store_ms);
+        Ok(())
+    }
+
+    pub fn flush_queues(&self, least_pages: u64) -> Result<()> {
+        for queue in self.queues.all() {
+            let dirty = queue.dirty_pages();
+            if dirty > 0 && dirty >= least_pages {
+                queue.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Flushes everything and writes down that it is on disk.
+    pub fn write_checkpoint(&self) -> Result<()> {
+        let store_ms = self.last_store_ms.load(Ordering::Acquire);
+        self.flush_queues(0)?;
+        if let Some(index) = &self.index {
+            index.flush()?;
+            self.checkpoint.raise_index(store_ms);
+        }
+        self.checkpoint.raise_queues(store_ms);
+        self.checkpoint.write()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Signal {
+    state: Mutex<(bool, bool)>, // (asked to flush, asked to stop)
+    changed: Condvar,
+}
+
+impl Signal {
+    fn ask(&self) {
+        let mut state = self.state.lock().expect("flush signal lock");
+        if !state.0 {
+            state.0 = true;
+            self.changed.notify_one();
+        }
+    }
+
+    fn stop(&self) {
+        self.state.lock().expect("flush signal lock").1 = true;
+        self.changed.notify_one();
+    }
+
+    /// Waits until asked or until the interval is over. `None` when it is time to stop, else whether somebody asked.
+    fn wait(&self, interval: Duration) -> Option<bool> {
+        let state = self.state.lock().expect("flush signal lock");
+        let wait = self.changed.wait_timeout_while(state, interval, |(asked, stopping)| !*asked && !*stopping);
+        let mut state = wait.expect("flush signal lock").0;
+        let asked = std::mem::take(&mut state.0);
+        (!state.1).then_some(asked)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Flusher {
+    sync: bool,
+    log_signal: Arc<Signal>,
+    queue_signal: Arc<Signal>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Flusher {
+    pub fn start(durable: &Arc<Durable>, options: &Options) -> Result<Flusher> {
+        let mut flusher = Flusher {
+            sync: options.flush == Flush::Sync,
+            log_signal: Arc::default(),
+            queue_signal: Arc::default(),
+            threads: Vec::new(),
+        };
+        let (signal, shared, settings) = (flusher.log_signal.clone(), durable.clone(), options.clone());
+        flusher.spawn("orbitmq-log", durable, move || flush_log_forever(&shared, &settings, &signal))?;
+        let (signal, shared, settings) = (flusher.queue_signal.clone(), durable.clone(), options.clone());
+        flusher.spawn("orbitmq-queues", durable, move || flush_queues_forever(&shared, &settings, &signal))?;
+        Ok(flusher)
+    }
+
+    fn spawn(&mut self, name: &str, durable: &Durable, work: impl FnOnce() + Send + 'static) -> Result<()> {
+        let thread = std::thread::Builder::new()
+            .name(name.into())
+            .spawn(work)
+            .map_err(|e| StoreError::io("starting a thread for", &durable.log.files.dir, 0, e))?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Called after each append.
+    #[inline]
+    pub fn appended(&self) {
+        if self.sync {
+            self.log_signal.ask();
+        }
+    }
+
+    /// Asks for a flush now, whatever the mode.
+    pub fn ask(&self) {
+        self.log_signal.ask();
+    }
+
+    pub fn stop(&mut self) {
+        self.log_signal.stop();
+        self.queue_signal.stop();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Flusher {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn flush_log_forever(durable: &Durable, options: &Options, signal: &Signal) {
+    let interval = Duration::from_millis(options.flush_interval_ms);
+    let thorough_interval = Duration::from_millis(options.flush_thorough_interval_ms);
+    let mut last_thorough = Instant::now();
+    while let Some(asked) = signal.wait(interval) {
+        let dirty = durable.log.max().saturating_sub(durable.flushed.get() as u64);
+        let thorough = last_thorough.elapsed() >= thorough_interval;
+        if dirty == 0 || !(asked || thorough || dirty >= options.flush_least_pages * PAGE) {
+            continue;
+        }
+        if thorough {
+            last_thorough = Instant::now();
+        }
+        if durable.flush_log().is_err() {
+            return; // The watermark carries the reason to everybody who waits or appends.
+        }
+    }
+}
+
+fn flush_queues_forever(durable: &Durable, options: &Options, signal: &Signal) {
+    let interval = Duration::from_millis(options.queue_flush_interval_ms.min(options.checkpoint_interval_ms));
+    let checkpoint_interval = Duration::from_millis(options.checkpoint_interval_ms);
+    let mut last_checkpoint = Instant::now();
+    while signal.wait(interval).is_some() {
+        let done = if last_checkpoint.elapsed() >= checkpoint_interval {
+            last_checkpoint = Instant::now();
+            durable.write_checkpoint()
+        } else {
+            durable.flush_queues(options.queue_flush_least_pages)
+        };
+        if let Err(error) = done {
+            durable.flushed.fail(error.to_string());
+            return;
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! The key index: a row of index files, of which only the newest is written.
+//!
+//! A message is indexed under `topic#key` for its unique key and each of its user keys, in log order. A message that lies before the
+//! newest file's end is already there, which makes indexing again after a crash harmless. A file is followed by the next one when its
+//! entries are used up; files are named by the local time they were made at.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, RwLock};
+
+use wire::hash::index_hash;
+
+use crate::error::{Result, StoreError};
+use crate::index_file::IndexFile;
+use crate::local_time;
+use crate::mapped_file::sync_dir;
+use crate::options::Options;
+
+/// What Java allows one key query to return.
+pub const MAX_QUERY_RESULTS: usize = 64;
+
+#[derive(Debug)]
+pub(crate) struct Index {
+    dir: PathBuf,
+    slots: u32,
+    entries: u32,
+    files: RwLock<Vec<Arc<IndexFile>>>,
+    /// Made before the newest file is full, so that a full disk is met before the message is in the log.
+    next: Mutex<Option<IndexFile>>,
+}
+
+/// The keys one message is found by.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Keys<'a> {
+    pub unique: Option<&'a str>,
+    pub user: Option<&'a str>,
+}
+
+impl<'a> Keys<'a> {
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = &'a str> {
+        self.unique.into_iter().chain(self.user.unwrap_or("").split(' ').filter(|key| !key.is_empty()))
+    }
+}
+
+impl Index {
+    pub fn load(root: &std::path::Path, options: &Options) -> Result<Index> {
+        let dir = root.join("index");
+        fs::create_dir_all(&dir).map_err(|e| StoreError::io("creating", &dir, 0, e))?;
+        let mut paths = Vec::new();
+        for entry in fs::read_dir(&dir).map_err(|e| StoreError::io("listing", &dir, 0, e))? {
+            let path = entry.map_err(|e| StoreError::io("listing", &dir, 0, e))?.path();
+            if path.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit())) {
+                paths.push(path);
+            }
+        }
+        paths.sort();
+        let files = paths
+            .into_iter()
+            .map(|path| Ok(Arc::new(IndexFile::open(path, options.index_slots, options.index_entries)?)))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(Index {
+            dir,
+            slots: options.index_slots,
+            entries: options.index_entries,
+            files: RwLock::new(files),
+            next: Mutex::default(),
+        })
+    }
+
+    fn files(&self) -> Vec<Arc<IndexFile>> {
+        self.files.read().expect("index lock").clone()
+    }
+
+    #[inline]
+    fn newest(&self) -> Option<Arc<IndexFile>> {
+        self.files.read().expect("index lock").last().cloned()
+    }
+
+    /// Makes the file that follows the newest one.
+    fn make_file(&self, now_ms: i64) -> Result<IndexFile> {
+        let newest = self.newest();
+        let mut name_ms = now_ms;
+        let path = loop {
+            // Two files within one millisecond, or a clock set back: names must still sort by age.
+            let path = self.dir.join(local_time::yyyymmddhhmmssmmm(name_ms));
+            if newest.as_ref().is_none_or(|file| file.file.path < path) {
+                break path;
+            }
+            name_ms += 1;
+        };
+        let file = IndexFile::create(path, self.slots, self.entries)?;
+        sync_dir(&self.dir)?;
+        Ok(file)
+    }
+
+    /// Goes over to the next file.
+    fn add_file(&self, now_ms: i64) -> Result<Arc<IndexFile>> {
+        let made = self.next.lock().expect("next index file lock").take();
+        let file = Arc::new(match made {
+            Some(file) => file,
+            None => self.make_file(now_ms)?,
+        });
+        if let Some(newest) = self.newest() {
+            file.begin_after(newest.end_physical()?, newest.end_timestamp()?)?;
+        }
+        self.files.write().expect("index lock").push(file.clone());
+        Ok(file)
+    }
+
+    /// Everything that can fail about adding `count` keys, done before the commit log is touched.
+    #[inline]
+    pub fn prepare(&self, count: u32, now_ms: i64) -> Result<()> {
+        let Some(file) = self.newest() else { return self.add_file(now_ms)?.prepare(count) };
+        let room = file.room()?;
+        file.prepare(count.min(room))?;
+        if room < count {
+            let mut next = self.next.lock().expect("next index file lock");
+            if next.is_none() {
+                let file = self.make_file(now_ms)?;
+                file.prepare(count)?;
+                *next = Some(file);
+            }
+        }
+        Ok(())
+    }
+
+    /// Indexes one message unless it is here already.
+    #[inline]
+    pub fn put(&self, topic: &str, keys: Keys<'_>, physical_offset: i64, store_timestamp: i64) -> Result<()> {
+        let mut file = match self.newest() {
+            Some(file) => file,
+            None => self.add_file(store_timestamp)?,
+        };
+        if physical_offset < file.end_physical()? {
+            return Ok(());
+        }
+        for key in keys.iter() {
+            if file.room()? == 0 {
+                file = self.add_file(store_timestamp)?;
+            }
+            file.prepare(1)?;
+            file.put(index_hash(topic, key), physical_offset, store_timestamp)?;
+        }
+        Ok(())
+    }
+
+    /// Physical offsets of messages with this key (or one of the same hash) stored within `[begin_ms, end_ms]`, newest first.
+    pub fn query(&self, topic: &str, key: &str, max: usize, begin_ms: i64, end_ms: i64) -> Result<Vec<i64>> {
+        let hash = index_hash(topic, key);
+        let max = max.min(MAX_QUERY_RESULTS);
+        let mut found = Vec::new();
+        for file in self.files().iter().rev() {
+            let (first, last) = (file.begin_timestamp()?, file.end_timestamp()?);
+            if begin_ms <= last && end_ms >= first {
+                collect(file, hash, max, begin_ms, end_ms, &mut found)?;
+            }
+            if first < begin_ms || found.len() >= max {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Store time and physical offset of the newest indexed message.
+    pub fn last_update(&self) -> Result<(i64, i64)> {
+        match self.newest() {
+            Some(file) => Ok((file.end_timestamp()?, file.end_physical()?)),
+            None => Ok((0, 0)),
+        }
+    }
+
+    /// After a crash: keeps what was on disk by `trusted_ms`. Returns the physical offset from which messages must be indexed again.
+    pub fn recover(&self, trusted_ms: i64, log_end: i64) -> Result<i64> {
+        let mut files = self.files.write().expect("index lock");
+        let mut from = 0;
+        let mut kept = 0;
+        for file in files.iter() {
+            if file.end_timestamp()? <= trusted_ms && file.room()? == 0 && file.end_physical()? < log_end {
+                from = file.end_physical()?;
+                kept += 1;
+                continue;
+            }
+            if let Some(again) = file.keep_until(trusted_ms, log_end)? {
+                from = again;
+                kept += 1;
+            }
+            break;
+        }
+        for file in files.drain(kept..) {
+            file.file.delete()?;
+        }
+        Ok(from)
+    }
+
+    /// Deletes files (not the newest) all of whose messages have left the log. Returns how many went.
+    pub fn drop_expired(&self, min_physical: i64) -> Result<usize> {
+        let mut files = self.files.write().expect("index lock");
+        let mut dropped = 0;
+        while files.len() > 1 && files[0].end_physical()? < min_physical {
+            files.remove(0).file.delete()?;
+            dropped += 1;
+        }
+        Ok(dropped)
+    }
+
+    /// Writes everything to disk. Pages that are clean cost next to nothing.
+    pub fn flush(&self) -> Result<()> {
+        self.files().iter().try_for_each(|file| file.flush())
+    }
+
+    /// Removes the file that was made in advance and not needed.
+    pub fn drop_unused(&self) -> Result<()> {
+        match self.next.lock().expect("next index file lock").take() {
+            Some(file) => file.file.delete(),
+            None => Ok(()),
+        }
+    }
+}
+
+fn collect(file: &IndexFile, hash: i32, max: usize, begin_ms: i64, end_ms: i64, found: &mut Vec<i64>) -> Result<()> {
+    let next_entry = file.next_entry()?;
+    let file_begin = file.begin_timestamp()?;
+    let mut number = file.slot(hash)?;
+    while number > 0 && number < next_entry && found.len() < max {
+        let entry = file.entry(number)?;
+        let time = file_begin + i64::from(entry.seconds) * 1000;
+        if entry.seconds < 0 || time < begin_ms {
+            break;
+        }
+        if entry.hash == hash && time <= end_ms {
+            found.push(entry.physical_offset);
+        }
+        if entry.previous >= number {
+            break;
+        }
+        number = entry.previous;
+    }
+    Ok(())
+}

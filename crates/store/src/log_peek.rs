@@ -1,0 +1,65 @@
+//! Looking at single records of the log without mapping it, for checking many queues at opening.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::sync::Arc;
+
+use wire::record::{self, Lead, lead};
+use wire::{Crc, Record};
+
+use crate::commit_log::CommitLog;
+use crate::consume_queue::Unit;
+use crate::error::Result;
+use crate::mapped_file::MappedFile;
+
+/// A record longer than this is recognised by its fixed fields alone.
+const READ_LIMIT: usize = 64 << 10;
+const FIXED_FIELDS: usize = 48;
+
+pub(crate) struct LogPeek<'a> {
+    log: &'a CommitLog,
+    open: HashMap<u64, (Arc<MappedFile>, File)>,
+    buffer: Vec<u8>,
+}
+
+impl<'a> LogPeek<'a> {
+    pub fn new(log: &'a CommitLog) -> LogPeek<'a> {
+        LogPeek { log, open: HashMap::new(), buffer: vec![0; READ_LIMIT] }
+    }
+
+    /// Whether the log has, where the unit points, the message with this topic, queue and queue offset. A message that has already
+    /// left the log cannot be checked and is believed.
+    pub fn is_message_of(&mut self, unit: &Unit, topic: &str, queue_id: i32, queue_offset: i64) -> Result<bool> {
+        if unit.physical_offset < self.log.min() {
+            return Ok(true);
+        }
+        let offset = unit.physical_offset as u64;
+        let Some(file) = self.log.files.file_at(offset) else { return Ok(false) };
+        let pos = offset - file.start;
+        if unit.size as u64 > file.size - pos {
+            return Ok(false);
+        }
+        if !self.open.contains_key(&file.start) {
+            let open = file.open_for_reading()?;
+            self.open.insert(file.start, (file.clone(), open));
+        }
+        let (file, open) = &self.open[&file.start];
+        let len = (unit.size as usize).min(READ_LIMIT);
+        let bytes = &mut self.buffer[..len];
+        file.read_at(open, pos, bytes)?;
+        if !matches!(lead(bytes), Lead::Message { total_size } if total_size == unit.size as usize)
+            || len < FIXED_FIELDS
+        {
+            return Ok(false);
+        }
+        if record::physical_offset(bytes) != Some(unit.physical_offset)
+            || record::queue_offset(bytes) != Some(queue_offset)
+        {
+            return Ok(false);
+        }
+        if len < unit.size as usize {
+            return Ok(true);
+        }
+        Ok(Record::decode(bytes, Crc::Trust).is_ok_and(|(r, _)| r.topic == topic && r.queue_id == queue_id))
+    }
+}

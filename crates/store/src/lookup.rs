@@ -1,0 +1,116 @@
+//! Finding messages otherwise than by queue offset: by store time, by key, by physical offset.
+
+use wire::record;
+
+use crate::consume_queue::{ConsumeQueue, UNIT_LEN};
+use crate::error::Result;
+use crate::flush::Durable;
+
+/// How often a key query goes back in time when all it found has left the log.
+const QUERY_ROUNDS: usize = 3;
+
+impl Durable {
+    /// The record at a physical offset, if a whole message begins there.
+    pub fn record_at(&self, physical_offset: i64) -> Result<Option<Vec<u8>>> {
+        match self.log.record_at(physical_offset)? {
+            Some((file, pos, size)) => Ok(Some(file.bytes(pos, size)?.to_vec())),
+            None => Ok(None),
+        }
+    }
+
+    fn store_time_of(&self, physical_offset: i64) -> Result<Option<i64>> {
+        match self.log.record_at(physical_offset)? {
+            Some((file, pos, size)) => Ok(record::store_timestamp(file.bytes(pos, size)?)),
+            None => Ok(None),
+        }
+    }
+
+    fn time_at(&self, queue: &ConsumeQueue, queue_offset: i64) -> Result<Option<i64>> {
+        match queue.unit(queue_offset)? {
+            Some(unit) => self.store_time_of(unit.physical_offset),
+            None => Ok(None),
+        }
+    }
+
+    /// The queue offset of a message stored at `timestamp_ms`, else of the one stored nearest to it within its queue file.
+    ///
+    /// The bisection goes through the same units as Java's, so that among messages of one millisecond the same one is found. Only the
+    /// choice of the file differs: Java trusts modification times, which lag behind mapped writes and do not survive a copy; here it
+    /// is the first file whose last message is not older.
+    pub fn offset_by_time(&self, topic: &str, queue_id: i32, timestamp_ms: i64) -> Result<i64> {
+        let Some(queue) = self.queues.get(topic, queue_id) else { return Ok(0) };
+        let (min, max) = (queue.min(), queue.max());
+        let per_file = (queue.files.file_size / UNIT_LEN) as i64;
+        let Some(first_file) = queue.files.first() else { return Ok(0) };
+        let mut file_begin = (first_file.start / UNIT_LEN) as i64;
+        while file_begin + per_file < max
+            && self.time_at(&queue, file_begin + per_file - 1)?.is_none_or(|time| time < timestamp_ms)
+        {
+            file_begin += per_file;
+        }
+        let (mut low, mut high) = (min.max(file_begin), max.min(file_begin + per_file) - 1);
+        let (mut before, mut after) = (None, None);
+        while low <= high {
+            // Java counts from the beginning of the file.
+            let mid = file_begin + (low - file_begin + high - file_begin) / 2;
+            match self.time_at(&queue, mid)? {
+                Some(time) if time == timestamp_ms => return Ok(mid),
+                Some(time) if time > timestamp_ms => {
+                    after = Some((mid, time));
+                    high = mid - 1;
+                }
+                Some(time) => {
+                    before = Some((mid, time));
+                    low = mid + 1;
+                }
+                // Left the log already, so it is older.
+                None => low = mid + 1,
+            }
+        }
+        Ok(match (before, after) {
+            (Some((left, before)), Some((right, after))) => {
+                if timestamp_ms - before > after - timestamp_ms {
+                    right
+                } else {
+                    left
+                }
+            }
+            (Some((left, _)), None) => left,
+            (None, Some((right, _))) => right,
+            (None, None) => 0,
+        })
+    }
+
+    /// Store time of the oldest message of a queue.
+    pub fn earliest_store_time(&self, topic: &str, queue_id: i32) -> Result<Option<i64>> {
+        match self.queues.get(topic, queue_id) {
+            Some(queue) => self.time_at(&queue, queue.min()),
+            None => Ok(None),
+        }
+    }
+
+    /// Physical offsets, ascending, of messages that have the key or one of the same hash, stored within the time range.
+    pub fn query(&self, topic: &str, key: &str, max: usize, begin_ms: i64, end_ms: i64) -> Result<Vec<i64>> {
+        let Some(index) = &self.index else { return Ok(Vec::new()) };
+        let mut until_ms = end_ms;
+        for _ in 0..QUERY_ROUNDS {
+            let mut offsets = index.query(topic, key, max, begin_ms, until_ms)?;
+            offsets.sort_unstable();
+            let Some(&oldest) = offsets.first() else { break };
+            let mut readable = Vec::with_capacity(offsets.len());
+            for offset in offsets {
+                if self.log.record_at(offset)?.is_some() {
+                    readable.push(offset);
+                }
+            }
+            if !readable.is_empty() {
+                return Ok(readable);
+            }
+            match self.store_time_of(oldest)? {
+                Some(time) => until_ms = time,
+                None => break,
+            }
+        }
+        Ok(Vec::new())
+    }
+}

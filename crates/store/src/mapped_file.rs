@@ -1,0 +1,237 @@
+//! One file of a sequence: fixed size, sparse, named by the offset of its first byte, memory mapped on first use.
+//!
+//! Sharing. One writer (the holder of the store's append lock) writes at or beyond the published position of its sequence; readers
+//! only look below it. The position is published with release order after the bytes, so the two never touch the same byte.
+//!
+//! Full disks. A store to a page of a sparse mapping with no block behind it ends the process with SIGBUS. So the writer calls
+//! `reserve` before it writes: blocks are allocated in strides ahead of it, and a full disk is an ordinary error.
+//!
+//! No descriptor stays open: a store with thousands of queues must fit the usual limit of 1024. Mappings outlive their descriptor.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+use memmap2::{Advice, MmapRaw, UncheckedAdvice};
+use rustix::fs::{FallocateFlags, fallocate};
+
+use crate::error::{Result, StoreError};
+
+pub(crate) const PAGE: u64 = 4096;
+
+#[derive(Debug)]
+pub(crate) struct MappedFile {
+    pub path: PathBuf,
+    /// Offset of the first byte within its sequence.
+    pub start: u64,
+    pub size: u64,
+    map: OnceLock<MmapRaw>,
+    /// Bytes from the beginning of the file known to have blocks on disk.
+    reserved: AtomicU64,
+    /// Held while blocks are allocated: the writer and the populating thread may both want more.
+    reserving: Mutex<()>,
+}
+
+impl MappedFile {
+    /// Creates the file, sparse and zero, or takes over one of the right size that is already there.
+    pub fn create(path: PathBuf, start: u64, size: u64) -> Result<MappedFile> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(|e| StoreError::io("creating", &path, start, e))?;
+        file.set_len(size).map_err(|e| StoreError::io("sizing", &path, start, e))?;
+        let mapped = MappedFile::unmapped(path, start, size);
+        mapped.map_with(&file)?;
+        Ok(mapped)
+    }
+
+    /// Takes a file found on disk; it must have exactly the configured size.
+    pub fn found(path: PathBuf, start: u64, size: u64) -> Result<MappedFile> {
+        let actual = std::fs::metadata(&path).map_err(|e| StoreError::io("inspecting", &path, start, e))?.len();
+        if actual != size {
+            return Err(StoreError::WrongFileSize { path, expected: size, actual });
+        }
+        Ok(MappedFile::unmapped(path, start, size))
+    }
+
+    fn unmapped(path: PathBuf, start: u64, size: u64) -> MappedFile {
+        MappedFile { path, start, size, map: OnceLock::new(), reserved: AtomicU64::new(0), reserving: Mutex::new(()) }
+    }
+
+    pub fn end(&self) -> u64 {
+        self.start + self.size
+    }
+
+    fn open_rw(&self) -> Result<File> {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&self.path)
+            .map_err(|e| StoreError::io("opening", &self.path, self.start, e))
+    }
+
+    fn map_with(&self, file: &File) -> Result<&MmapRaw> {
+        let map = MmapRaw::map_raw(file).map_err(|e| StoreError::io("mapping", &self.path, self.start, e))?;
+        if map.len() as u64 != self.size {
+            let (path, actual) = (self.path.clone(), map.len() as u64);
+            return Err(StoreError::WrongFileSize { path, expected: self.size, actual });
+        }
+        Ok(self.map.get_or_init(|| map))
+    }
+
+    #[inline]
+    fn map(&self) -> Result<&MmapRaw> {
+        match self.map.get() {
+            Some(map) => Ok(map),
+            None => self.map_with(&self.open_rw()?),
+        }
+    }
+
+    /// `len` bytes at `pos` (relative to this file). Callers stay below the published position, or hold the append lock.
+    #[inline]
+    pub fn bytes(&self, pos: u64, len: usize) -> Result<&[u8]> {
+        let map = self.map()?;
+        assert!(pos <= self.size && len as u64 <= self.size - pos, "read past the end of {}", self.path.display());
+        // SAFETY: inside the mapping (just checked), which lives as long as self; the writer does not touch published bytes.
+        Ok(unsafe { std::slice::from_raw_parts(map.as_ptr().add(pos as usize), len) })
+    }
+
+    /// The bytes the writer is about to fill.
+    ///
+    /// # Safety
+    /// The caller is the only writer of this sequence and no reader has been told of these bytes.
+    #[inline]
+    #[allow(clippy::mut_from_ref)]
+    pub unsafe fn bytes_mut(&self, pos: u64, len: usize) -> Result<&mut [u8]> {
+        let map = self.map()?;
+        assert!(pos <= self.size && len as u64 <= self.size - pos, "write past the end of {}", self.path.display());
+        // SAFETY: inside the mapping (just checked); exclusive by the caller's promise.
+        Ok(unsafe { std::slice::from_raw_parts_mut(map.as_mut_ptr().add(pos as usize), len) })
+    }
+
+    /// Raw address of `pos`, for the index whose slots are changed in place under readers.
+    #[inline]
+    pub fn address(&self, pos: u64, len: u64) -> Result<*mut u8> {
+        let map = self.map()?;
+        assert!(pos <= self.size && len <= self.size - pos, "access past the end of {}", self.path.display());
+        // SAFETY: inside the mapping, just checked.
+        Ok(unsafe { map.as_mut_ptr().add(pos as usize) })
+    }
+
+    /// Reads without mapping, so that looking into a thousand queues does not make them resident.
+    pub fn read_at(&self, file: &File, pos: u64, buffer: &mut [u8]) -> Result<()> {
+        file.read_exact_at(buffer, pos).map_err(|e| StoreError::io("reading", &self.path, self.start + pos, e))
+    }
+
+    pub fn open_for_reading(&self) -> Result<File> {
+        File::open(&self.path).map_err(|e| StoreError::io("opening", &self.path, self.start, e))
+    }
+
+    #[inline]
+    pub fn reserved(&self) -> u64 {
+        self.reserved.load(Ordering::Acquire)
+    }
+
+    /// Makes sure that the file has blocks on disk up to `upto`; allocates `stride` bytes more than asked so that it is called rarely.
+    #[inline]
+    pub fn reserve(&self, upto: u64, stride: u64) -> Result<()> {
+        if upto <= self.reserved() { Ok(()) } else { self.reserve_slowly(upto, stride) }
+    }
+
+    #[cold]
+    fn reserve_slowly(&self, upto: u64, stride: u64) -> Result<()> {
+        let _guard = self.reserving.lock().expect("reserve lock");
+        let from = self.reserved();
+        if upto <= from {
+            return Ok(());
+        }
+        let to = (upto + stride).next_multiple_of(PAGE).min(self.size);
+        let file = self.open_rw()?;
+        match fallocate(&file, FallocateFlags::KEEP_SIZE, from, to - from) {
+            Ok(()) => {}
+            // A file system without fallocate: its holes are filled the slow way, which only the unwritten part may be.
+            Err(rustix::io::Errno::OPNOTSUPP) => fill_holes(&file, from, to)
+                .map_err(|e| StoreError::io("reserving", &self.path, self.start + from, e))?,
+            Err(e) => return Err(StoreError::io("reserving", &self.path, self.start + from, e.into())),
+        }
+        self.reserved.fetch_max(to, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Makes `[from, to)` resident and writable ahead of the writer; harmless where the kernel cannot.
+    pub fn populate(&self, from: u64, to: u64) -> Result<()> {
+        let (from, to) = (from / PAGE * PAGE, to.min(self.size));
+        if from < to {
+            let _ = self.map()?.advise_range(Advice::PopulateWrite, from as usize, (to - from) as usize);
+        }
+        Ok(())
+    }
+
+    /// Gives the resident pages of a flushed file back to the page cache; the next reader maps them again.
+    pub fn release_pages(&self) {
+        if let Some(map) = self.map.get() {
+            // SAFETY: a shared file mapping keeps its data in the page cache; DontNeed only drops the page-table entries.
+            let _ = unsafe { map.unchecked_advise(UncheckedAdvice::DontNeed) };
+        }
+    }
+
+    /// Writes `[from, to)` to the disk and waits for it.
+    pub fn flush(&self, from: u64, to: u64) -> Result<()> {
+        if from >= to || self.map.get().is_none() {
+            return Ok(());
+        }
+        self.map()?
+            .flush_range(from as usize, (to - from) as usize)
+            .map_err(|e| StoreError::io("flushing", &self.path, self.start + from, e))
+    }
+
+    /// Zeroes `[from, end)`: what lies behind a recovered position must not look like data to the next reader.
+    pub fn erase_from(&self, from: u64) -> Result<()> {
+        let file = self.open_rw()?;
+        let failed = |e: io::Error| StoreError::io("truncating", &self.path, self.start + from, e);
+        self.reserved.store(0, Ordering::Release);
+        match fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, from, self.size - from) {
+            Ok(()) => Ok(()),
+            // Cutting and growing again leaves a hole, too; a mapping follows the file.
+            Err(_) => file.set_len(from).and_then(|()| file.set_len(self.size)).map_err(failed),
+        }
+    }
+
+    pub fn delete(&self) -> Result<()> {
+        match std::fs::remove_file(&self.path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(StoreError::io("deleting", &self.path, self.start, e)),
+            _ => Ok(()),
+        }
+    }
+
+    pub fn modified_ms(&self) -> Result<i64> {
+        let modified = std::fs::metadata(&self.path)
+            .and_then(|m| m.modified())
+            .map_err(|e| StoreError::io("inspecting", &self.path, self.start, e))?;
+        Ok(modified.duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_millis() as i64))
+    }
+}
+
+fn fill_holes(file: &File, from: u64, to: u64) -> io::Result<()> {
+    let mut page = [0u8; PAGE as usize];
+    let mut pos = from;
+    while pos < to {
+        // Rewriting each page with what it holds allocates its block and changes nothing.
+        let len = (to - pos).min(PAGE) as usize;
+        file.read_exact_at(&mut page[..len], pos)?;
+        file.write_all_at(&page[..len], pos)?;
+        pos += len as u64;
+    }
+    Ok(())
+}
+
+/// Makes the creation or removal of entries in `dir` durable.
+pub(crate) fn sync_dir(dir: &Path) -> Result<()> {
+    File::open(dir).and_then(|d| d.sync_all()).map_err(|e| StoreError::io("syncing", dir, 0, e))
+}

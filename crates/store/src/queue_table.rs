@@ -1,0 +1,86 @@
+//! All consume queues of a store, found by topic and queue id.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, RwLock};
+
+use crate::consume_queue::{ConsumeQueue, check_name};
+use crate::error::{Result, StoreError};
+use crate::file_sequence::FileSequence;
+
+type ByTopic = HashMap<Box<str>, HashMap<i32, Arc<ConsumeQueue>>>;
+
+#[derive(Debug)]
+pub(crate) struct QueueTable {
+    root: PathBuf,
+    file_size: u64,
+    queues: RwLock<ByTopic>,
+}
+
+impl QueueTable {
+    /// Finds every `consumequeue/<topic>/<queue id>` below the root; names that are no queue id are passed over, as Java does.
+    pub fn load(root: &Path, file_size: u64) -> Result<QueueTable> {
+        let base = root.join("consumequeue");
+        fs::create_dir_all(&base).map_err(|e| StoreError::io("creating", &base, 0, e))?;
+        let mut queues = ByTopic::new();
+        for topic_dir in subdirectories(&base)? {
+            let Some(topic) = name_of(&topic_dir) else { continue };
+            for queue_dir in subdirectories(&topic_dir)? {
+                let Some(queue_id) = name_of(&queue_dir).and_then(|name| name.parse::<i32>().ok()) else { continue };
+                let files = FileSequence::load(queue_dir.clone(), file_size)?;
+                let queue = ConsumeQueue::new(topic, queue_id, files);
+                queues.entry(topic.into()).or_default().insert(queue_id, Arc::new(queue));
+            }
+        }
+        Ok(QueueTable { root: root.to_path_buf(), file_size, queues: RwLock::new(queues) })
+    }
+
+    #[inline]
+    pub fn get(&self, topic: &str, queue_id: i32) -> Option<Arc<ConsumeQueue>> {
+        self.queues.read().expect("queue table lock").get(topic)?.get(&queue_id).cloned()
+    }
+
+    /// The queue, made in memory if it is new; its directory appears with its first unit.
+    #[inline]
+    pub fn get_or_add(&self, topic: &str, queue_id: i32) -> Result<Arc<ConsumeQueue>> {
+        match self.get(topic, queue_id) {
+            Some(queue) => Ok(queue),
+            None => self.add(topic, queue_id),
+        }
+    }
+
+    #[cold]
+    fn add(&self, topic: &str, queue_id: i32) -> Result<Arc<ConsumeQueue>> {
+        check_name(topic, queue_id)?;
+        let files = FileSequence::empty(ConsumeQueue::dir(&self.root, topic, queue_id), self.file_size);
+        let queue = Arc::new(ConsumeQueue::new(topic, queue_id, files));
+        let mut queues = self.queues.write().expect("queue table lock");
+        Ok(queues.entry(topic.into()).or_default().entry(queue_id).or_insert(queue).clone())
+    }
+
+    pub fn all(&self) -> Vec<Arc<ConsumeQueue>> {
+        self.queues.read().expect("queue table lock").values().flat_map(HashMap::values).cloned().collect()
+    }
+
+    /// End of the last message any queue knows of, −1 without any.
+    pub fn max_physical(&self) -> i64 {
+        self.all().iter().map(|queue| queue.max_physical()).max().unwrap_or(-1)
+    }
+}
+
+fn name_of(path: &Path) -> Option<&str> {
+    path.file_name()?.to_str()
+}
+
+fn subdirectories(dir: &Path) -> Result<Vec<PathBuf>> {
+    let failed = |e| StoreError::io("listing", dir, 0, e);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if entry.file_type().map_err(failed)?.is_dir() {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,208 @@
+//! Reading a queue: the messages from a queue offset on, as slices of the mapped log.
+//!
+//! The rules are Java's `getMessage`: the answer never crosses the end of one queue file, stops before a message that would exceed a
+//! limit (the first one is always given), and tells where to go on. Reading far behind the end of the log has limits of its own,
+//! because those pages probably come from the disk.
+
+use std::sync::Arc;
+
+use wire::record::{Lead, lead};
+
+use crate::consume_queue::{UNIT_LEN, Unit};
+use crate::error::{Result, StoreError};
+use crate::flush::Durable;
+use crate::mapped_file::MappedFile;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub max_messages: usize,
+    pub max_bytes: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct ReadRequest<'a> {
+    pub topic: &'a str,
+    pub queue_id: i32,
+    pub offset: i64,
+    pub max_messages: usize,
+    pub in_memory: Limits,
+    pub on_disk: Limits,
+    /// Messages farther than this behind the end of the log count as on disk.
+    pub memory_bytes: i64,
+    /// Only messages whose tags code is one of these, when given.
+    pub tags_codes: Option<&'a [i64]>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadStatus {
+    Found,
+    NoMessageInQueue,
+    OffsetTooSmall,
+    OffsetOverflowOne,
+    OffsetOverflowBadly,
+    OffsetFoundNull,
+    NoMatchedMessage,
+    MessageWasRemoving,
+}
+
+/// Where one record lies: which of the answer's files, from where, how long.
+#[derive(Clone, Copy, Debug)]
+struct Slice {
+    file: u32,
+    len: u32,
+    pos: u64,
+}
+
+#[derive(Debug)]
+pub struct ReadResult {
+    pub status: ReadStatus,
+    pub next_offset: i64,
+    pub min_offset: i64,
+    pub max_offset: i64,
+    pub bytes: usize,
+    /// How far the last message looked at lies behind the end of the log.
+    pub behind_bytes: i64,
+    files: Vec<Arc<MappedFile>>,
+    slices: Vec<Slice>,
+}
+
+impl ReadResult {
+    fn without_messages(status: ReadStatus, next_offset: i64, min_offset: i64, max_offset: i64) -> ReadResult {
+        ReadResult {
+            status,
+            next_offset,
+            min_offset,
+            max_offset,
+            bytes: 0,
+            behind_bytes: 0,
+            files: Vec::new(),
+            slices: Vec::new(),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.slices.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.slices.is_empty()
+    }
+
+    /// The records as they stand in the log; they stay readable as long as this result lives.
+    pub fn records(&self) -> impl Iterator<Item = &[u8]> {
+        self.slices.iter().map(|slice| {
+            self.files[slice.file as usize].bytes(slice.pos, slice.len as usize).expect("mapped when it was found")
+        })
+    }
+
+    /// All records one after the other, as a pull answer carries them.
+    pub fn copy_into(&self, out: &mut Vec<u8>) {
+        out.reserve(self.bytes);
+        for record in self.records() {
+            out.extend_from_slice(record);
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, file: &Arc<MappedFile>, pos: u64, len: u32) {
+        if self.files.last().is_none_or(|last| !Arc::ptr_eq(last, file)) {
+            self.files.push(file.clone());
+        }
+        self.slices.push(Slice { file: self.files.len() as u32 - 1, len, pos });
+        self.bytes += len as usize;
+    }
+}
+
+impl Durable {
+    pub fn read(&self, request: &ReadRequest<'_>) -> Result<ReadResult> {
+        let offset = request.offset;
+        let Some(queue) = self.queues.get(request.topic, request.queue_id) else {
+            return Ok(ReadResult::without_messages(ReadStatus::NoMessageInQueue, 0, 0, 0));
+        };
+        let (min, max) = (queue.min(), queue.max());
+        let (status, next) = match offset {
+            _ if max == 0 => (ReadStatus::NoMessageInQueue, 0),
+            _ if offset < min => (ReadStatus::OffsetTooSmall, min),
+            _ if offset == max => (ReadStatus::OffsetOverflowOne, offset),
+            _ if offset > max => (ReadStatus::OffsetOverflowBadly, max),
+            _ => (ReadStatus::NoMatchedMessage, offset),
+        };
+        let mut result = ReadResult::without_messages(status, next, min, max);
+        if status != ReadStatus::NoMatchedMessage {
+            return Ok(result);
+        }
+        let Some((file, pos, len)) = queue.run_at(offset, max)? else {
+            let units_per_file = (queue.files.file_size / UNIT_LEN) as i64;
+            result.status = ReadStatus::OffsetFoundNull;
+            result.next_offset = offset - offset % units_per_file + units_per_file;
+            return Ok(result);
+        };
+        self.collect(request, file.bytes(pos, len as usize)?, &mut result)?;
+        Ok(result)
+    }
+
+    fn collect(&self, request: &ReadRequest<'_>, units: &[u8], result: &mut ReadResult) -> Result<()> {
+        // Java looks at 16 000 bytes of units at least, so that a selective filter makes progress.
+        let most_units = (request.max_messages).max(800);
+        let log_end = self.log.max() as i64;
+        result.slices.reserve(request.max_messages.min(request.in_memory.max_messages).min(units.len() / 20));
+        let mut current: Option<Arc<MappedFile>> = None;
+        let mut skip_below = 0i64;
+        let mut examined = 0;
+        let mut removed = false;
+        for bytes in units.chunks_exact(UNIT_LEN as usize).take(most_units) {
+            let unit = Unit::decode(bytes);
+            if unit.physical_offset < skip_below || unit.is_pre_blank() {
+                examined += 1;
+                continue;
+            }
+            result.behind_bytes = log_end - unit.physical_offset;
+            let limits = if result.behind_bytes > request.memory_bytes { &request.on_disk } else { &request.in_memory };
+            if !result.slices.is_empty()
+                && (result.slices.len() >= request.max_messages.min(limits.max_messages)
+                    || result.bytes + unit.size as usize > limits.max_bytes)
+            {
+                break;
+            }
+            examined += 1;
+            if request.tags_codes.is_some_and(|codes| !codes.contains(&unit.tags_code)) {
+                continue;
+            }
+            let offset = unit.physical_offset as u64;
+            if current.as_ref().is_none_or(|file| offset < file.start || offset >= file.end()) {
+                current = self.log.files.file_at(offset);
+            }
+            match &current {
+                Some(file) => {
+                    check_record(file, offset - file.start, &unit)?;
+                    result.push(file, offset - file.start, unit.size as u32);
+                }
+                None => {
+                    // Expired: nothing in the rest of that log file is there either.
+                    removed = true;
+                    skip_below = (offset - offset % self.log.files.file_size + self.log.files.file_size) as i64;
+                }
+            }
+        }
+        result.next_offset = request.offset + examined;
+        result.status = match (result.slices.is_empty(), removed) {
+            (false, _) => ReadStatus::Found,
+            (true, true) => ReadStatus::MessageWasRemoving,
+            (true, false) => ReadStatus::NoMatchedMessage,
+        };
+        Ok(())
+    }
+}
+
+/// A unit that does not lead to a record of its size must not send garbage to a consumer.
+#[inline]
+fn check_record(file: &MappedFile, pos: u64, unit: &Unit) -> Result<()> {
+    let damaged = |reason: String| StoreError::Corrupt { path: file.path.clone(), offset: file.start + pos, reason };
+    if unit.size as u64 > file.size - pos {
+        return Err(damaged(format!("a queue points to a record of {} bytes past the end of the file", unit.size)));
+    }
+    match lead(file.bytes(pos, 8)?) {
+        Lead::Message { total_size } if total_size == unit.size as usize => Ok(()),
+        _ => Err(damaged(format!("a queue points to a record of {} bytes here, there is none", unit.size))),
+    }
+}

@@ -1,0 +1,282 @@
+//! Bringing a directory back to a consistent state: where the log ends, which units its queues have, what its index knows.
+//!
+//! *After a clean exit* everything is on disk and the queues know all messages. The end of each queue is found by bisection (units,
+//! then zeros), its last unit is compared with the log, and the log is read on from the last message any queue knows, which is its
+//! end unless records follow that belong to no queue. Nothing is mapped, so a large store opens fast and stays small.
+//!
+//! *After a crash* only what the checkpoint vouches for is believed. The scan begins at the newest log file whose first message is
+//! older than that; every queue is cut back to there and rebuilt from the log, as is the index from its own trusted point. Each record
+//! is checked: magic, lengths, its own offset, body CRC. The first that fails is the end, and what follows is zeroed, so that no later
+//! reader (Java's included) can take it for data.
+//!
+//! Java never erases, so its directories may hold stale units behind the end of a queue. Comparing the last unit with the log
+//! uncovers them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use wire::record::{Lead, RecordError, lead, store_timestamp};
+use wire::{Crc, Record};
+
+use crate::commit_log::BLANK_LEN;
+use crate::consume_queue::{ConsumeQueue, UNIT_LEN, Unit};
+use crate::error::Result;
+use crate::flush::Durable;
+use crate::log_peek::LogPeek;
+use crate::mapped_file::MappedFile;
+use crate::message::{Routing, is_indexed, is_queued};
+use crate::options::Options;
+
+/// What opening the store had to do.
+#[derive(Clone, Debug, Default)]
+pub struct Recovery {
+    pub clean_exit: bool,
+    pub log_end: i64,
+    /// Where reading the log began and how many messages were put into queues again.
+    pub scanned_from: i64,
+    pub rebuilt: u64,
+    pub elapsed_ms: u64,
+    /// Things an operator should know of.
+    pub notes: Vec<String>,
+}
+
+pub(crate) fn recover(durable: &Durable, options: &Options, clean_exit: bool) -> Result<Recovery> {
+    let started = Instant::now();
+    let mut recovery = Recovery { clean_exit, ..Recovery::default() };
+    if durable.log.files.is_empty() {
+        for queue in durable.queues.all() {
+            queue.set_end(0, -1)?;
+        }
+        if let Some(index) = &durable.index {
+            index.recover(0, 0)?;
+        }
+    } else if clean_exit {
+        after_clean_exit(durable, options, &mut recovery)?;
+    } else {
+        after_crash(durable, options, &mut recovery)?;
+    }
+    let min_physical = durable.log.min();
+    for queue in durable.queues.all() {
+        queue.correct_min(min_physical)?;
+    }
+    recovery.elapsed_ms = started.elapsed().as_millis() as u64;
+    Ok(recovery)
+}
+
+fn after_clean_exit(durable: &Durable, options: &Options, recovery: &mut Recovery) -> Result<()> {
+    let mut peek = LogPeek::new(&durable.log);
+    for queue in durable.queues.all() {
+        let end = end_by_bisection(&queue)?;
+        settle(&queue, end, &mut peek, recovery)?;
+    }
+    let from = durable.queues.max_physical().max(durable.log.min()) as u64;
+    let end = scan(durable, options, from, recovery)?;
+    if needs_cut(durable, end)? {
+        durable.log.files.cut(end)?;
+    }
+    durable.log.publish(end);
+    durable.flushed.raise(end as i64);
+    recovery.log_end = end as i64;
+    Ok(())
+}
+
+fn after_crash(durable: &Durable, options: &Options, recovery: &mut Recovery) -> Result<()> {
+    let from = trusted_file(durable)?.start;
+    let mut peek = LogPeek::new(&durable.log);
+    for queue in durable.queues.all() {
+        let end = end_before(&queue, from as i64)?;
+        settle(&queue, end, &mut peek, recovery)?;
+    }
+    let mut scan_from = from;
+    if let Some(index) = &durable.index {
+        let log_end = durable.log.files.last().map_or(0, |file| file.end());
+        let index_from = index.recover(durable.checkpoint.trusted_index_ms(), log_end as i64)?;
+        scan_from = from.min((index_from.max(durable.log.min())) as u64);
+    }
+    let end = scan(durable, options, scan_from, recovery)?;
+    if end < from {
+        recovery.notes.push(format!("the log is damaged at {end}, before the checkpoint; queues are cut back to it"));
+        for queue in durable.queues.all() {
+            let queue_end = end_before(&queue, end as i64)?;
+            settle(&queue, queue_end, &mut peek, recovery)?;
+        }
+    }
+    durable.log.files.cut(end)?;
+    durable.log.publish(end);
+    durable.flushed.raise(scan_from.min(end) as i64);
+    durable.flush_log()?;
+    durable.write_checkpoint()?;
+    recovery.log_end = end as i64;
+    Ok(())
+}
+
+/// The newest log file that begins with a message the checkpoint vouches for, else the first.
+fn trusted_file(durable: &Durable) -> Result<Arc<MappedFile>> {
+    let trusted_ms = durable.checkpoint.trusted_ms();
+    let mut files = durable.log.files.all();
+    while files.len() > 1 {
+        let file = files.pop().expect("more than one");
+        let head = file.bytes(0, 128.min(file.size as usize))?;
+        if matches!(lead(head), Lead::Message { .. }) {
+            let stored = store_timestamp(head).unwrap_or(0);
+            if stored != 0 && stored <= trusted_ms {
+                return Ok(file);
+            }
+        }
+    }
+    Ok(files.pop().expect("the log has files"))
+}
+
+/// The queue offset behind the last valid unit, trusting that valid units are followed by zeros only.
+fn end_by_bisection(queue: &ConsumeQueue) -> Result<i64> {
+    for file in queue.files.all().iter().rev() {
+        let count = queue.bisect(file, file.size / UNIT_LEN, |unit| !unit.is_valid())?;
+        if count > 0 {
+            return Ok((file.start / UNIT_LEN + count) as i64);
+        }
+    }
+    Ok(0)
+}
+
+/// The queue offset behind the last unit that points before `physical_offset`, trusting nothing that comes later.
+fn end_before(queue: &ConsumeQueue, physical_offset: i64) -> Result<i64> {
+    let good = |unit: &Unit| unit.is_pre_blank() || unit.is_valid() && unit.end() <= physical_offset;
+    for file in queue.files.all().iter().rev() {
+        let first = Unit::decode(file.bytes(0, UNIT_LEN as usize)?);
+        if !good(&first) {
+            continue;
+        }
+        let mut previous_end = 0;
+        let mut count = 0;
+        for bytes in file.bytes(0, file.size as usize)?.chunks_exact(UNIT_LEN as usize) {
+            let unit = Unit::decode(bytes);
+            if !good(&unit) || !unit.is_pre_blank() && unit.physical_offset < previous_end {
+                break;
+            }
+            if !unit.is_pre_blank() {
+                previous_end = unit.end();
+            }
+            count += 1;
+        }
+        file.release_pages();
+        return Ok((file.start / UNIT_LEN + count) as i64);
+    }
+    Ok(0)
+}
+
+/// Ends the queue at `end`, or earlier if its last units are not what the log says.
+fn settle(queue: &ConsumeQueue, end: i64, peek: &mut LogPeek<'_>, recovery: &mut Recovery) -> Result<()> {
+    let mut max = end;
+    let mut max_physical = -1;
+    let first = queue.files.first().map_or(0, |file| (file.start / UNIT_LEN) as i64);
+    while max > first {
+        let offset = max - 1;
+        let byte = offset as u64 * UNIT_LEN;
+        let Some(file) = queue.files.file_at(byte) else { break };
+        let unit = queue.peek(&file, &file.open_for_reading()?, (byte - file.start) / UNIT_LEN)?;
+        if unit.is_pre_blank() {
+            max -= 1;
+            continue;
+        }
+        if peek.is_message_of(&unit, &queue.topic, queue.queue_id, offset)? {
+            max_physical = unit.end();
+            break;
+        }
+        max -= 1;
+    }
+    if max < end {
+        recovery.notes.push(format!(
+            "{} units at the end of {} do not match the log and were dropped",
+            end - max,
+            queue.files.dir.display()
+        ));
+    }
+    queue.set_end(if max_physical < 0 { 0 } else { max }, max_physical)
+}
+
+/// Reads the log from `from`, puts what it finds into queues and index, and returns where it ends.
+fn scan(durable: &Durable, options: &Options, from: u64, recovery: &mut Recovery) -> Result<u64> {
+    let crc = if options.check_crc_on_recover { Crc::Verify } else { Crc::Trust };
+    let mut offset = from;
+    recovery.scanned_from = from as i64;
+    while let Some(file) = durable.log.files.file_at(offset) {
+        let mut pos = offset - file.start;
+        let bytes = file.bytes(0, file.size as usize)?;
+        let ended = loop {
+            match lead(&bytes[pos as usize..]) {
+                Lead::Message { .. } => match Record::decode(&bytes[pos as usize..], crc) {
+                    Ok((record, size)) if record.physical_offset == (file.start + pos) as i64 => {
+                        recovery.rebuilt += u64::from(dispatch(durable, options, &record, size, recovery)?);
+                        durable.last_store_ms.fetch_max(record.store_timestamp, Ordering::AcqRel);
+                        pos += size as u64;
+                    }
+                    Err(RecordError::NotUtf8 { field, total_size }) => {
+                        let at = file.start + pos;
+                        recovery
+                            .notes
+                            .push(format!("the {field} of the message at {at} is not UTF-8; left out of its queue"));
+                        pos += total_size as u64;
+                    }
+                    _ => break true,
+                },
+                Lead::Blank { total_size } if total_size as u64 == file.size - pos => break false,
+                _ => break true,
+            }
+        };
+        offset = file.start + pos;
+        file.release_pages();
+        if ended || durable.log.files.file_at(file.end()).is_none() {
+            break;
+        }
+        offset = file.end();
+    }
+    Ok(offset)
+}
+
+fn dispatch(
+    durable: &Durable,
+    options: &Options,
+    record: &Record<'_>,
+    size: usize,
+    recovery: &mut Recovery,
+) -> Result<bool> {
+    let routing = Routing::of(record.properties);
+    let mut added = false;
+    if is_queued(record.sys_flag) {
+        let unit = Unit {
+            physical_offset: record.physical_offset,
+            size: size as i32,
+            tags_code: routing.tags_code(record.topic, record.store_timestamp, &options.delay_levels_ms),
+        };
+        match durable.queues.get_or_add(record.topic, record.queue_id) {
+            Ok(queue) => added = queue.rebuild(unit, record.queue_offset)?,
+            Err(error) => {
+                recovery.notes.push(format!("the message at {} has no queue: {error}", record.physical_offset))
+            }
+        }
+    }
+    match &durable.index {
+        Some(index) if is_indexed(record.sys_flag) => {
+            index.put(record.topic, routing.keys, record.physical_offset, record.store_timestamp)?;
+        }
+        _ => {}
+    }
+    Ok(added)
+}
+
+/// Whether anything stands behind the end of the log: a spare file, or bytes that are not zero.
+fn needs_cut(durable: &Durable, end: u64) -> Result<bool> {
+    let Some(last) = durable.log.files.last() else { return Ok(false) };
+    if last.start >= end {
+        return Ok(last.start > end || last.start != durable.log.min() as u64);
+    }
+    let left = last.end() - end;
+    if left == 0 {
+        return Ok(false);
+    }
+    let mut head = [0u8; BLANK_LEN as usize];
+    let len = left.min(BLANK_LEN) as usize;
+    last.read_at(&last.open_for_reading()?, end - last.start, &mut head[..len])?;
+    Ok(head != [0; BLANK_LEN as usize])
+}

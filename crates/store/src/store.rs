@@ -1,0 +1,233 @@
+//! The store: one directory, opened by one process, appended to under one lock and read by anybody.
+
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicI64;
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
+use std::time::Duration;
+
+use crate::append::Appender;
+use crate::checkpoint::Checkpoint;
+use crate::clean::{CleanRules, Cleaned, disk_used_ratio};
+use crate::commit_log::CommitLog;
+use crate::error::{Result, StoreError};
+use crate::flush::{Durable, Flusher};
+use crate::index::Index;
+use crate::message::{Appended, Message};
+use crate::options::Options;
+use crate::presence::{self, DirectoryLock};
+use crate::queue_table::QueueTable;
+use crate::read::{ReadRequest, ReadResult};
+use crate::recovery::{Recovery, recover};
+use crate::watermark::Watermark;
+
+/// Everything that exists only while the store is open.
+#[derive(Debug)]
+struct Open {
+    durable: Arc<Durable>,
+    appender: Mutex<Appender>,
+    flusher: Flusher,
+    /// Why appends are refused at the moment, if they are: the disk is too full.
+    refusal: Mutex<Option<String>>,
+    _lock: DirectoryLock,
+}
+
+#[derive(Debug)]
+pub struct Store {
+    root: PathBuf,
+    recovery: Recovery,
+    open: RwLock<Option<Open>>,
+}
+
+impl Store {
+    /// Opens the directory, making it if need be, and recovers what the last user left.
+    pub fn open(root: &Path, options: Options) -> Result<Store> {
+        let options = options.checked()?;
+        std::fs::create_dir_all(root).map_err(|e| StoreError::io("creating", root, 0, e))?;
+        let lock = DirectoryLock::take(root)?;
+        let clean_exit = presence::last_exit_was_clean(root);
+        let durable = Arc::new(Durable {
+            log: Arc::new(CommitLog::load(root, options.commit_log_file_size)?),
+            queues: QueueTable::load(root, options.consume_queue_file_size)?,
+            index: if options.index_enabled { Some(Index::load(root, &options)?) } else { None },
+            checkpoint: Checkpoint::open(root)?,
+            flushed: Watermark::new(0).map_err(|e| StoreError::io("making an eventfd for", root, 0, e))?,
+            last_store_ms: AtomicI64::new(0),
+        });
+        let recovery = recover(&durable, &options, clean_exit)?;
+        presence::mark_running(root)?;
+        let open = Open {
+            appender: Mutex::new(Appender::new(durable.clone(), &options)?),
+            flusher: Flusher::start(&durable, &options)?,
+            durable,
+            refusal: Mutex::new(None),
+            _lock: lock,
+        };
+        Ok(Store { root: root.to_path_buf(), recovery, open: RwLock::new(Some(open)) })
+    }
+
+    #[inline]
+    fn with<T>(&self, work: impl FnOnce(&Open) -> Result<T>) -> Result<T> {
+        let guard: RwLockReadGuard<'_, Option<Open>> = self.open.read().expect("store lock");
+        match &*guard {
+            Some(open) => work(open),
+            None => Err(StoreError::Closed { path: self.root.clone() }),
+        }
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// What opening had to do.
+    pub fn recovery(&self) -> &Recovery {
+        &self.recovery
+    }
+
+    /// Appends one message after the other. On an error those in `results` are in the store, the rest are not.
+    pub fn append_many(&self, messages: &[Message<'_>], now_ms: i64, results: &mut Vec<Appended>) -> Result<()> {
+        self.append_with(|appender| appender.append_many(messages, now_ms, results))
+    }
+
+    /// Appends all messages side by side in one file, or none.
+    pub fn append_batch(&self, messages: &[Message<'_>], now_ms: i64, results: &mut Vec<Appended>) -> Result<()> {
+        self.append_with(|appender| appender.append_batch(messages, now_ms, results))
+    }
+
+    #[inline]
+    fn append_with(&self, append: impl FnOnce(&mut Appender) -> Result<()>) -> Result<()> {
+        self.with(|open| {
+            if let Some(reason) = open.durable.flushed.failure() {
+                return Err(StoreError::FlushFailed { path: self.root.clone(), reason: reason.into() });
+            }
+            if let Some(reason) = &*open.refusal.lock().expect("refusal lock") {
+                let offset = open.durable.log.max();
+                return Err(StoreError::DiskFull { path: self.root.clone(), offset, reason: reason.clone() });
+            }
+            let outcome = append(&mut open.appender.lock().expect("append lock"));
+            open.flusher.appended();
+            outcome
+        })
+    }
+
+    pub fn read(&self, request: &ReadRequest<'_>) -> Result<ReadResult> {
+        self.with(|open| open.durable.read(request))
+    }
+
+    pub fn record_at(&self, physical_offset: i64) -> Result<Option<Vec<u8>>> {
+        self.with(|open| open.durable.record_at(physical_offset))
+    }
+
+    /// Physical offsets, ascending, of messages that have the key (or one of the same hash) within the time range.
+    pub fn query(&self, topic: &str, key: &str, max: usize, begin_ms: i64, end_ms: i64) -> Result<Vec<i64>> {
+        self.with(|open| open.durable.query(topic, key, max, begin_ms, end_ms))
+    }
+
+    /// Store time and physical offset of the newest message in the index.
+    pub fn index_last_update(&self) -> Result<(i64, i64)> {
+        self.with(|open| open.durable.index.as_ref().map_or(Ok((0, 0)), |index| index.last_update()))
+    }
+
+    pub fn offset_by_time(&self, topic: &str, queue_id: i32, timestamp_ms: i64) -> Result<i64> {
+        self.with(|open| open.durable.offset_by_time(topic, queue_id, timestamp_ms))
+    }
+
+    pub fn earliest_store_time(&self, topic: &str, queue_id: i32) -> Result<Option<i64>> {
+        self.with(|open| open.durable.earliest_store_time(topic, queue_id))
+    }
+
+    pub fn min_offset(&self, topic: &str, queue_id: i32) -> Result<i64> {
+        self.with(|open| Ok(open.durable.queues.get(topic, queue_id).map_or(0, |queue| queue.min())))
+    }
+
+    pub fn max_offset(&self, topic: &str, queue_id: i32) -> Result<i64> {
+        self.with(|open| Ok(open.durable.queues.get(topic, queue_id).map_or(0, |queue| queue.max())))
+    }
+
+    /// The queue unit at a queue offset: where the message lies and its tags code.
+    pub fn unit_at(&self, topic: &str, queue_id: i32, queue_offset: i64) -> Result<Option<crate::Unit>> {
+        self.with(|open| match open.durable.queues.get(topic, queue_id) {
+            Some(queue) => queue.unit(queue_offset),
+            None => Ok(None),
+        })
+    }
+
+    /// Every queue that has had a message, sorted.
+    pub fn queues(&self) -> Result<Vec<(String, i32)>> {
+        self.with(|open| {
+            let all = open.durable.queues.all();
+            let mut names: Vec<_> = all.iter().map(|queue| (queue.topic.to_string(), queue.queue_id)).collect();
+            names.sort();
+            Ok(names)
+        })
+    }
+
+    /// First offset of the log, −1 while it is empty.
+    pub fn min_physical_offset(&self) -> Result<i64> {
+        self.with(|open| Ok(open.durable.log.min()))
+    }
+
+    pub fn max_physical_offset(&self) -> Result<i64> {
+        self.with(|open| Ok(open.durable.log.max() as i64))
+    }
+
+    /// Everything below is on disk.
+    pub fn flushed_offset(&self) -> Result<i64> {
+        self.with(|open| Ok(open.durable.flushed.get()))
+    }
+
+    /// Waits until everything below `offset` is on disk, asking for a flush if need be. False when the time is over.
+    pub fn wait_flushed(&self, offset: i64, timeout: Duration) -> Result<bool> {
+        // The lock is not held while waiting, or nobody could close the store.
+        let durable = self.with(|open| {
+            if open.durable.flushed.get() < offset {
+                open.flusher.ask();
+            }
+            Ok(open.durable.clone())
+        })?;
+        if durable.flushed.wait(offset, timeout) {
+            return Ok(true);
+        }
+        match durable.flushed.failure() {
+            Some(reason) => Err(StoreError::FlushFailed { path: self.root.clone(), reason: reason.into() }),
+            None => Ok(false),
+        }
+    }
+
+    /// Calls `work` with an eventfd that becomes readable whenever the flushed watermark rises.
+    pub fn with_flushed_event<T>(&self, work: impl FnOnce(BorrowedFd<'_>) -> T) -> Result<T> {
+        self.with(|open| Ok(work(open.durable.flushed.event())))
+    }
+
+    /// One round of expiry. `used_ratio` overrides what the file system says.
+    pub fn clean(&self, rules: &CleanRules, now_ms: i64, due: bool, used_ratio: Option<f64>) -> Result<Cleaned> {
+        let used_ratio = match used_ratio {
+            Some(ratio) => ratio,
+            None => disk_used_ratio(&self.root)?,
+        };
+        self.with(|open| {
+            *open.refusal.lock().expect("refusal lock") = (used_ratio > rules.warn_ratio).then(|| {
+                format!(
+                    "the disk is {:.0} % full, appends stop above {:.0} %",
+                    used_ratio * 100.0,
+                    rules.warn_ratio * 100.0
+                )
+            });
+            open.durable.clean(rules, now_ms, due, used_ratio)
+        })
+    }
+
+    /// Brings everything to disk and leaves the directory as a clean exit does. Later calls do nothing.
+    pub fn close(&self) -> Result<()> {
+        let Some(mut open) = self.open.write().expect("store lock").take() else { return Ok(()) };
+        open.appender.get_mut().expect("append lock").stop()?;
+        open.flusher.stop();
+        open.durable.flush_log()?;
+        if let Some(index) = &open.durable.index {
+            index.drop_unused()?;
+        }
+        open.durable.write_checkpoint()?;
+        open.durable.flushed.fail("the store was closed".into());
+        presence::mark_clean_exit(&self.root)
+    }
+}
