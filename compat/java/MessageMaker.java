@@ -10,12 +10,13 @@ import org.apache.rocketmq.common.message.Message;
  */
 final class MessageMaker {
     private static final String[] TAGS = {null, "TagA", "TagB", "Aa", "BB", "标签", "étiquette-😀", "TagC"};
-    private static final int[] DELAY_LEVELS = {1, 2, 16, 17, 18};
 
     private final long seed;
+    private final List<Integer> delayLevels;
 
-    MessageMaker(long seed) {
+    MessageMaker(long seed, List<Integer> delayLevels) {
         this.seed = seed;
+        this.delayLevels = delayLevels;
     }
 
     Message make(String topic, int number) {
@@ -46,10 +47,10 @@ final class MessageMaker {
         return message;
     }
 
-    /** 0 for most messages; levels of 1 s and 5 s are delivered while a test runs, those of 30 m and more never are. */
+    /** 0 for most messages. */
     int delayLevel(int number) {
         Random random = new Random(seed * 31 + number * 7L + 3);
-        return random.nextInt(12) == 0 ? DELAY_LEVELS[random.nextInt(DELAY_LEVELS.length)] : 0;
+        return random.nextInt(12) == 0 ? delayLevels.get(random.nextInt(delayLevels.size())) : 0;
     }
 
     int batchSize(int number) {

@@ -18,7 +18,8 @@ import org.apache.rocketmq.common.topic.TopicValidator;
 /**
  * Sends with the real producer and writes down, one JSON line a message, what the broker acknowledged.
  *
- * {"do":"write", "nameserver", "broker_name", "topics":{name: queues}, "seed", "first", "count", "threads", "manifest"}
+ * {"do":"write", "nameserver", "broker_name", "topics":{name: queues}, "create_topics", "delay_levels": [...], "seed", "first",
+ * "count", "threads", "manifest"}
  * With "until_failure" it sends until the broker is gone; what was acknowledged till then is what the manifest holds.
  */
 final class Writer {
@@ -34,7 +35,7 @@ final class Writer {
 
     private Writer(JSONObject wish) {
         this.wish = wish;
-        this.maker = new MessageMaker(wish.getLongValue("seed"));
+        this.maker = new MessageMaker(wish.getLongValue("seed"), wish.getJSONArray("delay_levels").toJavaList(Integer.class));
         this.next = new AtomicInteger(wish.getIntValue("first"));
         this.end = wish.getBooleanValue("until_failure") ? Integer.MAX_VALUE : next.get() + wish.getIntValue("count");
         JSONObject topics = wish.getJSONObject("topics");

@@ -1,0 +1,175 @@
+"""Everything a broker says about its store, and the same asked of ours.
+
+A view is taken of a running Java broker through its own protocol (`StoreView.of_broker`) and
+compared with what OrbitMQ's `Store` says about the same files (`assert_same`). Records are compared
+as the bytes in which they were answered.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from compat.java_cluster import StoreSizes
+from compat.java_peer import JavaPeer
+from compat.records import Record, decode_list
+from orbitmq._native import Store, StoreOptions
+
+Queue = tuple[str, int]
+FAR_FUTURE_MS = 2**62
+QUERY_MAX = 64
+
+
+@dataclass(frozen=True)
+class KeyQuestion:
+    topic: str
+    key: str
+    begin_ms: int = 0
+    end_ms: int = FAR_FUTURE_MS
+
+
+@dataclass(frozen=True)
+class TimeQuestion:
+    topic: str
+    queue_id: int
+    timestamp_ms: int
+
+
+@dataclass
+class StoreView:
+    ranges: dict[Queue, tuple[int, int]] = field(default_factory=dict)
+    records: dict[Queue, bytes] = field(default_factory=dict)
+    units: dict[Queue, list[tuple[int, int, int]]] = field(default_factory=dict)
+    keys: dict[KeyQuestion, bytes] = field(default_factory=dict)
+    times: dict[TimeQuestion, int] = field(default_factory=dict)
+
+    @staticmethod
+    def of_broker(peer: JavaPeer, broker: str, queues: Iterable[Queue]) -> StoreView:
+        """Ranges, records and queue units of these queues, leaving out the empty ones."""
+        view = StoreView()
+        asked = [{"topic": topic, "queue_id": queue_id} for topic, queue_id in queues]
+        ranges = peer.ask(broker, [{"ask": "range", **queue} for queue in asked])
+        present = []
+        for queue, answer in zip(asked, ranges, strict=True):
+            if answer["max"] > 0:
+                present.append(queue)
+                name = (str(queue["topic"]), int(queue["queue_id"]))
+                view.ranges[name] = (answer["min"], answer["max"])
+        for name, records, units in zip(
+            list(view.ranges),
+            peer.ask(broker, [{"ask": "records", **queue} for queue in present]),
+            peer.ask(broker, [{"ask": "units", **queue} for queue in present]),
+            strict=True,
+        ):
+            view.records[name] = records["bytes"]
+            view.units[name] = [(offset, size, code) for offset, size, code in units]
+        return view
+
+    def decoded(self) -> dict[Queue, list[Record]]:
+        return {queue: list(decode_list(data)) for queue, data in self.records.items()}
+
+    def ask_keys(self, peer: JavaPeer, broker: str, questions: Sequence[KeyQuestion]) -> None:
+        answers = peer.ask(
+            broker,
+            [
+                {
+                    "ask": "key",
+                    "topic": question.topic,
+                    "key": question.key,
+                    "max": QUERY_MAX,
+                    "begin": question.begin_ms,
+                    "end": question.end_ms,
+                }
+                for question in questions
+            ],
+        )
+        self.keys.update(
+            (question, answer["bytes"]) for question, answer in zip(questions, answers, strict=True)
+        )
+
+    def ask_times(self, peer: JavaPeer, broker: str, questions: Sequence[TimeQuestion]) -> None:
+        answers = peer.ask(
+            broker,
+            [
+                {
+                    "ask": "time",
+                    "topic": question.topic,
+                    "queue_id": question.queue_id,
+                    "timestamp": question.timestamp_ms,
+                }
+                for question in questions
+            ],
+        )
+        self.times.update(zip(questions, answers, strict=True))
+
+
+def our_options(sizes: StoreSizes, **more: object) -> StoreOptions:
+    return StoreOptions(
+        commit_log_file_size=sizes.commit_log_file_size,
+        consume_queue_file_size=sizes.consume_queue_file_size,
+        index_slots=sizes.index_slots,
+        index_entries=sizes.index_entries,
+        **more,
+    )
+
+
+def read_queue(store: Store, queue: Queue, tag_codes: Sequence[int] | None = None) -> bytes:
+    """All records of a queue (or those with one of the tag codes) as the store answers them."""
+    topic, queue_id = queue
+    offset, end = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+    parts = []
+    while offset < end:
+        result = store.read(
+            topic, queue_id, offset, max_messages=1000, max_bytes=8 << 20, tag_codes=tag_codes
+        )
+        assert result.next_offset > offset, f"no way on from {queue} at {offset}: {result.status}"
+        parts.append(bytes(result.data))
+        offset = result.next_offset
+    return b"".join(parts)
+
+
+def query(store: Store, question: KeyQuestion) -> bytes:
+    found = store.query(
+        question.topic,
+        question.key,
+        max_messages=QUERY_MAX,
+        begin_ms=question.begin_ms,
+        end_ms=question.end_ms,
+    )
+    return b"".join(bytes(record) for record in found)
+
+
+def assert_same(store: Store, view: StoreView) -> None:
+    """Our store says what Java said, word for word."""
+    assert sorted(store.queues()) == sorted(view.ranges)
+    for queue, (minimum, maximum) in view.ranges.items():
+        assert (store.min_offset(*queue), store.max_offset(*queue)) == (minimum, maximum), queue
+        assert read_queue(store, queue) == view.records[queue], f"the records of {queue} differ"
+    _assert_same_tag_codes(store, view)
+    for question, java in view.keys.items():
+        ours = query(store, question)
+        assert _names(ours) == _names(java), question
+        assert ours == java, question
+    wrong = {}  # ours, Java's
+    for moment, java_offset in view.times.items():
+        our_offset = store.offset_by_time(moment.topic, moment.queue_id, moment.timestamp_ms)
+        if our_offset != java_offset:
+            wrong[moment] = (our_offset, java_offset)
+    assert not wrong, f"{len(wrong)} of {len(view.times)} time lookups differ: {wrong}"
+
+
+def _assert_same_tag_codes(store: Store, view: StoreView) -> None:
+    """Reading by tag code gives exactly the messages whose queue unit has the code with Java."""
+    chooser = random.Random(5)
+    for queue, units in view.units.items():
+        codes = sorted({code for _, _, code in units})
+        for code in chooser.sample(codes, min(len(codes), 20)):
+            found = decode_list(read_queue(store, queue, [code]))
+            ours = [(record.physical_offset, record.size) for record in found]
+            java = [(offset, size) for offset, size, unit_code in units if unit_code == code]
+            assert ours == java, f"{queue}: the messages with tag code {code} differ"
+
+
+def _names(data: bytes) -> list[tuple[int, str | None]]:
+    return [(record.physical_offset, record.unique_key) for record in decode_list(data)]
