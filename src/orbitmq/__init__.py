@@ -2,8 +2,31 @@
 
 from importlib.metadata import version as _version
 
+from orbitmq._native import (
+    Appended,
+    Cleaned,
+    NewMessage,
+    ReadResult,
+    Record,
+    Recovery,
+    Store,
+    StoreOptions,
+    decode_records,
+)
 from orbitmq.errors import OrbitError
 
-__all__ = ["OrbitError", "__version__"]
+__all__ = [
+    "Appended",
+    "Cleaned",
+    "NewMessage",
+    "OrbitError",
+    "ReadResult",
+    "Record",
+    "Recovery",
+    "Store",
+    "StoreOptions",
+    "__version__",
+    "decode_records",
+]
 
 __version__ = _version("orbitmq")

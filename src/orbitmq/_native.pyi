@@ -4,20 +4,135 @@ Written by hand and compared with the compiled module by stubtest. Times are epo
 hosts are ``(ip, port)``, every error is a class of `orbitmq.errors`.
 """
 
-from typing import final
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self, final
 
 from typing_extensions import Buffer
 
+from orbitmq.errors import WireError
+
 __all__ = [
+    "Appended",
+    "Cleaned",
+    "Command",
+    "FrameReader",
+    "NewMessage",
+    "ReadResult",
     "Record",
+    "Recovery",
+    "Store",
+    "StoreOptions",
     "body_crc",
     "decode_properties",
     "decode_records",
+    "dumps_lenient",
+    "encode_commands",
     "encode_properties",
     "encode_record",
     "java_hash",
+    "loads_lenient",
     "tags_code",
 ]
+
+# ---- commands ----------------------------------------------------------------------------------
+
+@final
+class Command:
+    """One request or response: a frame's header and body."""
+
+    def __new__(
+        cls,
+        code: int,
+        *,
+        opaque: int = 0,
+        flag: int = 0,
+        remark: str | None = None,
+        ext: dict[str, str] | None = None,
+        body: Buffer | None = None,
+        language: str = "PYTHON",
+        version: int = 407,
+        encoding: Literal["json", "binary"] = "json",
+    ) -> Self: ...
+    @property
+    def code(self) -> int:
+        """What is asked (request) or how it went (response)."""
+    @property
+    def opaque(self) -> int:
+        """The request's id, repeated by its response."""
+    @property
+    def flag(self) -> int:
+        """Bit 1: a response; bit 2: no response wanted."""
+    @property
+    def is_response(self) -> bool:
+        """Whether this is a response."""
+    @property
+    def is_oneway(self) -> bool:
+        """Whether no response is wanted."""
+    @property
+    def remark(self) -> str | None:
+        """A word to the human reader."""
+    @property
+    def ext(self) -> dict[str, str] | None:
+        """Arguments or results; None when the header had no such map."""
+    def get_ext(self, name: str, /) -> str | None:
+        """Look up one ext field."""
+    @property
+    def body(self) -> bytes:
+        """The bytes after the header, empty for none."""
+    @property
+    def language(self) -> str:
+        """The speaker's language by RocketMQ's name for it; OTHER for one it has no name for."""
+    @property
+    def version(self) -> int:
+        """The speaker's version number; 407 is RocketMQ 4.9.7."""
+    @property
+    def encoding(self) -> Literal["json", "binary"]:
+        """How the header is encoded; a response goes out in the encoding of its request."""
+    def encode(self) -> bytes:
+        """Write the frame.
+
+        Raises `FrameTooLarge` beyond 16 MiB, `MalformedHeader` for a number or a text that the
+        binary encoding has no room for.
+        """
+
+def encode_commands(commands: Sequence[Command], /) -> bytes:
+    """Write the frames of several commands back to back: what leaves in one write."""
+
+@final
+class FrameReader:
+    """Cuts a connection's bytes into commands.
+
+    A frame that breaks the rules ends the stream: the commands before it are returned, `failure`
+    then holds the error, and every later call raises it. Look at `failure` after each `feed`.
+    """
+
+    def __new__(cls, *, max_frame_bytes: int = 16777216) -> Self: ...
+    def feed(self, data: Buffer, /) -> list[Command]:
+        """Take the next bytes of the stream; return the commands that are whole now."""
+    @property
+    def failure(self) -> WireError | None:
+        """Why the stream ended; its `offset` is where the bad frame begins in the stream."""
+    @property
+    def pending_bytes(self) -> int:
+        """How many bytes wait for the rest of their frame."""
+
+# ---- JSON --------------------------------------------------------------------------------------
+
+def loads_lenient(data: Buffer, /) -> Any:
+    """Read JSON as fastjson writes it: unquoted keys, numbers and objects as keys.
+
+    An object in the place of a key becomes a tuple of ``(name, value)`` pairs sorted by name. Of
+    equal keys the last wins. Raises `MalformedJson`.
+    """
+
+def dumps_lenient(value: object, /, *, quote_keys: bool = False) -> bytes:
+    """Write JSON as fastjson does: compact, keys that are not strings as they are.
+
+    With `quote_keys` such keys are written as strings, which any JSON reader accepts. Takes what
+    `loads_lenient` returns.
+    """
 
 # ---- hashes ------------------------------------------------------------------------------------
 
@@ -144,3 +259,369 @@ def encode_record(
     Raises `MalformedRecord` when topic (127 bytes), properties (32767 bytes) or the whole do not
     fit their length fields.
     """
+
+# ---- store -------------------------------------------------------------------------------------
+
+@final
+class StoreOptions:
+    """How a store is laid out and how eagerly it writes; what is left out is as RocketMQ has it.
+
+    The sizes must be those the directory was written with.
+    """
+
+    def __new__(
+        cls,
+        *,
+        commit_log_file_size: int | None = None,
+        consume_queue_file_size: int | None = None,
+        index_enabled: bool | None = None,
+        index_slots: int | None = None,
+        index_entries: int | None = None,
+        flush: Literal["async", "sync"] | None = None,
+        flush_interval_ms: int | None = None,
+        flush_least_pages: int | None = None,
+        flush_thorough_interval_ms: int | None = None,
+        queue_flush_interval_ms: int | None = None,
+        queue_flush_least_pages: int | None = None,
+        checkpoint_interval_ms: int | None = None,
+        max_body_bytes: int | None = None,
+        check_crc_on_recover: bool | None = None,
+        delay_levels_ms: Sequence[int] | None = None,
+        populate_ahead_bytes: int | None = None,
+    ) -> Self: ...
+    @property
+    def commit_log_file_size(self) -> int:
+        """Size of one log file; 1 GiB."""
+    @property
+    def consume_queue_file_size(self) -> int:
+        """Size of one queue file, rounded up to whole entries of 20 bytes; 6 000 000."""
+    @property
+    def index_enabled(self) -> bool:
+        """Whether keys are indexed; True."""
+    @property
+    def index_slots(self) -> int:
+        """Hash slots of one index file; 5 000 000."""
+    @property
+    def index_entries(self) -> int:
+        """Entries of one index file; 20 000 000."""
+    @property
+    def flush(self) -> Literal["async", "sync"]:
+        """Whether appends ask for a flush at once (sync) or leave it to the interval; async."""
+    @property
+    def flush_interval_ms(self) -> int:
+        """How often the log is flushed; 500."""
+    @property
+    def flush_least_pages(self) -> int:
+        """How many pages must be dirty for that; 4."""
+    @property
+    def flush_thorough_interval_ms(self) -> int:
+        """How often the log is flushed however few pages are dirty; 10 000."""
+    @property
+    def queue_flush_interval_ms(self) -> int:
+        """How often queues are flushed; 1000."""
+    @property
+    def queue_flush_least_pages(self) -> int:
+        """How many pages of a queue must be dirty for that; 2."""
+    @property
+    def checkpoint_interval_ms(self) -> int:
+        """How often queues and index are flushed thoroughly and the checkpoint written; 60 000."""
+    @property
+    def max_body_bytes(self) -> int:
+        """The largest body; 4 MiB."""
+    @property
+    def check_crc_on_recover(self) -> bool:
+        """Whether recovery compares bodies with their checksums; True."""
+    @property
+    def delay_levels_ms(self) -> list[int]:
+        """Delay of level 1, 2, …; gives scheduled messages their time."""
+    @property
+    def populate_ahead_bytes(self) -> int:
+        """How far ahead of the writer the log's pages are made ready; 16 MiB."""
+
+@final
+class NewMessage:
+    """A message to append. Offsets and store time are the store's to give.
+
+    `properties` is a dict, or a string already in the stored form. A host left out is
+    ``("0.0.0.0", 0)``.
+    """
+
+    def __new__(
+        cls,
+        topic: str,
+        body: Buffer,
+        *,
+        queue_id: int = 0,
+        flag: int = 0,
+        sys_flag: int = 0,
+        born_timestamp: int = 0,
+        born_host: tuple[str, int] | None = None,
+        store_host: tuple[str, int] | None = None,
+        reconsume_times: int = 0,
+        prepared_transaction_offset: int = 0,
+        properties: dict[str, str] | str | None = None,
+    ) -> Self: ...
+    @property
+    def topic(self) -> str:
+        """The topic."""
+    @property
+    def body(self) -> bytes:
+        """The body as it will be stored; `sys_flag` says whether it is compressed."""
+    @property
+    def queue_id(self) -> int:
+        """The queue of the topic."""
+    @property
+    def flag(self) -> int:
+        """A number of the producer's own."""
+    @property
+    def sys_flag(self) -> int:
+        """Bits of RocketMQ; those of the address families are set by the store."""
+    @property
+    def born_timestamp(self) -> int:
+        """When the producer made it."""
+    @property
+    def born_host(self) -> tuple[str, int]:
+        """The producer's address as the broker saw it."""
+    @property
+    def store_host(self) -> tuple[str, int]:
+        """The broker's own address."""
+    @property
+    def reconsume_times(self) -> int:
+        """How often it was sent back for another try."""
+    @property
+    def prepared_transaction_offset(self) -> int:
+        """Physical offset of the half message a committed message came from, else 0."""
+    @property
+    def properties(self) -> dict[str, str]:
+        """All properties, in a new dict."""
+    @property
+    def properties_text(self) -> str:
+        """The properties string as it will be stored."""
+
+@final
+class Appended:
+    """Where a message was put."""
+
+    @property
+    def physical_offset(self) -> int:
+        """Where its record begins in the commit log."""
+    @property
+    def size(self) -> int:
+        """How long the record is."""
+    @property
+    def queue_offset(self) -> int:
+        """Its place in its queue."""
+    @property
+    def end(self) -> int:
+        """Where its record ends: it is on disk once `Store.flushed_offset` has reached this."""
+    __hash__: ClassVar[None]  # type: ignore[assignment]
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+
+@final
+class ReadResult:
+    """What a read of a queue found, and where to go on."""
+
+    @property
+    def status(
+        self,
+    ) -> Literal[
+        "FOUND",
+        "NO_MESSAGE_IN_QUEUE",
+        "OFFSET_TOO_SMALL",
+        "OFFSET_OVERFLOW_ONE",
+        "OFFSET_OVERFLOW_BADLY",
+        "OFFSET_FOUND_NULL",
+        "NO_MATCHED_MESSAGE",
+        "MESSAGE_WAS_REMOVING",
+    ]:
+        """RocketMQ's name for the outcome."""
+    @property
+    def next_offset(self) -> int:
+        """The queue offset to read from next."""
+    @property
+    def min_offset(self) -> int:
+        """The oldest offset of the queue."""
+    @property
+    def max_offset(self) -> int:
+        """The offset the queue's next message will get."""
+    @property
+    def behind_bytes(self) -> int:
+        """How far the last message looked at lies behind the end of the log."""
+    @property
+    def count(self) -> int:
+        """How many records `data` holds."""
+    @property
+    def data(self) -> bytes:
+        """The records back to back, as a pull response carries them."""
+    def records(self) -> list[Record]:
+        """Decode `data`."""
+
+@final
+class Recovery:
+    """What opening a store had to do."""
+
+    @property
+    def clean_exit(self) -> bool:
+        """Whether the last user of the directory closed it."""
+    @property
+    def log_end(self) -> int:
+        """The physical offset the log was found to end at."""
+    @property
+    def scanned_from(self) -> int:
+        """The physical offset that reading the log began at."""
+    @property
+    def rebuilt(self) -> int:
+        """How many messages were put into queues and index again."""
+    @property
+    def elapsed_ms(self) -> int:
+        """How long it took."""
+    @property
+    def notes(self) -> list[str]:
+        """Things an operator should know of."""
+
+@final
+class Cleaned:
+    """What a round of cleaning did."""
+
+    @property
+    def log_files(self) -> int:
+        """Log files deleted."""
+    @property
+    def queue_files(self) -> int:
+        """Queue files deleted."""
+    @property
+    def index_files(self) -> int:
+        """Index files deleted."""
+    @property
+    def used_ratio(self) -> float:
+        """How full the disk was before the round, from 0 to 1."""
+
+@final
+class Store:
+    """A store directory in RocketMQ's layout, opened by one process, for bulk verbs.
+
+    A context manager: leaving the block closes it. A store that is not closed is left as by a
+    crash: nothing acknowledged is lost, the next opening recovers. Every method may be called from
+    any thread; every method but `close` raises `StoreClosed` after it.
+    """
+
+    @staticmethod
+    def open(path: str | os.PathLike[str], options: StoreOptions | None = None) -> Store:
+        """Open a directory, made if need be, and recover what its last user left.
+
+        Raises `StoreLocked` while another process has it open, `WrongFileSize`, `StrayFile` or
+        `MissingFile` for files that do not belong together, `ReadOnlyStore` and `DiskFull` for what
+        they say.
+        """
+    @property
+    def path(self) -> Path:
+        """The directory."""
+    @property
+    def recovery(self) -> Recovery:
+        """What opening it had to do."""
+    def append_many(
+        self,
+        messages: Sequence[NewMessage],
+        *,
+        now_ms: int | None = None,
+        atomic: bool = False,
+    ) -> list[Appended]:
+        """Append messages in order; readable when this returns, on disk once flushed.
+
+        `atomic` puts all of them side by side into one file, or none. Otherwise an error leaves
+        those before it in the store: its `appended` says where. `now_ms` is the store time, by
+        default the clock's.
+        """
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        *,
+        max_messages: int = 32,
+        max_bytes: int = 262144,
+        tag_codes: Sequence[int] | None = None,
+        memory_bytes: int | None = None,
+        max_messages_on_disk: int = 8,
+        max_bytes_on_disk: int = 65536,
+    ) -> ReadResult:
+        """Read a queue from an offset on.
+
+        The first message is given however large it is; a read ends with its queue file, so go on
+        at `next_offset` until the status says that the end was reached. With `tag_codes` only
+        messages of these tags codes count. Messages more than `memory_bytes` behind the end of the
+        log are under the limits for the disk.
+        """
+    def record_at(self, physical_offset: int, /) -> bytes | None:
+        """Return the record that begins there, None if none does."""
+    def query(
+        self,
+        topic: str,
+        key: str,
+        *,
+        max_messages: int = 64,
+        begin_ms: int = 0,
+        end_ms: int = 9223372036854775807,
+    ) -> list[bytes]:
+        """Return the records indexed under a key, oldest first, at most 64 of the newest.
+
+        The index knows keys by their hash: compare `Record.keys` to be sure.
+        """
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, /) -> int:
+        """Return the queue offset of the message stored nearest to a time, 0 for an empty queue."""
+    def earliest_store_time(self, topic: str, queue_id: int, /) -> int | None:
+        """Return when the oldest message of a queue was stored."""
+    def min_offset(self, topic: str, queue_id: int, /) -> int:
+        """Return the oldest offset of a queue, 0 if there is no such queue."""
+    def max_offset(self, topic: str, queue_id: int, /) -> int:
+        """Return the offset the next message of a queue will get."""
+    def unit_at(
+        self, topic: str, queue_id: int, queue_offset: int, /
+    ) -> tuple[int, int, int] | None:
+        """Return a consume queue's entry: physical offset, size, tags code."""
+    def queues(self) -> list[tuple[str, int]]:
+        """Return every queue that has had a message, sorted."""
+    @property
+    def min_physical_offset(self) -> int:
+        """First offset of the log, -1 while it has no file."""
+    @property
+    def max_physical_offset(self) -> int:
+        """End of the log."""
+    @property
+    def flushed_offset(self) -> int:
+        """Everything below is on disk."""
+    def wait_flushed(self, offset: int, timeout_ms: int, /) -> bool:
+        """Wait until everything below `offset` is on disk; False when the time is over.
+
+        Raises `FlushFailed` when the disk refused.
+        """
+    def flushed_event(self) -> int:
+        """Return an eventfd that becomes readable whenever `flushed_offset` rises.
+
+        A new descriptor for the caller to watch, to read and to close. It outlives the store and
+        is readable once more when the store is closed.
+        """
+    def clean(
+        self,
+        *,
+        now_ms: int | None = None,
+        due: bool = False,
+        used_ratio: float | None = None,
+        reserved_ms: int = 259200000,
+        max_used_ratio: float = 0.75,
+        force_ratio: float = 0.85,
+        warn_ratio: float = 0.9,
+        max_log_files: int = 10,
+    ) -> Cleaned:
+        """Delete what has expired, oldest first; the log file being written always stays.
+
+        Files older than `reserved_ms` go when cleaning is `due` or the disk is fuller than
+        `max_used_ratio`; above `force_ratio` the oldest go whatever their age; above `warn_ratio`
+        appends raise `DiskFull` until a later round finds room. `used_ratio` overrides what the
+        file system says.
+        """
+    def close(self) -> None:
+        """Bring everything to disk and let the directory go. Closing twice is fine."""
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_details: object) -> None: ...

@@ -15,12 +15,16 @@
     └── StoreError               a store directory; `path` and `offset` say where
         ├── StoreLocked          another process has it open
         ├── StoreClosed          this handle was closed before
-        ├── RecordTooLarge       a message beyond the limits of the record or of the store
+        ├── InvalidOptions       sizes or intervals no store could work with
+        ├── InvalidMessage       a message the record layout has no room for
+        ├── RecordTooLarge       a message beyond the size this store takes
         ├── DiskFull             the file system has no room for the next file
         ├── ReadOnlyStore        the directory or a file in it cannot be written
         ├── WrongFileSize        a file is not of the configured size
         ├── StrayFile            a file that does not belong there
+        ├── MissingFile          a gap between two files
         ├── CorruptStore         bytes that recovery cannot explain away
+        ├── FlushFailed          the disk refused a flush; what came after may be lost
         └── StoreIOError         any other refusal of the operating system
 
 Every class says whose fault it is (`fault`) and whether the same call can succeed when it is
@@ -28,15 +32,24 @@ made again unchanged (`retriable`). The Rust core raises these same classes; the
 in one place, ``crates/py/src/errors.rs``.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from orbitmq._native import Appended
 
 __all__ = [
     "CorruptStore",
     "DiskFull",
     "Fault",
+    "FlushFailed",
     "FrameTooLarge",
+    "InvalidMessage",
+    "InvalidOptions",
     "MalformedBatch",
     "MalformedBody",
     "MalformedFrame",
@@ -44,6 +57,7 @@ __all__ = [
     "MalformedId",
     "MalformedJson",
     "MalformedRecord",
+    "MissingFile",
     "OrbitError",
     "ReadOnlyStore",
     "RecordTooLarge",
@@ -120,9 +134,13 @@ class MalformedBody(WireError):
 
 
 class StoreError(OrbitError):
-    """Something about a store directory; `path` and `offset` say where, as far as they apply."""
+    """Something about a store directory; `path` and `offset` say where, as far as they apply.
+
+    `appended` is what the failed `append_many` had put into the store before the error.
+    """
 
     fault = Fault.MACHINE
+    appended: Sequence[Appended] = ()
 
     def __init__(
         self, message: str, *, path: Path | str | None = None, offset: int | None = None
@@ -145,8 +163,20 @@ class StoreClosed(StoreError):
     fault = Fault.CALLER
 
 
+class InvalidOptions(StoreError):
+    """Sizes or intervals that no store could work with."""
+
+    fault = Fault.CALLER
+
+
+class InvalidMessage(StoreError):
+    """A message the record layout has no room for: a topic or properties that are too long."""
+
+    fault = Fault.CALLER
+
+
 class RecordTooLarge(StoreError):
-    """A message goes beyond the limits of the record layout or of this store."""
+    """A message is larger than this store takes."""
 
     fault = Fault.CALLER
 
@@ -176,8 +206,18 @@ class StrayFile(StoreError):
     fault = Fault.OPERATOR
 
 
+class MissingFile(StoreError):
+    """A file is missing between its neighbours."""
+
+    fault = Fault.OPERATOR
+
+
 class CorruptStore(StoreError):
     """The files contradict each other in a way that recovery cannot explain by a crash."""
+
+
+class FlushFailed(StoreError):
+    """The disk refused a flush: what was written since may be lost, so nothing more is taken."""
 
 
 class StoreIOError(StoreError):

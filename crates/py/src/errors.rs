@@ -2,11 +2,15 @@
 //!
 //! The classes are written in Python, where people read and catch them; here each error of the crates is given its class, its
 //! text and, where they apply, the `path` and `offset` it speaks of.
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyList};
+use store::StoreError;
 use wire::RecordError;
+use wire::frame::FrameError;
+use wire::json::JsonError;
 
 /// An instance of `orbitmq.errors.<class>`; or whatever went wrong while making it.
 fn instance(py: Python<'_>, class: &str, text: String, path: Option<&Path>, offset: Option<u64>) -> PyErr {
@@ -26,4 +30,60 @@ fn instance(py: Python<'_>, class: &str, text: String, path: Option<&Path>, offs
 /// A record that cannot be read, or values that cannot become one; `at` is where it begins in the bytes given.
 pub fn record_error(py: Python<'_>, error: RecordError, at: usize) -> PyErr {
     instance(py, "MalformedRecord", format!("record at byte {at}: {error}"), None, Some(at as u64))
+}
+
+/// A frame that cannot be cut or read, or a command that cannot become one; `at` is where it begins in the stream.
+pub fn frame_error(py: Python<'_>, error: FrameError, at: Option<u64>) -> PyErr {
+    let class = match error {
+        FrameError::TooLong { .. } => "FrameTooLarge",
+        FrameError::BadLength { .. } | FrameError::HeaderTooLong { .. } | FrameError::UnknownEncoding(_) => {
+            "MalformedFrame"
+        }
+        FrameError::Header(_) => "MalformedHeader",
+    };
+    instance(py, class, error.to_string(), None, at)
+}
+
+/// Text that is not JSON.
+pub fn json_error(py: Python<'_>, error: JsonError) -> PyErr {
+    instance(py, "MalformedJson", error.to_string(), None, Some(error.at as u64))
+}
+
+/// JSON that Python has no value for.
+pub fn json_error_without_place(py: Python<'_>, text: String) -> PyErr {
+    instance(py, "MalformedJson", text, None, None)
+}
+
+/// Something about a store directory.
+pub fn store_error(py: Python<'_>, error: &StoreError) -> PyErr {
+    let (class, path, offset) = match error {
+        StoreError::Locked { path, .. } => ("StoreLocked", Some(path), None),
+        StoreError::ReadOnly { path, .. } => ("ReadOnlyStore", Some(path), None),
+        StoreError::DiskFull { path, offset, .. } => ("DiskFull", Some(path), Some(*offset)),
+        StoreError::RecordTooLarge { .. } => ("RecordTooLarge", None, None),
+        StoreError::InvalidOptions { .. } => ("InvalidOptions", None, None),
+        StoreError::InvalidMessage { .. } => ("InvalidMessage", None, None),
+        StoreError::WrongFileSize { path, .. } => ("WrongFileSize", Some(path), None),
+        StoreError::StrayFile { path } => ("StrayFile", Some(path), None),
+        StoreError::MissingFile { path } => ("MissingFile", Some(path), None),
+        StoreError::Corrupt { path, offset, .. } => ("CorruptStore", Some(path), Some(*offset)),
+        StoreError::Io { path, .. } => ("StoreIOError", Some(path), None),
+        StoreError::FlushFailed { path, .. } => ("FlushFailed", Some(path), None),
+        StoreError::Closed { path } => ("StoreClosed", Some(path), None),
+    };
+    instance(py, class, error.to_string(), path.map(PathBuf::as_path), offset)
+}
+
+/// As [`store_error`], with what was appended before it.
+pub fn append_error(py: Python<'_>, error: &StoreError, appended: Bound<'_, PyList>) -> PyErr {
+    let raised = store_error(py, error);
+    match raised.value(py).setattr("appended", appended) {
+        Ok(()) => raised,
+        Err(failure) => failure,
+    }
+}
+
+/// The operating system refused something that is not a file of the store.
+pub fn store_os_error(py: Python<'_>, error: io::Error, root: &Path) -> PyErr {
+    instance(py, "StoreIOError", error.to_string(), Some(root), None)
 }

@@ -20,6 +20,13 @@ impl<'py> FromPyObject<'_, 'py> for HostArgument {
     }
 }
 
+impl HostArgument {
+    /// The host given, or `0.0.0.0:0` for none.
+    pub fn or_unspecified(argument: Option<HostArgument>) -> Host {
+        argument.map_or(Host::UNSPECIFIED, |HostArgument(host)| host)
+    }
+}
+
 /// A host as Python sees it.
 pub fn host_tuple(host: Host) -> (String, i32) {
     (host.ip.to_string(), host.port)

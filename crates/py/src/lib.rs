@@ -1,18 +1,38 @@
 //! `orbitmq._native`: lists what the module holds. Each class, or family of functions, lives in the file of its name;
 //! `bytes_like` and `host` convert arguments, `errors` turns every Rust error into its Python class.
+mod appended;
 mod bytes_like;
+mod cleaned;
+mod command;
 mod errors;
+mod frame_reader;
 mod hashes;
 mod host;
+mod json;
+mod new_message;
 mod properties;
+mod read_result;
 mod record;
+mod recovery;
+mod store;
+mod store_options;
 
 #[pyo3::pymodule]
 mod _native {
     #[pymodule_export]
     use crate::{
+        appended::Appended,
+        cleaned::Cleaned,
+        command::{Command, encode_commands},
+        frame_reader::FrameReader,
         hashes::{body_crc, java_hash, tags_code},
+        json::{dumps_lenient, loads_lenient},
+        new_message::NewMessage,
         properties::{decode_properties, encode_properties},
+        read_result::ReadResult,
         record::{Record, decode_records, encode_record},
+        recovery::Recovery,
+        store::Store,
+        store_options::StoreOptions,
     };
 }

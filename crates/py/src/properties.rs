@@ -23,8 +23,7 @@ pub fn encode_properties(properties: &Bound<'_, PyDict>) -> PyResult<String> {
     let pairs: Vec<(String, String)> =
         properties.iter().map(|(name, value)| Ok((name.extract()?, value.extract()?))).collect::<PyResult<_>>()?;
     for (name, value) in &pairs {
-        if !wire::properties::is_plain(name) || !wire::properties::is_plain(value)
-        {
+        if !wire::properties::is_plain(name) || !wire::properties::is_plain(value) {
             return Err(PyValueError::new_err(format!(
                 "property {name:?} = {value:?} cannot be stored: neither side may be empty or hold the characters 1 and 2"
             )));

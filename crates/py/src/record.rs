@@ -169,9 +169,12 @@ impl Record {
 #[pyfunction]
 #[pyo3(signature = (data, /, *, check_crc = true))]
 pub fn decode_records(py: Python<'_>, data: BytesLike, check_crc: bool) -> PyResult<Bound<'_, PyList>> {
-    let data = data.0.bind(py);
-    let crc = if check_crc { Crc::Verify } else { Crc::Trust };
-    let records = PyList::empty(py);
+    decode_list(data.0.bind(py), if check_crc { Crc::Verify } else { Crc::Trust })
+}
+
+/// The records that stand back to back in `data`.
+pub fn decode_list<'py>(data: &Bound<'py, PyBytes>, crc: Crc) -> PyResult<Bound<'py, PyList>> {
+    let records = PyList::empty(data.py());
     let mut at = 0;
     while at < data.as_bytes().len() {
         let (record, next) = Record::decode_at(data, at, crc)?;
@@ -207,7 +210,6 @@ pub fn encode_record<'py>(
     properties: Option<PropertiesArgument<'py>>,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let properties = properties.map_or(Ok(String::new()), PropertiesArgument::into_text)?;
-    let host = |argument: Option<HostArgument>| argument.map_or(Host::UNSPECIFIED, |HostArgument(host)| host);
     let record = wire::Record {
         queue_id,
         flag,
@@ -215,9 +217,9 @@ pub fn encode_record<'py>(
         physical_offset,
         sys_flag,
         born_timestamp,
-        born_host: host(born_host),
+        born_host: HostArgument::or_unspecified(born_host),
         store_timestamp,
-        store_host: host(store_host),
+        store_host: HostArgument::or_unspecified(store_host),
         reconsume_times,
         prepared_transaction_offset,
         body: body.0.as_bytes(py),

@@ -1,0 +1,106 @@
+//! `FrameReader`: the bytes of a connection, cut into commands.
+//!
+//! Bytes go in as the socket gives them, whole commands come out; what is left of a frame waits for the next bytes. Nothing is
+//! kept when a read ends exactly at a frame's end, which is the usual case, so then nothing is copied but the bodies.
+//!
+//! A frame that breaks the rules ends the stream: there is no place to go on from. The commands before it are still returned,
+//! `failure` then holds the error, and every later call raises it.
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use wire::frame::{Cut, MAX_FRAME_LEN, cut_with};
+
+use crate::bytes_like::BytesLike;
+use crate::command::Command;
+use crate::errors::frame_error;
+
+/// Room that an idle connection may keep for its next partial frame.
+const KEPT_CAPACITY: usize = 64 * 1024;
+
+// The signature below spells the limit out, so that people and stubs see the number.
+const _: () = assert!(MAX_FRAME_LEN == 16777216);
+
+/// Cuts a connection's bytes into commands.
+#[pyclass(module = "orbitmq._native")]
+pub struct FrameReader {
+    max_frame_bytes: usize,
+    partial: Vec<u8>,
+    /// Bytes of the stream before the first one in `partial`.
+    position: u64,
+    failure: Option<Py<PyException>>,
+}
+
+#[pymethods]
+impl FrameReader {
+    #[new]
+    #[pyo3(signature = (*, max_frame_bytes = 16777216))]
+    fn new(max_frame_bytes: usize) -> FrameReader {
+        FrameReader { max_frame_bytes, partial: Vec::new(), position: 0, failure: None }
+    }
+
+    /// Takes the next bytes of the stream; gives the commands that are whole now.
+    #[pyo3(signature = (data, /))]
+    fn feed<'py>(&mut self, py: Python<'py>, data: BytesLike) -> PyResult<Bound<'py, PyList>> {
+        if let Some(failure) = &self.failure {
+            return Err(PyErr::from_value(failure.bind(py).clone().into_any()));
+        }
+        let commands = PyList::empty(py);
+        let data = data.0.as_bytes(py);
+        let mut partial = std::mem::take(&mut self.partial);
+        let bytes = if partial.is_empty() {
+            data
+        } else {
+            partial.extend_from_slice(data);
+            &partial
+        };
+        let taken = self.cut_all(py, bytes, &commands)?;
+        self.position += taken as u64;
+        if self.failure.is_some() {
+            return Ok(commands);
+        }
+        if partial.is_empty() {
+            self.partial.extend_from_slice(&data[taken..]);
+        } else {
+            partial.drain(..taken);
+            if !(partial.is_empty() && partial.capacity() > KEPT_CAPACITY) {
+                self.partial = partial;
+            }
+        }
+        Ok(commands)
+    }
+
+    #[getter]
+    fn failure<'py>(&self, py: Python<'py>) -> Option<&Bound<'py, PyException>> {
+        self.failure.as_ref().map(|failure| failure.bind(py))
+    }
+
+    #[getter]
+    fn pending_bytes(&self) -> usize {
+        self.partial.len()
+    }
+}
+
+impl FrameReader {
+    /// Appends every whole command of `bytes` to `commands`; how many bytes they took.
+    fn cut_all(&mut self, py: Python<'_>, bytes: &[u8], commands: &Bound<'_, PyList>) -> PyResult<usize> {
+        let mut taken = 0;
+        loop {
+            let cut = match cut_with(&bytes[taken..], self.max_frame_bytes) {
+                Ok(Cut::NeedMore { .. }) => return Ok(taken),
+                Ok(Cut::Frame { frame, len }) => Command::decode(py, &frame)?.map(|command| (command, len)),
+                Err(error) => Err(error),
+            };
+            match cut {
+                Ok((command, len)) => {
+                    commands.append(command)?;
+                    taken += len;
+                }
+                Err(error) => {
+                    let error = frame_error(py, error, Some(self.position + taken as u64));
+                    self.failure = Some(error.into_value(py).cast_bound::<PyException>(py)?.clone().unbind());
+                    return Ok(taken);
+                }
+            }
+        }
+    }
+}

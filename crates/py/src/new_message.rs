@@ -1,0 +1,114 @@
+//! `NewMessage`: what a broker hands to the store; offsets and store time are the store's to give.
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use store::Message;
+use wire::Host;
+
+use crate::bytes_like::BytesLike;
+use crate::host::{HostArgument, host_tuple};
+use crate::properties::{PropertiesArgument, decode_properties};
+
+/// A message to append.
+#[pyclass(frozen, module = "orbitmq._native")]
+pub struct NewMessage {
+    #[pyo3(get)]
+    topic: String,
+    #[pyo3(get)]
+    body: Py<PyBytes>,
+    #[pyo3(get)]
+    queue_id: i32,
+    #[pyo3(get)]
+    flag: i32,
+    #[pyo3(get)]
+    sys_flag: i32,
+    #[pyo3(get)]
+    born_timestamp: i64,
+    born_host: Host,
+    store_host: Host,
+    #[pyo3(get)]
+    reconsume_times: i32,
+    #[pyo3(get)]
+    prepared_transaction_offset: i64,
+    #[pyo3(get, name = "properties_text")]
+    properties: String,
+}
+
+impl NewMessage {
+    /// The message as the store takes it, borrowing everything.
+    pub fn as_message<'a>(&'a self, py: Python<'a>) -> Message<'a> {
+        Message {
+            topic: &self.topic,
+            queue_id: self.queue_id,
+            flag: self.flag,
+            sys_flag: self.sys_flag,
+            born_timestamp: self.born_timestamp,
+            born_host: self.born_host,
+            store_host: self.store_host,
+            reconsume_times: self.reconsume_times,
+            prepared_transaction_offset: self.prepared_transaction_offset,
+            body: self.body.as_bytes(py),
+            properties: &self.properties,
+        }
+    }
+}
+
+#[pymethods]
+impl NewMessage {
+    #[new]
+    #[pyo3(signature = (
+        topic, body, *, queue_id = 0, flag = 0, sys_flag = 0, born_timestamp = 0, born_host = None, store_host = None,
+        reconsume_times = 0, prepared_transaction_offset = 0, properties = None,
+    ))]
+    #[allow(clippy::too_many_arguments)] // the fields of the message, all but two of them with a default
+    fn new(
+        topic: String,
+        body: BytesLike,
+        queue_id: i32,
+        flag: i32,
+        sys_flag: i32,
+        born_timestamp: i64,
+        born_host: Option<HostArgument>,
+        store_host: Option<HostArgument>,
+        reconsume_times: i32,
+        prepared_transaction_offset: i64,
+        properties: Option<PropertiesArgument<'_>>,
+    ) -> PyResult<NewMessage> {
+        Ok(NewMessage {
+            topic,
+            body: body.0,
+            queue_id,
+            flag,
+            sys_flag,
+            born_timestamp,
+            born_host: HostArgument::or_unspecified(born_host),
+            store_host: HostArgument::or_unspecified(store_host),
+            reconsume_times,
+            prepared_transaction_offset,
+            properties: properties.map_or(Ok(String::new()), PropertiesArgument::into_text)?,
+        })
+    }
+
+    #[getter]
+    fn born_host(&self) -> (String, i32) {
+        host_tuple(self.born_host)
+    }
+
+    #[getter]
+    fn store_host(&self) -> (String, i32) {
+        host_tuple(self.store_host)
+    }
+
+    #[getter]
+    fn properties<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        decode_properties(py, &self.properties)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        format!(
+            "NewMessage(topic={:?}, queue_id={}, {} bytes of body)",
+            self.topic,
+            self.queue_id,
+            self.body.as_bytes(py).len()
+        )
+    }
+}

@@ -1,0 +1,77 @@
+//! `ReadResult`: what a read of a queue found, and where to go on.
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+use store::ReadStatus;
+use wire::Crc;
+
+use crate::record::decode_list;
+
+/// What a read of a queue found.
+#[pyclass(frozen, module = "orbitmq._native")]
+pub struct ReadResult {
+    #[pyo3(get)]
+    status: &'static str,
+    #[pyo3(get)]
+    next_offset: i64,
+    #[pyo3(get)]
+    min_offset: i64,
+    #[pyo3(get)]
+    max_offset: i64,
+    #[pyo3(get)]
+    behind_bytes: i64,
+    #[pyo3(get)]
+    count: usize,
+    #[pyo3(get)]
+    data: Py<PyBytes>,
+}
+
+impl ReadResult {
+    /// Copies the records out of the mapped files, once. They may have to come from the disk, so the GIL is let go.
+    pub fn copied(py: Python<'_>, found: store::ReadResult) -> PyResult<ReadResult> {
+        let data = PyBytes::new_with(py, found.bytes, |mut room| {
+            py.detach(|| {
+                for record in found.records() {
+                    let (place, rest) = std::mem::take(&mut room).split_at_mut(record.len());
+                    place.copy_from_slice(record);
+                    room = rest;
+                }
+            });
+            Ok(())
+        })?;
+        Ok(ReadResult {
+            status: status_name(found.status),
+            next_offset: found.next_offset,
+            min_offset: found.min_offset,
+            max_offset: found.max_offset,
+            behind_bytes: found.behind_bytes,
+            count: found.len(),
+            data: data.unbind(),
+        })
+    }
+}
+
+/// RocketMQ's name of the status, which is also the remark of a pull response.
+fn status_name(status: ReadStatus) -> &'static str {
+    match status {
+        ReadStatus::Found => "FOUND",
+        ReadStatus::NoMessageInQueue => "NO_MESSAGE_IN_QUEUE",
+        ReadStatus::OffsetTooSmall => "OFFSET_TOO_SMALL",
+        ReadStatus::OffsetOverflowOne => "OFFSET_OVERFLOW_ONE",
+        ReadStatus::OffsetOverflowBadly => "OFFSET_OVERFLOW_BADLY",
+        ReadStatus::OffsetFoundNull => "OFFSET_FOUND_NULL",
+        ReadStatus::NoMatchedMessage => "NO_MATCHED_MESSAGE",
+        ReadStatus::MessageWasRemoving => "MESSAGE_WAS_REMOVING",
+    }
+}
+
+#[pymethods]
+impl ReadResult {
+    /// The records in `data`.
+    fn records<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        decode_list(self.data.bind(py), Crc::Verify)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("ReadResult(status={:?}, count={}, next_offset={})", self.status, self.count, self.next_offset)
+    }
+}
