@@ -1,7 +1,7 @@
 //! The key index: a row of index files, of which only the newest is written.
 //!
-//! A message is indexed under `topic#key` for its unique key and each of its user keys, in log order. A message that lies before the
-//! newest file's end is already there, which makes indexing again after a crash harmless. A file is followed by the next one when its
+//! A message is indexed under `topic#key` for its unique key and each of its user keys, in log order. A message up to the newest
+//! file's end is already there, which makes indexing again after a crash harmless. A file is followed by the next one when its
 //! entries are used up; files are named by the local time they were made at.
 
 use std::fs;
@@ -132,7 +132,7 @@ impl Index {
             Some(file) => file,
             None => self.add_file(store_timestamp)?,
         };
-        if physical_offset < file.end_physical()? {
+        if file.covers(physical_offset)? {
             return Ok(());
         }
         for key in keys.iter() {
@@ -173,24 +173,15 @@ impl Index {
     /// After a crash: keeps what was on disk by `trusted_ms`. Returns the physical offset from which messages must be indexed again.
     pub fn recover(&self, trusted_ms: i64, log_end: i64) -> Result<i64> {
         let mut files = self.files.write().expect("index lock");
-        let mut from = 0;
-        let mut kept = 0;
-        for file in files.iter() {
-            if file.end_timestamp()? <= trusted_ms && file.room()? == 0 && file.end_physical()? < log_end {
-                from = file.end_physical()?;
-                kept += 1;
-                continue;
+        while let Some(newest) = files.last() {
+            // If the newest file has anything to keep, those before it are complete.
+            if let Some(from) = newest.keep_until(trusted_ms, log_end)? {
+                return Ok(from);
             }
-            if let Some(again) = file.keep_until(trusted_ms, log_end)? {
-                from = again;
-                kept += 1;
-            }
-            break;
+            newest.file.delete()?;
+            files.pop();
         }
-        for file in files.drain(kept..) {
-            file.file.delete()?;
-        }
-        Ok(from)
+        Ok(0)
     }
 
     /// Deletes files (not the newest) all of whose messages have left the log. Returns how many went.

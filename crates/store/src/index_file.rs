@@ -106,6 +106,14 @@ impl IndexFile {
         self.get_i64(END_PHYSICAL)
     }
 
+    /// Whether this message, or one after it, has been indexed already.
+    #[inline]
+    pub fn covers(&self, physical_offset: i64) -> Result<bool> {
+        let end = self.end_physical()?;
+        // A fresh first file ends at 0 without covering the message there.
+        Ok(physical_offset <= end && (end > 0 || self.next_entry()? > 1))
+    }
+
     /// The state a file starts with: where its predecessor ended.
     pub fn begin_after(&self, end_physical: i64, end_timestamp: i64) -> Result<()> {
         self.set_i64(BEGIN_PHYSICAL, end_physical)?;
@@ -188,10 +196,9 @@ impl IndexFile {
         })
     }
 
-    /// Keeps the entries whose messages lie wholly before the point where the index can no longer be trusted: stored by `until_ms`
-    /// and, as a message's keys stand together, not of the last such message. Slots and header are derived anew from what is kept,
-    /// because after a power cut they may be older or newer than the entries. Returns the physical offset to index from again, or
-    /// `None` if nothing can be kept.
+    /// Keeps the entries of messages stored by `until_ms`, but for the last of them, whose keys may not all be here. Slots and header
+    /// are derived anew from what is kept, because after a power cut they may be older or newer than the entries. Returns the physical
+    /// offset to index from again, or `None` if nothing can be kept.
     pub fn keep_until(&self, until_ms: i64, log_end: i64) -> Result<Option<i64>> {
         let begin = self.begin_timestamp()?;
         let claimed = self.next_entry()?.min(self.entries as i32);
@@ -215,7 +222,7 @@ impl IndexFile {
         self.rebuild_slots(last_start)?;
         let kept_last = self.entry(last_start - 1)?;
         self.set_i32(NEXT_ENTRY, last_start)?;
-        self.set_i64(END_PHYSICAL, last_physical)?;
+        self.set_i64(END_PHYSICAL, kept_last.physical_offset)?;
         self.set_i64(END_TIMESTAMP, begin + i64::from(kept_last.seconds) * 1000)?;
         Ok(Some(last_physical))
     }

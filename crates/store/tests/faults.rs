@@ -1,0 +1,195 @@
+//! Bad input and bad disks: each a typed error that names the file, and nothing else is harmed.
+
+mod common;
+
+use common::*;
+use store::{CleanRules, Options, Store, StoreError};
+
+fn refusal(place: &Place) -> StoreError {
+    Store::open(place.path(), small()).expect_err("must not open")
+}
+
+fn closed_with(count: usize) -> Place {
+    let place = Place::new();
+    let store = place.open();
+    append_numbered(&store, 0..count, 2);
+    store.close().expect("close");
+    place
+}
+
+#[test]
+fn a_second_store_on_the_directory_is_told_who_holds_it() {
+    let place = Place::new();
+    let store = place.open();
+    match refusal(&place) {
+        StoreError::Locked { path, holder } => {
+            assert_eq!(path, place.path().join("lock"));
+            assert_eq!(holder, Some(std::process::id() as i32));
+        }
+        other => panic!("{other}"),
+    }
+    store.close().expect("close");
+    place.open();
+}
+
+#[test]
+fn files_of_another_size_foreign_files_and_gaps_are_named() {
+    let place = closed_with(60);
+    let log = place.files("commitlog");
+    std::fs::OpenOptions::new().write(true).open(&log[1]).and_then(|f| f.set_len(4000)).expect("shorten");
+    assert!(
+        matches!(refusal(&place), StoreError::WrongFileSize { path, expected: 4096, actual: 4000 } if path == log[1])
+    );
+
+    let place = closed_with(60);
+    let stray = place.path().join("commitlog/notes.txt");
+    std::fs::write(&stray, "hello").expect("write");
+    assert!(matches!(refusal(&place), StoreError::StrayFile { path } if path == stray));
+
+    let place = closed_with(60);
+    let log = place.files("commitlog");
+    std::fs::remove_file(&log[1]).expect("remove");
+    assert!(matches!(refusal(&place), StoreError::MissingFile { path } if path == log[1]));
+
+    let place = closed_with(60);
+    let queue = place.files("consumequeue/T/0");
+    std::fs::remove_file(&queue[1]).expect("remove");
+    assert!(matches!(refusal(&place), StoreError::MissingFile { path } if path == queue[1]));
+
+    let place = closed_with(5);
+    std::fs::write(place.path().join("checkpoint"), "short").expect("write");
+    assert!(matches!(refusal(&place), StoreError::WrongFileSize { expected: 4096, actual: 5, .. }));
+}
+
+#[test]
+fn a_refused_opening_leaves_the_directory_unlocked() {
+    let place = closed_with(10);
+    let stray = place.path().join("commitlog/notes.txt");
+    std::fs::write(&stray, "hello").expect("write");
+    refusal(&place);
+    std::fs::remove_file(stray).expect("remove");
+    assert_holds(&place.open(), 10, 2);
+}
+
+#[test]
+fn messages_past_a_limit_are_refused_and_the_others_stay() {
+    let place = Place::new();
+    let store = place.open();
+    let mut results = Vec::new();
+    let (long_topic, long_properties, big) = ("t".repeat(128), "p".repeat(40_000), vec![0; 4096]);
+    let good = message("T", 0, b"good", "");
+    let too_large = store.append_many(&[good, message("T", 0, &big, ""), good], T0, &mut results);
+    assert!(matches!(too_large, Err(StoreError::RecordTooLarge { size: 4188, limit: 4088, .. })), "{too_large:?}");
+    assert_eq!(results.len(), 1, "what came before is in");
+    for bad in [
+        message(&long_topic, 0, b"", ""),
+        message("", 0, b"", ""),
+        message("..", 0, b"", ""),
+        message("a/b", 0, b"", ""),
+        message("T", -1, b"", ""),
+    ] {
+        let refused = store.append_many(&[bad], T0, &mut results);
+        assert!(matches!(refused, Err(StoreError::InvalidMessage { .. })), "{refused:?}");
+    }
+    let refused = store.append_many(&[message("T", 0, b"", &long_properties)], T0, &mut results);
+    assert!(matches!(refused, Err(StoreError::RecordTooLarge { .. } | StoreError::InvalidMessage { .. })));
+    assert_eq!(bodies(&store, "T", 0), [b"good"]);
+}
+
+#[test]
+fn a_unit_that_points_nowhere_is_an_error_and_not_garbage() {
+    let place = closed_with(10);
+    let log = place.path().join("commitlog/00000000000000000000");
+    std::os::unix::fs::FileExt::write_all_at(
+        &std::fs::OpenOptions::new().write(true).open(&log).expect("open"),
+        &[0; 8],
+        0,
+    )
+    .expect("write");
+    let store = place.open();
+    let limits = store::Limits { max_messages: 32, max_bytes: 1 << 20 };
+    let damaged = store.read(&store::ReadRequest {
+        topic: "T",
+        queue_id: 0,
+        offset: 0,
+        max_messages: 32,
+        in_memory: limits,
+        on_disk: limits,
+        memory_bytes: i64::MAX,
+        tags_codes: None,
+    });
+    assert!(matches!(damaged, Err(StoreError::Corrupt { path, offset: 0, .. }) if path == log));
+}
+
+#[test]
+fn options_no_store_could_have_are_refused() {
+    let place = Place::new();
+    for bad in [
+        Options { commit_log_file_size: 100, ..small() },
+        Options { consume_queue_file_size: 0, ..small() },
+        Options { index_slots: 0, ..small() },
+        Options { index_entries: 200_000_000, ..small() },
+        Options { delay_levels_ms: vec![-1], ..small() },
+    ] {
+        assert!(matches!(Store::open(place.path(), bad), Err(StoreError::InvalidOptions { .. })));
+    }
+    let rounded = Options { consume_queue_file_size: 150, ..small() };
+    let store = Store::open(place.path(), rounded).expect("rounded up to 160");
+    append_numbered(&store, 0..1, 1);
+    assert_eq!(place.files("consumequeue/T/0")[0].metadata().expect("file").len(), 160);
+}
+
+#[test]
+fn a_closed_store_says_so() {
+    let place = Place::new();
+    let store = place.open();
+    store.close().expect("close");
+    store.close().expect("closing twice is fine");
+    assert!(matches!(store.max_physical_offset(), Err(StoreError::Closed { path }) if path == place.path()));
+}
+
+#[test]
+fn expired_files_go_with_all_that_pointed_into_them() {
+    let place = Place::new();
+    let store = place.open();
+    append_numbered(&store, 0..200, 2);
+    let rules = CleanRules { reserved_ms: 1000, max_log_files: 3, ..CleanRules::default() };
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("clock").as_millis() as i64;
+    let logs = place.files("commitlog").len();
+
+    assert_eq!(store.clean(&rules, now, true, Some(0.1)).expect("clean").log_files, 0, "too young");
+    assert_eq!(store.clean(&rules, now + 60_000, false, Some(0.1)).expect("clean").log_files, 0, "not due");
+    let cleaned = store.clean(&rules, now + 60_000, true, Some(0.1)).expect("clean");
+    assert_eq!(cleaned.log_files, 3);
+    assert!(cleaned.index_files > 0);
+    assert_eq!(place.files("commitlog").len(), logs - 3);
+    assert_eq!(store.clean(&rules, now + 60_000, false, Some(0.8)).expect("clean").log_files, 3, "space is short");
+    assert_eq!(store.clean(&rules, now, false, Some(0.86)).expect("clean").log_files, 3, "space is very short");
+
+    let min = store.min_offset("T", 0).expect("min");
+    assert!(min > 0);
+    assert!(place.files("consumequeue/T/0")[0].file_name().expect("name").to_str() > Some("00000000000000000000"));
+    assert_eq!(bodies(&store, "T", 0), (min as usize..100).map(|i| body_of(i * 2)).collect::<Vec<_>>());
+    assert!(store.query("T", "U0", 64, 0, i64::MAX).expect("query").is_empty());
+    drop(store);
+    let store = place.open();
+    assert_eq!(store.min_offset("T", 0).expect("min"), min);
+    for _ in 0..100 {
+        store.clean(&rules, now, true, Some(0.99)).expect("clean");
+    }
+    assert_eq!(place.files("commitlog").len(), 1, "the file being written stays");
+}
+
+#[test]
+fn appends_are_refused_while_the_disk_is_too_full() {
+    let place = Place::new();
+    let store = place.open();
+    append_numbered(&store, 0..1, 1);
+    let rules = CleanRules::default();
+    store.clean(&rules, T0, false, Some(0.95)).expect("clean");
+    let refused = store.append_many(&[message("T", 0, b"x", "")], T0, &mut Vec::new());
+    assert!(matches!(refused, Err(StoreError::DiskFull { .. })));
+    store.clean(&rules, T0, false, Some(0.5)).expect("clean");
+    append_numbered(&store, 1..2, 1);
+    assert_holds(&store, 2, 1);
+}

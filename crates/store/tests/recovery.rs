@@ -1,0 +1,173 @@
+//! What is left after a crash, a power cut, and a Java broker that does not erase.
+
+mod common;
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::Duration;
+
+use common::*;
+use store::Store;
+
+fn overwrite(path: &Path, at: u64, bytes: &[u8]) {
+    OpenOptions::new().write(true).open(path).expect("open").write_all_at(bytes, at).expect("write");
+}
+
+/// Fills `[from, end of its file)` of the log, which is what a lost or torn tail looks like.
+fn overwrite_log_tail(place: &Place, from: i64, byte: impl Fn(u64) -> u8) {
+    let file = place.path().join(format!("commitlog/{:020}", from / 4096 * 4096));
+    let at = from as u64 % 4096;
+    let bytes: Vec<u8> = (at..4096).map(byte).collect();
+    overwrite(&file, at, &bytes);
+}
+
+fn crashed(count: usize) -> Place {
+    let place = Place::new();
+    let store = place.open();
+    append_numbered(&store, 0..count, 3);
+    drop(store); // without close: `abort` stays
+    place
+}
+
+#[test]
+fn a_store_that_was_not_closed_has_everything() {
+    let place = crashed(100);
+    let store = place.open();
+    assert!(!store.recovery().clean_exit);
+    assert_holds(&store, 100, 3);
+    append_numbered(&store, 100..130, 3);
+    store.close().expect("close");
+    assert_holds(&place.open(), 130, 3);
+}
+
+#[test]
+fn lost_queues_and_index_are_rebuilt_from_the_log() {
+    for clean in [true, false] {
+        let place = Place::new();
+        let store = place.open();
+        append_numbered(&store, 0..60, 3);
+        if clean {
+            store.close().expect("close");
+        }
+        drop(store);
+        std::fs::remove_dir_all(place.path().join("consumequeue")).expect("remove");
+        if !clean {
+            std::fs::remove_dir_all(place.path().join("index")).expect("remove");
+        }
+        assert_holds(&place.open(), 60, 3);
+    }
+}
+
+#[test]
+fn a_tail_of_zeros_or_garbage_is_cut_off() {
+    for kind in ["zeros", "garbage", "old records"] {
+        let place = Place::new();
+        let store = place.open();
+        let kept = append_numbered(&store, 0..50, 3);
+        let flushed = kept.last().expect("some").end();
+        assert!(store.wait_flushed(flushed, Duration::from_secs(10)).expect("flush"));
+        let first_lost = append_numbered(&store, 50..70, 3)[0];
+        drop(store);
+        match kind {
+            "zeros" => overwrite_log_tail(&place, flushed, |_| 0),
+            "garbage" => overwrite_log_tail(&place, flushed, |at| (at * 131 + 7) as u8),
+            // The head of the first lost record is gone, those behind it are whole: none of them may come back.
+            _ => overwrite(
+                &place.path().join(format!("commitlog/{:020}", first_lost.physical_offset / 4096 * 4096)),
+                first_lost.physical_offset as u64 % 4096,
+                &[0; 8],
+            ),
+        }
+        let store = place.open();
+        let count = bodies(&store, "T", 0).len() + bodies(&store, "T", 1).len() + bodies(&store, "T", 2).len();
+        assert_eq!(count, 50, "{kind}");
+        assert_holds(&store, 50, 3);
+        append_numbered(&store, 50..90, 3);
+        drop(store);
+        assert_holds(&place.open(), 90, 3);
+    }
+}
+
+#[test]
+fn a_damaged_body_ends_the_log() {
+    let place = crashed(10);
+    let store = place.open();
+    let unit = store.unit_at("T", 2, 2).expect("unit").expect("message 8");
+    drop(store);
+    overwrite(&place.path().join("commitlog/00000000000000000000"), unit.physical_offset as u64 + 90, b"?");
+    assert_holds(&place.open(), 8, 3);
+}
+
+#[test]
+fn units_that_do_not_match_the_log_are_dropped_even_after_a_clean_exit() {
+    let place = Place::new();
+    let store = place.open();
+    append_numbered(&store, 0..4, 1);
+    store.close().expect("close");
+    // What Java leaves behind the end of a queue it has truncated: units of messages that are no more.
+    let queue = place.path().join("consumequeue/T/0/00000000000000000000");
+    let mut stale = Vec::new();
+    for (offset, size) in [(1000i64, 200i32), (70_000, 200)] {
+        stale.extend_from_slice(&offset.to_be_bytes());
+        stale.extend_from_slice(&size.to_be_bytes());
+        stale.extend_from_slice(&[0; 8]);
+    }
+    overwrite(&queue, 4 * 20, &stale);
+    let store = place.open();
+    assert_eq!(store.max_offset("T", 0).expect("max"), 4);
+    assert_eq!(store.recovery().notes.len(), 1);
+    append_numbered(&store, 4..20, 1);
+    assert_holds(&store, 20, 1);
+}
+
+#[test]
+fn garbage_in_unflushed_queue_pages_does_not_survive() {
+    let place = crashed(30);
+    let queue = place.path().join("consumequeue/T/1/00000000000000000000");
+    overwrite(&queue, 60, &[0; 40]);
+    overwrite(&place.path().join("consumequeue/T/2/00000000000000000000"), 20, &[0x11; 100]);
+    assert_holds(&place.open(), 30, 3);
+}
+
+#[test]
+fn a_garbled_index_is_rebuilt_after_a_crash() {
+    let place = crashed(40);
+    for path in place.files("index") {
+        overwrite(&path, 0, &[0x77; 60]);
+    }
+    assert_holds(&place.open(), 40, 3);
+}
+
+#[test]
+fn crash_after_crash_after_crash() {
+    let place = Place::new();
+    for round in 0..6 {
+        let store = place.open();
+        assert_holds(&store, round * 25, 2);
+        append_numbered(&store, round * 25..(round + 1) * 25, 2);
+        drop(store);
+    }
+    assert_holds(&place.open(), 150, 2);
+}
+
+#[test]
+fn a_queue_that_begins_in_the_middle_is_filled_with_blanks() {
+    let place = Place::new();
+    let store = place.open();
+    append_numbered(&store, 0..60, 1);
+    store.close().expect("close");
+    let log = place.files("commitlog");
+    assert!(log.len() > 3);
+    std::fs::remove_file(&log[0]).expect("remove");
+    std::fs::remove_dir_all(place.path().join("consumequeue")).expect("remove");
+    let store = place.open();
+    let min = store.min_offset("T", 0).expect("min");
+    assert!(min > 0);
+    assert_eq!(store.max_offset("T", 0).expect("max"), 60);
+    assert_eq!(bodies(&store, "T", 0), (min as usize..60).map(body_of).collect::<Vec<_>>());
+    assert_eq!(read(&store, "T", 0, 0, 32).next_offset, min);
+    drop(store);
+    let store: Store = place.open();
+    assert_eq!((store.min_offset("T", 0).expect("min"), store.max_offset("T", 0).expect("max")), (min, 60));
+}
