@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use wire::record::RecordError;
 
 use crate::commit_log::{BLANK_LEN, CommitLog};
-use crate::consume_queue::{ConsumeQueue, Unit};
+use crate::consume_queue::Unit;
 use crate::error::{Result, StoreError};
 use crate::flush::Durable;
 use crate::mapped_file::MappedFile;
@@ -103,63 +103,48 @@ impl Appender {
             queue.prepare(messages.len() as u64)?;
             keys += Routing::of(message.properties).keys.iter().count() as u32;
         }
-        match &self.durable.index {
-            Some(index) => index.prepare(keys, now_ms),
-            None => Ok(()),
+        if let Some(index) = &self.durable.index {
+            index.prepare(keys, now_ms)?;
         }
+        Ok(())
     }
 
     #[inline]
     fn append(&mut self, message: &Message<'_>, size: u64, now_ms: i64) -> Result<Appended> {
-        let queue = self.durable.queues.get_or_add(message.topic, message.queue_id)?;
         let routing = Routing::of(message.properties);
+        let queue = self.durable.queues.get_or_add(message.topic, message.queue_id)?;
         let queued = is_queued(message.sys_flag);
         if queued {
             queue.prepare(1)?;
         }
-        if let Some(index) = &self.durable.index {
-            index.prepare(routing.keys.iter().count() as u32, now_ms)?;
-        }
+        let index = self.durable.index.as_ref().filter(|_| is_indexed(message.sys_flag));
+        let index_file = match index {
+            Some(index) => Some(index.prepare(routing.keys.iter().count() as u32, now_ms)?),
+            None => None,
+        };
         let pos = self.place(size)?;
-        let file = self.file.as_ref().expect("place sets the file");
 
+        let file = self.file.as_ref().expect("place sets the file");
         let physical_offset = (file.start + pos) as i64;
         let queue_offset = if queued { queue.max() } else { 0 };
         // SAFETY: the append lock is held and these bytes lie past the published end.
         let out = unsafe { file.bytes_mut(pos, size as usize)? };
         message.record(queue_offset, physical_offset, now_ms).encode_into(out);
         self.durable.log.publish(file.start + pos + size);
-
-        let appended = Appended { physical_offset, size: size as u32, queue_offset };
-        self.dispatch(message, &routing, queued.then_some(&*queue), &appended, now_ms)?;
-        if pos >= self.tell_at {
-            self.tell_preallocator(pos + size);
-        }
-        Ok(appended)
-    }
-
-    #[inline]
-    fn dispatch(
-        &self,
-        message: &Message<'_>,
-        routing: &Routing<'_>,
-        queue: Option<&ConsumeQueue>,
-        appended: &Appended,
-        now_ms: i64,
-    ) -> Result<()> {
-        if let Some(queue) = queue {
+        if queued {
             queue.push(Unit {
-                physical_offset: appended.physical_offset,
-                size: appended.size as i32,
+                physical_offset,
+                size: size as i32,
                 tags_code: routing.tags_code(message.topic, now_ms, &self.options.delay_levels_ms),
             })?;
         }
-        match &self.durable.index {
-            Some(index) if is_indexed(message.sys_flag) => {
-                index.put(message.topic, routing.keys, appended.physical_offset, now_ms)
-            }
-            _ => Ok(()),
+        if let (Some(index), Some(file)) = (&self.durable.index, index_file) {
+            index.put(file, message.topic, routing.keys, physical_offset, now_ms)?;
         }
+        if pos >= self.tell_at {
+            self.tell_preallocator(pos + size);
+        }
+        Ok(Appended { physical_offset, size: size as u32, queue_offset })
     }
 
     /// Finds `room` bytes in one file, ending the current file if they are not left in it. Returns the position in `self.file`.

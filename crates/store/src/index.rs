@@ -108,41 +108,52 @@ impl Index {
         Ok(file)
     }
 
-    /// Everything that can fail about adding `count` keys, done before the commit log is touched.
+    /// Everything that can fail about adding `count` keys, done before the commit log is touched. Returns the file to add them to.
     #[inline]
-    pub fn prepare(&self, count: u32, now_ms: i64) -> Result<()> {
-        let Some(file) = self.newest() else { return self.add_file(now_ms)?.prepare(count) };
+    pub fn prepare(&self, count: u32, now_ms: i64) -> Result<Arc<IndexFile>> {
+        let file = match self.newest() {
+            Some(file) => file,
+            None => self.add_file(now_ms)?,
+        };
         let room = file.room()?;
         file.prepare(count.min(room))?;
         if room < count {
             let mut next = self.next.lock().expect("next index file lock");
             if next.is_none() {
-                let file = self.make_file(now_ms)?;
-                file.prepare(count)?;
-                *next = Some(file);
+                let following = self.make_file(now_ms)?;
+                following.prepare(count)?;
+                *next = Some(following);
             }
         }
-        Ok(())
+        Ok(file)
     }
 
-    /// Indexes one message unless it is here already.
+    /// Indexes one message in the file that `prepare` gave, going over to the next one when that is full.
     #[inline]
-    pub fn put(&self, topic: &str, keys: Keys<'_>, physical_offset: i64, store_timestamp: i64) -> Result<()> {
-        let mut file = match self.newest() {
-            Some(file) => file,
-            None => self.add_file(store_timestamp)?,
-        };
-        if file.covers(physical_offset)? {
-            return Ok(());
-        }
+    pub fn put(
+        &self,
+        mut file: Arc<IndexFile>,
+        topic: &str,
+        keys: Keys<'_>,
+        physical_offset: i64,
+        store_timestamp: i64,
+    ) -> Result<()> {
         for key in keys.iter() {
             if file.room()? == 0 {
                 file = self.add_file(store_timestamp)?;
             }
-            file.prepare(1)?;
             file.put(index_hash(topic, key), physical_offset, store_timestamp)?;
         }
         Ok(())
+    }
+
+    /// Indexes a message found in the log unless it is here already.
+    pub fn rebuild(&self, topic: &str, keys: Keys<'_>, physical_offset: i64, store_timestamp: i64) -> Result<()> {
+        let file = self.prepare(keys.iter().count() as u32, store_timestamp)?;
+        if file.covers(physical_offset)? {
+            return Ok(());
+        }
+        self.put(file, topic, keys, physical_offset, store_timestamp)
     }
 
     /// Physical offsets of messages with this key (or one of the same hash) stored within `[begin_ms, end_ms]`, newest first.

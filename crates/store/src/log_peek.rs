@@ -1,8 +1,8 @@
 //! Looking at single records of the log without mapping it, for checking many queues at opening.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::File;
-use std::sync::Arc;
 
 use wire::record::{self, Lead, lead};
 use wire::{Crc, Record};
@@ -10,7 +10,6 @@ use wire::{Crc, Record};
 use crate::commit_log::CommitLog;
 use crate::consume_queue::Unit;
 use crate::error::Result;
-use crate::mapped_file::MappedFile;
 
 /// A record longer than this is recognised by its fixed fields alone.
 const READ_LIMIT: usize = 64 << 10;
@@ -18,7 +17,7 @@ const FIXED_FIELDS: usize = 48;
 
 pub(crate) struct LogPeek<'a> {
     log: &'a CommitLog,
-    open: HashMap<u64, (Arc<MappedFile>, File)>,
+    open: HashMap<u64, File>,
     buffer: Vec<u8>,
 }
 
@@ -39,11 +38,10 @@ impl<'a> LogPeek<'a> {
         if unit.size as u64 > file.size - pos {
             return Ok(false);
         }
-        if !self.open.contains_key(&file.start) {
-            let open = file.open_for_reading()?;
-            self.open.insert(file.start, (file.clone(), open));
-        }
-        let (file, open) = &self.open[&file.start];
+        let open = match self.open.entry(file.start) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(place) => place.insert(file.open_for_reading()?),
+        };
         let len = (unit.size as usize).min(READ_LIMIT);
         let bytes = &mut self.buffer[..len];
         file.read_at(open, pos, bytes)?;

@@ -5,11 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 
+use foldhash::fast::RandomState;
+
 use crate::consume_queue::{ConsumeQueue, check_name};
 use crate::error::{Result, StoreError};
 use crate::file_sequence::FileSequence;
 
-type ByTopic = HashMap<Box<str>, HashMap<i32, Arc<ConsumeQueue>>>;
+// Looked up once per message; topics come from clients, so the hash is seeded.
+type ByTopic = HashMap<Box<str>, HashMap<i32, Arc<ConsumeQueue>, RandomState>, RandomState>;
 
 #[derive(Debug)]
 pub(crate) struct QueueTable {
@@ -23,7 +26,7 @@ impl QueueTable {
     pub fn load(root: &Path, file_size: u64) -> Result<QueueTable> {
         let base = root.join("consumequeue");
         fs::create_dir_all(&base).map_err(|e| StoreError::io("creating", &base, 0, e))?;
-        let mut queues = ByTopic::new();
+        let mut queues = ByTopic::default();
         for topic_dir in subdirectories(&base)? {
             let Some(topic) = name_of(&topic_dir) else { continue };
             for queue_dir in subdirectories(&topic_dir)? {

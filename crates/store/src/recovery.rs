@@ -258,7 +258,7 @@ fn dispatch(
     }
     match &durable.index {
         Some(index) if is_indexed(record.sys_flag) => {
-            index.put(record.topic, routing.keys, record.physical_offset, record.store_timestamp)?;
+            index.rebuild(record.topic, routing.keys, record.physical_offset, record.store_timestamp)?;
         }
         _ => {}
     }
