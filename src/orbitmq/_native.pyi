@@ -25,13 +25,23 @@ __all__ = [
     "Store",
     "StoreOptions",
     "body_crc",
+    "compress",
+    "compression_flags",
+    "decode_batch",
+    "decode_offset_id",
     "decode_properties",
     "decode_records",
+    "decode_unique_id",
+    "decompress",
     "dumps_lenient",
+    "encode_batch",
     "encode_commands",
+    "encode_offset_id",
     "encode_properties",
     "encode_record",
+    "encode_unique_id",
     "java_hash",
+    "join_batch_properties",
     "loads_lenient",
     "tags_code",
 ]
@@ -208,6 +218,12 @@ class Record:
     def prepared_transaction_offset(self) -> int:
         """Physical offset of the half message a committed message came from, else 0."""
     @property
+    def body(self) -> bytes:
+        """The body as its producer wrote it, inflated if `sys_flag` says it is compressed.
+
+        Raises `MalformedBody` for one that does not inflate, or not within 16 MiB.
+        """
+    @property
     def stored_body(self) -> bytes:
         """The body as it was stored, which may be compressed."""
     @property
@@ -224,6 +240,9 @@ class Record:
     @property
     def keys(self) -> tuple[str, ...]:
         """The KEYS property, split."""
+    @property
+    def offset_id(self) -> str:
+        """The id that says where it is stored."""
     @property
     def encoded(self) -> bytes:
         """The whole record."""
@@ -259,6 +278,52 @@ def encode_record(
     Raises `MalformedRecord` when topic (127 bytes), properties (32767 bytes) or the whole do not
     fit their length fields.
     """
+
+# ---- batches -----------------------------------------------------------------------------------
+
+def encode_batch(messages: Sequence[tuple[int, Buffer, dict[str, str] | str]], /) -> bytes:
+    """Write the body of a batch: flag, body and properties of each message."""
+
+def decode_batch(data: Buffer, /) -> list[tuple[int, bytes, str]]:
+    """Read a batch: flag, body and properties string of each message.
+
+    Raises `MalformedBatch`, whose `offset` is where the bad message begins in `data`.
+    """
+
+def join_batch_properties(own: str, of_batch: str, /) -> str:
+    """Return the properties string a batched message is stored with: its own, then the batch's."""
+
+# ---- ids ---------------------------------------------------------------------------------------
+
+def encode_offset_id(store_host: tuple[str, int], physical_offset: int, /) -> str:
+    """Return the id of the message at a broker's physical offset."""
+
+def decode_offset_id(text: str, /) -> tuple[tuple[str, int], int]:
+    """Return the broker and the physical offset of an id. Raises `MalformedId`."""
+
+def encode_unique_id(
+    ip: str, pid: int, class_loader_hash: int, month_ms: int, counter: int, /
+) -> str:
+    """Return the id a producer gives a message.
+
+    `pid` and `counter` have 16 bits; `month_ms` counts from the beginning of the month.
+    """
+
+def decode_unique_id(text: str, /) -> tuple[str, int, int, int, int]:
+    """Return what `encode_unique_id` made an id of. Raises `MalformedId`."""
+
+# ---- compressed bodies -------------------------------------------------------------------------
+
+def compress(body: Buffer, codec: Literal["zlib", "lz4", "zstd"], /, *, level: int = 5) -> bytes:
+    """Compress a body. `level` goes from 0 to 9 and means nothing to LZ4."""
+
+def decompress(
+    body: Buffer, codec: Literal["zlib", "lz4", "zstd"], /, *, max_bytes: int = 16777216
+) -> bytes:
+    """Inflate a body. Raises `MalformedBody` when it is broken or longer than `max_bytes`."""
+
+def compression_flags(codec: Literal["zlib", "lz4", "zstd"], /) -> int:
+    """Return the sysFlag bits of a body compressed with a codec."""
 
 # ---- store -------------------------------------------------------------------------------------
 

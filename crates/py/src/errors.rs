@@ -9,7 +9,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use store::StoreError;
 use wire::RecordError;
+use wire::batch::BatchError;
+use wire::compression::CompressionError;
 use wire::frame::FrameError;
+use wire::ids::IdError;
 use wire::json::JsonError;
 
 /// An instance of `orbitmq.errors.<class>`; or whatever went wrong while making it.
@@ -52,6 +55,21 @@ pub fn json_error(py: Python<'_>, error: JsonError) -> PyErr {
 /// JSON that Python has no value for.
 pub fn json_error_without_place(py: Python<'_>, text: String) -> PyErr {
     instance(py, "MalformedJson", text, None, None)
+}
+
+/// A batch that cannot be read, or messages that cannot become one; `at` is where the message begins in the batch.
+pub fn batch_error(py: Python<'_>, error: BatchError, at: usize) -> PyErr {
+    instance(py, "MalformedBatch", format!("message at byte {at}: {error}"), None, Some(at as u64))
+}
+
+/// Text that is not a message id.
+pub fn id_error(py: Python<'_>, error: IdError) -> PyErr {
+    instance(py, "MalformedId", error.to_string(), None, None)
+}
+
+/// A body that cannot be inflated.
+pub fn compression_error(py: Python<'_>, error: &CompressionError) -> PyErr {
+    instance(py, "MalformedBody", error.to_string(), None, None)
 }
 
 /// Something about a store directory.

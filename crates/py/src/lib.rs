@@ -1,13 +1,16 @@
 //! `orbitmq._native`: lists what the module holds. Each class, or family of functions, lives in the file of its name;
 //! `bytes_like` and `host` convert arguments, `errors` turns every Rust error into its Python class.
 mod appended;
+mod batch;
 mod bytes_like;
 mod cleaned;
 mod command;
+mod compression;
 mod errors;
 mod frame_reader;
 mod hashes;
 mod host;
+mod ids;
 mod json;
 mod new_message;
 mod properties;
@@ -22,10 +25,13 @@ mod _native {
     #[pymodule_export]
     use crate::{
         appended::Appended,
+        batch::{decode_batch, encode_batch, join_batch_properties},
         cleaned::Cleaned,
         command::{Command, encode_commands},
+        compression::{compress, compression_flags, decompress},
         frame_reader::FrameReader,
         hashes::{body_crc, java_hash, tags_code},
+        ids::{decode_offset_id, decode_unique_id, encode_offset_id, encode_unique_id},
         json::{dumps_lenient, loads_lenient},
         new_message::NewMessage,
         properties::{decode_properties, encode_properties},

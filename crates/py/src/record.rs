@@ -7,9 +7,11 @@ use std::ops::Range;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
+use wire::ids::OffsetId;
 use wire::{Crc, Host};
 
 use crate::bytes_like::BytesLike;
+use crate::compression::inflated;
 use crate::errors::record_error;
 use crate::host::{HostArgument, host_tuple};
 use crate::properties::{PropertiesArgument, decode_properties};
@@ -97,6 +99,11 @@ impl Record {
     }
 
     #[getter]
+    fn body<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        inflated(py, self.bytes(py, &self.body), self.sys_flag)
+    }
+
+    #[getter]
     fn stored_body<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, self.bytes(py, &self.body))
     }
@@ -136,6 +143,11 @@ impl Record {
     #[getter]
     fn store_host(&self) -> (String, i32) {
         host_tuple(self.store_host)
+    }
+
+    #[getter]
+    fn offset_id(&self) -> String {
+        OffsetId { store_host: self.store_host, physical_offset: self.physical_offset }.encode()
     }
 
     #[getter]

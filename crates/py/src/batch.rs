@@ -1,0 +1,49 @@
+//! Batch bodies ⇄ lists of `(flag, body, properties string)`.
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+use wire::batch::{self, BatchMessage};
+
+use crate::bytes_like::BytesLike;
+use crate::errors::batch_error;
+use crate::properties::PropertiesArgument;
+
+/// The body of a batch.
+#[pyfunction]
+#[pyo3(signature = (messages, /))]
+pub fn encode_batch<'py>(
+    py: Python<'py>,
+    messages: Vec<(i32, BytesLike, PropertiesArgument<'py>)>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let mut out = Vec::new();
+    for (flag, body, properties) in messages {
+        let properties = properties.into_text()?;
+        let message = BatchMessage { flag, body: body.0.as_bytes(py), properties: &properties };
+        let at = out.len();
+        message.encode(&mut out).map_err(|error| batch_error(py, error, at))?;
+    }
+    Ok(PyBytes::new(py, &out))
+}
+
+/// The messages of a batch.
+#[pyfunction]
+#[pyo3(signature = (data, /))]
+pub fn decode_batch(py: Python<'_>, data: BytesLike) -> PyResult<Bound<'_, PyList>> {
+    let data = data.0.as_bytes(py);
+    let messages = PyList::empty(py);
+    let mut rest = data;
+    while !rest.is_empty() {
+        let at = data.len() - rest.len();
+        let (message, after) = BatchMessage::decode(rest).map_err(|error| batch_error(py, error, at))?;
+        messages.append((message.flag, PyBytes::new(py, message.body), message.properties))?;
+        rest = after;
+    }
+    Ok(messages)
+}
+
+/// The properties string a batched message is stored with.
+#[pyfunction]
+#[pyo3(signature = (own, of_batch, /))]
+pub fn join_batch_properties(py: Python<'_>, own: &str, of_batch: &str) -> PyResult<String> {
+    let joined = batch::stored_properties(own, of_batch).map_err(|error| batch_error(py, error, 0))?;
+    Ok(joined.into_owned())
+}

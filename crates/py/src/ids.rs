@@ -1,0 +1,40 @@
+//! Message ids: where a message is stored, and what its producer called it.
+use std::net::IpAddr;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use wire::ids::{OffsetId, UniqueId};
+
+use crate::errors::id_error;
+use crate::host::{HostArgument, host_tuple};
+
+/// The id of the message at a broker's physical offset.
+#[pyfunction]
+#[pyo3(signature = (store_host, physical_offset, /))]
+pub fn encode_offset_id(store_host: HostArgument, physical_offset: i64) -> String {
+    OffsetId { store_host: store_host.0, physical_offset }.encode()
+}
+
+/// The broker and the physical offset of an id.
+#[pyfunction]
+#[pyo3(signature = (text, /))]
+pub fn decode_offset_id(py: Python<'_>, text: &str) -> PyResult<((String, i32), i64)> {
+    let id = OffsetId::parse(text).map_err(|error| id_error(py, error))?;
+    Ok((host_tuple(id.store_host), id.physical_offset))
+}
+
+/// The id a producer gives a message.
+#[pyfunction]
+#[pyo3(signature = (ip, pid, class_loader_hash, month_ms, counter, /))]
+pub fn encode_unique_id(ip: &str, pid: u16, class_loader_hash: i32, month_ms: i32, counter: u16) -> PyResult<String> {
+    let ip: IpAddr = ip.parse().map_err(|_| PyValueError::new_err(format!("{ip:?} is not an IPv4 or IPv6 address")))?;
+    Ok(UniqueId { ip, pid, class_loader_hash, month_ms, counter }.encode())
+}
+
+/// The parts of a producer's id.
+#[pyfunction]
+#[pyo3(signature = (text, /))]
+pub fn decode_unique_id(py: Python<'_>, text: &str) -> PyResult<(String, u16, i32, i32, u16)> {
+    let id = UniqueId::parse(text).map_err(|error| id_error(py, error))?;
+    Ok((id.ip.to_string(), id.pid, id.class_loader_hash, id.month_ms, id.counter))
+}
