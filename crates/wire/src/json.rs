@@ -106,11 +106,9 @@ impl Tree {
             Some(b'{') => self.map(scanner, self.deeper(scanner, depth)?),
             Some(b'[') => self.list(scanner, self.deeper(scanner, depth)?),
             Some(b'0'..=b'9' | b'-' | b'+') => scanner.number(),
-            Some(_) => match scanner.word()? {
-                "null" => Ok(Value::Null),
-                "true" => Ok(Value::Bool(true)),
-                "false" => Ok(Value::Bool(false)),
-                _ => Err(scanner.error("unknown word")),
+            Some(_) => match word(scanner.word()?) {
+                Value::Text(_) => Err(scanner.error("unknown word")),
+                value => Ok(value),
             },
             None => Err(scanner.error("value missing")),
         }
@@ -136,7 +134,7 @@ impl Tree {
         while !scanner.closes(b'}', pairs.is_empty())? {
             self.charge(scanner, &pairs)?;
             let key = match scanner.peek() {
-                Some(c) if scanner::starts_word(c) => Value::Text(Cow::Borrowed(scanner.word()?)),
+                Some(c) if scanner::starts_word(c) => word(scanner.word()?),
                 _ => self.value(scanner, depth)?,
             };
             scanner.expect(b':')?;
@@ -158,6 +156,16 @@ impl Tree {
         }
         self.bytes_left -= added;
         Ok(())
+    }
+}
+
+/// What a word without quotes means.
+fn word(word: &str) -> Value<'_> {
+    match word {
+        "null" => Value::Null,
+        "true" => Value::Bool(true),
+        "false" => Value::Bool(false),
+        _ => Value::Text(Cow::Borrowed(word)),
     }
 }
 
