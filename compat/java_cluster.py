@@ -38,6 +38,7 @@ LOGBACK = """<?xml version="1.0" encoding="UTF-8"?>
   <appender name="out" class="ch.qos.logback.core.ConsoleAppender">
     <encoder><pattern>%d{HH:mm:ss.SSS} %-5level %logger{0} - %msg%n</pattern></encoder>
   </appender>
+  <logger name="RocketmqRemoting" level="WARN"/>
   <root level="INFO"><appender-ref ref="out"/></root>
 </configuration>
 """
@@ -161,6 +162,7 @@ class JavaCluster:
             "brokerName": self.settings.name,
             "brokerId": "0",
             "brokerIP1": "127.0.0.1",
+            "brokerIP2": "127.0.0.1",
             "listenPort": str(self.broker_port),
             "storePathRootDir": str(self.store_root),
             "storePathCommitLog": str(self.store_root / "commitlog"),

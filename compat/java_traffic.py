@@ -118,7 +118,7 @@ def await_deliveries(peer: JavaPeer, cluster: JavaCluster) -> None:
             for level, answer in zip(SHORT_LEVELS, ranges, strict=True)
             if int(table.get(f"scheduleMessageOffset_{level}", "0").split(",")[0]) < answer["max"]
         }
-        if not waiting:
+        if table and not waiting:
             return
         assert time.monotonic() < deadline, f"delayed messages are not delivered: {waiting}"
         select.select([], [], [], 0.1)

@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from crash.messages import MessageMaker
 from orbitmq._native import Store, StoreOptions
@@ -33,7 +34,7 @@ class WriterSettings:
     first: int
     topics: tuple[tuple[str, int], ...]
     largest_body: int
-    options: dict[str, int]
+    options: dict[str, Any]
     # Store times: 0 is the wall clock; otherwise message n is stored at epoch_ms + n * tick_ms, so
     # that a short round covers hours and checkpoints fall between files.
     epoch_ms: int = 0

@@ -24,7 +24,7 @@ import org.apache.rocketmq.remoting.protocol.RemotingCommand;
  *   {"ask":"key",     "topic", "key", "max", "begin", "end"}     → {"start", "length"}
  *   {"ask":"time",    "topic", "queue_id", "timestamp"}          → queue offset
  *   {"ask":"record",  "physical_offset"}                         → {"start", "length"}
- *   {"ask":"runtime"}                                            → the broker's runtime table
+ *   {"ask":"runtime"}                                            → the broker's runtime table, empty while it has none
  * "start" and "length" speak of the file "bytes".
  */
 final class Asker {
@@ -83,7 +83,9 @@ final class Asker {
             case "record":
                 return span(call(RequestCode.VIEW_MESSAGE_BY_ID, Map.of("offset", question.getString("physical_offset"))));
             case "runtime":
-                return JSON.parseObject(new String(call(RequestCode.GET_BROKER_RUNTIME_INFO, Map.of()).getBody())).get("table");
+                // In its first second a broker has no statistics yet and fails over that.
+                byte[] table = call(RequestCode.GET_BROKER_RUNTIME_INFO, Map.of(), ResponseCode.SYSTEM_ERROR).getBody();
+                return table == null ? Map.of() : JSON.parseObject(new String(table)).get("table");
             default:
                 throw new IllegalArgumentException("unknown question " + question);
         }

@@ -24,7 +24,7 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
 /**
  * Appends a given list of messages with Java's own DefaultMessageStore, without a broker around it.
  *
- * {"do":"put", "root", "in", "ha_port", file sizes...}. Each line of "in" is one message or, under "batch", several that share
+ * {"do":"put", "root", "given", "ha_port", file sizes...}. Each line of "given" is one message or, under "batch", several that share
  * topic, queue, hosts and times, as a producer's batch does. The files below "root" are the answer.
  */
 final class StoreWriter {
@@ -45,7 +45,7 @@ final class StoreWriter {
         }
         store.start();
         int stored = 0;
-        try (BufferedReader in = Files.newBufferedReader(Path.of(wish.getString("in")))) {
+        try (BufferedReader in = Files.newBufferedReader(Path.of(wish.getString("given")))) {
             for (String line; (line = in.readLine()) != null; ) {
                 JSONObject given = JSON.parseObject(line);
                 stored += given.containsKey("batch") ? putBatch(store, given) : putOne(store, given);

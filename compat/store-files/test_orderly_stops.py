@@ -30,6 +30,7 @@ from compat.store_view import (
     StoreView,
     TimeQuestion,
     assert_same,
+    assert_same_times,
     our_options,
     read_queue,
 )
@@ -68,6 +69,7 @@ def test_java_writes_we_read_and_write_java_reads(
 
     with Store.open(cluster.store_root, our_options(cluster.settings.sizes)) as store:
         assert_same(store, view)
+        assert_same_times(store, view, cluster.store_root, cluster.settings.sizes)
         contents, delayed = append_ours(store)
         before_close = {queue: read_queue(store, queue) for queue in store.queues()}
     assert not (cluster.store_root / "abort").exists()

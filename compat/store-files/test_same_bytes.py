@@ -187,7 +187,7 @@ def test_same_messages_make_the_same_files(java_peer: JavaPeer, tmp_path: Path) 
     result = java_peer.do(
         "put",
         root=str(java_root),
-        **{"in": str(lines)},
+        given=str(lines),
         ha_port=free_port(),
         commit_log_file_size=SIZES.commit_log_file_size,
         consume_queue_file_size=SIZES.consume_queue_file_size,
