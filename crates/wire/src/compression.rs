@@ -11,7 +11,10 @@
 //!
 //! A few hundred bytes can inflate to gigabytes, so every call takes the most bytes the result may have
 //! ([`DEFAULT_LIMIT`] is the frame limit: a body came in a frame) and stops with [`CompressionError::TooLong`] when there are
-//! more. The output grows as it is produced; sizes the compressed bytes announce are not believed.
+//! more. The output grows as it is produced; sizes the compressed bytes announce are not believed, so that a small body that lies
+//! costs little memory.
+
+mod lz4_frame;
 
 use std::io::{self, Read, Write};
 
@@ -84,8 +87,7 @@ impl Codec {
         match self {
             _ if body.is_empty() => Err(malformed(io::ErrorKind::UnexpectedEof.into())),
             Codec::Zlib => inflate(body, limit).map_err(malformed),
-            Codec::Lz4 if !is_whole_lz4_frame(body) => Err(malformed(io::ErrorKind::UnexpectedEof.into())),
-            Codec::Lz4 => read_to(lz4_flex::frame::FrameDecoder::new(body), limit).map_err(malformed),
+            Codec::Lz4 => return lz4_frame::decompress(body, limit),
             Codec::Zstd => {
                 let mut decoder = zstd::Decoder::with_buffer(body).map_err(malformed)?;
                 // A frame may ask its reader for a window of gigabytes. 8 MiB covers levels up to 19; Java's default is 5.
@@ -168,31 +170,6 @@ fn inflate(body: &[u8], limit: usize) -> io::Result<Option<Vec<u8>>> {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
-}
-
-/// Whether an LZ4 frame goes on to its end mark. Its reader takes one that breaks off between two blocks for one that ends.
-///
-/// ```text
-/// u32 magic   u8 flags   u8 block size   [u64 content size]   [u32 dictionary]   u8 header checksum
-/// repeated: u32 (little-endian, top bit = stored) block length, block, [u32 checksum]     0 ends     [u32 checksum]
-/// ```
-fn is_whole_lz4_frame(body: &[u8]) -> bool {
-    const BLOCK_CHECKSUMS: u8 = 0x10;
-    const CONTENT_SIZE: u8 = 0x08;
-    const CONTENT_CHECKSUM: u8 = 0x04;
-    const DICTIONARY: u8 = 0x01;
-    let Some(&flags) = body.get(4) else { return false };
-    let if_set = |bit: u8, len: usize| if flags & bit == 0 { 0 } else { len };
-    let mut at = 7 + if_set(CONTENT_SIZE, 8) + if_set(DICTIONARY, 4);
-    while let Some(&len) = body.get(at..).and_then(|rest| rest.first_chunk::<4>()) {
-        let len = (u32::from_le_bytes(len) & 0x7FFF_FFFF) as usize;
-        at += 4;
-        if len == 0 {
-            return body.len() >= at + if_set(CONTENT_CHECKSUM, 4);
-        }
-        at += len + if_set(BLOCK_CHECKSUMS, 4);
-    }
-    false
 }
 
 #[cfg(test)]

@@ -44,6 +44,14 @@ fn object_keys() {
 }
 
 #[test]
+fn quoting_keys_of_keys_does_not_explode() {
+    let json = format!("{}1{}", "{".repeat(60), ":1}".repeat(60));
+    let mut out = Vec::new();
+    write(&parsed(&json), Keys::Quoted, &mut out);
+    assert_eq!(String::from_utf8(out).unwrap(), format!("{{\"{}1{}\":1}}", "{".repeat(59), ":1}".repeat(59)));
+}
+
+#[test]
 fn references_are_left_in_place() {
     let value = parsed(r#"{"x":{"a":1},"y":{"$ref":"$.x"}}"#);
     assert_eq!(value.get("y").unwrap().reference(), Some("$.x"));

@@ -11,7 +11,7 @@ use super::Value;
 pub enum Keys {
     /// As they are: `{0:"a"}`. What Java clients and brokers send each other.
     Bare,
-    /// As strings holding their JSON text: `{"0":"a"}`. What any JSON reader accepts.
+    /// As strings holding their JSON text (with bare keys in it): `{"0":"a"}`. What any JSON reader accepts.
     Quoted,
 }
 
@@ -53,8 +53,9 @@ fn write_key(key: &Value<'_>, keys: Keys, out: &mut Vec<u8>) {
     if keys == Keys::Bare || matches!(key, Value::Text(_)) {
         return write(key, keys, out);
     }
+    // Keys inside the key stay bare, as in fastjson: quoting them too would escape escapes, twice as long with every level.
     let mut text = Vec::new();
-    write(key, keys, &mut text);
+    write(key, Keys::Bare, &mut text);
     // What `write` makes of UTF-8 values is UTF-8.
     write_string(&String::from_utf8_lossy(&text), out);
 }
