@@ -1,0 +1,1 @@
+"""RocketMQ's vocabulary: codes, headers, flags and names. No I/O, no decisions."""

@@ -1,0 +1,70 @@
+"""Bits and versions that stand for something on the wire and on disk."""
+
+from __future__ import annotations
+
+__all__ = ["MessageFlag", "Permission", "PullFlag", "TopicFlag", "Version"]
+
+
+class Version:
+    """Numbers that commands carry as the speaker's version."""
+
+    V3_0_7_SNAPSHOT = 28
+    """Consumers from here on understand a pushed offset reset."""
+    V3_0_11 = 37
+    """Brokers from here on register with a wrapped topic table."""
+    V3_1_8_SNAPSHOT = 62
+    """Consumers from here on tell how they are running."""
+    V3_4_9 = 121
+    """Clients from here on may set how often a message is retried."""
+    V4_9_4 = 401
+    """Clients from here on get routes in standard JSON."""
+    V4_9_7 = 407
+    """What we speak."""
+    DESCRIPTION = "V4_9_7"
+
+
+class Permission:
+    """What may be done with a topic or a broker."""
+
+    INHERIT = 1
+    WRITE = 2
+    READ = 4
+
+    @staticmethod
+    def text(perm: int) -> str:
+        """Return Java's three letters for a permission, such as ``RW-``."""
+        return "".join(
+            letter if perm & bit else "-"
+            for letter, bit in (
+                ("R", Permission.READ),
+                ("W", Permission.WRITE),
+                ("X", Permission.INHERIT),
+            )
+        )
+
+
+class MessageFlag:
+    """Bits of a message's sysFlag."""
+
+    COMPRESSED = 0x1
+    MULTI_TAGS = 0x2
+    TRANSACTION_PREPARED = 0x4
+    TRANSACTION_COMMIT = 0x8
+    TRANSACTION_ROLLBACK = 0xC
+    TRANSACTION_MASK = 0xC
+
+
+class PullFlag:
+    """Bits of a pull's sysFlag."""
+
+    COMMIT_OFFSET = 1
+    SUSPEND = 2
+    SUBSCRIPTION = 4
+    CLASS_FILTER = 8
+
+
+class TopicFlag:
+    """Bits of a topic's system flag."""
+
+    UNIT = 1
+    UNIT_SUB = 2

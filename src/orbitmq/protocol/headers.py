@@ -1,0 +1,91 @@
+"""Ext fields as typed values.
+
+A header class lists its fields in Python's spelling; on the wire they have Java's (``queue_id`` is
+``queueId``) unless the class says otherwise. Numbers are decimal text, booleans ``true`` in any
+case or else false. A field without a default is required: its absence, like a number that is none,
+is a `HeaderFault` that names it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self, dataclass_transform, get_type_hints
+
+from orbitmq.errors import Fault, OrbitError
+
+__all__ = ["Header", "HeaderFault"]
+
+
+class HeaderFault(OrbitError):
+    """A request lacks a field it needs, or a field's text is not what it should be."""
+
+    fault = Fault.PEER
+
+
+def _boolean(text: str) -> bool:
+    return text.lower() == "true"
+
+
+_READERS: dict[Any, Callable[[str], Any]] = {
+    str: str,
+    int: int,
+    bool: _boolean,
+    str | None: str,
+    int | None: int,
+    bool | None: _boolean,
+}
+
+
+@dataclass_transform(kw_only_default=True)
+class Header:
+    """The base of all headers; a subclass is a keyword-only dataclass with slots for its fields."""
+
+    wire_names: ClassVar[Mapping[str, str]] = {}
+    """Names on the wire that are not the Python name in camel case."""
+    _codec: ClassVar[tuple[tuple[str, str, Callable[[str], Any], bool], ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        dataclasses.dataclass(kw_only=True)(cls)
+        hints = get_type_hints(cls)
+        cls._codec = tuple(
+            (
+                field.name,
+                cls.wire_names.get(field.name) or _camel(field.name),
+                _READERS[hints[field.name]],
+                field.default is dataclasses.MISSING,
+            )
+            for field in dataclasses.fields(cls)  # type: ignore[arg-type]
+        )
+
+    @classmethod
+    def decode(cls, ext: Mapping[str, str] | None) -> Self:
+        """Read the header from a command's ext fields."""
+        ext = ext or {}
+        values: dict[str, Any] = {}
+        for name, wire_name, read, required in cls._codec:
+            text = ext.get(wire_name)
+            if text is not None:
+                try:
+                    values[name] = read(text)
+                except ValueError:
+                    raise HeaderFault(f"field {wire_name} is not a number: {text!r}") from None
+            elif required:
+                raise HeaderFault(f"field {wire_name} is missing")
+        return cls(**values)
+
+    def encode(self) -> dict[str, str]:
+        """Write the header as ext fields; what is None is left out."""
+        ext = {}
+        for name, wire_name, _, _ in self._codec:
+            value = getattr(self, name)
+            if value is True or value is False:
+                ext[wire_name] = "true" if value else "false"
+            elif value is not None:
+                ext[wire_name] = str(value)
+        return ext
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)

@@ -1,0 +1,147 @@
+"""Names with a meaning: system topics, prefixes, property names, and what a topic may be called."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = [
+    "AUTO_CREATE_TOPIC",
+    "BENCHMARK_TOPIC",
+    "DLQ_PREFIX",
+    "FAQ",
+    "MAX_TOPIC_LENGTH",
+    "NOT_ALLOWED_TO_SEND",
+    "OFFSET_MOVED_EVENT",
+    "ORDER_TOPIC_CONFIG",
+    "RETRY_PREFIX",
+    "SCHEDULE_TOPIC",
+    "SELF_TEST_TOPIC",
+    "SYSTEM_GROUPS",
+    "SYSTEM_GROUP_PREFIX",
+    "SYSTEM_TOPICS",
+    "SYSTEM_TOPIC_PREFIX",
+    "TRACE_TOPIC",
+    "TRANS_CHECK_MAX_TIME_TOPIC",
+    "TRANS_HALF_TOPIC",
+    "TRANS_OP_HALF_TOPIC",
+    "Property",
+    "dlq_topic",
+    "group_of_retry_topic",
+    "reply_topic",
+    "retry_topic",
+    "topic_name_fault",
+]
+
+AUTO_CREATE_TOPIC = "TBW102"
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+BENCHMARK_TOPIC = "BenchmarkTest"
+TRANS_HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+TRANS_OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+TRANS_CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
+OFFSET_MOVED_EVENT = "OFFSET_MOVED_EVENT"
+SYSTEM_TOPIC_PREFIX = "rmq_sys_"
+
+SYSTEM_TOPICS = frozenset(
+    {
+        AUTO_CREATE_TOPIC,
+        SCHEDULE_TOPIC,
+        BENCHMARK_TOPIC,
+        TRANS_HALF_TOPIC,
+        TRACE_TOPIC,
+        TRANS_OP_HALF_TOPIC,
+        TRANS_CHECK_MAX_TIME_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_EVENT,
+    }
+)
+"""Topics of the broker's own, which nobody may create or delete."""
+
+NOT_ALLOWED_TO_SEND = frozenset(
+    {
+        SCHEDULE_TOPIC,
+        TRANS_HALF_TOPIC,
+        TRANS_OP_HALF_TOPIC,
+        TRANS_CHECK_MAX_TIME_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_EVENT,
+    }
+)
+"""Topics only the broker itself writes to."""
+
+SYSTEM_GROUPS = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+)
+"""Consumer groups that exist from the first start."""
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
+"""Namespace of the nameserver's key-value table that makes topics ordered."""
+
+MAX_TOPIC_LENGTH = 127
+FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
+"""The tail of many of Java's remarks."""
+
+_TOPIC = re.compile(r"[%|a-zA-Z0-9_-]+")
+
+
+class Property:
+    """Names of the message properties that brokers and clients use themselves."""
+
+    KEYS = "KEYS"
+    TAGS = "TAGS"
+    UNIQUE_KEY = "UNIQ_KEY"
+    WAIT = "WAIT"
+    DELAY = "DELAY"
+    REAL_TOPIC = "REAL_TOPIC"
+    REAL_QUEUE_ID = "REAL_QID"
+    RETRY_TOPIC = "RETRY_TOPIC"
+    ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
+    TRANSACTION = "TRAN_MSG"
+    PRODUCER_GROUP = "PGROUP"
+    CLUSTER = "CLUSTER"
+    MSG_REGION = "MSG_REGION"
+    TRACE_ON = "TRACE_ON"
+    REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
+    PUSH_REPLY_TIME = "PUSH_REPLY_TIME"
+    TRANSACTION_CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
+
+
+def retry_topic(group: str) -> str:
+    """Return the topic that holds a group's messages for another try."""
+    return RETRY_PREFIX + group
+
+
+def dlq_topic(group: str) -> str:
+    """Return the topic that holds messages a group has given up on."""
+    return DLQ_PREFIX + group
+
+
+def reply_topic(cluster: str) -> str:
+    """Return the topic that holds a cluster's replies to requests."""
+    return f"{cluster}_REPLY_TOPIC"
+
+
+def group_of_retry_topic(topic: str) -> str:
+    """Return the group a retry topic belongs to."""
+    return topic.removeprefix(RETRY_PREFIX)
+
+
+def topic_name_fault(topic: str | None) -> str | None:
+    """Say in Java's words what is wrong with a topic's name, or None."""
+    if topic is None or not topic.strip():
+        return "The specified topic is blank."
+    if not _TOPIC.fullmatch(topic):
+        return "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+    if len(topic) > MAX_TOPIC_LENGTH:
+        return "The specified topic is longer than topic max length."
+    return None

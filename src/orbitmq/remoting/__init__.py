@@ -1,0 +1,1 @@
+"""Connections that carry commands in both directions: server, client, request and response."""

@@ -1,0 +1,95 @@
+"""Connections we open: one per address, opened when first used and again after a loss."""
+
+from __future__ import annotations
+
+import asyncio
+
+from orbitmq._native import Command
+from orbitmq.remoting.connection import Connection, ConnectionLost
+from orbitmq.remoting.handling import Router
+
+__all__ = ["RemotingClient", "split_address"]
+
+CONNECT_TIMEOUT_S = 3.0
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Take ``host:port`` apart; an IPv6 host may stand in brackets."""
+    host, colon, port = address.strip().rpartition(":")
+    if not colon or not host or not port.isdigit():
+        raise ValueError(f"{address!r} is not an address of the form host:port")
+    return host.strip("[]"), int(port)
+
+
+class RemotingClient:
+    """Sends requests to servers, and answers those that servers send back."""
+
+    def __init__(self, router: Router | None = None) -> None:
+        self._router = router or Router()
+        self._connections: dict[str, Connection] = {}
+        self._connecting: dict[str, asyncio.Task[Connection]] = {}
+        self._closed = False
+
+    async def connection(self, address: str) -> Connection:
+        """Return the connection to an address, opening it if need be."""
+        connection = self._connections.get(address)
+        if connection is not None and connection.is_open:
+            return connection
+        if self._closed:
+            raise ConnectionLost("this client is closed")
+        attempt = self._connecting.get(address)
+        if attempt is None:
+            attempt = asyncio.get_running_loop().create_task(self._connect(address))
+            self._connecting[address] = attempt
+            attempt.add_done_callback(lambda _: self._connecting.pop(address, None))
+        # Several callers share one attempt; one of them giving up must not end it for the others.
+        return await asyncio.shield(attempt)
+
+    async def _connect(self, address: str) -> Connection:
+        host, port = split_address(address)
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                _, connection = await loop.create_connection(
+                    lambda: Connection(self._router), host, port
+                )
+        except TimeoutError:
+            text = f"cannot connect to {address} within {CONNECT_TIMEOUT_S:.0f} s"
+            raise ConnectionLost(text) from None
+        except OSError as error:
+            raise ConnectionLost(f"cannot connect to {address}: {error}") from error
+        self._connections[address] = connection
+        return connection
+
+    async def invoke(
+        self,
+        address: str,
+        code: int,
+        *,
+        ext: dict[str, str] | None = None,
+        body: bytes | None = None,
+        timeout_ms: float = 3000,
+    ) -> Command:
+        """Send a request to an address and wait for its response."""
+        connection = await self.connection(address)
+        return await connection.invoke(code, ext=ext, body=body, timeout_ms=timeout_ms)
+
+    async def notify(
+        self,
+        address: str,
+        code: int,
+        *,
+        ext: dict[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> None:
+        """Send a request that wants no response."""
+        (await self.connection(address)).notify(code, ext=ext, body=body)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        self._closed = True
+        for attempt in list(self._connecting.values()):
+            attempt.cancel()
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()

@@ -1,0 +1,279 @@
+"""One connection: bytes in, commands out, and back.
+
+Theory of operation. Everything happens on the event loop. One socket read goes to the native
+`FrameReader` in one call; the requests it returns are handled in order, the responses to one read
+leave in one write. Whatever is sent outside of a read (a response that had to wait, a request of
+our own) is collected until the loop's next turn, so that a burst is one write, too.
+
+Bounds. A peer that does not read its responses is not read from, and the requests it has already
+sent are not handled, until it does; so what waits for it cannot grow. A connection may have only so
+many requests waiting for an answer at a time, the next ones are told SYSTEM_BUSY. A frame that
+breaks the rules closes its connection with one line in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from orbitmq._native import Command, FrameReader, encode_commands
+from orbitmq.errors import Fault, OrbitError
+from orbitmq.protocol.codes import ResponseCode
+from orbitmq.remoting.handling import Router, answer_error, respond
+
+__all__ = ["Connection", "ConnectionLost", "RequestTimeout"]
+
+_log = logging.getLogger(__name__)
+
+MAX_WAITING_REQUESTS = 10_000
+WRITE_BUFFER_BYTES = 1 << 20
+ONEWAY = 2
+"""The flag bit of a request that wants no response."""
+
+
+class ConnectionLost(OrbitError):
+    """The peer is gone, or never was there. Whether it has seen the request is not known."""
+
+    fault = Fault.MACHINE
+    retriable = True
+
+
+class RequestTimeout(OrbitError):
+    """The peer did not answer in time. Whether it has carried out the request is not known."""
+
+    fault = Fault.PEER
+    retriable = True
+
+
+class Connection(asyncio.Protocol):
+    """A TCP connection that carries requests and responses in both directions."""
+
+    def __init__(
+        self,
+        router: Router,
+        *,
+        on_open: Callable[[Connection], None] | None = None,
+        on_close: Callable[[Connection], None] | None = None,
+    ) -> None:
+        self._router = router
+        self._on_open = on_open
+        self._on_close = on_close
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._reader = FrameReader()
+        self._inbox: deque[Command] = deque()
+        self._outbox: list[Command] = []
+        self._outbox_bytes = 0
+        self._flush_scheduled = False
+        self._handling = False
+        self._write_paused = False
+        self._opaques = itertools.count()
+        self._waiting_for: dict[int, asyncio.Future[Command]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.remote: tuple[str, int] = ("", 0)
+        self.local: tuple[str, int] = ("", 0)
+        self.last_active = self._loop.time()
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.remote_text}>"
+
+    @property
+    def remote_text(self) -> str:
+        """The peer's address as ``ip:port``."""
+        return f"{self.remote[0]}:{self.remote[1]}"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anything can still be sent."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    # ---- asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the event loop."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        if peer:
+            self.remote = (peer[0], peer[1])
+        if own:
+            self.local = (own[0], own[1])
+        if self._on_open is not None:
+            self._on_open(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the event loop."""
+        self.last_active = self._loop.time()
+        self._inbox.extend(self._reader.feed(data))
+        self._handle_inbox()
+        if self._reader.failure is not None:
+            _log.warning("closing %s: %s", self.remote_text, self._reader.failure)
+            self.close()
+
+    def pause_writing(self) -> None:
+        """Called by the event loop when the peer does not keep up."""
+        self._write_paused = True
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Called by the event loop when it does again."""
+        self._write_paused = False
+        self._handle_inbox()
+        if self._transport is not None and self.is_open and not self._write_paused:
+            self._transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the event loop."""
+        self._transport = None
+        self._inbox.clear()
+        self._outbox.clear()
+        for future in self._waiting_for.values():
+            if not future.done():
+                future.set_exception(ConnectionLost(f"connection to {self.remote_text} was closed"))
+        self._waiting_for.clear()
+        for task in self._tasks:
+            task.cancel()
+        if self._on_close is not None:
+            self._on_close(self)
+
+    # ---- what the peer sent
+
+    def _handle_inbox(self) -> None:
+        self._handling = True
+        try:
+            while self._inbox and not self._write_paused:
+                command = self._inbox.popleft()
+                if command.is_response:
+                    self._settle(command)
+                else:
+                    self._handle(command)
+                if self._outbox_bytes > WRITE_BUFFER_BYTES:
+                    self._flush()
+        finally:
+            self._handling = False
+        if self._outbox:
+            self._flush()
+
+    def _handle(self, request: Command) -> None:
+        try:
+            answer = self._router.find(request.code)(request, self)
+        except Exception as error:
+            answer = answer_error(request, error)
+        if answer is None:
+            return
+        if isinstance(answer, Command):
+            self._answer(request, answer)
+        elif len(self._tasks) >= MAX_WAITING_REQUESTS:
+            if asyncio.iscoroutine(answer):
+                answer.close()
+            remark = "[OVERLOAD]system busy, start flow control for a while"
+            self._answer(request, respond(request, ResponseCode.SYSTEM_BUSY, remark))
+        else:
+            task = self._loop.create_task(self._answer_later(request, answer))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _answer_later(self, request: Command, awaited: Awaitable[Command | None]) -> None:
+        try:
+            answer = await awaited
+        except Exception as error:
+            answer = answer_error(request, error)
+        if answer is not None:
+            self._answer(request, answer)
+
+    def _answer(self, request: Command, response: Command) -> None:
+        if not request.is_oneway:
+            self.send(response)
+
+    # ---- sending
+
+    def send(self, command: Command) -> None:
+        """Send a command; silently nothing when the connection is gone."""
+        if self._transport is None:
+            return
+        self._outbox.append(command)
+        self._outbox_bytes += len(command.body)
+        if not self._handling and not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        commands, self._outbox = self._outbox, []
+        self._outbox_bytes = 0
+        if not commands or self._transport is None:
+            return
+        self.last_active = self._loop.time()
+        try:
+            data = encode_commands(commands)
+        except OrbitError:
+            data = b"".join(_encode_or_tell(command) for command in commands)
+        self._transport.write(data)
+
+    async def invoke(
+        self,
+        code: int,
+        *,
+        ext: dict[str, str] | None = None,
+        body: bytes | None = None,
+        timeout_ms: float = 3000,
+    ) -> Command:
+        """Send a request and wait for its response."""
+        if not self.is_open:
+            raise ConnectionLost(f"connection to {self.remote_text} is closed")
+        opaque = next(self._opaques) & 0x7FFFFFFF
+        future: asyncio.Future[Command] = self._loop.create_future()
+        self._waiting_for[opaque] = future
+        self.send(Command(code, opaque=opaque, ext=ext, body=body))
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await future
+        except TimeoutError:
+            text = f"{self.remote_text} did not answer request {code} within {timeout_ms:.0f} ms"
+            raise RequestTimeout(text) from None
+        finally:
+            self._waiting_for.pop(opaque, None)
+
+    def notify(
+        self, code: int, *, ext: dict[str, str] | None = None, body: bytes | None = None
+    ) -> None:
+        """Send a request that wants no response."""
+        opaque = next(self._opaques) & 0x7FFFFFFF
+        self.send(Command(code, opaque=opaque, flag=ONEWAY, ext=ext, body=body))
+
+    def _settle(self, response: Command) -> None:
+        future = self._waiting_for.pop(response.opaque, None)
+        if future is not None and not future.done():
+            future.set_result(response)
+        else:
+            _log.debug("%s answered nobody (opaque %d)", self.remote_text, response.opaque)
+
+    # ---- the end
+
+    def close(self) -> None:
+        """Send what waits and close."""
+        if self._transport is not None:
+            self._flush()
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _encode_or_tell(command: Command) -> bytes:
+    """Encode one command; one that cannot be encoded is answered with the reason instead."""
+    try:
+        return command.encode()
+    except OrbitError as error:
+        if not command.is_response:
+            _log.error("request %d cannot be sent: %s", command.code, error)
+            return b""
+        return answer_error(command, error).encode()

@@ -1,0 +1,104 @@
+"""Which function answers which request, and what becomes of its exceptions.
+
+A handler gets the request and the connection it came on. It returns the response; or None, when
+there is none or it will be sent later with `Connection.send`; or an awaitable of either. Most
+handlers are plain functions, so that the common request costs no task; one that must wait is an
+``async def``. A handler refuses a request by raising `Refused`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING
+
+from orbitmq._native import Command
+from orbitmq.errors import Fault, OrbitError
+from orbitmq.protocol.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from orbitmq.remoting.connection import Connection
+
+__all__ = ["Answer", "Handler", "Refused", "Router", "answer_error", "respond"]
+
+Answer = Command | None | Awaitable[Command | None]
+Handler = Callable[[Command, "Connection"], Answer]
+
+_log = logging.getLogger(__name__)
+
+RESPONSE = 1
+"""The flag bit of a response."""
+
+
+class Refused(OrbitError):
+    """A request that is answered with an error code and a remark."""
+
+    fault = Fault.PEER
+
+    def __init__(
+        self, code: ResponseCode, remark: str | None, ext: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(remark)
+        self.code = code
+        self.remark = remark
+        self.ext = ext
+
+
+def respond(
+    request: Command,
+    code: int = ResponseCode.SUCCESS,
+    remark: str | None = None,
+    *,
+    ext: dict[str, str] | None = None,
+    body: bytes | None = None,
+) -> Command:
+    """Make the response to a request, in the request's encoding."""
+    return Command(
+        code,
+        opaque=request.opaque,
+        flag=RESPONSE,
+        remark=remark,
+        ext=ext,
+        body=body,
+        encoding=request.encoding,
+    )
+
+
+def answer_error(request: Command, error: BaseException) -> Command:
+    """Make the response that tells a peer why its request failed."""
+    if isinstance(error, Refused):
+        return respond(request, error.code, error.remark, ext=error.ext)
+    if not isinstance(error, OrbitError):
+        _log.error("request %d failed", request.code, exc_info=error)
+    remark = f"{type(error).__name__}: {error}"
+    return respond(request, ResponseCode.SYSTEM_ERROR, remark)
+
+
+def not_supported(request: Command, _connection: Connection) -> Command:
+    """Answer a code nobody here serves, in Java's words (the blank at the beginning included)."""
+    remark = f" request type {request.code} not supported"
+    return respond(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+
+
+class Router:
+    """A table from request codes to handlers."""
+
+    def __init__(self, fallback: Handler = not_supported) -> None:
+        self._handlers: dict[int, Handler] = {}
+        self.fallback = fallback
+
+    def add(self, handler: Handler, codes: Iterable[int]) -> None:
+        """Let a handler serve these codes; each code has one handler."""
+        for code in codes:
+            if code in self._handlers:
+                raise ValueError(f"request code {code} has two handlers")
+            self._handlers[code] = handler
+
+    def merge(self, other: Router) -> None:
+        """Serve what another router serves, too."""
+        for code, handler in other._handlers.items():
+            self.add(handler, [code])
+
+    def find(self, code: int) -> Handler:
+        """Return the handler of a code."""
+        return self._handlers.get(code, self.fallback)

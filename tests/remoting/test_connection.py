@@ -1,0 +1,241 @@
+"""Requests and responses over real sockets on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from orbitmq._native import Command
+from orbitmq.protocol.codes import ResponseCode
+from orbitmq.remoting.client import RemotingClient, split_address
+from orbitmq.remoting.connection import Connection, ConnectionLost, RequestTimeout
+from orbitmq.remoting.handling import Answer, Refused, Router, respond
+from orbitmq.remoting.server import Server
+
+ECHO, LATER, NEVER, REFUSE, BREAK, CALL_BACK, FLOOD = range(1, 8)
+
+
+class Peer:
+    """A server with one handler of each kind."""
+
+    def __init__(self) -> None:
+        self.router = Router()
+        self.seen: list[Command] = []
+        self.gate = asyncio.Event()
+        for code, handler in {
+            ECHO: self.echo,
+            LATER: self.later,
+            NEVER: self.never,
+            REFUSE: self.refuse,
+            BREAK: self.broken,
+            CALL_BACK: self.call_back,
+            FLOOD: self.flood,
+        }.items():
+            self.router.add(handler, [code])
+
+    def echo(self, request: Command, _connection: Connection) -> Answer:
+        self.seen.append(request)
+        return respond(request, ext=request.ext, body=request.body)
+
+    async def later(self, request: Command, _connection: Connection) -> Command:
+        await self.gate.wait()
+        return respond(request, body=b"later")
+
+    def never(self, request: Command, _connection: Connection) -> None:
+        self.seen.append(request)
+
+    def refuse(self, _request: Command, _connection: Connection) -> Answer:
+        raise Refused(ResponseCode.TOPIC_NOT_EXIST, "no such topic", {"MSG_REGION": "r"})
+
+    def broken(self, _request: Command, _connection: Connection) -> Answer:
+        raise ZeroDivisionError("boom")
+
+    async def call_back(self, request: Command, connection: Connection) -> Command:
+        answer = await connection.invoke(ECHO, body=b"are you there?")
+        return respond(request, body=answer.body)
+
+    def flood(self, request: Command, _connection: Connection) -> Answer:
+        return respond(request, body=bytes(1 << 20))
+
+
+@asynccontextmanager
+async def serving(max_idle_s: float = 120) -> AsyncIterator[tuple[Peer, Server, str]]:
+    peer = Peer()
+    server = Server(peer.router, max_idle_s=max_idle_s)
+    port = await server.listen("127.0.0.1", 0)
+    try:
+        yield peer, server, f"127.0.0.1:{port}"
+    finally:
+        await server.close()
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(), 20))
+
+
+def test_many_requests_in_flight_get_their_own_answers() -> None:
+    async def test() -> None:
+        async with serving() as (peer, _, address):
+            client = RemotingClient()
+            slow = asyncio.create_task(client.invoke(address, LATER))
+            answers = await asyncio.gather(
+                *(client.invoke(address, ECHO, body=str(i).encode()) for i in range(500))
+            )
+            assert [answer.body for answer in answers] == [str(i).encode() for i in range(500)]
+            assert not slow.done()
+            peer.gate.set()
+            assert (await slow).body == b"later"
+            await client.close()
+
+    run(test)
+
+
+def test_refusals_failures_and_unknown_codes_are_answered() -> None:
+    async def test() -> None:
+        async with serving() as (_, _, address):
+            client = RemotingClient()
+            refused = await client.invoke(address, REFUSE)
+            assert (refused.code, refused.remark) == (17, "no such topic")
+            assert refused.ext == {"MSG_REGION": "r"}
+            broken = await client.invoke(address, BREAK)
+            assert (broken.code, broken.remark) == (1, "ZeroDivisionError: boom")
+            unknown = await client.invoke(address, 9999)
+            assert (unknown.code, unknown.remark) == (3, " request type 9999 not supported")
+            await client.close()
+
+    run(test)
+
+
+def test_the_server_can_ask_the_client() -> None:
+    async def test() -> None:
+        async with serving() as (_, _, address):
+            client = RemotingClient(Peer().router)
+            assert (await client.invoke(address, CALL_BACK)).body == b"are you there?"
+            await client.close()
+
+    run(test)
+
+
+def test_a_oneway_request_is_handled_and_not_answered() -> None:
+    async def test() -> None:
+        async with serving() as (peer, _, address):
+            client = RemotingClient()
+            await client.notify(address, ECHO, body=b"one way")
+            await client.invoke(address, ECHO)
+            assert [request.is_oneway for request in peer.seen] == [True, False]
+            await client.close()
+
+    run(test)
+
+
+def test_no_answer_is_a_timeout_and_a_lost_connection_fails_at_once() -> None:
+    async def test() -> None:
+        async with serving() as (_, server, address):
+            client = RemotingClient()
+            with pytest.raises(RequestTimeout, match="did not answer request 3 within 50 ms"):
+                await client.invoke(address, NEVER, timeout_ms=50)
+            waiting = asyncio.create_task(client.invoke(address, NEVER, timeout_ms=15_000))
+            await client.invoke(address, ECHO)
+            for connection in list(server.connections):
+                connection.abort()
+            with pytest.raises(ConnectionLost):
+                await waiting
+            assert (await client.invoke(address, ECHO, body=b"again")).body == b"again"
+            await client.close()
+
+    run(test)
+
+
+def test_nobody_listening_is_said_with_the_address() -> None:
+    async def test() -> None:
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            port = unused.getsockname()[1]
+            with pytest.raises(ConnectionLost, match=f"cannot connect to 127.0.0.1:{port}"):
+                await RemotingClient().invoke(f"127.0.0.1:{port}", ECHO)
+
+    run(test)
+
+
+def test_garbage_closes_its_connection_and_no_other() -> None:
+    async def test() -> None:
+        async with serving() as (_, _, address):
+            client = RemotingClient()
+            await client.invoke(address, ECHO)
+            reader, writer = await asyncio.open_connection(*split_address(address))
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            assert await reader.read() == b""
+            writer.close()
+            assert (await client.invoke(address, ECHO, body=b"fine")).body == b"fine"
+            await client.close()
+
+    run(test)
+
+
+def test_half_frames_are_waited_for() -> None:
+    async def test() -> None:
+        async with serving() as (_, _, address):
+            frame = Command(ECHO, opaque=7, body=b"slowly").encode()
+            reader, writer = await asyncio.open_connection(*split_address(address))
+            for byte in frame:
+                writer.write(bytes([byte]))
+                await writer.drain()
+            head = await reader.readexactly(4)
+            assert b"slowly" in await reader.readexactly(int.from_bytes(head, "big"))
+            writer.close()
+
+    run(test)
+
+
+def test_a_peer_that_does_not_read_is_not_served_until_it_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test() -> None:
+        paused = asyncio.Event()
+        pause = Connection.pause_writing
+
+        def pause_and_tell(connection: Connection) -> None:
+            pause(connection)
+            paused.set()
+
+        monkeypatch.setattr(Connection, "pause_writing", pause_and_tell)
+        async with serving() as (_, server, address):
+            reader, writer = await asyncio.open_connection(*split_address(address), limit=1 << 14)
+            writer.write(Command(FLOOD).encode() * 200)
+            await paused.wait()
+            (connection,) = server.connections
+            transport = connection._transport
+            assert transport is not None
+            # 200 MiB were asked for in one read.
+            assert transport.get_write_buffer_size() < 4 << 20
+            received = 0
+            while received < 200 << 20:
+                received += len(await reader.read(1 << 20))
+            writer.close()
+
+    run(test)
+
+
+def test_an_idle_connection_is_closed() -> None:
+    async def test() -> None:
+        async with serving(max_idle_s=0.1) as (_, _, address):
+            reader, writer = await asyncio.open_connection(*split_address(address))
+            assert await reader.read() == b""
+            writer.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", ":80", "host:x"])
+def test_addresses_without_host_or_port_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="host:port"):
+        split_address(text)
+
+
+def test_addresses_are_taken_apart() -> None:
+    assert split_address("localhost:9876") == ("localhost", 9876)
+    assert split_address("[::1]:9876") == ("::1", 9876)
