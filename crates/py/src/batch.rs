@@ -12,11 +12,10 @@ use crate::properties::PropertiesArgument;
 #[pyo3(signature = (messages, /))]
 pub fn encode_batch<'py>(
     py: Python<'py>,
-    messages: Vec<(i32, BytesLike, PropertiesArgument<'py>)>,
+    messages: Vec<(i32, BytesLike, PropertiesArgument)>,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let mut out = Vec::new();
-    for (flag, body, properties) in messages {
-        let properties = properties.into_text()?;
+    for (flag, body, PropertiesArgument(properties)) in messages {
         let message = BatchMessage { flag, body: body.0.as_bytes(py), properties: &properties };
         let at = out.len();
         message.encode(&mut out).map_err(|error| batch_error(py, error, at))?;

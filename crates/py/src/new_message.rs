@@ -71,9 +71,9 @@ impl NewMessage {
         store_host: Option<HostArgument>,
         reconsume_times: i32,
         prepared_transaction_offset: i64,
-        properties: Option<PropertiesArgument<'_>>,
-    ) -> PyResult<NewMessage> {
-        Ok(NewMessage {
+        properties: Option<PropertiesArgument>,
+    ) -> NewMessage {
+        NewMessage {
             topic,
             body: body.0,
             queue_id,
@@ -84,8 +84,8 @@ impl NewMessage {
             store_host: HostArgument::or_unspecified(store_host),
             reconsume_times,
             prepared_transaction_offset,
-            properties: properties.map_or(Ok(String::new()), PropertiesArgument::into_text)?,
-        })
+            properties: PropertiesArgument::text(properties),
+        }
     }
 
     #[getter]

@@ -1,5 +1,5 @@
 //! The properties string of a message ⇄ a dict.
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
@@ -20,33 +20,42 @@ pub fn decode_properties<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py
 #[pyfunction]
 #[pyo3(signature = (properties, /))]
 pub fn encode_properties(properties: &Bound<'_, PyDict>) -> PyResult<String> {
-    let pairs: Vec<(String, String)> =
-        properties.iter().map(|(name, value)| Ok((name.extract()?, value.extract()?))).collect::<PyResult<_>>()?;
-    for (name, value) in &pairs {
+    let items: Vec<_> = properties.iter().collect();
+    let mut pairs = Vec::with_capacity(items.len());
+    for (name, value) in &items {
+        let (name, value) = (name.cast::<PyString>()?.to_str()?, value.cast::<PyString>()?.to_str()?);
         if !wire::properties::is_plain(name) || !wire::properties::is_plain(value) {
             return Err(PyValueError::new_err(format!(
                 "property {name:?} = {value:?} cannot be stored: neither side may be empty or hold the characters 1 and 2"
             )));
         }
+        pairs.push((name, value));
     }
-    Ok(wire::properties::encode(pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()))))
+    Ok(wire::properties::encode(pairs))
 }
 
 /// Properties as an argument: a dict, or a string that is already in the stored form.
-#[derive(FromPyObject)]
-pub enum PropertiesArgument<'py> {
-    /// Taken as it is.
-    Encoded(Bound<'py, PyString>),
-    /// Encoded first.
-    Pairs(Bound<'py, PyDict>),
+pub struct PropertiesArgument(pub String);
+
+impl PropertiesArgument {
+    /// The stored form; empty for none.
+    pub fn text(argument: Option<PropertiesArgument>) -> String {
+        argument.map_or_else(String::new, |PropertiesArgument(text)| text)
+    }
 }
 
-impl PropertiesArgument<'_> {
-    /// The stored form.
-    pub fn into_text(self) -> PyResult<String> {
-        match self {
-            PropertiesArgument::Encoded(text) => text.extract(),
-            PropertiesArgument::Pairs(pairs) => encode_properties(&pairs),
+impl<'py> FromPyObject<'_, 'py> for PropertiesArgument {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(pairs) = object.cast::<PyDict>() {
+            return Ok(PropertiesArgument(encode_properties(&pairs)?));
+        }
+        match object.cast::<PyString>() {
+            Ok(text) => Ok(PropertiesArgument(text.to_str()?.to_owned())),
+            Err(_) => {
+                Err(PyTypeError::new_err(format!("properties are a dict or a str, not {}", object.get_type().name()?)))
+            }
         }
     }
 }

@@ -219,9 +219,9 @@ pub fn encode_record<'py>(
     store_host: Option<HostArgument>,
     reconsume_times: i32,
     prepared_transaction_offset: i64,
-    properties: Option<PropertiesArgument<'py>>,
+    properties: Option<PropertiesArgument>,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let properties = properties.map_or(Ok(String::new()), PropertiesArgument::into_text)?;
+    let properties = PropertiesArgument::text(properties);
     let record = wire::Record {
         queue_id,
         flag,
