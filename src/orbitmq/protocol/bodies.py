@@ -1,0 +1,238 @@
+"""Values that travel in bodies and stand in config files, in the JSON Java writes for them.
+
+Each class reads what any peer may send (missing members take Java's defaults, numbers may come as
+text) and writes what Java would: members in alphabetical order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from orbitmq._native import java_hash
+from orbitmq.protocol.flags import Permission
+
+__all__ = [
+    "DataVersion",
+    "MessageQueue",
+    "Subscription",
+    "SubscriptionGroup",
+    "TopicConfig",
+]
+
+Json = Mapping[str, Any]
+
+
+@dataclass(slots=True, frozen=True)
+class DataVersion:
+    """Which state of a table this is. Equal versions mean equal tables."""
+
+    timestamp: int = 0
+    counter: int = 0
+
+    @classmethod
+    def from_json(cls, value: Json | None) -> Self:
+        """Read it; nothing is version zero."""
+        value = value or {}
+        return cls(int(value.get("timestamp", 0)), int(value.get("counter", 0)))
+
+    def as_json(self) -> dict[str, Any]:
+        """Write it."""
+        return {"counter": self.counter, "timestamp": self.timestamp}
+
+    def next(self, now_ms: int) -> DataVersion:
+        """Return the version after a change made now."""
+        return DataVersion(now_ms, self.counter + 1)
+
+
+@dataclass(slots=True)
+class TopicConfig:
+    """A topic of a broker."""
+
+    topic_name: str
+    read_queue_nums: int = 16
+    write_queue_nums: int = 16
+    perm: int = Permission.READ | Permission.WRITE
+    topic_filter_type: str = "SINGLE_TAG"
+    topic_sys_flag: int = 0
+    order: bool = False
+
+    @classmethod
+    def from_json(cls, value: Json, name: str = "") -> Self:
+        """Read it."""
+        return cls(
+            topic_name=value.get("topicName") or name,
+            read_queue_nums=int(value.get("readQueueNums", 16)),
+            write_queue_nums=int(value.get("writeQueueNums", 16)),
+            perm=int(value.get("perm", 6)),
+            topic_filter_type=value.get("topicFilterType") or "SINGLE_TAG",
+            topic_sys_flag=int(value.get("topicSysFlag", 0)),
+            order=bool(value.get("order", False)),
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Write it."""
+        return {
+            "order": self.order,
+            "perm": self.perm,
+            "readQueueNums": self.read_queue_nums,
+            "topicFilterType": self.topic_filter_type,
+            "topicName": self.topic_name,
+            "topicSysFlag": self.topic_sys_flag,
+            "writeQueueNums": self.write_queue_nums,
+        }
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether messages may be pulled."""
+        return bool(self.perm & Permission.READ)
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether messages may be sent."""
+        return bool(self.perm & Permission.WRITE)
+
+    def __str__(self) -> str:
+        return (
+            f"TopicConfig [topicName={self.topic_name}, readQueueNums={self.read_queue_nums}, "
+            f"writeQueueNums={self.write_queue_nums}, perm={Permission.text(self.perm)}, "
+            f"topicFilterType={self.topic_filter_type}, topicSysFlag={self.topic_sys_flag}, "
+            f"order={'true' if self.order else 'false'}]"
+        )
+
+
+@dataclass(slots=True)
+class SubscriptionGroup:
+    """A consumer group of a broker."""
+
+    group_name: str
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_broadcast_enable: bool = True
+    retry_queue_nums: int = 1
+    retry_max_times: int = 16
+    broker_id: int = 0
+    which_broker_when_consume_slowly: int = 1
+    notify_consumer_ids_changed_enable: bool = True
+
+    @classmethod
+    def from_json(cls, value: Json, name: str = "") -> Self:
+        """Read it."""
+        return cls(
+            group_name=value.get("groupName") or name,
+            consume_enable=bool(value.get("consumeEnable", True)),
+            consume_from_min_enable=bool(value.get("consumeFromMinEnable", True)),
+            consume_broadcast_enable=bool(value.get("consumeBroadcastEnable", True)),
+            retry_queue_nums=int(value.get("retryQueueNums", 1)),
+            retry_max_times=int(value.get("retryMaxTimes", 16)),
+            broker_id=int(value.get("brokerId", 0)),
+            which_broker_when_consume_slowly=int(value.get("whichBrokerWhenConsumeSlowly", 1)),
+            notify_consumer_ids_changed_enable=bool(
+                value.get("notifyConsumerIdsChangedEnable", True)
+            ),
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Write it."""
+        return {
+            "brokerId": self.broker_id,
+            "consumeBroadcastEnable": self.consume_broadcast_enable,
+            "consumeEnable": self.consume_enable,
+            "consumeFromMinEnable": self.consume_from_min_enable,
+            "groupName": self.group_name,
+            "notifyConsumerIdsChangedEnable": self.notify_consumer_ids_changed_enable,
+            "retryMaxTimes": self.retry_max_times,
+            "retryQueueNums": self.retry_queue_nums,
+            "whichBrokerWhenConsumeSlowly": self.which_broker_when_consume_slowly,
+        }
+
+
+@dataclass(slots=True, frozen=True)
+class Subscription:
+    """What a consumer group wants of a topic."""
+
+    topic: str
+    sub_string: str = "*"
+    tags: tuple[str, ...] = ()
+    codes: tuple[int, ...] = ()
+    sub_version: int = 0
+    expression_type: str = "TAG"
+    class_filter_mode: bool = False
+    filter_class_source: str | None = field(default=None, compare=False)
+
+    @classmethod
+    def from_json(cls, value: Json) -> Self:
+        """Read it."""
+        return cls(
+            topic=value.get("topic") or "",
+            sub_string=value.get("subString") or "",
+            tags=tuple(value.get("tagsSet") or ()),
+            codes=tuple(int(code) for code in value.get("codeSet") or ()),
+            sub_version=int(value.get("subVersion", 0)),
+            expression_type=value.get("expressionType") or "TAG",
+            class_filter_mode=bool(value.get("classFilterMode", False)),
+        )
+
+    @classmethod
+    def of_tags(cls, topic: str, expression: str | None, sub_version: int = 0) -> Self:
+        """Read a tag expression: ``*``, or tags joined by ``||``."""
+        text = (expression or "").strip() or "*"
+        if text == "*":
+            return cls(topic=topic, sub_string="*", sub_version=sub_version)
+        tags = tuple(dict.fromkeys(tag.strip() for tag in text.split("||") if tag.strip()))
+        if not tags:
+            raise ValueError(f"{expression!r} names no tag")
+        codes = tuple(dict.fromkeys(java_hash(tag) for tag in tags))
+        return cls(topic=topic, sub_string=text, tags=tags, codes=codes, sub_version=sub_version)
+
+    def as_json(self) -> dict[str, Any]:
+        """Write it."""
+        return {
+            "classFilterMode": self.class_filter_mode,
+            "codeSet": list(self.codes),
+            "expressionType": self.expression_type,
+            "subString": self.sub_string,
+            "subVersion": self.sub_version,
+            "tagsSet": list(self.tags),
+            "topic": self.topic,
+        }
+
+    @property
+    def is_tags(self) -> bool:
+        """Whether the expression is one of tags (the other kind is SQL92)."""
+        return self.expression_type == "TAG"
+
+    @property
+    def wanted_codes(self) -> tuple[int, ...] | None:
+        """The tags codes that match, None when all do."""
+        if not self.is_tags or self.sub_string == "*" or self.class_filter_mode:
+            return None
+        return self.codes
+
+
+@dataclass(slots=True, frozen=True, order=True)
+class MessageQueue:
+    """A queue of a topic on a broker."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+    @classmethod
+    def from_json(cls, value: Json | Iterable[tuple[str, Any]]) -> Self:
+        """Read it, also from the place of a key."""
+        members = dict(value)
+        return cls(
+            topic=members.get("topic") or "",
+            broker_name=members.get("brokerName") or "",
+            queue_id=int(members.get("queueId", 0)),
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Write it."""
+        return {"brokerName": self.broker_name, "queueId": self.queue_id, "topic": self.topic}
+
+    def as_key(self) -> tuple[tuple[str, Any], ...]:
+        """Return the form that `dumps_lenient` writes as an object in the place of a key."""
+        return tuple(self.as_json().items())
