@@ -90,7 +90,7 @@ bench: build ## Measure against Apache RocketMQ 4.9.7 in one run (needs a JDK 17
 
 .PHONY: clean
 clean: ## Remove everything that was built or downloaded
-	rm -rf $(VENV) .build .jars .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) fuzz/target fuzz/corpus fuzz/artifacts .build .jars .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	rm -f src/orbitmq/_native*.so
 	find src tests compat crash benches -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 	$(CARGO) clean --quiet
