@@ -3,6 +3,7 @@
 import re
 import tomllib
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -14,13 +15,13 @@ def _dependencies() -> Iterator[str]:
         for table in ("dependencies", "dev-dependencies", "build-dependencies"):
             yield from tables.get(table, {})
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    texts = [
-        *project["project"]["dependencies"],
-        *project["build-system"]["requires"],
-        *sum(project["project"].get("optional-dependencies", {}).values(), []),
-        *sum(project["dependency-groups"].values(), []),
+    lists: list[list[str]] = [
+        project["project"]["dependencies"],
+        project["build-system"]["requires"],
+        *project["project"].get("optional-dependencies", {}).values(),
+        *project["dependency-groups"].values(),
     ]
-    for text in texts:
+    for text in chain.from_iterable(lists):
         yield re.split(r"[\s<>=!~;\[]", text)[0]
 
 
