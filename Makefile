@@ -44,8 +44,14 @@ $(VENV)/.native: $(VENV)/.tools $(RUST_SOURCES)
 
 # ---- suites ------------------------------------------------------------------------------------
 
+SUITES := test-fast test-fuzz test-compat test-crash
+
 .PHONY: test
-test: test-fast test-fuzz test-compat test-crash ## Run every suite
+test: $(SUITES) ## Run every suite
+
+.PHONY: suites
+suites: # What `make test` runs, for .ci/run to time one by one
+	@echo $(SUITES)
 
 .PHONY: test-fast
 test-fast: build ## Unit and property tests of the crates and the package (under a minute once built)
