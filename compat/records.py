@@ -18,6 +18,8 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 
 MESSAGE_MAGIC = 0xDAA320A7
 BLANK_MAGIC = 0xCBD43194
@@ -54,7 +56,7 @@ class Record:
     topic: str
     properties_text: str
 
-    @property
+    @cached_property
     def properties(self) -> dict[str, str]:
         pairs = (segment.split("\x01", 1) for segment in self.properties_text.split("\x02"))
         return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
@@ -122,10 +124,15 @@ def decode_list(data: bytes) -> Iterator[Record]:
         rest = rest[record.size :]
 
 
-def java_hash(text: str) -> int:
-    """String.hashCode: over UTF-16 units, wrapping at 32 bits, signed."""
-    value = 0
-    units = text.encode("utf-16-be")
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        value = (31 * value + (high << 8 | low)) & 0xFFFF_FFFF
-    return value - (1 << 32) if value >> 31 else value
+def log_records(root: Path) -> Iterator[tuple[Record, bytes]]:
+    """Every record of a commit log with its bytes, up to the first thing that is none."""
+    for file in sorted((root / "commitlog").iterdir()):
+        data = memoryview(file.read_bytes())
+        at = 0
+        while struct.unpack_from(">I", data, at + 4) != (BLANK_MAGIC,):
+            try:
+                record = decode(data[at:])
+            except (ValueError, struct.error):
+                return
+            yield record, bytes(data[at : at + record.size])
+            at += record.size

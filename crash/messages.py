@@ -6,6 +6,7 @@ other what a message looked like, only its number.
 
 from __future__ import annotations
 
+import functools
 import random
 from dataclasses import dataclass
 
@@ -55,6 +56,7 @@ class MessageMaker:
     topics: tuple[tuple[str, int], ...]
     largest_body: int = 2_000
 
+    @functools.cache  # noqa: B019  a verifier asks for all of them again after every round
     def make(self, number: int) -> Content:
         chooser = random.Random(self.seed * 1_000_003 + number)
         topic, queues = chooser.choice(self.topics)

@@ -12,8 +12,6 @@ import base64
 import itertools
 import json
 import random
-import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +20,13 @@ import pytest
 from compat.java_cluster import StoreSizes, free_port
 from compat.java_peer import JavaPeer
 from compat.records import (
-    BLANK_MAGIC,
     BORN_HOST_V6,
-    MESSAGE_MAGIC,
     SCHEDULE_TOPIC,
     STORE_HOST_V6,
     TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
     Record,
-    decode,
+    log_records,
 )
 from compat.store_view import our_options
 from orbitmq._native import NewMessage, Store
@@ -113,20 +109,6 @@ def content(chooser: random.Random, number: int) -> Given:
 
 def text(properties: dict[str, str]) -> str:
     return "\x02".join(f"{name}\x01{value}" for name, value in properties.items())
-
-
-def log_records(root: Path) -> Iterator[tuple[Record, bytes]]:
-    """Every record of a commit log with its bytes, from file to file past the blank ends."""
-    for file in sorted((root / "commitlog").iterdir()):
-        data = memoryview(file.read_bytes())
-        at = 0
-        while at + 8 <= len(data):
-            size, magic = struct.unpack_from(">iI", data, at)
-            if magic != MESSAGE_MAGIC:
-                assert magic in (BLANK_MAGIC, 0)
-                break
-            yield decode(data[at:]), bytes(data[at : at + size])
-            at += size
 
 
 def as_new_message(record: Record) -> NewMessage:

@@ -1,0 +1,139 @@
+"""A writer is killed at a random moment, again and again on one growing directory.
+
+A *life* is a directory and the rounds on it. In each round a writer opens the store (recovering
+from the round before), appends under sync flush and is killed: mostly in the midst of its appends,
+sometimes already while it starts or recovers. Then, in some lives, the power is cut as well. Then
+the store is opened and everything is verified. Half the time that happens on a copy, so that the
+next writer meets the wreck itself; else in place, so that it meets a store that was closed.
+
+Files are small: a round crosses the ends of log, queue and index files. The writer's clock runs
+fast, so that checkpoints fall between log files and recovery really starts in the middle.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from compat.jars import REPOSITORY_ROOT
+from crash.power_cut import PowerCut, Remains
+from crash.verify import verify
+from crash.writer import Acknowledged, WriterSettings, parse_report
+from orbitmq._native import Store, StoreOptions
+
+ROUNDS_PER_LIFE = 20
+KILL_LIVES = 10
+POWER_CUT_LIVES = 2
+INDEX_SLOTS = 61
+OPTIONS = {
+    "commit_log_file_size": 64 << 10,
+    "consume_queue_file_size": 20 * 100,
+    "index_slots": INDEX_SLOTS,
+    "index_entries": 700,
+    "checkpoint_interval_ms": 15,
+    "queue_flush_interval_ms": 5,
+}
+# More than a writer can have appended without having been able to report it.
+UNREPORTED = 50
+
+
+@dataclass
+class Life:
+    root: Path
+    chooser: random.Random
+    settings: WriterSettings
+    acknowledged: list[Acknowledged] = field(default_factory=list)
+    flushed_offset: int = 0
+    found: int = 0
+
+    @staticmethod
+    def begin(root: Path, seed: int) -> Life:
+        settings = WriterSettings(
+            root=str(root),
+            seed=seed & 0x7FFF_FFFF,
+            first=0,
+            topics=(("Orders", 2), ("Payments", 3)),
+            largest_body=2_500,
+            options=OPTIONS,
+            epoch_ms=1_700_000_000_000,
+            tick_ms=200,
+        )
+        root.mkdir()
+        return Life(root, random.Random(seed), settings)
+
+    def write_until_killed(self) -> None:
+        with subprocess.Popen(
+            [sys.executable, "-m", "crash.writer", self.settings.to_json()],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=REPOSITORY_ROOT,
+        ) as process:
+            try:
+                reports = self._reports_until_kill(process)
+            finally:
+                process.kill()
+            rest, complaint = process.communicate()
+        assert process.returncode == -9, f"the writer ended by itself: {complaint.decode()}"
+        for line in reports + rest.splitlines():
+            self.acknowledged += parse_report(line)
+        if self.acknowledged:
+            self.flushed_offset = max(self.flushed_offset, self.acknowledged[-1].end)
+            next_number = self.acknowledged[-1].number + UNREPORTED
+            self.settings = replace(
+                self.settings, first=max(next_number, self.settings.first + UNREPORTED)
+            )
+
+    def _reports_until_kill(self, process: subprocess.Popen[bytes]) -> list[bytes]:
+        """Returns at the moment chosen for the kill. Which moment that is depends on chance."""
+        assert process.stdout is not None
+        if self.chooser.random() < 0.25:
+            time.sleep(self.chooser.uniform(0, 0.12))  # start, recovery, the first appends
+            return []
+        reports = [process.stdout.readline() for _ in range(self.chooser.randrange(1, 100))]
+        time.sleep(self.chooser.uniform(0, 0.002))
+        return [report for report in reports if report]
+
+    def cut_power(self, remains: Remains) -> None:
+        PowerCut(self.root, self.flushed_offset, INDEX_SLOTS, remains, self.chooser).strike()
+
+    def recover_and_verify(self) -> None:
+        on_copy = self.chooser.random() < 0.5
+        root = self.root.with_name("copy") if on_copy else self.root
+        if on_copy:
+            shutil.copytree(self.root, root)
+        with Store.open(root, StoreOptions(flush="sync", **OPTIONS)) as store:  # type: ignore[arg-type]
+            self.found = verify(store, self.settings, self.acknowledged)
+        if on_copy:
+            shutil.rmtree(root)
+
+
+def live(life: Life, remains: Remains | None) -> None:
+    for round_number in range(ROUNDS_PER_LIFE):
+        try:
+            life.write_until_killed()
+            if remains is not None:
+                life.cut_power(remains)
+            life.recover_and_verify()
+        except Exception as error:
+            error.add_note(f"in round {round_number} of {life.root}")
+            raise
+    assert life.found > 1_000, "too little was written to prove anything"
+    assert len(list((life.root / "commitlog").iterdir())) > 3
+
+
+@pytest.mark.parametrize("number", range(KILL_LIVES))
+def test_kill(number: int, crash_seed: int, tmp_path: Path) -> None:
+    live(Life.begin(tmp_path / "store", crash_seed + number), None)
+
+
+@pytest.mark.parametrize("number", range(POWER_CUT_LIVES))
+@pytest.mark.parametrize("remains", Remains, ids=lambda remains: remains.name.lower())
+def test_power_cut(remains: Remains, number: int, crash_seed: int, tmp_path: Path) -> None:
+    live(Life.begin(tmp_path / "store", crash_seed + 1_000 + number), remains)
