@@ -1,0 +1,70 @@
+"""Which of its own addresses a machine tells others.
+
+RocketMQ's rule: of all interfaces that are neither bridges nor loopback, the first IPv4 address
+that is not in ``127.0`` or ``192.168``; else the last IPv4 address; else the first IPv6 address in
+brackets; else what the host's name resolves to.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import ipaddress
+import socket
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+__all__ = ["choose_address", "interface_addresses", "local_address"]
+
+_SIOCGIFADDR = 0x8915
+_NETWORKS = Path("/sys/class/net")
+_IPV6_TABLE = Path("/proc/net/if_inet6")
+
+
+def local_address() -> str:
+    """Return the address of this machine that others are told."""
+    chosen = choose_address(interface_addresses())
+    if chosen is not None:
+        return chosen
+    try:
+        return socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return "127.0.0.1"
+
+
+def choose_address(addresses: Iterable[str]) -> str | None:
+    """Apply the rule to the addresses of all interfaces, in their order."""
+    usable = [a for a in map(ipaddress.ip_address, addresses) if not a.is_loopback]
+    of_v4 = [str(address) for address in usable if address.version == 4]
+    for address in of_v4:
+        if not address.startswith(("127.0", "192.168")):
+            return address
+    if of_v4:
+        return of_v4[-1]
+    of_v6 = [str(address) for address in usable if address.version == 6]
+    return f"[{of_v6[0]}]" if of_v6 else None
+
+
+def interface_addresses() -> list[str]:
+    """List the addresses of this machine's interfaces, bridges left out (Linux; else nothing)."""
+    names = [
+        name for _, name in socket.if_nameindex() if not (_NETWORKS / name / "bridge").exists()
+    ]
+    addresses = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for name in names:
+            request = struct.pack("256s", name.encode()[:15])
+            try:
+                answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
+            except OSError:  # an interface without an IPv4 address
+                continue
+            addresses.append(socket.inet_ntoa(answer[20:24]))
+    try:
+        table = _IPV6_TABLE.read_text()
+    except OSError:
+        return addresses
+    for line in table.splitlines():
+        digits, *_, name = line.split()
+        if name in names:
+            addresses.append(str(ipaddress.IPv6Address(int(digits, 16))))
+    return addresses

@@ -1,0 +1,102 @@
+r"""Java's ``.properties`` text.
+
+One ``key=value`` a line; the separator may also be ``:`` or blanks. A line whose first character is
+``#`` or ``!`` is a comment. A line that ends in an odd number of backslashes goes on in the next
+one, without that one's leading blanks. ``\t \n \r \f \uXXXX`` are what they look like, a backslash
+before any other character is dropped. Blanks at the end belong to the value. Java reads such files
+as ISO-8859-1; here UTF-8 is tried first, which is the same for ASCII and what editors write.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from orbitmq.errors import Fault, OrbitError
+
+__all__ = ["MalformedProperties", "decode", "format_properties", "parse_properties"]
+
+_BLANKS = " \t\f"
+_ESCAPE = re.compile(r"\\(u([0-9a-fA-F]{4})|.|$)", re.DOTALL)
+_KEY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+_LETTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_ESCAPED = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
+
+
+class MalformedProperties(OrbitError):
+    """A text that Java would not read as properties either: a ``\\u`` without its four digits."""
+
+    fault = Fault.OPERATOR
+
+
+def decode(content: bytes) -> str:
+    """Return the text of a properties file."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return content.decode("iso-8859-1")
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Read properties; of equal keys the last wins."""
+    properties = {}
+    for line in _logical_lines(text):
+        match = _KEY.fullmatch(line)
+        assert match is not None  # the pattern takes any text
+        properties[_unescape(match[1])] = _unescape(match[2])
+    return properties
+
+
+def format_properties(properties: Mapping[str, str]) -> str:
+    """Write properties so that Java and `parse_properties` read the same back."""
+    return "".join(
+        f"{_escape(key, '=:#! ')}={_escape(value)}\n" for key, value in properties.items()
+    )
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    whole = ""
+    continued = False
+    for line in re.split(r"\r\n|\r|\n", text):
+        line = line.lstrip(_BLANKS)
+        if not continued and (not line or line[0] in "#!"):
+            continue
+        backslashes = len(line) - len(line.rstrip("\\"))
+        continued = backslashes % 2 == 1
+        whole += line[:-1] if continued else line
+        if not continued:
+            yield whole
+            whole = ""
+    if whole:
+        yield whole
+
+
+def _unescape(text: str) -> str:
+    def replace(match: re.Match[str]) -> str:
+        if match[2] is not None:
+            return chr(int(match[2], 16))
+        if match[1] == "u":
+            raise MalformedProperties(f"\\u without four hexadecimal digits in {text!r}")
+        return _LETTERS.get(match[1], match[1])
+
+    # Pairs of surrogates, as Java writes characters beyond 16 bits, become one character.
+    return _join_surrogates(_ESCAPE.sub(replace, text)) if "\\" in text else text
+
+
+def _join_surrogates(text: str) -> str:
+    return text.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "replace")
+
+
+def _escape(text: str, more: str = "") -> str:
+    out = []
+    for position, character in enumerate(text):
+        if character in _ESCAPED:
+            out.append(_ESCAPED[character])
+        elif character in more or (character == " " and position == 0):
+            out.append("\\" + character)
+        elif " " <= character <= "~":
+            out.append(character)
+        else:
+            units = character.encode("utf-16-be", "surrogatepass").hex().upper()
+            out += [f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4)]
+    return "".join(out)
