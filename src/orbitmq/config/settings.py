@@ -91,7 +91,7 @@ class _Setting:
         return text
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(fixed, live))
+@dataclass_transform(kw_only_default=True)
 @dataclasses.dataclass(kw_only=True)
 class Settings:
     """The base of all settings; a subclass is a keyword-only dataclass."""

@@ -1,0 +1,78 @@
+"""Small files that must survive: written whole, with the version before kept beside them.
+
+The procedure is RocketMQ's, so either system finds what the other left: the new content goes to
+``<file>.tmp``, the old content is copied to ``<file>.bak``, then ``.tmp`` takes the file's place. A
+crash at any point leaves a whole file under the name or a whole ``.bak``.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from orbitmq.errors import Fault, OrbitError
+
+__all__ = ["UnreadableFile", "backup_of", "load", "save"]
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class UnreadableFile(OrbitError):
+    """A file has content that cannot be understood, and so has its ``.bak``, if there is one."""
+
+    fault = Fault.OPERATOR
+
+
+def backup_of(path: Path) -> Path:
+    """Return where the version before the current one is."""
+    return path.with_name(path.name + ".bak")
+
+
+def save(path: Path, content: bytes) -> None:
+    """Replace a file's content; directories are made as needed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(path.name + ".tmp")
+    with fresh.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        previous = path.read_bytes()
+    except FileNotFoundError:
+        pass
+    else:
+        backup_of(path).write_bytes(previous)
+    fresh.replace(path)
+
+
+def load(path: Path, parse: Callable[[bytes], T]) -> T | None:
+    """Read a file; from its ``.bak`` when it is missing, empty or broken; None when there is none.
+
+    `parse` says with any exception that it does not understand the content. Starting without what
+    a broken file held could lose it for good, so that is an `UnreadableFile`.
+    """
+    failure: Exception | None = None
+    for candidate in (path, backup_of(path)):
+        try:
+            content = candidate.read_bytes()
+        except FileNotFoundError:
+            continue
+        if not content.strip():
+            continue
+        try:
+            value = parse(content)
+        except Exception as error:
+            _log.warning("cannot read %s: %s", candidate, error)
+            failure = failure or error
+        else:
+            if candidate != path:
+                _log.warning("%s is missing, empty or broken, taking %s", path, candidate.name)
+            return value
+    if failure is not None:
+        raise UnreadableFile(f"{path} cannot be read: {failure}") from failure
+    return None
