@@ -6,8 +6,9 @@
 //! i32 length of all ext fields in bytes, then for each: i16 name length, name, i32 value length, value
 //! ```
 //!
-//! An empty string is null here: no remark, and an ext field with an empty name or value reads as absent. Writing keeps such a
-//! field all the same, as Java does. Bytes after the ext fields are ignored, as in Java.
+//! An empty string is null here: no remark, and an ext field with an empty name or value reads as absent; without any ext field
+//! there is no map. Writing keeps a field with an empty value all the same, as Java does. Bytes after the ext fields are ignored,
+//! as in Java.
 
 use std::borrow::Cow;
 
@@ -30,7 +31,7 @@ pub(super) fn decode(header: &[u8]) -> Result<Command<'_>, HeaderError> {
         opaque: i32::from_be_bytes([o3, o2, o1, o0]),
         flag: i32::from_be_bytes([f3, f2, f1, f0]),
         remark: text(remark, "remark")?,
-        ext_fields: if fields.is_empty() { None } else { Some(decode_fields(fields)?) },
+        ext_fields: Some(decode_fields(fields)?).filter(|fields| !fields.is_empty()),
     })
 }
 

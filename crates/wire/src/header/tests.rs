@@ -130,6 +130,10 @@ fn binary_shortened_anywhere_is_an_error() {
 fn binary_lengths_and_text_are_checked() {
     let mut bytes = vec![0; 21];
     assert_eq!(Command::decode(&bytes, Encoding::Binary), Ok(Command::default()), "the shortest header");
+    let mut empties = bytes.clone();
+    empties[20] = 6;
+    empties.extend([0; 6]);
+    assert_eq!(Command::decode(&empties, Encoding::Binary), Ok(Command::default()), "a map of nothing but empty text");
     bytes[13] = 0x80;
     assert_eq!(Command::decode(&bytes, Encoding::Binary), Err(HeaderError::Short { field: "remark" }));
     bytes[13] = 0;

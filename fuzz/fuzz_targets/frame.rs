@@ -1,0 +1,34 @@
+//! A connection's bytes: cut into frames until they end or go wrong, every header decoded, every command written again.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use wire::frame::{self, Cut, MAX_FRAME_LEN};
+
+limit::limit_allocations!();
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut rest = bytes;
+    loop {
+        match frame::cut(rest) {
+            Ok(Cut::NeedMore { len }) => {
+                assert!(len > rest.len() && len <= MAX_FRAME_LEN, "{len} for {}", rest.len());
+                return;
+            }
+            Err(_) => return,
+            Ok(Cut::Frame { frame, len }) => {
+                assert!(len <= rest.len() && 8 + frame.header.len() + frame.body.len() == len);
+                // A frame cut short needs more, and says how much.
+                assert_eq!(frame::cut(&rest[..len - 1]), Ok(Cut::NeedMore { len }), "all but one byte");
+                if let Ok(command) = frame.command() {
+                    let mut out = Vec::new();
+                    // JSON may hold a code that binary cannot; what was decoded can be encoded the same way.
+                    frame::encode(&command, frame.encoding, frame.body, &mut out).expect("decoded, so it fits");
+                    let Ok(Cut::Frame { frame: again, len }) = frame::cut(&out) else { panic!("our own frame") };
+                    assert_eq!((again.body, len), (frame.body, out.len()));
+                    assert_eq!(again.command().as_ref(), Ok(&command));
+                }
+                rest = &rest[len..];
+            }
+        }
+    }
+});

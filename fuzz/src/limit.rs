@@ -1,0 +1,63 @@
+//! An allocator that ends the run when one allocation is larger than its bytes can justify.
+//!
+//! libFuzzer's own `-malloc_limit_mb` works only under a sanitizer, which stable Rust does not have. So every target installs this
+//! allocator. The limit is small on purpose: a reader that believes a length field asks for megabytes, one that counts the
+//! bytes it was given asks for a small multiple of them. Inputs are at most [`MAX_INPUT_LEN`] bytes; the dearest of them per
+//! byte is JSON made of `{0:0,…`: a pair of values (64 bytes) for every four bytes of text, doubled by a growing `Vec`.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+
+/// What `run.sh` passes as `-max_len`.
+pub const MAX_INPUT_LEN: usize = 16 * 1024;
+
+/// The largest allocation a target may make: 32 bytes for every byte of the longest input.
+pub const MAX_ALLOCATION: usize = 32 * MAX_INPUT_LEN;
+
+/// The system's allocator with a limit.
+pub struct Limited;
+
+fn check(size: usize) {
+    if size > MAX_ALLOCATION {
+        // No formatting: it would allocate.
+        eprintln_raw(b"an allocation is larger than the input can justify\n");
+        std::process::abort();
+    }
+}
+
+fn eprintln_raw(text: &[u8]) {
+    use std::io::Write;
+    let _ = std::io::stderr().write_all(text);
+}
+
+// SAFETY: every call goes to the system's allocator unchanged, or ends the process.
+unsafe impl GlobalAlloc for Limited {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        check(layout.size());
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        check(layout.size());
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        check(new_size);
+        unsafe { System.realloc(pointer, layout, new_size) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+const _: () = assert!(size_of::<wire::json::Value<'static>>() == 32, "the limit is computed from this");
+
+/// Installs the limit in a target.
+#[macro_export]
+macro_rules! limit_allocations {
+    () => {
+        #[global_allocator]
+        static ALLOCATOR: $crate::Limited = $crate::Limited;
+    };
+}
