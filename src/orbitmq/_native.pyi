@@ -647,6 +647,16 @@ class Store:
         """Return a consume queue's entry: physical offset, size, tags code."""
     def queues(self) -> list[tuple[str, int]]:
         """Return every queue that has had a message, sorted."""
+    def remove_topic(self, topic: str, /) -> int:
+        """Delete the queues of a topic; returns how many.
+
+        Its messages stay in the log until that expires, but are in no queue.
+        """
+    def remove_expired_queues(self, *, kept_topic: str = "") -> int:
+        """Delete the queues all of whose messages have left the log; returns how many."""
+    @property
+    def index_last_update(self) -> tuple[int, int]:
+        """Store time and physical offset of the newest message in the index."""
     @property
     def min_physical_offset(self) -> int:
         """First offset of the log, -1 while it has no file."""

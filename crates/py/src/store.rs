@@ -184,6 +184,23 @@ impl Store {
         self.attached(py, self.0.queues())
     }
 
+    /// Deletes the queues of a topic.
+    #[pyo3(signature = (topic, /))]
+    fn remove_topic(&self, py: Python<'_>, topic: &str) -> PyResult<usize> {
+        self.detached(py, |store| store.remove_topic(topic))
+    }
+
+    /// Deletes the queues all of whose messages have left the log.
+    #[pyo3(signature = (*, kept_topic = ""))]
+    fn remove_expired_queues(&self, py: Python<'_>, kept_topic: &str) -> PyResult<usize> {
+        self.detached(py, |store| store.remove_expired_queues(kept_topic))
+    }
+
+    #[getter]
+    fn index_last_update(&self, py: Python<'_>) -> PyResult<(i64, i64)> {
+        self.attached(py, self.0.index_last_update())
+    }
+
     #[getter]
     fn min_physical_offset(&self, py: Python<'_>) -> PyResult<i64> {
         self.attached(py, self.0.min_physical_offset())

@@ -66,6 +66,30 @@ impl QueueTable {
         self.queues.read().expect("queue table lock").values().flat_map(HashMap::values).cloned().collect()
     }
 
+    /// Forgets the queues that `doomed` says and deletes their files. Returns how many went.
+    pub fn remove(&self, doomed: impl Fn(&ConsumeQueue) -> bool) -> Result<usize> {
+        let mut removed = Vec::new();
+        let mut queues = self.queues.write().expect("queue table lock");
+        for topic in queues.values_mut() {
+            topic.retain(|_, queue| {
+                let goes = doomed(queue);
+                if goes {
+                    removed.push(queue.clone());
+                }
+                !goes
+            });
+        }
+        queues.retain(|_, topic| !topic.is_empty());
+        drop(queues);
+        for queue in &removed {
+            queue.files.drop_all()?;
+            // Directories that hold something else stay, and so do their errors.
+            let _ = fs::remove_dir(&queue.files.dir);
+            let _ = queue.files.dir.parent().map(fs::remove_dir);
+        }
+        Ok(removed.len())
+    }
+
     /// End of the last message any queue knows of, −1 without any.
     pub fn max_physical(&self) -> i64 {
         self.all().iter().map(|queue| queue.max_physical()).max().unwrap_or(-1)

@@ -217,6 +217,20 @@ impl Store {
         })
     }
 
+    /// Deletes the queues of a topic. Its messages stay in the log until that expires, in no queue.
+    pub fn remove_topic(&self, topic: &str) -> Result<usize> {
+        self.with(|open| open.durable.queues.remove(|queue| &*queue.topic == topic))
+    }
+
+    /// Deletes the queues all of whose messages have left the log, except those of `kept_topic`. Their offsets begin at 0 again.
+    pub fn remove_expired_queues(&self, kept_topic: &str) -> Result<usize> {
+        self.with(|open| {
+            let min = open.durable.log.min();
+            let durable = &open.durable;
+            durable.queues.remove(|q| &*q.topic != kept_topic && q.max() > 0 && q.max_physical() <= min)
+        })
+    }
+
     /// Brings everything to disk and leaves the directory as a clean exit does. Later calls do nothing.
     pub fn close(&self) -> Result<()> {
         let Some(mut open) = self.open.write().expect("store lock").take() else { return Ok(()) };

@@ -193,3 +193,20 @@ fn appends_are_refused_while_the_disk_is_too_full() {
     append_numbered(&store, 1..2, 1);
     assert_holds(&store, 2, 1);
 }
+
+#[test]
+fn a_removed_topic_has_no_queue_and_can_begin_again() {
+    let place = Place::new();
+    let store = place.open();
+    append_numbered(&store, 0..20, 2);
+    append(&store, message("other", 0, b"stays", ""), T0);
+    assert_eq!(store.remove_topic("T").expect("remove"), 2);
+    assert!(!place.path().join("consumequeue/T").exists());
+    assert_eq!(store.queues().expect("queues"), [("other".to_string(), 0)]);
+    assert_eq!(append(&store, message("T", 0, b"again", ""), T0).queue_offset, 0);
+    assert_eq!(store.remove_expired_queues("").expect("remove"), 0, "their messages are still in the log");
+    store.close().expect("close");
+    let store = place.open();
+    assert_eq!(bodies(&store, "T", 0), [b"again"]);
+    assert_eq!(bodies(&store, "other", 0), [b"stays"]);
+}
