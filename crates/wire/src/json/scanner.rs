@@ -146,7 +146,7 @@ impl<'a> Scanner<'a> {
         let mut end = start;
         let mut escaped = false;
         loop {
-            match memchr2(quote, b'\\', &bytes[end..]) {
+            match find(quote, &bytes[end..]) {
                 Some(found) if bytes[end + found] == quote => {
                     end += found;
                     break;
@@ -168,6 +168,14 @@ impl<'a> Scanner<'a> {
                 .map_err(|at| JsonError { what: "bad escape", at: start + at }),
         }
     }
+}
+
+/// Where the next quote or backslash is. Most strings of a header are a few bytes long, too short for memchr to pay.
+#[inline]
+fn find(quote: u8, bytes: &[u8]) -> Option<usize> {
+    const NEAR: usize = 16;
+    let near = bytes.iter().take(NEAR).position(|&c| c == quote || c == b'\\');
+    near.or_else(|| Some(NEAR + memchr2(quote, b'\\', bytes.get(NEAR..)?)?))
 }
 
 /// An optional sign, digits, then optionally a point with digits and an exponent with digits.
