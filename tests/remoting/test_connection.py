@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+import uvloop
 
 from orbitmq._native import Command
 from orbitmq.protocol.codes import ResponseCode
@@ -74,7 +75,10 @@ async def serving(max_idle_s: float = 120) -> AsyncIterator[tuple[Peer, Server, 
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 20))
+    """Run a test on the loop that ships with Python and on the one the programs use."""
+    for new_loop in (asyncio.new_event_loop, uvloop.new_event_loop):
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(asyncio.wait_for(test(), 20))
 
 
 def test_many_requests_in_flight_get_their_own_answers() -> None:

@@ -18,7 +18,7 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 from orbitmq._native import Command, FrameReader, encode_commands
 from orbitmq.errors import Fault, OrbitError
@@ -95,9 +95,9 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the event loop."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        # uvloop's transports do what asyncio's do without being of that class.
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
         if peer:
             self.remote = (peer[0], peer[1])

@@ -1,0 +1,287 @@
+"""The broker as a whole: the one file that knows every part."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from orbitmq import persist
+from orbitmq._native import Store, StoreOptions, dumps_lenient, loads_lenient
+from orbitmq.broker.acks import FlushAcks
+from orbitmq.broker.clients import EXPIRY_MS, ConsumerClients, ProducerClients
+from orbitmq.broker.delay import DelayService
+from orbitmq.broker.groups import GroupTable
+from orbitmq.broker.handlers.consumers import ConsumerHandlers
+from orbitmq.broker.handlers.pull import PullHandlers
+from orbitmq.broker.handlers.queries import QueryHandlers
+from orbitmq.broker.handlers.send import SendHandlers
+from orbitmq.broker.handlers.send_back import SendBackHandlers
+from orbitmq.broker.housekeeping import Housekeeping
+from orbitmq.broker.locks import QueueLocks
+from orbitmq.broker.longpoll import HeldPulls
+from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.broker.putting import Putting
+from orbitmq.broker.registration import Registration
+from orbitmq.broker.retention import Retention
+from orbitmq.broker.stats import BrokerStats
+from orbitmq.broker.topics import TopicTable
+from orbitmq.config import BrokerConfig, delay_levels_ms
+from orbitmq.protocol.bodies import TopicConfig
+from orbitmq.remoting.connection import Connection
+from orbitmq.remoting.handling import Router
+from orbitmq.remoting.server import Server
+
+__all__ = ["Broker"]
+
+_log = logging.getLogger(__name__)
+
+CLIENT_SCAN_MS = 10_000
+DELAY_OFFSET_FIRST_MS = 10_000
+
+
+def wall_clock_ms() -> int:
+    """Return the time, in the unit of the protocol."""
+    return time.time_ns() // 1_000_000
+
+
+class Broker:
+    """A broker over one store directory.
+
+    `open` recovers the store and builds the parts, whose requests `router` then answers; `start`
+    lets them work; `stop` leaves everything on disk. The caller owns the sockets if it passes a
+    port that is served elsewhere; `serve` opens the broker's own.
+    """
+
+    def __init__(self, config: BrokerConfig, *, clock: Callable[[], int] = wall_clock_ms) -> None:
+        self.config = config
+        self.clock = clock
+        self.router = Router()
+        self._server: Server | None = None
+        self._housekeeping = Housekeeping()
+        self._is_open = False
+
+    # ---- life
+
+    def open(self, port: int) -> None:
+        """Open the store and make every part; `port` is where clients reach this broker."""
+        config, clock = self.config, self.clock
+        config.listen_port = port
+        self.host = (config.broker_ip1, port)
+        levels = delay_levels_ms(config.message_delay_level)
+        self.store = Store.open(config.store_path_root_dir, self._store_options(levels))
+        self._tell_recovery()
+        self._config_dir = Path(config.store_path_root_dir) / "config"
+        memory_bytes = _physical_memory() * config.access_message_in_memory_max_ratio // 100
+
+        self.stats = BrokerStats(config.broker_cluster_name, clock)
+        self.topics = TopicTable(config, clock, self._topics_changed)
+        self.groups = GroupTable(
+            auto_create=config.auto_create_subscription_group,
+            clock=clock,
+            on_change=self._groups_changed,
+        )
+        self.offsets = ConsumerOffsets()
+        self.consumers = ConsumerClients()
+        self.producers = ProducerClients()
+        self.locks = QueueLocks()
+        self.retention = Retention(config, self.store, self.stats, clock)
+        self.held = HeldPulls(self.store.max_offset)
+        self.putting = Putting(
+            self.store, self.stats, clock, levels, config.max_message_size, self.held
+        )
+        self.delay = DelayService(self.store, levels, self.putting.put_as_is, clock)
+        self.putting.on_scheduled = self.delay.arrived
+        self.acks = (
+            FlushAcks(self.store, config.sync_flush_timeout)
+            if config.flush_disk_type == "SYNC_FLUSH"
+            else None
+        )
+        self.registration = Registration(
+            config,
+            self.topics,
+            lambda: f"{config.broker_ip1}:{config.listen_port}",
+            any_host="brokerIP1" not in config.given,
+        )
+        self._load_tables()
+        self._make_handlers(memory_bytes)
+        self._is_open = True
+
+    def _store_options(self, levels: list[int]) -> StoreOptions:
+        config = self.config
+        return StoreOptions(
+            commit_log_file_size=config.mapped_file_size_commit_log,
+            consume_queue_file_size=config.mapped_file_size_consume_queue,
+            index_enabled=config.message_index_enable,
+            index_slots=config.max_hash_slot_num,
+            index_entries=config.max_index_num,
+            flush="sync" if config.flush_disk_type == "SYNC_FLUSH" else "async",
+            flush_interval_ms=config.flush_interval_commit_log,
+            flush_least_pages=config.flush_commit_log_least_pages,
+            flush_thorough_interval_ms=config.flush_commit_log_thorough_interval,
+            queue_flush_interval_ms=config.flush_interval_consume_queue,
+            queue_flush_least_pages=config.flush_consume_queue_least_pages,
+            checkpoint_interval_ms=config.flush_consume_queue_thorough_interval,
+            max_body_bytes=config.max_message_size,
+            check_crc_on_recover=config.check_crc_on_recover,
+            delay_levels_ms=levels,
+        )
+
+    def _tell_recovery(self) -> None:
+        recovery = self.store.recovery
+        how = "normally" if recovery.clean_exit else "abnormally"
+        _log.info("last shutdown %s, root dir: %s", how, self.store.path)
+        _log.info(
+            "load over in %d ms, and the max phy offset = %d",
+            recovery.elapsed_ms,
+            recovery.log_end,
+        )
+        for note in recovery.notes:
+            _log.warning("recovery: %s", note)
+
+    def _make_handlers(self, memory_bytes: int) -> None:
+        config, store = self.config, self.store
+        self.send_handlers = SendHandlers(
+            config, self.topics, self.groups, self.putting, self.host, self.acks
+        )
+        self.pull_handlers = PullHandlers(
+            config,
+            store,
+            self.topics,
+            self.groups,
+            self.consumers,
+            self.offsets,
+            self.putting,
+            self.stats,
+            self.host,
+            memory_bytes,
+            self.held,
+        )
+        self.consumer_handlers = ConsumerHandlers(
+            config,
+            store,
+            self.topics,
+            self.groups,
+            self.consumers,
+            self.producers,
+            self.offsets,
+            self.locks,
+            self.clock,
+            memory_bytes,
+        )
+        send_back = SendBackHandlers(
+            config, store, self.topics, self.groups, self.putting, self.stats, self.host
+        )
+        for family in (
+            self.send_handlers,
+            self.pull_handlers,
+            self.consumer_handlers,
+            send_back,
+            QueryHandlers(config, store),
+        ):
+            family.register(self.router)
+
+    async def serve(self, host: str = "") -> int:
+        """Listen on the broker's own port, open the store, start. Returns the port."""
+        self._server = Server(
+            self.router,
+            max_idle_s=self.config.server_channel_max_idle_time_seconds,
+            on_close=self.connection_closed,
+        )
+        port = await self._server.listen(host, self.config.listen_port)
+        try:
+            self.open(port)
+        except BaseException:
+            await self._server.close()
+            raise
+        await self.start()
+        return port
+
+    async def start(self) -> None:
+        """Begin to work: deliver, clean, count, register."""
+        config, every = self.config, self._housekeeping.every
+        self.delay.start()
+        every(1000, self.stats.sample)
+        every(config.flush_consumer_offset_interval, self._save_offsets, first_after_ms=10_000)
+        every(config.flush_delay_offset_interval, self._save_delay_offsets)
+        every(config.clean_resource_interval, self._clean, first_after_ms=1000)
+        every(CLIENT_SCAN_MS, self._drop_silent_clients)
+        if config.nameservers:
+            await self.registration.start()
+
+    async def stop(self) -> None:
+        """Leave: tell the nameservers, answer what waits, bring everything to disk."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        await self._housekeeping.stop()
+        self.delay.stop()
+        await self.registration.stop()
+        self.held.close()
+        if self._server is not None:
+            await self._server.close()
+        if self.acks is not None:
+            self.acks.close()
+        self.offsets.is_dirty = True
+        await self._save_offsets()
+        await self._save_delay_offsets()
+        await asyncio.to_thread(self.store.close)
+
+    # ---- what comes around
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Forget a client that is gone."""
+        if self._is_open:
+            self.consumer_handlers.connection_closed(connection)
+
+    def _drop_silent_clients(self) -> None:
+        before_ms = self.clock() - EXPIRY_MS
+        silent = self.consumers.silent_since(before_ms) | self.producers.silent_since(before_ms)
+        for connection in silent:
+            _log.warning("closing %s: no heartbeat for 2 minutes", connection.remote_text)
+            self.consumer_handlers.connection_closed(connection)
+            connection.close()
+
+    async def _clean(self) -> None:
+        # Deleting a file of a gigabyte takes its time.
+        await asyncio.to_thread(self.retention.run)
+
+    # ---- files under config/
+
+    def _load_tables(self) -> None:
+        for name, load in (
+            ("topics.json", self.topics.load),
+            ("subscriptionGroup.json", self.groups.load),
+            ("consumerOffset.json", self.offsets.load),
+            ("delayOffset.json", self.delay.load),
+        ):
+            value = persist.load(self._config_dir / name, loads_lenient)
+            if value is not None:
+                load(value)
+
+    def _save(self, name: str, value: dict[str, Any]) -> None:
+        persist.save(self._config_dir / name, dumps_lenient(value))
+
+    def _topics_changed(self, _topic: TopicConfig | None) -> None:
+        self._save("topics.json", self.topics.as_json())
+        if self._is_open and self.config.nameservers:
+            self.registration.soon()
+
+    def _groups_changed(self) -> None:
+        self._save("subscriptionGroup.json", self.groups.as_json())
+
+    async def _save_offsets(self) -> None:
+        if self.offsets.is_dirty:
+            self.offsets.is_dirty = False
+            await asyncio.to_thread(self._save, "consumerOffset.json", self.offsets.as_json())
+
+    async def _save_delay_offsets(self) -> None:
+        await asyncio.to_thread(self._save, "delayOffset.json", self.delay.as_json())
+
+
+def _physical_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

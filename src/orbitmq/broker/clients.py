@@ -1,0 +1,157 @@
+"""Who is connected: producers and consumers, by group.
+
+Pure state: the methods change the tables and return what others must be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from orbitmq.protocol.bodies import Subscription
+from orbitmq.remoting.connection import Connection
+
+__all__ = ["ClientInfo", "ConsumerClients", "ConsumerGroup", "ProducerClients"]
+
+EXPIRY_MS = 120_000
+
+
+@dataclass(slots=True)
+class ClientInfo:
+    """A client at the other end of a connection."""
+
+    client_id: str
+    language: str
+    version: int
+    last_seen_ms: int
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """The members of a group and what the latest heartbeat said of it."""
+
+    name: str
+    consume_type: str = "CONSUME_PASSIVELY"
+    message_model: str = "CLUSTERING"
+    consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+    members: dict[Connection, ClientInfo] = field(default_factory=dict)
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+
+    def member(self, client_id: str) -> tuple[Connection, ClientInfo] | None:
+        """Return the connection of a client."""
+        for connection, client in self.members.items():
+            if client.client_id == client_id:
+                return connection, client
+        return None
+
+    def take_subscriptions(self, subscriptions: Iterable[Subscription]) -> bool:
+        """Make these the group's subscriptions; True when topics came or went."""
+        wanted = {subscription.topic: subscription for subscription in subscriptions}
+        changed = wanted.keys() != self.subscriptions.keys()
+        for topic, subscription in wanted.items():
+            known = self.subscriptions.get(topic)
+            if known is not None and known.sub_version >= subscription.sub_version:
+                wanted[topic] = known
+        self.subscriptions = wanted
+        return changed
+
+
+class ConsumerClients:
+    """Consumer groups that have a member here."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, ConsumerGroup] = {}
+
+    def register(
+        self,
+        name: str,
+        connection: Connection,
+        client: ClientInfo,
+        *,
+        consume_type: str,
+        message_model: str,
+        consume_from_where: str,
+        subscriptions: Iterable[Subscription],
+    ) -> bool:
+        """Take a heartbeat; True when the group's members or topics changed."""
+        group = self.groups.setdefault(name, ConsumerGroup(name))
+        group.consume_type = consume_type
+        group.message_model = message_model
+        group.consume_from_where = consume_from_where
+        is_new = connection not in group.members
+        group.members[connection] = client
+        return group.take_subscriptions(subscriptions) or is_new
+
+    def unregister(self, name: str, connection: Connection) -> bool:
+        """Remove a member; True if it was one."""
+        group = self.groups.get(name)
+        if group is None or group.members.pop(connection, None) is None:
+            return False
+        if not group.members:
+            del self.groups[name]
+        return True
+
+    def closed(self, connection: Connection) -> list[str]:
+        """Remove a connection everywhere; returns the groups that lost a member."""
+        return [name for name in list(self.groups) if self.unregister(name, connection)]
+
+    def silent_since(self, before_ms: int) -> set[Connection]:
+        """Return the connections whose client has not been heard of since then."""
+        return {
+            connection
+            for group in self.groups.values()
+            for connection, client in group.members.items()
+            if client.last_seen_ms < before_ms
+        }
+
+    def groups_of(self, topic: str) -> list[str]:
+        """Return the groups that subscribe to a topic."""
+        return sorted(g.name for g in self.groups.values() if topic in g.subscriptions)
+
+
+class ProducerClients:
+    """Producer groups that have a member here."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, dict[Connection, ClientInfo]] = {}
+        self._next: dict[str, int] = {}
+
+    def register(self, name: str, connection: Connection, client: ClientInfo) -> None:
+        """Take a heartbeat."""
+        self.groups.setdefault(name, {})[connection] = client
+
+    def unregister(self, name: str, connection: Connection) -> None:
+        """Remove a member."""
+        members = self.groups.get(name)
+        if members is not None and members.pop(connection, None) is not None and not members:
+            del self.groups[name]
+
+    def closed(self, connection: Connection) -> None:
+        """Remove a connection everywhere."""
+        for name in list(self.groups):
+            self.unregister(name, connection)
+
+    def silent_since(self, before_ms: int) -> set[Connection]:
+        """Return the connections whose client has not been heard of since then."""
+        return {
+            connection
+            for members in self.groups.values()
+            for connection, client in members.items()
+            if client.last_seen_ms < before_ms
+        }
+
+    def of_client(self, client_id: str) -> Connection | None:
+        """Return the connection of a client, for pushing a reply to it."""
+        for members in self.groups.values():
+            for connection, client in members.items():
+                if client.client_id == client_id and connection.is_open:
+                    return connection
+        return None
+
+    def any_of(self, name: str) -> Connection | None:
+        """Return the group's members in turn, for asking one of them."""
+        members = [c for c in self.groups.get(name, {}) if c.is_open]
+        if not members:
+            return None
+        turn = self._next[name] = self._next.get(name, -1) + 1
+        return members[turn % len(members)]

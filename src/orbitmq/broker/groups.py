@@ -1,0 +1,61 @@
+"""The consumer groups of a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from orbitmq.protocol.bodies import DataVersion, SubscriptionGroup
+from orbitmq.protocol.names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS
+
+__all__ = ["GroupTable"]
+
+
+class GroupTable:
+    """Groups by name. `on_change` is called after every change."""
+
+    def __init__(
+        self,
+        *,
+        auto_create: bool,
+        clock: Callable[[], int],
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.auto_create = auto_create
+        self._clock = clock
+        self._on_change = on_change
+        self.version = DataVersion()
+        self.groups = {name: SubscriptionGroup(name) for name in SYSTEM_GROUPS}
+
+    def find(self, name: str) -> SubscriptionGroup | None:
+        """Return a group, created if that is allowed."""
+        group = self.groups.get(name)
+        if group is None and (self.auto_create or name.startswith(SYSTEM_GROUP_PREFIX)):
+            group = SubscriptionGroup(name)
+            self.put(group)
+        return group
+
+    def put(self, group: SubscriptionGroup) -> None:
+        """Create or replace a group."""
+        self.groups[group.group_name] = group
+        self._changed()
+
+    def delete(self, name: str) -> None:
+        """Forget a group."""
+        if self.groups.pop(name, None) is not None:
+            self._changed()
+
+    def _changed(self) -> None:
+        self.version = self.version.next(self._clock())
+        self._on_change()
+
+    def load(self, value: Mapping[str, Any]) -> None:
+        """Put what a file or a master says over what is there."""
+        for name, group in (value.get("subscriptionGroupTable") or {}).items():
+            self.groups[name] = SubscriptionGroup.from_json(group, name)
+        self.version = DataVersion.from_json(value.get("dataVersion"))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the form of the file and of the wire."""
+        table = {name: self.groups[name].as_json() for name in sorted(self.groups)}
+        return {"dataVersion": self.version.as_json(), "subscriptionGroupTable": table}

@@ -1,0 +1,1 @@
+"""What the broker answers, one file per family of requests."""

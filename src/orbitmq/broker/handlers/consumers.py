@@ -1,0 +1,224 @@
+"""Clients and their groups: heartbeats, members, offsets, queue locks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from orbitmq._native import Command, Store, dumps_lenient, loads_lenient
+from orbitmq.broker.clients import ClientInfo, ConsumerClients, ProducerClients
+from orbitmq.broker.groups import GroupTable
+from orbitmq.broker.locks import QueueLocks
+from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.broker.topics import TopicTable
+from orbitmq.config import BrokerConfig
+from orbitmq.protocol.bodies import MessageQueue, Subscription
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.headers import Header
+from orbitmq.protocol.names import retry_topic
+from orbitmq.remoting.connection import Connection
+from orbitmq.remoting.handling import Refused, Router, respond
+
+__all__ = ["ConsumerHandlers"]
+
+# Go sends some enumerations as numbers.
+_CONSUME_TYPES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY")
+_MESSAGE_MODELS = ("BROADCASTING", "CLUSTERING")
+_FROM_WHERE = (
+    "CONSUME_FROM_LAST_OFFSET",
+    "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST",
+    "CONSUME_FROM_MIN_OFFSET",
+    "CONSUME_FROM_MAX_OFFSET",
+    "CONSUME_FROM_FIRST_OFFSET",
+    "CONSUME_FROM_TIMESTAMP",
+)
+
+
+class UnregisterHeader(Header):
+    """Which client leaves which groups."""
+
+    wire_names = {"client_id": "clientID"}  # noqa: RUF012
+
+    client_id: str
+    producer_group: str | None = None
+    consumer_group: str | None = None
+
+
+class OffsetHeader(Header):
+    """A queue as a group sees it, and where it stands."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    commit_offset: int = 0
+
+
+@dataclass(slots=True)
+class ConsumerHandlers:
+    """Answers what clients say of themselves."""
+
+    config: BrokerConfig
+    store: Store
+    topics: TopicTable
+    groups: GroupTable
+    consumers: ConsumerClients
+    producers: ProducerClients
+    offsets: ConsumerOffsets
+    locks: QueueLocks
+    clock: Callable[[], int]
+    memory_bytes: int
+
+    def register(self, router: Router) -> None:
+        """Take over the codes of this family."""
+        router.add(self.heartbeat, [RequestCode.HEART_BEAT])
+        router.add(self.unregister, [RequestCode.UNREGISTER_CLIENT])
+        router.add(self.check_config, [RequestCode.CHECK_CLIENT_CONFIG])
+        router.add(self.members, [RequestCode.GET_CONSUMER_LIST_BY_GROUP])
+        router.add(self.query_offset, [RequestCode.QUERY_CONSUMER_OFFSET])
+        router.add(self.update_offset, [RequestCode.UPDATE_CONSUMER_OFFSET])
+        router.add(self.lock, [RequestCode.LOCK_BATCH_MQ])
+        router.add(self.unlock, [RequestCode.UNLOCK_BATCH_MQ])
+
+    # ---- who is there
+
+    def heartbeat(self, request: Command, connection: Connection) -> Command:
+        """Take note of a client and its groups."""
+        body = loads_lenient(request.body)
+        client = ClientInfo(
+            body.get("clientID") or "", request.language, request.version, self.clock()
+        )
+        for consumer in body.get("consumerDataSet") or ():
+            self._consumer_is_here(consumer, connection, client)
+        for producer in body.get("producerDataSet") or ():
+            self.producers.register(producer.get("groupName") or "", connection, client)
+        return respond(request)
+
+    def _consumer_is_here(
+        self, consumer: dict[str, Any], connection: Connection, client: ClientInfo
+    ) -> None:
+        name = consumer.get("groupName") or ""
+        group = self.groups.find(name)
+        notify = True
+        if group is not None:
+            notify = group.notify_consumer_ids_changed_enable
+            self.topics.find_or_create(
+                retry_topic(name),
+                group.retry_queue_nums,
+                unit_mode=bool(consumer.get("unitMode", False)),
+            )
+        changed = self.consumers.register(
+            name,
+            connection,
+            client,
+            consume_type=_enum(consumer.get("consumeType"), _CONSUME_TYPES, 1),
+            message_model=_enum(consumer.get("messageModel"), _MESSAGE_MODELS, 1),
+            consume_from_where=_enum(consumer.get("consumeFromWhere"), _FROM_WHERE, 0),
+            subscriptions=[
+                Subscription.from_json(one) for one in consumer.get("subscriptionDataSet") or ()
+            ],
+        )
+        if changed and notify:
+            self.notify_members(name)
+
+    def unregister(self, request: Command, connection: Connection) -> Command:
+        """Let a client leave its groups."""
+        header = UnregisterHeader.decode(request.ext)
+        if header.producer_group:
+            self.producers.unregister(header.producer_group, connection)
+        if header.consumer_group:
+            group = self.groups.find(header.consumer_group)
+            notify = group is None or group.notify_consumer_ids_changed_enable
+            if self.consumers.unregister(header.consumer_group, connection) and notify:
+                self.notify_members(header.consumer_group)
+        return respond(request)
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Forget a client whose connection is gone; its groups share out its queues."""
+        self.producers.closed(connection)
+        for name in self.consumers.closed(connection):
+            self.notify_members(name)
+
+    def notify_members(self, name: str) -> None:
+        """Tell a group's members that they must share out the queues anew."""
+        group = self.consumers.groups.get(name)
+        if group is None or not self.config.notify_consumer_ids_changed_enable:
+            return
+        for connection in group.members:
+            connection.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext={"consumerGroup": name})
+
+    def check_config(self, request: Command, _connection: Connection) -> Command:
+        """Say whether a subscription can be served."""
+        body = loads_lenient(request.body)
+        subscription = Subscription.from_json(body.get("subscriptionData") or {})
+        if not subscription.is_tags:
+            remark = (
+                "The broker does not support consumer to filter message by "
+                f"{subscription.expression_type}"
+            )
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        return respond(request)
+
+    def members(self, request: Command, _connection: Connection) -> Command:
+        """List the clients of a group."""
+        name = (request.ext or {}).get("consumerGroup", "")
+        group = self.consumers.groups.get(name)
+        if group is None or not group.members:
+            remark = f"no consumer for this group, {name}"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        ids = [client.client_id for client in group.members.values()]
+        return respond(request, body=dumps_lenient({"consumerIdList": ids}))
+
+    # ---- how far they are
+
+    def query_offset(self, request: Command, _connection: Connection) -> Command:
+        """Say where a group stands, or where a new one begins."""
+        header = OffsetHeader.decode(request.ext)
+        offset = self.offsets.get(header.topic, header.consumer_group, header.queue_id)
+        if offset is None:
+            # A new group on a young queue begins at its beginning, whatever it wishes.
+            if self.store.min_offset(header.topic, header.queue_id) > 0 or self._first_is_cold(
+                header.topic, header.queue_id
+            ):
+                remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+                raise Refused(ResponseCode.QUERY_NOT_FOUND, remark)
+            offset = 0
+        return respond(request, ext={"offset": str(offset)})
+
+    def _first_is_cold(self, topic: str, queue_id: int) -> bool:
+        unit = self.store.unit_at(topic, queue_id, 0)
+        return unit is not None and self.store.max_physical_offset - unit[0] > self.memory_bytes
+
+    def update_offset(self, request: Command, _connection: Connection) -> Command:
+        """Take a group's word for where it stands."""
+        header = OffsetHeader.decode(request.ext)
+        self.offsets.commit(
+            header.topic, header.consumer_group, header.queue_id, header.commit_offset
+        )
+        return respond(request)
+
+    # ---- who may consume in order
+
+    def lock(self, request: Command, _connection: Connection) -> Command:
+        """Lock the queues that are free for a client."""
+        group, client_id, queues = _lock_request(request)
+        held = self.locks.lock(group, client_id, queues, self.clock())
+        body = {"lockOKMQSet": [queue.as_json() for queue in held]}
+        return respond(request, body=dumps_lenient(body))
+
+    def unlock(self, request: Command, _connection: Connection) -> Command:
+        """Free the queues a client holds."""
+        self.locks.unlock(*_lock_request(request))
+        return respond(request)
+
+
+def _lock_request(request: Command) -> tuple[str, str, list[MessageQueue]]:
+    body = loads_lenient(request.body)
+    queues = [MessageQueue.from_json(queue) for queue in body.get("mqSet") or ()]
+    return body.get("consumerGroup") or "", body.get("clientId") or "", queues
+
+
+def _enum(value: Any, names: tuple[str, ...], default: int) -> str:
+    if isinstance(value, int) and 0 <= value < len(names):
+        return names[value]
+    return value if isinstance(value, str) else names[default]

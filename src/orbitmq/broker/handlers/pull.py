@@ -1,0 +1,246 @@
+"""Pulling: PULL_MESSAGE, answered at once or held until something arrives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orbitmq._native import Command, ReadResult, Store, dumps_lenient
+from orbitmq.broker.clients import ConsumerClients
+from orbitmq.broker.groups import GroupTable
+from orbitmq.broker.longpoll import HeldPull, HeldPulls
+from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.broker.putting import Draft, Putting
+from orbitmq.broker.stats import BrokerStats
+from orbitmq.broker.topics import TopicTable
+from orbitmq.config import BrokerConfig
+from orbitmq.protocol.bodies import MessageQueue, Subscription, SubscriptionGroup
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.flags import Permission, PullFlag
+from orbitmq.protocol.headers import Header
+from orbitmq.protocol.names import FAQ, OFFSET_MOVED_EVENT, Property
+from orbitmq.remoting.connection import Connection
+from orbitmq.remoting.handling import Refused, Router, answer_error, respond
+
+__all__ = ["PullHandlers", "PullHeader"]
+
+_CODES = {
+    "FOUND": ResponseCode.SUCCESS,
+    "NO_MATCHED_MESSAGE": ResponseCode.PULL_RETRY_IMMEDIATELY,
+    "MESSAGE_WAS_REMOVING": ResponseCode.PULL_RETRY_IMMEDIATELY,
+    "OFFSET_FOUND_NULL": ResponseCode.PULL_NOT_FOUND,
+    "OFFSET_OVERFLOW_ONE": ResponseCode.PULL_NOT_FOUND,
+    "OFFSET_OVERFLOW_BADLY": ResponseCode.PULL_OFFSET_MOVED,
+    "OFFSET_TOO_SMALL": ResponseCode.PULL_OFFSET_MOVED,
+}
+
+
+class PullHeader(Header):
+    """What a consumer wants."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    max_msg_nums: int
+    sys_flag: int
+    commit_offset: int
+    suspend_timeout_millis: int
+    subscription: str | None = None
+    sub_version: int
+    expression_type: str | None = None
+
+
+@dataclass(slots=True)
+class PullHandlers:
+    """Answers consumers that pull."""
+
+    config: BrokerConfig
+    store: Store
+    topics: TopicTable
+    groups: GroupTable
+    clients: ConsumerClients
+    offsets: ConsumerOffsets
+    putting: Putting
+    stats: BrokerStats
+    broker_host: tuple[str, int]
+    memory_bytes: int
+    """Messages farther behind the end of the log than this are expected to come from the disk."""
+    held: HeldPulls
+
+    def __post_init__(self) -> None:
+        self.held.run = self._run_again
+
+    def register(self, router: Router) -> None:
+        """Take over the codes of this family."""
+        router.add(self.pull, [RequestCode.PULL_MESSAGE])
+
+    def pull(self, request: Command, connection: Connection) -> Command | None:
+        """Answer a pull, or hold it if it found nothing and may wait."""
+        return self._pull(request, connection, may_hold=True)
+
+    def _run_again(self, pull: HeldPull) -> None:
+        try:
+            answer = self._pull(pull.request, pull.connection, may_hold=False)
+        except Exception as error:
+            answer = answer_error(pull.request, error)
+        if answer is not None:
+            pull.connection.send(answer)
+
+    def _pull(self, request: Command, connection: Connection, *, may_hold: bool) -> Command | None:
+        header = PullHeader.decode(request.ext)
+        group = self._checked_group(header, connection)
+        tag_codes = self._wanted_tags(header, group)
+        result = self._read(header, tag_codes)
+        code = _CODES.get(result.status)
+        if code is None:  # NO_MESSAGE_IN_QUEUE
+            is_new = header.queue_offset == 0
+            code = ResponseCode.PULL_NOT_FOUND if is_new else ResponseCode.PULL_OFFSET_MOVED
+        if may_hold and header.sys_flag & PullFlag.COMMIT_OFFSET:
+            self.offsets.commit(
+                header.topic, header.consumer_group, header.queue_id, header.commit_offset
+            )
+        body = None
+        if code == ResponseCode.SUCCESS:
+            body = result.data
+            self.stats.got(header.topic, header.consumer_group, result.count, len(body))
+        elif code == ResponseCode.PULL_NOT_FOUND:
+            self.stats.got_missed += 1
+            if may_hold and header.sys_flag & PullFlag.SUSPEND:
+                self._hold(request, connection, header, tag_codes)
+                return None
+        elif code == ResponseCode.PULL_OFFSET_MOVED:
+            self._tell_offset_moved(header, result.next_offset)
+        return respond(
+            request,
+            code,
+            result.status,
+            ext={
+                "suggestWhichBrokerId": str(self._suggested_broker(group, result)),
+                "nextBeginOffset": str(result.next_offset),
+                "minOffset": str(result.min_offset),
+                "maxOffset": str(result.max_offset),
+            },
+            body=body,
+        )
+
+    def _checked_group(self, header: PullHeader, connection: Connection) -> SubscriptionGroup:
+        if not self.config.broker_permission & Permission.READ:
+            remark = f"the broker[{self.broker_host[0]}] pulling message is forbidden"
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+        group = self.groups.find(header.consumer_group)
+        if group is None:
+            remark = f"subscription group [{header.consumer_group}] does not exist, {FAQ}"
+            raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        if not group.consume_enable:
+            remark = f"subscription group no permission, {header.consumer_group}"
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+        topic = self.topics.find(header.topic)
+        if topic is None:
+            remark = f"topic[{header.topic}] not exist, apply first please! {FAQ}"
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, remark)
+        if not topic.is_readable:
+            remark = f"the topic[{header.topic}] pulling message is forbidden"
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+        if not 0 <= header.queue_id < topic.read_queue_nums:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
+                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] "
+                f"consumer:[/{connection.remote_text}]",
+            )
+        return group
+
+    def _wanted_tags(self, header: PullHeader, group: SubscriptionGroup) -> Sequence[int] | None:
+        subscription = self._subscription(header, group)
+        if not subscription.is_tags:
+            remark = (
+                "The broker does not support consumer to filter message by "
+                f"{subscription.expression_type}"
+            )
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        return subscription.wanted_codes
+
+    def _subscription(self, header: PullHeader, group: SubscriptionGroup) -> Subscription:
+        if header.sys_flag & PullFlag.SUBSCRIPTION:
+            if header.expression_type not in (None, "", "TAG"):
+                return Subscription(header.topic, expression_type=header.expression_type or "")
+            try:
+                return Subscription.of_tags(header.topic, header.subscription, header.sub_version)
+            except ValueError:
+                remark = "parse the consumer's subscription failed"
+                raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark) from None
+        members = self.clients.groups.get(header.consumer_group)
+        if members is None:
+            remark = f"the consumer's group info not exist{FAQ}"
+            raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+        if not group.consume_broadcast_enable and members.message_model == "BROADCASTING":
+            remark = f"the consumer group[{header.consumer_group}] can not consume by broadcast way"
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+        subscription = members.subscriptions.get(header.topic)
+        if subscription is None:
+            remark = f"the consumer's subscription not exist{FAQ}"
+            raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+        if subscription.sub_version < header.sub_version:
+            remark = "the consumer's subscription not latest"
+            raise Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark)
+        return subscription
+
+    def _read(self, header: PullHeader, tag_codes: Sequence[int] | None) -> ReadResult:
+        config = self.config
+        return self.store.read(
+            header.topic,
+            header.queue_id,
+            header.queue_offset,
+            max_messages=min(
+                max(header.max_msg_nums, 1), config.max_transfer_count_on_message_in_memory
+            ),
+            max_bytes=config.max_transfer_bytes_on_message_in_memory,
+            tag_codes=tag_codes,
+            memory_bytes=self.memory_bytes,
+            max_messages_on_disk=config.max_transfer_count_on_message_in_disk,
+            max_bytes_on_disk=config.max_transfer_bytes_on_message_in_disk,
+        )
+
+    def _hold(
+        self,
+        request: Command,
+        connection: Connection,
+        header: PullHeader,
+        tag_codes: Sequence[int] | None,
+    ) -> None:
+        timeout_ms = header.suspend_timeout_millis
+        if not self.config.long_polling_enable:
+            timeout_ms = self.config.short_polling_time_mills
+        queue = (header.topic, header.queue_id)
+        pull = HeldPull(request, connection, queue, header.queue_offset, tag_codes)
+        self.held.hold(pull, max(timeout_ms, 0))
+
+    def _suggested_broker(self, group: SubscriptionGroup, result: ReadResult) -> int:
+        if not self.config.slave_read_enable:
+            return 0
+        if result.behind_bytes > self.memory_bytes:
+            return group.which_broker_when_consume_slowly
+        return group.broker_id
+
+    def _tell_offset_moved(self, header: PullHeader, new_offset: int) -> None:
+        """Leave an event for those who watch consumers lose their place."""
+        queue = MessageQueue(header.topic, self.config.broker_name, header.queue_id)
+        event = {
+            "consumerGroup": header.consumer_group,
+            "messageQueue": queue.as_json(),
+            "offsetNew": new_offset,
+            "offsetRequest": header.queue_offset,
+        }
+        group = header.consumer_group
+        self.putting.put(
+            Draft(
+                topic=OFFSET_MOVED_EVENT,
+                queue_id=0,
+                body=dumps_lenient(event),
+                properties={Property.TAGS: group, Property.KEYS: group},
+                born_timestamp=self.putting.clock(),
+                born_host=self.broker_host,
+                store_host=self.broker_host,
+            )
+        )

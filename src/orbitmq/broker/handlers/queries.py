@@ -1,0 +1,107 @@
+"""Looking up: messages by key and by place, offsets by time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orbitmq._native import Command, Store
+from orbitmq.config import BrokerConfig
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.headers import Header
+from orbitmq.remoting.connection import Connection
+from orbitmq.remoting.handling import Refused, Router, respond
+
+__all__ = ["QueryHandlers"]
+
+
+class QueryHeader(Header):
+    """A key and when its messages were stored."""
+
+    wire_names = {"is_unique_key": "_UNIQUE_KEY_QUERY"}  # noqa: RUF012
+
+    topic: str
+    key: str
+    max_num: int
+    begin_timestamp: int
+    end_timestamp: int
+    is_unique_key: bool = False
+
+
+class QueueHeader(Header):
+    """A queue, and perhaps a time."""
+
+    topic: str
+    queue_id: int
+    timestamp: int = 0
+
+
+@dataclass(slots=True)
+class QueryHandlers:
+    """Answers those who look for something."""
+
+    config: BrokerConfig
+    store: Store
+
+    def register(self, router: Router) -> None:
+        """Take over the codes of this family."""
+        router.add(self.by_key, [RequestCode.QUERY_MESSAGE])
+        router.add(self.by_offset, [RequestCode.VIEW_MESSAGE_BY_ID])
+        router.add(self.offset_by_time, [RequestCode.SEARCH_OFFSET_BY_TIMESTAMP])
+        router.add(self.max_offset, [RequestCode.GET_MAX_OFFSET])
+        router.add(self.min_offset, [RequestCode.GET_MIN_OFFSET])
+        router.add(self.earliest_time, [RequestCode.GET_EARLIEST_MSG_STORETIME])
+
+    def by_key(self, request: Command, _connection: Connection) -> Command:
+        """Return the messages that have a key, or one of the same hash."""
+        header = QueryHeader.decode(request.ext)
+        records = self.store.query(
+            header.topic,
+            header.key,
+            max_messages=self.config.default_query_max_num
+            if header.is_unique_key
+            else min(max(header.max_num, 0), self.config.max_msgs_num_batch),
+            begin_ms=header.begin_timestamp,
+            end_ms=header.end_timestamp,
+        )
+        store_time, physical_offset = self.store.index_last_update
+        ext = {
+            "indexLastUpdateTimestamp": str(store_time),
+            "indexLastUpdatePhyoffset": str(physical_offset),
+        }
+        if not records:
+            remark = "can not find message, maybe time range not correct"
+            raise Refused(ResponseCode.QUERY_NOT_FOUND, remark, ext)
+        return respond(request, ext=ext, body=b"".join(records))
+
+    def by_offset(self, request: Command, _connection: Connection) -> Command:
+        """Return the message at a physical offset."""
+        offset = int((request.ext or {})["offset"])
+        record = self.store.record_at(offset)
+        if record is None:
+            remark = f"can not find message by the offset, {offset}"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        return respond(request, body=record)
+
+    def offset_by_time(self, request: Command, _connection: Connection) -> Command:
+        """Return the queue offset of a time."""
+        header = QueueHeader.decode(request.ext)
+        offset = self.store.offset_by_time(header.topic, header.queue_id, header.timestamp)
+        return respond(request, ext={"offset": str(offset)})
+
+    def max_offset(self, request: Command, _connection: Connection) -> Command:
+        """Return the offset the queue's next message will get."""
+        header = QueueHeader.decode(request.ext)
+        offset = self.store.max_offset(header.topic, header.queue_id)
+        return respond(request, ext={"offset": str(offset)})
+
+    def min_offset(self, request: Command, _connection: Connection) -> Command:
+        """Return the queue's oldest offset."""
+        header = QueueHeader.decode(request.ext)
+        offset = self.store.min_offset(header.topic, header.queue_id)
+        return respond(request, ext={"offset": str(offset)})
+
+    def earliest_time(self, request: Command, _connection: Connection) -> Command:
+        """Return when the queue's oldest message was stored."""
+        header = QueueHeader.decode(request.ext)
+        stored = self.store.earliest_store_time(header.topic, header.queue_id)
+        return respond(request, ext={"timestamp": str(-1 if stored is None else stored)})

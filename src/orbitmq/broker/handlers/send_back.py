@@ -1,0 +1,116 @@
+"""CONSUMER_SEND_MSG_BACK: a consumer could not handle a message and wants it again later.
+
+The message goes to the group's retry topic, by way of the delay queue of a level that grows with
+each try; after the last try it goes to the group's dead letters.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from orbitmq._native import Command, Record, Store, decode_records
+from orbitmq.broker.groups import GroupTable
+from orbitmq.broker.putting import Draft, Putting
+from orbitmq.broker.stats import BrokerStats
+from orbitmq.broker.topics import TopicTable
+from orbitmq.config import BrokerConfig
+from orbitmq.protocol.bodies import SubscriptionGroup
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.flags import Permission, Version
+from orbitmq.protocol.headers import Header
+from orbitmq.protocol.names import FAQ, Property, dlq_topic, retry_topic
+from orbitmq.remoting.connection import Connection
+from orbitmq.remoting.handling import Refused, Router, respond
+
+__all__ = ["SendBackHandlers"]
+
+FIRST_RETRY_LEVEL = 3
+
+
+class SendBackHeader(Header):
+    """Which message a group could not handle."""
+
+    offset: int
+    group: str
+    delay_level: int
+    origin_msg_id: str | None = None
+    origin_topic: str | None = None
+    unit_mode: bool = False
+    max_reconsume_times: int | None = None
+
+
+@dataclass(slots=True)
+class SendBackHandlers:
+    """Answers consumers that failed."""
+
+    config: BrokerConfig
+    store: Store
+    topics: TopicTable
+    groups: GroupTable
+    putting: Putting
+    stats: BrokerStats
+    store_host: tuple[str, int]
+
+    def register(self, router: Router) -> None:
+        """Take over the codes of this family."""
+        router.add(self.send_back, [RequestCode.CONSUMER_SEND_MSG_BACK])
+
+    def send_back(self, request: Command, _connection: Connection) -> Command:
+        """Put a message into the group's retry topic, or among its dead letters."""
+        header = SendBackHeader.decode(request.ext)
+        group = self.groups.find(header.group)
+        if group is None:
+            remark = f"subscription group not exist, {header.group} {FAQ}"
+            raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        if not self.config.broker_permission & Permission.WRITE:
+            remark = f"the broker[{self.store_host[0]}] sending message is forbidden"
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+        if group.retry_queue_nums <= 0:
+            return respond(request)
+        topic = self.topics.find_or_create(
+            retry_topic(header.group), group.retry_queue_nums, unit_mode=header.unit_mode
+        )
+        if not topic.is_writable:
+            remark = f"the topic[{topic.topic_name}] sending message is forbidden"
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+        data = self.store.record_at(header.offset)
+        if data is None:
+            remark = f"look message by offset failed, {header.offset}"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        (record,) = decode_records(data, check_crc=False)
+        self.putting.put(self._again(request, header, group, record))
+        self.stats.sent_back(record.topic, header.group)
+        return respond(request)
+
+    def _again(
+        self, request: Command, header: SendBackHeader, group: SubscriptionGroup, record: Record
+    ) -> Draft:
+        limit = group.retry_max_times
+        if header.max_reconsume_times is not None and request.version >= Version.V3_4_9:
+            limit = header.max_reconsume_times
+        properties = record.properties
+        properties.setdefault(Property.RETRY_TOPIC, record.topic)
+        properties.setdefault(Property.ORIGIN_MESSAGE_ID, record.offset_id)
+        properties[Property.WAIT] = "false"
+        if record.reconsume_times >= limit or header.delay_level < 0:
+            topic, queue_id = dlq_topic(header.group), 0
+            self.topics.find_or_create(topic, 1)
+            properties[Property.DELAY] = "0"
+        else:
+            topic = retry_topic(header.group)
+            queue_id = random.randrange(group.retry_queue_nums)
+            level = header.delay_level or FIRST_RETRY_LEVEL + record.reconsume_times
+            properties[Property.DELAY] = str(level)
+        return Draft(
+            topic=topic,
+            queue_id=queue_id,
+            body=record.stored_body,
+            properties=properties,
+            born_timestamp=record.born_timestamp,
+            born_host=record.born_host,
+            store_host=self.store_host,
+            flag=record.flag,
+            sys_flag=record.sys_flag,
+            reconsume_times=record.reconsume_times + 1,
+        )

@@ -1,0 +1,160 @@
+"""Telling all nameservers who we are and which topics we have."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from orbitmq._native import Command, body_crc, dumps_lenient, loads_lenient
+from orbitmq.broker.topics import TopicTable
+from orbitmq.config import BrokerConfig
+from orbitmq.errors import OrbitError
+from orbitmq.protocol.bodies import TopicConfig
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.flags import Permission
+from orbitmq.remoting.client import RemotingClient
+
+__all__ = ["Registration"]
+
+_log = logging.getLogger(__name__)
+
+FIRST_AFTER_S = 10.0
+UNREGISTER_TIMEOUT_MS = 3000
+
+
+class Registration:
+    """Keeps the nameservers informed: at once when topics change, and every half minute."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: TopicTable,
+        address: Callable[[], str],
+        *,
+        any_host: bool,
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._address = address
+        self._any_host = any_host
+        self._client = RemotingClient()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._periodic: asyncio.Task[None] | None = None
+        self._scheduled = False
+
+    async def start(self) -> None:
+        """Register everywhere and go on doing so."""
+        await self.register()
+        self._periodic = asyncio.get_running_loop().create_task(self._go_on())
+
+    async def _go_on(self) -> None:
+        period_s = min(max(self._config.register_name_server_period, 10_000), 60_000) / 1000
+        await asyncio.sleep(FIRST_AFTER_S)
+        while True:
+            await self.register()
+            await asyncio.sleep(period_s)
+
+    async def stop(self) -> None:
+        """Take leave of all nameservers."""
+        if self._periodic is not None:
+            self._periodic.cancel()
+        await asyncio.gather(
+            *(self._unregister(address) for address in self._config.nameservers),
+            return_exceptions=True,
+        )
+        for task in self._tasks:
+            task.cancel()
+        await self._client.close()
+
+    def soon(self) -> None:
+        """Register everywhere in the background; many calls in one turn of the loop are one."""
+        if self._scheduled:
+            return
+        self._scheduled = True
+
+        async def register() -> None:
+            self._scheduled = False
+            await self.register()
+
+        self._spawn(register())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def register(self, only: TopicConfig | None = None) -> None:
+        """Register all topics, or just one, with all nameservers at once."""
+        body = self._body(only)
+        ext = self._identity() | {
+            "haServerAddr": self._config.ha_address,
+            "compressed": "false",
+            "bodyCrc32": str(body_crc(body)),
+        }
+        if self._any_host:
+            ext["orbitAnyHost"] = "true"
+        answers = await asyncio.gather(
+            *(self._register_with(address, ext, body) for address in self._config.nameservers)
+        )
+        for answer in answers:
+            if answer is not None:
+                self._take(answer)
+                break
+
+    def _identity(self) -> dict[str, str]:
+        return {
+            "brokerName": self._config.broker_name,
+            "brokerAddr": self._address(),
+            "clusterName": self._config.broker_cluster_name,
+            "brokerId": str(self._config.broker_id),
+        }
+
+    def _body(self, only: TopicConfig | None) -> bytes:
+        table = self._topics.as_json()
+        if only is not None:
+            table["topicConfigTable"] = {only.topic_name: only.as_json()}
+        own = self._config.broker_permission
+        if own & (Permission.READ | Permission.WRITE) != Permission.READ | Permission.WRITE:
+            table["topicConfigTable"] = {
+                name: TopicConfig(
+                    name, topic["readQueueNums"], topic["writeQueueNums"], own
+                ).as_json()
+                for name, topic in table["topicConfigTable"].items()
+            }
+        return dumps_lenient({"filterServerList": [], "topicConfigSerializeWrapper": table})
+
+    async def _register_with(
+        self, address: str, ext: dict[str, str], body: bytes
+    ) -> Command | None:
+        timeout_ms = self._config.register_broker_timeout_mills
+        try:
+            answer = await self._client.invoke(
+                address, RequestCode.REGISTER_BROKER, ext=ext, body=body, timeout_ms=timeout_ms
+            )
+        except OrbitError as error:
+            _log.warning("cannot register with name server %s: %s", address, error)
+            return None
+        if answer.code != ResponseCode.SUCCESS:
+            _log.warning("name server %s refused our registration: %s", address, answer.remark)
+            return None
+        _log.info("register broker[%d]to name server %s OK", self._config.broker_id, address)
+        return answer
+
+    def _take(self, answer: Command) -> None:
+        """Learn from the answer which topics are ordered."""
+        table = loads_lenient(answer.body).get("table") if answer.body else None
+        if table:
+            self._topics.set_order(set(table))
+
+    async def _unregister(self, address: str) -> None:
+        try:
+            await self._client.invoke(
+                address,
+                RequestCode.UNREGISTER_BROKER,
+                ext=self._identity(),
+                timeout_ms=UNREGISTER_TIMEOUT_MS,
+            )
+        except OrbitError as error:
+            _log.info("name server %s was not told that we leave: %s", address, error)

@@ -1,0 +1,68 @@
+"""When to delete what has expired."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from orbitmq._native import Store
+from orbitmq.broker.stats import BrokerStats
+from orbitmq.config import BrokerConfig
+
+__all__ = ["Retention"]
+
+_log = logging.getLogger(__name__)
+
+HOUR_MS = 3_600_000
+FORCE_RATIO = 0.85
+WARN_RATIO = 0.90
+MANUAL_ROUNDS = 20
+
+
+class Retention:
+    """Decides by the hour, by the disk and by request; the store does the deleting."""
+
+    def __init__(
+        self, config: BrokerConfig, store: Store, stats: BrokerStats, clock: Callable[[], int]
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._stats = stats
+        self._clock = clock
+        self._manual_rounds = 0
+
+    def request(self) -> None:
+        """Let the next rounds delete what has expired, whatever the hour."""
+        self._manual_rounds = MANUAL_ROUNDS
+
+    def is_due(self) -> bool:
+        """Whether this is an hour in which expired files are deleted, or somebody asked for it."""
+        hour = time.strftime("%H", time.localtime(self._clock() / 1000))
+        hours = [part.strip() for part in self._config.delete_when.split(";")]
+        return self._manual_rounds > 0 or hour in hours
+
+    def run(self) -> None:
+        """Do one round."""
+        due = self.is_due()
+        self._manual_rounds = max(0, self._manual_rounds - 1)
+        may_force = self._config.clean_file_forcibly_enable
+        cleaned = self._store.clean(
+            now_ms=self._clock(),
+            due=due,
+            reserved_ms=self._config.file_reserved_time * HOUR_MS,
+            max_used_ratio=min(max(self._config.disk_max_used_space_ratio, 10), 95) / 100,
+            force_ratio=FORCE_RATIO if may_force else 2.0,
+            warn_ratio=WARN_RATIO,
+        )
+        self._stats.disk_used_ratio = cleaned.used_ratio
+        if cleaned.log_files or cleaned.queue_files or cleaned.index_files:
+            _log.info(
+                "deleted %d log files, %d queue files, %d index files (disk %.0f %% full)",
+                cleaned.log_files,
+                cleaned.queue_files,
+                cleaned.index_files,
+                cleaned.used_ratio * 100,
+            )
+        if cleaned.used_ratio > WARN_RATIO and not cleaned.log_files:
+            _log.error("disk space will be full soon, but delete file failed.")

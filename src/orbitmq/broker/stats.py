@@ -1,0 +1,129 @@
+"""Counters of a broker and their rates.
+
+Every counter is a pair of rising sums (value, times). Rates come from snapshots of all counters,
+taken at fixed intervals: minute, hour and day are the difference between the newest snapshot of a
+window and its oldest. Keeping snapshots of sums makes counting itself one addition.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+__all__ = ["BrokerStats", "Rate"]
+
+# (name, seconds between snapshots, snapshots kept)
+WINDOWS = (("minute", 10, 7), ("hour", 600, 7), ("day", 3600, 25))
+TPS_SAMPLES = 601
+
+
+@dataclass(slots=True, frozen=True)
+class Rate:
+    """What a counter did within a window."""
+
+    sum: int = 0
+    tps: float = 0.0
+    average_per_time: float = 0.0
+
+
+class _Item:
+    __slots__ = ("snapshots", "times", "value")
+
+    def __init__(self) -> None:
+        self.value = 0
+        self.times = 0
+        self.snapshots: dict[str, deque[tuple[int, int, int]]] = {
+            name: deque(maxlen=kept) for name, _, kept in WINDOWS
+        }
+
+
+class BrokerStats:
+    """All counters of a broker."""
+
+    def __init__(self, cluster: str, clock: Callable[[], int]) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._items: dict[tuple[str, str], _Item] = {}
+        self._last_taken = {name: 0 for name, _, _ in WINDOWS}
+        self._totals: deque[tuple[int, int, int, int, int]] = deque(maxlen=TPS_SAMPLES)
+        self.boot_ms = clock()
+        self.put_times = 0
+        self.put_failed = 0
+        self.put_bytes = 0
+        self.got_found = 0
+        self.got_missed = 0
+        self.got_messages = 0
+        self.disk_used_ratio = 0.0
+
+    def add(self, name: str, key: str, value: int, times: int = 1) -> None:
+        """Count."""
+        item = self._items.get((name, key))
+        if item is None:
+            item = self._items[name, key] = _Item()
+        item.value += value
+        item.times += times
+
+    def put(self, topic: str, messages: int, size: int) -> None:
+        """Count an accepted send."""
+        self.put_times += messages
+        self.put_bytes += size
+        self.add("TOPIC_PUT_NUMS", topic, messages)
+        self.add("TOPIC_PUT_SIZE", topic, size)
+        self.add("BROKER_PUT_NUMS", self._cluster, messages, 0)
+
+    def got(self, topic: str, group: str, messages: int, size: int) -> None:
+        """Count a pull that found messages."""
+        self.got_found += 1
+        self.got_messages += messages
+        key = f"{topic}@{group}"
+        self.add("GROUP_GET_NUMS", key, messages)
+        self.add("GROUP_GET_SIZE", key, size)
+        self.add("BROKER_GET_NUMS", self._cluster, messages, 0)
+
+    def sent_back(self, topic: str, group: str) -> None:
+        """Count a message a consumer could not handle."""
+        self.add("SNDBCK_PUT_NUMS", f"{topic}@{group}", 1)
+
+    def sample(self) -> None:
+        """Take the snapshots that are due; to be called every second."""
+        now = self._clock()
+        self._totals.append(
+            (now, self.put_times, self.got_found, self.got_missed, self.got_messages)
+        )
+        for name, seconds, _ in WINDOWS:
+            if now - self._last_taken[name] >= seconds * 1000:
+                self._last_taken[name] = now
+                for item in self._items.values():
+                    window = item.snapshots[name]
+                    if not window:
+                        window.append((now - seconds * 1000, 0, 0))
+                    window.append((now, item.value, item.times))
+
+    def rate(self, name: str, key: str, window: str) -> Rate | None:
+        """Return what a counter did within a window; None for an unknown counter."""
+        item = self._items.get((name, key))
+        if item is None:
+            return None
+        snapshots = item.snapshots[window]
+        if len(snapshots) < 2:
+            return Rate()
+        (t0, v0, n0), (t1, v1, n1) = snapshots[0], snapshots[-1]
+        total = v1 - v0
+        return Rate(
+            total,
+            total * 1000 / (t1 - t0) if t1 > t0 else 0.0,
+            total / (n1 - n0) if n1 > n0 else 0.0,
+        )
+
+    def per_second(self, column: int) -> str:
+        """Return the rates of one total over 10, 60 and 600 seconds, as Java prints them."""
+        texts = []
+        for seconds in (10, 60, 600):
+            if len(self._totals) <= seconds:
+                texts.append("")
+                continue
+            old, new = self._totals[-1 - seconds], self._totals[-1]
+            elapsed_s = (new[0] - old[0]) / 1000 or 1.0
+            texts.append(str((new[column] - old[column]) / elapsed_s))
+        return " ".join(texts)

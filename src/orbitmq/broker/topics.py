@@ -1,0 +1,163 @@
+"""The topics of a broker: which there are, and how new ones come to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from orbitmq.config import BrokerConfig
+from orbitmq.protocol.bodies import DataVersion, TopicConfig
+from orbitmq.protocol.flags import Permission, TopicFlag
+from orbitmq.protocol.names import (
+    AUTO_CREATE_TOPIC,
+    BENCHMARK_TOPIC,
+    OFFSET_MOVED_EVENT,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    SYSTEM_TOPIC_PREFIX,
+    SYSTEM_TOPICS,
+    reply_topic,
+)
+
+__all__ = ["TopicTable"]
+
+READ_WRITE = Permission.READ | Permission.WRITE
+SCHEDULE_QUEUES = 18
+
+
+class TopicTable:
+    """Topics by name, with the version that nameservers and slaves compare.
+
+    `on_change` is called after every change, with the one topic it was about, if it was about one.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Callable[[], int],
+        on_change: Callable[[TopicConfig | None], None] = lambda _: None,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._on_change = on_change
+        self.version = DataVersion()
+        self.topics: dict[str, TopicConfig] = {}
+        self.own: set[str] = set(SYSTEM_TOPICS)
+        for topic in self._built_in():
+            self.topics[topic.topic_name] = topic
+            self.own.add(topic.topic_name)
+
+    def _built_in(self) -> list[TopicConfig]:
+        config = self._config
+        everything = READ_WRITE | Permission.INHERIT
+        built_in = [
+            TopicConfig(SELF_TEST_TOPIC, 1, 1),
+            TopicConfig(BENCHMARK_TOPIC, 1024, 1024),
+            TopicConfig(
+                config.broker_cluster_name,
+                perm=everything if config.cluster_topic_enable else Permission.INHERIT,
+            ),
+            TopicConfig(
+                config.broker_name,
+                1,
+                1,
+                perm=everything if config.broker_topic_enable else Permission.INHERIT,
+            ),
+            TopicConfig(OFFSET_MOVED_EVENT, 1, 1),
+            TopicConfig(SCHEDULE_TOPIC, SCHEDULE_QUEUES, SCHEDULE_QUEUES),
+            TopicConfig(reply_topic(config.broker_cluster_name), 1, 1),
+        ]
+        if config.auto_create_topic_enable:
+            queues = config.default_topic_queue_nums
+            built_in.append(TopicConfig(AUTO_CREATE_TOPIC, queues, queues, everything))
+        if config.trace_topic_enable:
+            built_in.append(TopicConfig(config.msg_trace_topic_name, 1, 1))
+        return built_in
+
+    def find(self, name: str) -> TopicConfig | None:
+        """Return the topic of a name."""
+        return self.topics.get(name)
+
+    def is_system(self, name: str) -> bool:
+        """Whether a topic is the broker's own, so that nobody may create or delete it."""
+        return name in self.own or name.startswith(SYSTEM_TOPIC_PREFIX)
+
+    def create_by_send(
+        self, name: str, default_topic: str, wanted_queues: int, *, unit_mode: bool
+    ) -> TopicConfig | None:
+        """Create the unknown topic of a message after the template its producer named, if allowed.
+
+        A retry topic needs no template.
+        """
+        template = self.topics.get(default_topic)
+        may_inherit = self._config.auto_create_topic_enable or default_topic != AUTO_CREATE_TOPIC
+        if template is not None and not may_inherit:
+            template.perm = READ_WRITE
+        sys_flag = TopicFlag.UNIT if unit_mode else 0
+        if template is not None and template.perm & Permission.INHERIT:
+            queues = max(0, min(wanted_queues, template.write_queue_nums))
+            return self.put(
+                TopicConfig(
+                    name,
+                    queues,
+                    queues,
+                    template.perm & ~Permission.INHERIT,
+                    template.topic_filter_type,
+                    sys_flag,
+                )
+            )
+        if name.startswith(RETRY_PREFIX):
+            retry_flag = TopicFlag.UNIT_SUB if unit_mode else 0
+            return self.put(TopicConfig(name, 1, 1, topic_sys_flag=retry_flag))
+        return None
+
+    def find_or_create(self, name: str, queues: int, *, unit_mode: bool = False) -> TopicConfig:
+        """Return a topic of the broker's making (retry, dead letters), created if need be."""
+        topic = self.topics.get(name)
+        if topic is None:
+            sys_flag = TopicFlag.UNIT_SUB if unit_mode else 0
+            topic = self.put(TopicConfig(name, queues, queues, topic_sys_flag=sys_flag))
+        return topic
+
+    def put(self, topic: TopicConfig) -> TopicConfig:
+        """Create or replace a topic."""
+        self.topics[topic.topic_name] = topic
+        self._changed(topic)
+        return topic
+
+    def delete(self, name: str) -> bool:
+        """Forget a topic. Its messages stay in the log until that expires."""
+        if self.topics.pop(name, None) is None:
+            return False
+        self._changed(None)
+        return True
+
+    def set_order(self, ordered: set[str]) -> None:
+        """Take over from the nameserver which topics are ordered."""
+        changed = False
+        for topic in self.topics.values():
+            order = topic.topic_name in ordered
+            changed |= topic.order != order
+            topic.order = order
+        if changed:
+            self._changed(None)
+
+    def touch(self) -> None:
+        """Make a new version of an unchanged table, so that nameservers take it again."""
+        self._changed(None)
+
+    def _changed(self, topic: TopicConfig | None) -> None:
+        self.version = self.version.next(self._clock())
+        self._on_change(topic)
+
+    def load(self, value: Mapping[str, Any]) -> None:
+        """Put what a file or a master says over what is there."""
+        for name, topic in (value.get("topicConfigTable") or {}).items():
+            self.topics[name] = TopicConfig.from_json(topic, name)
+        self.version = DataVersion.from_json(value.get("dataVersion"))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the form of the file and of the wire."""
+        table = {name: self.topics[name].as_json() for name in sorted(self.topics)}
+        return {"dataVersion": self.version.as_json(), "topicConfigTable": table}
