@@ -1,0 +1,112 @@
+"""A nameserver that runs: tables, handlers, a server, and a look at the clock now and then.
+
+    nameserver = Nameserver(NameserverConfig(listen_port=0), hosts=["127.0.0.1"])
+    await nameserver.start();  print(nameserver.address);  ...;  await nameserver.stop()
+
+To serve on somebody else's socket, start it with no hosts, merge `router` into that server's router
+and hand that server's closed connections to `connection_closed`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from orbitmq.config import NameserverConfig, local_address
+from orbitmq.nameserver.handlers import Handlers
+from orbitmq.nameserver.kv import KvTable
+from orbitmq.nameserver.routes import Routes
+from orbitmq.remoting.connection import Connection
+from orbitmq.remoting.handling import Router
+from orbitmq.remoting.server import Server
+
+__all__ = ["Nameserver"]
+
+_log = logging.getLogger(__name__)
+
+FIRST_SCAN_S = 5.0
+SCAN_INTERVAL_S = 10.0
+EVERY_HOST = ("0.0.0.0", "::", "")
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _silence(_request: object, _connection: Connection) -> None:
+    """Answer nothing, as RocketMQ's nameserver does to a code it does not know."""
+
+
+class Nameserver:
+    """Everything a nameserver consists of."""
+
+    def __init__(
+        self,
+        config: NameserverConfig | None = None,
+        *,
+        hosts: Sequence[str] = ("0.0.0.0",),
+        clock: Callable[[], int] = _wall_clock_ms,
+    ) -> None:
+        self.config = config or NameserverConfig()
+        self.routes = Routes()
+        self.kv = KvTable(Path(self.config.kv_config_path))
+        self.router = Router(fallback=_silence)
+        self.port = self.config.listen_port
+        self._hosts = tuple(hosts)
+        self._clock = clock
+        self._server: Server | None = None
+        self._scanner: asyncio.Task[None] | None = None
+        Handlers(self.routes, self.kv, self.config, clock).install(self.router)
+
+    @property
+    def address(self) -> str:
+        """An address to give to brokers and clients, once it listens."""
+        host = next(iter(self._hosts), "")
+        if host in EVERY_HOST:
+            host = local_address()
+        return f"[{host}]:{self.port}" if ":" in host and host[0] != "[" else f"{host}:{self.port}"
+
+    async def start(self) -> None:
+        """Read what was kept, listen on every host; several hosts share one port."""
+        self.kv.load()
+        if self.config.cluster_test:
+            _log.warning("clusterTest is not supported: unknown topics stay unknown")
+        if self._hosts:
+            idle_s = self.config.server_channel_max_idle_time_seconds
+            self._server = Server(self.router, max_idle_s=idle_s, on_close=self.connection_closed)
+            try:
+                for host in self._hosts:
+                    self.port = await self._server.listen(host, self.port)
+            except OSError:
+                await self._server.close()
+                raise
+        self._scanner = asyncio.get_running_loop().create_task(self._scan())
+
+    async def stop(self) -> None:
+        """Close every connection; what is to be kept is on disk already."""
+        if self._scanner is not None:
+            self._scanner.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._scanner
+        if self._server is not None:
+            await self._server.close()
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Forget the brokers of a connection that is gone."""
+        self.routes.connection_closed(connection)
+
+    def expire_brokers(self) -> None:
+        """Forget the brokers that have been silent for too long, and close their connections."""
+        for live in self.routes.expire(self._clock()):
+            if isinstance(live.connection, Connection):
+                live.connection.close()
+
+    async def _scan(self) -> None:
+        await asyncio.sleep(FIRST_SCAN_S)
+        while True:
+            self.expire_brokers()
+            await asyncio.sleep(SCAN_INTERVAL_S)

@@ -1,0 +1,343 @@
+"""Every request a nameserver answers. A code it does not know gets no answer at all."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from orbitmq import persist
+from orbitmq._native import Command, body_crc, dumps_lenient, loads_lenient
+from orbitmq.config import (
+    MalformedProperties,
+    NameserverConfig,
+    decode,
+    format_properties,
+    parse_properties,
+)
+from orbitmq.nameserver.addresses import from_this_machine, seen_from
+from orbitmq.nameserver.answers import broker_json, queue_json, standard_json, topic_list
+from orbitmq.nameserver.kv import KvTable
+from orbitmq.nameserver.registration import decode_registration
+from orbitmq.nameserver.routes import Registration, Routes
+from orbitmq.protocol.bodies import DataVersion
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.flags import TopicFlag, Version
+from orbitmq.protocol.headers import Header
+from orbitmq.protocol.names import FAQ, ORDER_TOPIC_CONFIG
+from orbitmq.remoting.connection import Connection
+from orbitmq.remoting.handling import Refused, Router, respond
+
+__all__ = ["Handlers"]
+
+_log = logging.getLogger(__name__)
+
+CONFIG_PATHS = ("kvConfigPath", "configStorePath")
+
+
+class BrokerHeader(Header):
+    """Who a broker is: requests 103, 104 and 322."""
+
+    broker_name: str
+    broker_addr: str
+    cluster_name: str
+    broker_id: int
+
+
+class RegisterHeader(BrokerHeader):
+    """Request 103."""
+
+    ha_server_addr: str
+    compressed: bool = False
+    body_crc32: int = 0
+    orbit_any_host: bool = False
+
+
+class RouteHeader(Header):
+    """Request 105."""
+
+    topic: str
+    acceptstandard_json_only: bool = False
+
+
+class KvHeader(Header):
+    """Requests 101 and 102."""
+
+    namespace: str
+    key: str
+
+
+class PutKvHeader(KvHeader):
+    """Request 100."""
+
+    value: str
+
+
+class NamespaceHeader(Header):
+    """Request 219."""
+
+    namespace: str
+
+
+class BrokerNameHeader(Header):
+    """Requests 205 and 327."""
+
+    broker_name: str
+
+
+class ClusterHeader(Header):
+    """Request 224."""
+
+    cluster: str
+
+
+class DeleteTopicHeader(Header):
+    """Request 216."""
+
+    topic: str
+    cluster_name: str | None = None
+
+
+class Handlers:
+    """Requests in, changes to the tables, answers out."""
+
+    def __init__(
+        self, routes: Routes, kv: KvTable, config: NameserverConfig, clock: Callable[[], int]
+    ) -> None:
+        self._routes = routes
+        self._kv = kv
+        self._config = config
+        self._clock = clock
+
+    def install(self, router: Router) -> None:
+        """Answer through a router."""
+        for code, handler in {
+            RequestCode.REGISTER_BROKER: self.register_broker,
+            RequestCode.UNREGISTER_BROKER: self.unregister_broker,
+            RequestCode.QUERY_DATA_VERSION: self.query_data_version,
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: self.route_by_topic,
+            RequestCode.GET_BROKER_CLUSTER_INFO: self.cluster_info,
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER: self.wipe_write_permission,
+            RequestCode.ADD_WRITE_PERM_OF_BROKER: self.add_write_permission,
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self.topics,
+            RequestCode.GET_TOPICS_BY_CLUSTER: self.topics_of_cluster,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: self.system_topics,
+            RequestCode.GET_UNIT_TOPIC_LIST: self.unit_topics,
+            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: self.unit_sub_topics,
+            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self.unit_sub_ununit_topics,
+            RequestCode.DELETE_TOPIC_IN_NAMESRV: self.delete_topic,
+            RequestCode.PUT_KV_CONFIG: self.put_kv,
+            RequestCode.GET_KV_CONFIG: self.get_kv,
+            RequestCode.DELETE_KV_CONFIG: self.delete_kv,
+            RequestCode.GET_KVLIST_BY_NAMESPACE: self.kv_namespace,
+            RequestCode.UPDATE_NAMESRV_CONFIG: self.update_config,
+            RequestCode.GET_NAMESRV_CONFIG: self.get_config,
+        }.items():
+            router.add(handler, [code])
+
+    # ---- brokers
+
+    def register_broker(self, request: Command, connection: Connection) -> Command:
+        """Take over what a broker says of itself; tell a slave its master."""
+        header = RegisterHeader.decode(request.ext)
+        if header.body_crc32 != 0 and header.body_crc32 != body_crc(request.body):
+            raise Refused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+        body = decode_registration(
+            request.body, version=request.version, compressed=header.compressed
+        )
+        broker = Registration(
+            cluster=header.cluster_name,
+            broker_name=header.broker_name,
+            broker_id=header.broker_id,
+            address=header.broker_addr,
+            ha_address=header.ha_server_addr,
+            version=body.version,
+            topics=body.topics,
+            filter_servers=body.filter_servers,
+            any_host=header.orbit_any_host and from_this_machine(connection),
+        )
+        master = self._routes.register(broker, connection, self._clock())
+        ext = {}
+        if master is not None:
+            address, ha_address = master
+            beside_us = self._routes.is_any_host(address)
+            given = seen_from(connection, lambda _: beside_us)
+            ext = {"masterAddr": given(address), "haServerAddr": given(ha_address)}
+        ordered = self._kv.namespace(ORDER_TOPIC_CONFIG)
+        answer = None if ordered is None else dumps_lenient({"table": ordered})
+        return respond(request, ext=ext, body=answer)
+
+    def unregister_broker(self, request: Command, _connection: Connection) -> Command:
+        """Forget a broker that says good-bye."""
+        header = BrokerHeader.decode(request.ext)
+        self._routes.unregister(
+            header.cluster_name, header.broker_name, header.broker_id, header.broker_addr
+        )
+        return respond(request)
+
+    def query_data_version(self, request: Command, _connection: Connection) -> Command:
+        """Tell a broker whether it needs to register in full."""
+        header = BrokerHeader.decode(request.ext)
+        asked = DataVersion.from_json(loads_lenient(request.body) if request.body else None)
+        known = self._routes.version_of(header.broker_addr)
+        if known == asked:
+            self._routes.touch(header.broker_addr, self._clock())
+        return respond(
+            request,
+            ext={"changed": "false" if known == asked else "true"},
+            body=None if known is None else dumps_lenient(known.as_json()),
+        )
+
+    # ---- routes
+
+    def route_by_topic(self, request: Command, connection: Connection) -> Command:
+        """Tell a client who serves a topic."""
+        header = RouteHeader.decode(request.ext)
+        route = self._routes.route(header.topic)
+        if route is None:
+            raise Refused(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"No topic route info in name server for the topic: {header.topic}{FAQ}",
+            )
+        given = seen_from(connection, self._routes.is_any_host)
+        value: dict[str, Any] = {
+            "brokerDatas": [broker_json(broker, given) for broker in route.brokers],
+            "filterServerTable": {
+                given(address): servers for address, servers in route.filter_servers.items()
+            },
+        }
+        if self._config.order_message_enable:
+            order = self._kv.get(ORDER_TOPIC_CONFIG, header.topic)
+            if order is not None:
+                value["orderTopicConf"] = order
+        value["queueDatas"] = [queue_json(queues) for queues in route.queues]
+        standard = request.version >= Version.V4_9_4 or header.acceptstandard_json_only
+        return respond(request, body=standard_json(value) if standard else dumps_lenient(value))
+
+    def cluster_info(self, request: Command, connection: Connection) -> Command:
+        """Tell which brokers there are, by cluster."""
+        given = seen_from(connection, self._routes.is_any_host)
+        value = {
+            "brokerAddrTable": {
+                broker.broker_name: broker_json(broker, given) for broker in self._routes.brokers()
+            },
+            "clusterAddrTable": self._routes.clusters(),
+        }
+        return respond(request, body=dumps_lenient(value))
+
+    def wipe_write_permission(self, request: Command, connection: Connection) -> Command:
+        """Let nobody write to a broker, as before it is taken down."""
+        name = BrokerNameHeader.decode(request.ext).broker_name
+        count = self._routes.wipe_write_permission(name)
+        _log.info("wipe write perm of broker[%s], client: %s, %d", name, connection, count)
+        return respond(request, ext={"wipeTopicCount": str(count)})
+
+    def add_write_permission(self, request: Command, connection: Connection) -> Command:
+        """Let everybody write to a broker again."""
+        name = BrokerNameHeader.decode(request.ext).broker_name
+        count = self._routes.add_write_permission(name)
+        _log.info("add write perm of broker[%s], client: %s, %d", name, connection, count)
+        return respond(request, ext={"addTopicCount": str(count)})
+
+    # ---- topics
+
+    def topics(self, request: Command, _connection: Connection) -> Command:
+        """List all topics."""
+        return topic_list(request, self._routes.topics())
+
+    def topics_of_cluster(self, request: Command, _connection: Connection) -> Command:
+        """List the topics of a cluster."""
+        cluster = ClusterHeader.decode(request.ext).cluster
+        return topic_list(request, self._routes.topics_of_cluster(cluster))
+
+    def system_topics(self, request: Command, connection: Connection) -> Command:
+        """List the topics that bear the names of clusters and brokers, and a broker to ask on."""
+        names: dict[str, None] = {}
+        for cluster, brokers in self._routes.clusters().items():
+            names.update(dict.fromkeys([cluster, *brokers]))
+        given = seen_from(connection, self._routes.is_any_host)
+        addresses = (a for broker in self._routes.brokers() for a in broker.addresses.values())
+        return topic_list(request, names, next(map(given, addresses), None))
+
+    def unit_topics(self, request: Command, _connection: Connection) -> Command:
+        """List the topics of units."""
+        found = self._routes.topics_with_flag(lambda flag: bool(flag & TopicFlag.UNIT))
+        return topic_list(request, found)
+
+    def unit_sub_topics(self, request: Command, _connection: Connection) -> Command:
+        """List the topics that units subscribe to."""
+        found = self._routes.topics_with_flag(lambda flag: bool(flag & TopicFlag.UNIT_SUB))
+        return topic_list(request, found)
+
+    def unit_sub_ununit_topics(self, request: Command, _connection: Connection) -> Command:
+        """List the topics that units subscribe to and that are not of units."""
+        both = TopicFlag.UNIT | TopicFlag.UNIT_SUB
+        found = self._routes.topics_with_flag(lambda flag: flag & both == TopicFlag.UNIT_SUB)
+        return topic_list(request, found)
+
+    def delete_topic(self, request: Command, _connection: Connection) -> Command:
+        """Forget a topic until a broker names it again."""
+        header = DeleteTopicHeader.decode(request.ext)
+        self._routes.delete_topic(header.topic, header.cluster_name or None)
+        return respond(request)
+
+    # ---- values
+
+    def put_kv(self, request: Command, _connection: Connection) -> Command:
+        """Set a value."""
+        header = PutKvHeader.decode(request.ext)
+        self._kv.put(header.namespace, header.key, header.value)
+        return respond(request)
+
+    def get_kv(self, request: Command, _connection: Connection) -> Command:
+        """Look a value up."""
+        header = KvHeader.decode(request.ext)
+        value = self._kv.get(header.namespace, header.key)
+        if value is None:
+            raise Refused(
+                ResponseCode.QUERY_NOT_FOUND,
+                f"No config item, Namespace: {header.namespace} Key: {header.key}",
+            )
+        return respond(request, ext={"value": value})
+
+    def delete_kv(self, request: Command, _connection: Connection) -> Command:
+        """Remove a value."""
+        header = KvHeader.decode(request.ext)
+        self._kv.delete(header.namespace, header.key)
+        return respond(request)
+
+    def kv_namespace(self, request: Command, _connection: Connection) -> Command:
+        """List the values of a namespace."""
+        namespace = NamespaceHeader.decode(request.ext).namespace
+        table = self._kv.namespace(namespace)
+        if table is None:
+            remark = f"No config item, Namespace: {namespace}"
+            raise Refused(ResponseCode.QUERY_NOT_FOUND, remark)
+        return respond(request, body=dumps_lenient({"table": table}))
+
+    # ---- settings
+
+    def update_config(self, request: Command, connection: Connection) -> Command:
+        """Change settings, as far as a request may."""
+        try:
+            properties = parse_properties(decode(request.body))
+        except MalformedProperties:
+            remark = "string2Properties error"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark) from None
+        if any(key in properties for key in CONFIG_PATHS):
+            raise Refused(ResponseCode.NO_PERMISSION, "Can not update config path")
+        refused = self._config.refused(properties)
+        if refused:
+            remark = f"Can not update config {', '.join(refused)} by a request"
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+        applied = self._config.update(properties)
+        _log.info("update config by %s: %s", connection, ", ".join(applied) or "nothing")
+        if applied:
+            text = format_properties(self._config.as_properties())
+            persist.save(Path(self._config.config_store_path), text.encode())
+        return respond(request)
+
+    def get_config(self, request: Command, _connection: Connection) -> Command:
+        """Tell all settings."""
+        return respond(request, body=format_properties(self._config.as_properties()).encode())

@@ -1,0 +1,60 @@
+"""The nameserver's table of configuration values: namespace → key → value.
+
+It is the only thing a nameserver keeps on disk, as ``{"configTable": {namespace: {key: value}}}``,
+written whole with every change. A namespace stays when its last key goes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from orbitmq import persist
+from orbitmq._native import dumps_lenient, loads_lenient
+
+__all__ = ["KvTable"]
+
+Table = dict[str, dict[str, str]]
+
+
+class KvTable:
+    """The table and its file; without a path it lives in memory only."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._table: Table = {}
+
+    def load(self) -> None:
+        """Read the file, if there is one."""
+        if self._path is not None:
+            self._table = persist.load(self._path, _parse) or {}
+
+    def put(self, namespace: str, key: str, value: str) -> None:
+        """Set a value."""
+        self._table.setdefault(namespace, {})[key] = value
+        self._save()
+
+    def delete(self, namespace: str, key: str) -> None:
+        """Remove a value, if it is there."""
+        self._table.get(namespace, {}).pop(key, None)
+        self._save()
+
+    def get(self, namespace: str, key: str) -> str | None:
+        """Look a value up."""
+        return self._table.get(namespace, {}).get(key)
+
+    def namespace(self, namespace: str) -> dict[str, str] | None:
+        """Return all values of a namespace; None when there never was one."""
+        return self._table.get(namespace)
+
+    def _save(self) -> None:
+        if self._path is not None:
+            persist.save(self._path, dumps_lenient({"configTable": self._table}))
+
+
+def _parse(content: bytes) -> Table:
+    value: Any = loads_lenient(content)
+    return {
+        str(namespace): {str(key): text for key, text in values.items() if text is not None}
+        for namespace, values in (value.get("configTable") or {}).items()
+    }
