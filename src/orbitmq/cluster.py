@@ -1,0 +1,154 @@
+"""A whole cluster in one process.
+
+`Standalone` is a nameserver and a broker on one port: the request code tells which of the two is
+meant, and the route leads back to the same port. `Cluster` is any number of nameservers and brokers
+on ports of their own, all on loopback; it is what tests run against. Nameservers and brokers talk
+to each other over sockets here as everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from orbitmq.broker.app import Broker
+from orbitmq.config import BrokerConfig, NameserverConfig, local_address
+from orbitmq.nameserver.app import Nameserver
+from orbitmq.remoting.connection import Connection
+from orbitmq.remoting.handling import Router
+from orbitmq.remoting.server import Server
+
+__all__ = ["Cluster", "Standalone"]
+
+LOOPBACK = "127.0.0.1"
+EVERY_HOST = ("0.0.0.0", "::", "")
+
+
+def broker_config(data: Path, settings: Mapping[str, str]) -> BrokerConfig:
+    """Return a broker's configuration: RocketMQ's keys over what one machine needs."""
+    config = BrokerConfig()
+    config.namesrv_addr = None
+    config.store_path_root_dir = str(data)
+    config.take(settings, source="settings")
+    return config
+
+
+def nameserver_config(data: Path) -> NameserverConfig:
+    """Return a nameserver's configuration that keeps its files in a directory of its own."""
+    return NameserverConfig(
+        kv_config_path=str(data / "kvConfig.json"),
+        config_store_path=str(data / "namesrv.properties"),
+    )
+
+
+class Standalone:
+    """A nameserver and a broker on one port."""
+
+    def __init__(
+        self,
+        data: Path,
+        *,
+        host: str = LOOPBACK,
+        port: int = 9876,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.data = data
+        self.config = broker_config(data, settings or {})
+        if "brokerIP1" not in self.config.given:
+            self.config.broker_ip1 = local_address() if host in EVERY_HOST else host
+        self.nameserver = Nameserver(nameserver_config(data / "namesrv"), hosts=())
+        self.broker = Broker(self.config)
+        self._router = Router(fallback=self.broker.router.fallback)
+        self._server = Server(self._router, on_close=self._closed)
+
+    @property
+    def address(self) -> str:
+        """What clients are given as the nameserver's address."""
+        host = LOOPBACK if self.host in EVERY_HOST else self.host
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+    async def start(self) -> None:
+        """Open the store, listen, and let the broker register with its own process."""
+        # The port is taken first: of two that start at once, the later must not touch the store.
+        self.port = await self._server.listen(self.host, self.port)
+        try:
+            self.config.namesrv_addr = self.address
+            self.broker.open(self.port)
+            self._router.merge(self.nameserver.router)
+            self._router.merge(self.broker.router)
+            await self.nameserver.start()
+            await self.broker.start()
+        except BaseException:
+            await self._server.close()
+            raise
+
+    async def stop(self) -> None:
+        """Leave everything on disk."""
+        await self.broker.stop()
+        await self.nameserver.stop()
+        await self._server.close()
+
+    def _closed(self, connection: Connection) -> None:
+        self.nameserver.connection_closed(connection)
+        self.broker.connection_closed(connection)
+
+
+class Cluster:
+    """Nameservers and brokers on loopback, each on a free port, each broker with its own store."""
+
+    def __init__(
+        self,
+        data: Path,
+        *,
+        brokers: int = 1,
+        nameservers: int = 1,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.data = data
+        self._settings = dict(settings or {})
+        self._names = [f"broker-{chr(ord('a') + i)}" for i in range(brokers)]
+        self.nameservers = [
+            Nameserver(nameserver_config(data / f"namesrv-{i}"), hosts=(LOOPBACK,))
+            for i in range(nameservers)
+        ]
+        for nameserver in self.nameservers:
+            nameserver.port = 0
+        self.brokers: dict[str, Broker] = {}
+        self._ports: dict[str, int] = {}
+
+    @property
+    def address(self) -> str:
+        """What clients are given as the nameservers' addresses."""
+        return ";".join(nameserver.address for nameserver in self.nameservers)
+
+    async def start(self) -> None:
+        """Start all of it."""
+        for nameserver in self.nameservers:
+            await nameserver.start()
+        for name in self._names:
+            await self.start_broker(name)
+
+    async def start_broker(self, name: str) -> Broker:
+        """Let a broker join, or come back: on the port and the store it had before."""
+        config = broker_config(
+            self.data / name, {"brokerName": name, "brokerIP1": LOOPBACK} | self._settings
+        )
+        config.namesrv_addr = self.address
+        config.listen_port = self._ports.get(name, 0)
+        broker = Broker(config)
+        self._ports[name] = await broker.serve(LOOPBACK)
+        self.brokers[name] = broker
+        return broker
+
+    async def stop_broker(self, name: str) -> None:
+        """Let a broker leave."""
+        await self.brokers.pop(name).stop()
+
+    async def stop(self) -> None:
+        """Stop all of it, leaving every store closed."""
+        for name in list(self.brokers):
+            await self.stop_broker(name)
+        for nameserver in self.nameservers:
+            await nameserver.stop()

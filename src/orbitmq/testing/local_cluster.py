@@ -1,0 +1,112 @@
+"""A cluster on a thread of its own, so that tests of any kind can use it."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import threading
+from collections.abc import Coroutine, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import uvloop
+
+from orbitmq.broker.app import Broker
+from orbitmq.cluster import Cluster
+
+__all__ = ["LocalCluster"]
+
+T = TypeVar("T")
+
+SMALL_FILES = {
+    # Test clusters come and go: no gigabytes for them.
+    "mappedFileSizeCommitLog": str(64 << 20),
+    "maxHashSlotNum": "50000",
+    "maxIndexNum": "200000",
+}
+
+
+class LocalCluster:
+    """Nameservers and brokers in this process, on free ports of 127.0.0.1.
+
+    Without `data` everything is in a temporary directory that is deleted in the end. `settings` are
+    RocketMQ's own keys, for every broker.
+    """
+
+    def __init__(
+        self,
+        *,
+        brokers: int = 1,
+        nameservers: int = 1,
+        data: Path | str | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self._temporary = tempfile.TemporaryDirectory(prefix="orbitmq-") if data is None else None
+        directory = Path(self._temporary.name if self._temporary else str(data))
+        self._cluster = Cluster(
+            directory,
+            brokers=brokers,
+            nameservers=nameservers,
+            settings=SMALL_FILES | dict(settings or {}),
+        )
+        self._loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._run_loop, name="orbitmq-cluster", daemon=True)
+        self.data = directory
+
+    def _run_loop(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Let the cluster's own thread do something, and wait for it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    @property
+    def address(self) -> str:
+        """The nameservers' addresses, as clients take them."""
+        return self._cluster.address
+
+    @property
+    def brokers(self) -> dict[str, Broker]:
+        """The brokers that run, by name; they belong to the cluster's thread."""
+        return self._cluster.brokers
+
+    def start(self) -> Self:
+        """Start all of it; returns when clients can connect."""
+        self._thread.start()
+        try:
+            self.run(self._cluster.start())
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def start_broker(self, name: str) -> None:
+        """Let a broker join, or come back with the store it had."""
+        self.run(self._cluster.start_broker(name))
+
+    def stop_broker(self, name: str) -> None:
+        """Let a broker leave."""
+        self.run(self._cluster.stop_broker(name))
+
+    def stop(self) -> None:
+        """Stop all of it."""
+        if self._thread.is_alive():
+            self.run(self._cluster.stop())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+        self._loop.close()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self.stop()

@@ -1,0 +1,85 @@
+"""Messages that come later: by delay level, by being sent back, and at last as dead letters."""
+
+from __future__ import annotations
+
+import time
+
+from orbitmq._native import Record, decode_records
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.testing import LocalCluster
+
+from .conftest import Wire, pull_ext
+
+
+def wait_for(wire: Wire, topic: str, offset: int = 0) -> Record:
+    """Pull with a long poll until a message is there."""
+    ext = pull_ext(topic, offset, sysFlag="6", suspendTimeoutMillis="10000")
+    answer = wire.ask(RequestCode.PULL_MESSAGE, ext)
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    return decode_records(answer.body)[0]
+
+
+def test_a_delayed_message_arrives_when_its_level_says(wire: Wire) -> None:
+    wire.send("t", b"warm up")
+    before = time.time()
+    sent = wire.send("t", b"later", properties="DELAY\x012\x02TAGS\x01A\x02WAIT\x01true")
+    assert (sent.code, (sent.ext or {})["queueId"]) == (0, "0")
+    record = wait_for(wire, "t", 1)
+    assert 2.0 <= time.time() - before < 2.5
+    assert record.body == b"later"
+    assert record.properties == {
+        "DELAY": "2",
+        "TAGS": "A",
+        "WAIT": "true",
+        "CLUSTER": "DefaultCluster",
+        "REAL_TOPIC": "t",
+        "REAL_QID": "0",
+    }
+
+
+def test_levels_past_the_last_are_the_last(wire: Wire, cluster: LocalCluster) -> None:
+    wire.send("t", properties="DELAY\x0199")
+    (broker,) = cluster.brokers.values()
+    unit = broker.store.unit_at("SCHEDULE_TOPIC_XXXX", 3, 0)
+    assert unit is not None
+    (record,) = decode_records(broker.store.record_at(unit[0]) or b"")
+    assert record.properties["DELAY"] == "4"
+    assert unit[2] == record.store_timestamp + 4000
+
+
+def test_a_message_sent_back_is_retried_and_in_the_end_a_dead_letter(wire: Wire) -> None:
+    wire.send("t", b"poison", properties="KEYS\x01k")
+    (record,) = decode_records(wire.pull("t").body)
+    wire.heartbeat("g", "t")
+
+    def send_back(which: Record, **changes: str) -> int:
+        ext = {"offset": str(which.physical_offset), "group": "g", "delayLevel": "1"}
+        return wire.ask(RequestCode.CONSUMER_SEND_MSG_BACK, ext | changes).code
+
+    assert send_back(record, maxReconsumeTimes="1") == ResponseCode.SUCCESS
+    again = wait_for(wire, "%RETRY%g")
+    assert (again.body, again.reconsume_times) == (b"poison", 1)
+    assert again.properties["RETRY_TOPIC"] == "t"
+    assert again.properties["ORIGIN_MESSAGE_ID"] == record.offset_id
+    assert send_back(again, maxReconsumeTimes="1") == ResponseCode.SUCCESS
+    dead = wait_for(wire, "%DLQ%g")
+    assert (dead.body, dead.reconsume_times) == (b"poison", 2)
+    assert dead.keys == ("k",)
+    missing = wire.ask(
+        RequestCode.CONSUMER_SEND_MSG_BACK, {"offset": "1", "group": "g", "delayLevel": "0"}
+    )
+    assert (missing.code, missing.remark) == (1, "look message by offset failed, 1")
+
+
+def test_what_waited_while_the_broker_was_down_is_delivered_once(cluster: LocalCluster) -> None:
+    wire = Wire(next(iter(cluster.brokers.values())).config.address)
+    wire.send("t", b"one", properties="DELAY\x011")
+    assert wait_for(wire, "t").body == b"one"
+    wire.send("t", b"two", properties="DELAY\x011")
+    wire.close()
+    cluster.stop_broker("broker-a")
+    cluster.start_broker("broker-a")
+    wire = Wire(next(iter(cluster.brokers.values())).config.address)
+    assert wait_for(wire, "t", 1).body == b"two"
+    assert wire.pull("t", 2).remark == "OFFSET_OVERFLOW_ONE"
+    wire.close()

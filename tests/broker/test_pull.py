@@ -1,0 +1,153 @@
+"""Pulling: what is found, what is held, and what wakes it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from orbitmq._native import decode_records, loads_lenient, tags_code
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.testing import LocalCluster
+
+from .conftest import Wire, pull_ext
+
+SUSPEND = {"sysFlag": "6", "suspendTimeoutMillis": "15000"}
+
+
+def test_messages_come_with_the_place_to_go_on(wire: Wire) -> None:
+    for i in range(5):
+        wire.send("t", str(i).encode())
+    first = wire.pull("t", maxMsgNums="3")
+    assert (first.code, first.remark) == (0, "FOUND")
+    assert first.ext == {
+        "suggestWhichBrokerId": "0",
+        "nextBeginOffset": "3",
+        "minOffset": "0",
+        "maxOffset": "5",
+    }
+    rest = wire.pull("t", 3)
+    assert [record.body for record in decode_records(rest.body)] == [b"3", b"4"]
+
+
+def test_tags_are_filtered_at_the_broker(wire: Wire) -> None:
+    for tag in "ABCAB":
+        wire.send("t", tag.encode(), properties=f"TAGS\x01{tag}")
+    found = wire.pull("t", subscription="A || C")
+    assert [record.body for record in decode_records(found.body)] == [b"A", b"C", b"A"]
+    nothing = wire.pull("t", subscription="Z")
+    assert (nothing.code, nothing.remark) == (20, "NO_MATCHED_MESSAGE")
+    assert (nothing.ext or {})["nextBeginOffset"] == "5"
+
+
+@pytest.mark.parametrize(
+    ("offset", "code", "status", "next_offset"),
+    [
+        (2, ResponseCode.PULL_NOT_FOUND, "OFFSET_OVERFLOW_ONE", "2"),
+        (9, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY", "2"),
+        (-1, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_TOO_SMALL", "0"),
+    ],
+)
+def test_offsets_outside_the_queue(
+    wire: Wire, offset: int, code: int, status: str, next_offset: str
+) -> None:
+    wire.send("t")
+    wire.send("t")
+    answer = wire.pull("t", offset)
+    assert (answer.code, answer.remark) == (code, status)
+    assert (answer.ext or {})["nextBeginOffset"] == next_offset
+    if code == ResponseCode.PULL_OFFSET_MOVED:
+        (event,) = decode_records(wire.pull("OFFSET_MOVED_EVENT").body)
+        assert loads_lenient(event.body)["offsetRequest"] == offset
+        assert event.keys == ("g",)
+
+
+def test_an_empty_queue_is_not_found_at_its_beginning_and_moved_elsewhere(wire: Wire) -> None:
+    wire.send("t")
+    assert wire.pull("t", 0, queueId="3").code == ResponseCode.PULL_NOT_FOUND
+    assert wire.pull("t", 7, queueId="3").code == ResponseCode.PULL_OFFSET_MOVED
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "remark"),
+    [
+        ({"topic": "nosuch"}, 17, "topic[nosuch] not exist, apply first please!"),
+        ({"queueId": "4"}, 1, "queueId[4] is illegal, topic:[t] topicConfig.readQueueNums:[4]"),
+        ({"queueId": "-1"}, 1, "queueId[-1] is illegal"),
+        ({"subscription": "||"}, 23, "parse the consumer's subscription failed"),
+        ({"sysFlag": "0"}, 24, "the consumer's group info not exist\nSee"),
+        ({"expressionType": "SQL92"}, 1, "The broker does not support consumer to filter message"),
+    ],
+)
+def test_refusals_have_javas_codes_and_words(
+    wire: Wire, changes: dict[str, str], code: int, remark: str
+) -> None:
+    wire.send("t")
+    refused = wire.ask(RequestCode.PULL_MESSAGE, pull_ext("t", 0) | changes)
+    assert (refused.code, (refused.remark or "")[: len(remark)]) == (code, remark)
+
+
+def test_the_subscription_of_the_heartbeat_counts_when_the_request_has_none(wire: Wire) -> None:
+    wire.send("t")
+    wire.heartbeat("g", "other")
+    missing = wire.pull("t", sysFlag="0")
+    assert missing.code == ResponseCode.SUBSCRIPTION_NOT_EXIST
+    wire.heartbeat("g", "t")
+    assert wire.pull("t", sysFlag="0").code == ResponseCode.SUCCESS
+    assert wire.pull("t", sysFlag="0", subVersion="2").code == ResponseCode.SUBSCRIPTION_NOT_LATEST
+
+
+def test_a_held_pull_is_answered_when_a_message_arrives(connect: Callable[[], Wire]) -> None:
+    consumer, producer = connect(), connect()
+    producer.send("t", b"first")
+    waiting = consumer.post(RequestCode.PULL_MESSAGE, pull_ext("t", 1, **SUSPEND))
+    started = time.monotonic()
+    assert consumer.pull("t", 0).code == ResponseCode.SUCCESS
+    assert waiting not in consumer._responses
+    producer.send("t", b"second")
+    answer = consumer.answer(waiting)
+    assert [record.body for record in decode_records(answer.body)] == [b"second"]
+    assert time.monotonic() - started < 4
+
+
+def test_only_a_wanted_tag_wakes_a_held_pull(connect: Callable[[], Wire]) -> None:
+    consumer, producer = connect(), connect()
+    producer.send("t", properties="TAGS\x01A")
+    ext = pull_ext("t", 1, subscription="B", **SUSPEND)
+    waiting = consumer.post(RequestCode.PULL_MESSAGE, ext)
+    producer.send("t", properties="TAGS\x01A")
+    consumer.pull("t", 0)
+    assert waiting not in consumer._responses
+    producer.send("t", properties="TAGS\x01B")
+    (record,) = decode_records(consumer.answer(waiting).body)
+    assert tags_code(record.tags or "") == tags_code("B")
+
+
+def test_a_held_pull_is_answered_when_its_time_is_over(wire: Wire) -> None:
+    wire.send("t")
+    ext = pull_ext("t", 1, sysFlag="6", suspendTimeoutMillis="200")
+    answer = wire.ask(RequestCode.PULL_MESSAGE, ext)
+    assert (answer.code, answer.remark) == (19, "OFFSET_OVERFLOW_ONE")
+
+
+def test_a_pull_commits_the_offset_it_carries(wire: Wire, cluster: LocalCluster) -> None:
+    wire.send("t")
+    wire.pull("t", sysFlag="5", commitOffset="1")
+    (broker,) = cluster.brokers.values()
+    assert broker.offsets.get("t", "g", 0) == 1
+
+
+def test_held_pulls_of_a_closed_connection_are_forgotten(
+    connect: Callable[[], Wire], cluster: LocalCluster
+) -> None:
+    consumer, producer = connect(), connect()
+    producer.send("t")
+    consumer.post(RequestCode.PULL_MESSAGE, pull_ext("t", 1, **SUSPEND))
+    consumer.pull("t")
+    (broker,) = cluster.brokers.values()
+    assert len(broker.held) == 1
+    consumer.close()
+    producer.send("t")
+    producer.pull("t")
+    assert len(broker.held) == 0
