@@ -58,7 +58,7 @@ class RouteHeader(Header):
     """Request 105."""
 
     topic: str
-    acceptstandard_json_only: bool = False
+    accept_standard_json_only: bool = False
 
 
 class KvHeader(Header):
@@ -212,7 +212,7 @@ class Handlers:
             if order is not None:
                 value["orderTopicConf"] = order
         value["queueDatas"] = [queue_json(queues) for queues in route.queues]
-        standard = request.version >= Version.V4_9_4 or header.acceptstandard_json_only
+        standard = request.version >= Version.V4_9_4 or header.accept_standard_json_only
         return respond(request, body=standard_json(value) if standard else dumps_lenient(value))
 
     def cluster_info(self, request: Command, connection: Connection) -> Command:
