@@ -100,11 +100,10 @@ class Putting:
         return level
 
     def _final(self, draft: Draft, *, keeps_wait: bool = False) -> NewMessage:
-        properties = draft.properties
-        if Property.WAIT in properties and not keeps_wait:
+        if not keeps_wait:
             # What the producer waits for is between it and us. Java keeps it for messages with a
             # delay, though.
-            properties = {k: v for k, v in properties.items() if k != Property.WAIT}
+            draft.properties.pop(Property.WAIT, None)
         return NewMessage(
             draft.topic,
             draft.body,
@@ -116,7 +115,7 @@ class Putting:
             store_host=draft.store_host,
             reconsume_times=draft.reconsume_times,
             prepared_transaction_offset=draft.prepared_transaction_offset,
-            properties=properties,
+            properties=draft.properties,
         )
 
     def _append(
@@ -136,7 +135,8 @@ class Putting:
             self.stats.put_failed += 1
             remark = "create mapped file failed, server is busy or broken."
             raise Refused(ResponseCode.SYSTEM_ERROR, remark) from None
-        self.stats.put(draft.topic, len(appended), sum(a.size for a in appended))
+        size = appended[0].size if len(appended) == 1 else sum(a.size for a in appended)
+        self.stats.put(draft.topic, len(appended), size)
         if level:
             self.on_scheduled(level)
         elif self.held.is_waited_for(draft.topic, draft.queue_id):

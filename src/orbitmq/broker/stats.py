@@ -47,6 +47,8 @@ class BrokerStats:
         self._items: dict[tuple[str, str], _Item] = {}
         self._last_taken = {name: 0 for name, _, _ in WINDOWS}
         self._totals: deque[tuple[int, int, int, int, int]] = deque(maxlen=TPS_SAMPLES)
+        self._topic_items: dict[str, tuple[_Item, _Item]] = {}
+        self._broker_put = self._item("BROKER_PUT_NUMS", cluster)
         self.boot_ms = clock()
         self.put_times = 0
         self.put_failed = 0
@@ -56,11 +58,15 @@ class BrokerStats:
         self.got_messages = 0
         self.disk_used_ratio = 0.0
 
-    def add(self, name: str, key: str, value: int, times: int = 1) -> None:
-        """Count."""
+    def _item(self, name: str, key: str) -> _Item:
         item = self._items.get((name, key))
         if item is None:
             item = self._items[name, key] = _Item()
+        return item
+
+    def add(self, name: str, key: str, value: int, times: int = 1) -> None:
+        """Count."""
+        item = self._item(name, key)
         item.value += value
         item.times += times
 
@@ -68,9 +74,16 @@ class BrokerStats:
         """Count an accepted send."""
         self.put_times += messages
         self.put_bytes += size
-        self.add("TOPIC_PUT_NUMS", topic, messages)
-        self.add("TOPIC_PUT_SIZE", topic, size)
-        self.add("BROKER_PUT_NUMS", self._cluster, messages, 0)
+        items = self._topic_items.get(topic)
+        if items is None:
+            items = self._topic_items[topic] = (
+                self._item("TOPIC_PUT_NUMS", topic),
+                self._item("TOPIC_PUT_SIZE", topic),
+            )
+        for item, value in zip(items, (messages, size), strict=True):
+            item.value += value
+            item.times += 1
+        self._broker_put.value += messages
 
     def got(self, topic: str, group: str, messages: int, size: int) -> None:
         """Count a pull that found messages."""
