@@ -1,0 +1,79 @@
+"""Run something with `start` and `stop` until a signal says stop.
+
+SIGTERM and SIGINT stop it cleanly and the command ends with code 0; a second one ends the process
+there and then. What keeps it from starting is told in one line, with code 1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import re
+import signal
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+import click
+import uvloop
+
+from orbitmq.errors import OrbitError
+
+__all__ = ["App", "run"]
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class App(Protocol):
+    """What can be run."""
+
+    async def start(self) -> None:
+        """Begin to serve."""
+
+    async def stop(self) -> None:
+        """Give everything back; harmless after a start that failed."""
+
+
+A = TypeVar("A", bound=App)
+
+
+def run(make: Callable[[], A], announce: Callable[[A], None]) -> None:
+    """Make an app on the event loop, start it, announce it, stop it when a signal comes."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        try:
+            runner.run(_run(make, announce))
+        except (OSError, OrbitError) as error:
+            raise click.ClickException(explain(error)) from error
+
+
+async def _run(make: Callable[[], A], announce: Callable[[A], None]) -> None:
+    loop = asyncio.get_running_loop()
+    told = asyncio.Event()
+
+    def stop() -> None:
+        told.set()
+        for number in STOP_SIGNALS:  # the next one is not waited for
+            loop.remove_signal_handler(number)
+
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, stop)
+    app = make()
+    try:
+        await app.start()
+        announce(app)
+        await told.wait()
+    finally:
+        await app.stop()
+
+
+def explain(error: Exception) -> str:
+    """Say in one line what kept an app from starting."""
+    if isinstance(error, OSError):
+        place = re.search(r"\('([^']*)', (\d+)", str(error))
+        where = f"{place[1]}:{place[2]}" if place else "the address"
+        if error.errno == errno.EADDRINUSE:
+            return f"{where} is already in use; another process listens there"
+        if error.errno == errno.EADDRNOTAVAIL:
+            return f"cannot listen on {where}: this machine has no such address"
+        if error.errno == errno.EACCES and place:
+            return f"cannot listen on {where}: permission denied"
+    return str(error)
