@@ -129,7 +129,7 @@ def log_records(root: Path) -> Iterator[tuple[Record, bytes]]:
     for file in sorted((root / "commitlog").iterdir()):
         data = memoryview(file.read_bytes())
         at = 0
-        while struct.unpack_from(">I", data, at + 4) != (BLANK_MAGIC,):
+        while bytes(data[at + 4 : at + 8]) != BLANK_MAGIC.to_bytes(4):
             try:
                 record = decode(data[at:])
             except (ValueError, struct.error):

@@ -3,8 +3,8 @@
 A kill loses nothing that was written: dirty pages stay with the kernel. A power cut loses whatever
 no flush had covered, in any mixture of old and new sectors. Three promises bound the loss:
 
-- commit log: what lies below the flushed watermark is on disk, and what was stored no later than the
-  checkpoint's first time;
+- commit log: what lies below the flushed watermark is on disk, as is what was stored no later than
+  the checkpoint's first time;
 - consume queues: so is every unit of a message stored no later than the checkpoint's second time;
 - index: and every entry of a message stored no later than its third.
 
