@@ -59,7 +59,7 @@ class Standalone:
         if "brokerIP1" not in self.config.given:
             self.config.broker_ip1 = local_address() if host in EVERY_HOST else host
         self.nameserver = Nameserver(nameserver_config(data / "namesrv"), hosts=())
-        self.broker = Broker(self.config)
+        self.broker = Broker(self.config, hosts=())
         self._router = Router(fallback=self.broker.router.fallback)
         self._server = Server(self._router, on_close=self._closed)
 
@@ -137,8 +137,13 @@ class Cluster:
         )
         config.namesrv_addr = self.address
         config.listen_port = self._ports.get(name, 0)
-        broker = Broker(config)
-        self._ports[name] = await broker.serve(LOOPBACK)
+        broker = Broker(config, hosts=(LOOPBACK,))
+        try:
+            await broker.start()
+        except BaseException:
+            await broker.stop()
+            raise
+        self._ports[name] = config.listen_port
         self.brokers[name] = broker
         return broker
 

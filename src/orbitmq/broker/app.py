@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from orbitmq.broker.stats import BrokerStats
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerConfig, delay_levels_ms
 from orbitmq.protocol.bodies import TopicConfig
+from orbitmq.protocol.codes import RequestCode
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Router
 from orbitmq.remoting.server import Server
@@ -41,7 +42,8 @@ __all__ = ["Broker"]
 _log = logging.getLogger(__name__)
 
 CLIENT_SCAN_MS = 10_000
-DELAY_OFFSET_FIRST_MS = 10_000
+VIP_DISTANCE = 2
+"""How far below the broker's port its second, the fast one, is."""
 
 
 def wall_clock_ms() -> int:
@@ -52,16 +54,22 @@ def wall_clock_ms() -> int:
 class Broker:
     """A broker over one store directory.
 
-    `open` recovers the store and builds the parts, whose requests `router` then answers; `start`
-    lets them work; `stop` leaves everything on disk. The caller owns the sockets if it passes a
-    port that is served elsewhere; `serve` opens the broker's own.
+    To serve on somebody else's socket, make it with no hosts, `open` it with that socket's port,
+    merge `router` into that server's router and hand its closed connections to `connection_closed`.
     """
 
-    def __init__(self, config: BrokerConfig, *, clock: Callable[[], int] = wall_clock_ms) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        hosts: Sequence[str] = ("0.0.0.0",),
+        clock: Callable[[], int] = wall_clock_ms,
+    ) -> None:
         self.config = config
         self.clock = clock
         self.router = Router()
-        self._server: Server | None = None
+        self._hosts = tuple(hosts)
+        self._servers: list[Server] = []
         self._housekeeping = Housekeeping()
         self._is_open = False
 
@@ -185,24 +193,10 @@ class Broker:
         ):
             family.register(self.router)
 
-    async def serve(self, host: str = "") -> int:
-        """Listen on the broker's own port, open the store, start. Returns the port."""
-        self._server = Server(
-            self.router,
-            max_idle_s=self.config.server_channel_max_idle_time_seconds,
-            on_close=self.connection_closed,
-        )
-        port = await self._server.listen(host, self.config.listen_port)
-        try:
-            self.open(port)
-        except BaseException:
-            await self._server.close()
-            raise
-        await self.start()
-        return port
-
     async def start(self) -> None:
-        """Begin to work: deliver, clean, count, register."""
+        """Listen, open the store, and begin to work: deliver, clean, count, register."""
+        if self._hosts:
+            await self._listen()
         config, every = self.config, self._housekeeping.every
         self.delay.start()
         every(1000, self.stats.sample)
@@ -213,17 +207,45 @@ class Broker:
         if config.nameservers:
             await self.registration.start()
 
+    async def _listen(self) -> None:
+        wanted = port = self.config.listen_port
+        server = self._make_server(self.router)
+        for host in self._hosts:
+            port = await server.listen(host, port)
+        self.open(port)
+        if wanted > VIP_DISTANCE:
+            await self._listen_on_fast_port(port - VIP_DISTANCE)
+
+    async def _listen_on_fast_port(self, port: int) -> None:
+        """Listen on the second port, which serves everything but pulls."""
+        router = Router()
+        router.merge(self.router, without=[RequestCode.PULL_MESSAGE])
+        server = self._make_server(router)
+        try:
+            for host in self._hosts:
+                await server.listen(host, port)
+        except OSError as error:
+            _log.warning("the fast port %d is not served: %s", port, error)
+
+    def _make_server(self, router: Router) -> Server:
+        idle_s = self.config.server_channel_max_idle_time_seconds
+        server = Server(router, max_idle_s=idle_s, on_close=self.connection_closed)
+        self._servers.append(server)
+        return server
+
     async def stop(self) -> None:
         """Leave: tell the nameservers, answer what waits, bring everything to disk."""
         if not self._is_open:
+            for server in self._servers:
+                await server.close()
             return
         self._is_open = False
         await self._housekeeping.stop()
         self.delay.stop()
         await self.registration.stop()
         self.held.close()
-        if self._server is not None:
-            await self._server.close()
+        for server in self._servers:
+            await server.close()
         if self.acks is not None:
             self.acks.close()
         self.offsets.is_dirty = True
@@ -266,9 +288,9 @@ class Broker:
     def _save(self, name: str, value: dict[str, Any]) -> None:
         persist.save(self._config_dir / name, dumps_lenient(value))
 
-    def _topics_changed(self, _topic: TopicConfig | None) -> None:
+    def _topics_changed(self, announce: bool) -> None:
         self._save("topics.json", self.topics.as_json())
-        if self._is_open and self.config.nameservers:
+        if announce and self._is_open and self.config.nameservers:
             self.registration.soon()
 
     def _groups_changed(self) -> None:

@@ -29,14 +29,14 @@ SCHEDULE_QUEUES = 18
 class TopicTable:
     """Topics by name, with the version that nameservers and slaves compare.
 
-    `on_change` is called after every change, with the one topic it was about, if it was about one.
+    `on_change` is called after every change; with False if whoever made it tells the nameservers.
     """
 
     def __init__(
         self,
         config: BrokerConfig,
         clock: Callable[[], int],
-        on_change: Callable[[TopicConfig | None], None] = lambda _: None,
+        on_change: Callable[[bool], None] = lambda _: None,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -120,17 +120,17 @@ class TopicTable:
             topic = self.put(TopicConfig(name, queues, queues, topic_sys_flag=sys_flag))
         return topic
 
-    def put(self, topic: TopicConfig) -> TopicConfig:
+    def put(self, topic: TopicConfig, *, announce: bool = True) -> TopicConfig:
         """Create or replace a topic."""
         self.topics[topic.topic_name] = topic
-        self._changed(topic)
+        self._changed(announce)
         return topic
 
     def delete(self, name: str) -> bool:
         """Forget a topic. Its messages stay in the log until that expires."""
         if self.topics.pop(name, None) is None:
             return False
-        self._changed(None)
+        self._changed()
         return True
 
     def set_order(self, ordered: set[str]) -> None:
@@ -141,15 +141,15 @@ class TopicTable:
             changed |= topic.order != order
             topic.order = order
         if changed:
-            self._changed(None)
+            self._changed()
 
     def touch(self) -> None:
         """Make a new version of an unchanged table, so that nameservers take it again."""
-        self._changed(None)
+        self._changed()
 
-    def _changed(self, topic: TopicConfig | None) -> None:
+    def _changed(self, announce: bool = True) -> None:
         self.version = self.version.next(self._clock())
-        self._on_change(topic)
+        self._on_change(announce)
 
     def load(self, value: Mapping[str, Any]) -> None:
         """Put what a file or a master says over what is there."""

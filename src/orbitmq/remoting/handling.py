@@ -9,7 +9,7 @@ handlers are plain functions, so that the common request costs no task; one that
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from orbitmq._native import Command
@@ -94,10 +94,11 @@ class Router:
                 raise ValueError(f"request code {code} has two handlers")
             self._handlers[code] = handler
 
-    def merge(self, other: Router) -> None:
+    def merge(self, other: Router, *, without: Collection[int] = ()) -> None:
         """Serve what another router serves, too."""
         for code, handler in other._handlers.items():
-            self.add(handler, [code])
+            if code not in without:
+                self.add(handler, [code])
 
     def find(self, code: int) -> Handler:
         """Return the handler of a code."""

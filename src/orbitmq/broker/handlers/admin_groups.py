@@ -1,0 +1,66 @@
+"""Consumer groups as operators see them: created, deleted, listed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orbitmq._native import Command, dumps_lenient, loads_lenient
+from orbitmq.broker.groups import GroupTable
+from orbitmq.broker.handlers.admin_topics import NOT_ON_SLAVE
+from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.config import BrokerConfig
+from orbitmq.protocol.bodies import SubscriptionGroup
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.headers import Header
+from orbitmq.remoting.connection import Connection
+from orbitmq.remoting.handling import Refused, Router, respond
+
+__all__ = ["GroupAdminHandlers"]
+
+
+class DeleteGroupHeader(Header):
+    """Which group to forget, and whether its offsets, too."""
+
+    group_name: str
+    remove_offset: bool = False
+
+
+@dataclass(slots=True)
+class GroupAdminHandlers:
+    """Answers those who administer groups."""
+
+    config: BrokerConfig
+    groups: GroupTable
+    offsets: ConsumerOffsets
+
+    def register(self, router: Router) -> None:
+        """Take over the codes of this family."""
+        router.add(self.create, [RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP])
+        router.add(self.delete, [RequestCode.DELETE_SUBSCRIPTIONGROUP])
+        router.add(self.all_groups, [RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG])
+
+    def create(self, request: Command, _connection: Connection) -> Command:
+        """Create a group, or replace what is known of it."""
+        self._refuse_on_slave()
+        value = loads_lenient(request.body)
+        if not isinstance(value, dict) or value.get("groupName") is None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, "the body names no group")
+        self.groups.put(SubscriptionGroup.from_json(value))
+        return respond(request)
+
+    def delete(self, request: Command, _connection: Connection) -> Command:
+        """Forget a group; one that is not there is gone already."""
+        self._refuse_on_slave()
+        header = DeleteGroupHeader.decode(request.ext)
+        self.groups.delete(header.group_name)
+        if header.remove_offset:
+            self.offsets.forget_group(header.group_name)
+        return respond(request)
+
+    def _refuse_on_slave(self) -> None:
+        if self.config.broker_role == "SLAVE":
+            raise Refused(ResponseCode.SYSTEM_ERROR, NOT_ON_SLAVE)
+
+    def all_groups(self, request: Command, _connection: Connection) -> Command:
+        """Return the whole table."""
+        return respond(request, body=dumps_lenient(self.groups.as_json()))

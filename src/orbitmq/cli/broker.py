@@ -1,0 +1,70 @@
+"""``orbitmq broker``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from orbitmq.cli.running import run
+from orbitmq.config import BrokerConfig, ConfigError, MalformedProperties, format_properties
+
+__all__ = ["broker"]
+
+
+@click.command(short_help="Run a broker")
+@click.option(
+    "-c",
+    "--config",
+    "config_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Read RocketMQ's broker.conf.",
+)
+@click.option(
+    "-n",
+    "--namesrv",
+    "namesrv_addr",
+    metavar="ADDRS",
+    help="Nameservers to register with, host:port;host:port. Wins over file and NAMESRV_ADDR.",
+)
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    default=("0.0.0.0",),
+    show_default=True,
+    help="Address to listen on; may be given several times.",
+)
+@click.option("--print-config", is_flag=True, help="Print every setting as key=value and exit.")
+def broker(
+    config_file: Path | None, namesrv_addr: str | None, hosts: tuple[str, ...], print_config: bool
+) -> None:
+    """Run a broker until SIGTERM or Ctrl-C.
+
+    \b
+    Examples:
+      orbitmq broker -n 127.0.0.1:9876
+      orbitmq broker -c conf/broker.conf
+      NAMESRV_ADDR="10.0.0.1:9876;10.0.0.2:9876" orbitmq broker -c conf/broker.conf
+    """
+    try:
+        config = BrokerConfig.load(config_file)
+        if namesrv_addr is not None:
+            config.namesrv_addr = namesrv_addr
+        config.settle()
+    except (ConfigError, MalformedProperties) as error:
+        raise click.ClickException(str(error)) from error
+    if print_config:
+        click.echo(format_properties(dict(sorted(config.as_properties().items()))), nl=False)
+        return
+    # Imported late: the help and the settings need no event loop.
+    from orbitmq.broker.app import Broker
+
+    def announce(running: Broker) -> None:
+        line = f"The broker[{config.broker_name}, {config.address}] boot success. "
+        line += "serializeType=JSON"
+        if config.namesrv_addr:
+            line += f" and name server is {config.namesrv_addr}"
+        click.echo(line)
+
+    run(lambda: Broker(config, hosts=hosts), announce)
