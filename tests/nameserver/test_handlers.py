@@ -303,12 +303,39 @@ def test_an_unknown_code_gets_no_answer(tmp_path: Path, encoding: Encoding) -> N
     run(test)
 
 
-@pytest.mark.parametrize("code", [100, 101, 102, 103, 104, 105, 205, 216, 219, 224, 322, 327])
-def test_a_missing_field_is_told(tmp_path: Path, code: int) -> None:
+@pytest.mark.parametrize(
+    ("code", "answer_code", "remark"),
+    [
+        (100, 1, "namespace or key is null"),
+        (101, 22, "No config item, Namespace: null Key: null"),
+        (102, 0, None),
+        (103, 1, "HeaderFault: field brokerName is missing"),
+        (104, 1, "HeaderFault: field brokerId is missing"),
+        (205, 0, None),
+        (216, 0, None),
+        (219, 22, "No config item, Namespace: null"),
+        (224, 0, None),
+        (327, 0, None),
+    ],
+)
+def test_missing_fields(tmp_path: Path, code: int, answer_code: int, remark: str | None) -> None:
     async def test() -> None:
         async with running(tmp_path) as cluster:
-            answer = await (await cluster.caller()).ask(code)
-            assert answer.code == 1
-            assert "is missing" in (answer.remark or "")
+            caller = await cluster.caller()
+            answer = await caller.ask(code)
+            assert (answer.code, answer.remark) == (answer_code, remark)
+            nameless = await caller.ask(105)
+            assert (nameless.code, "topic: null" in (nameless.remark or "")) == (17, True)
+
+    run(test)
+
+
+def test_a_value_that_is_missing_is_none(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with running(tmp_path) as cluster:
+            caller = await cluster.caller()
+            await caller.ask(100, namespace="N", key="k", value="v")
+            assert (await caller.ask(100, namespace="N", key="k")).code == 0
+            assert (await caller.ask(101, namespace="N", key="k")).code == 22
 
     run(test)

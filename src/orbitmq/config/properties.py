@@ -56,19 +56,19 @@ def format_properties(properties: Mapping[str, str]) -> str:
 
 def _logical_lines(text: str) -> Iterator[str]:
     whole = ""
-    continued = False
-    for line in re.split(r"\r\n|\r|\n", text):
+    lines = re.split(r"\r\n|\r|\n", text)
+    for number, line in enumerate(lines, start=1):
         line = line.lstrip(_BLANKS)
-        if not continued and (not line or line[0] in "#!"):
+        if not whole and (not line or line[0] in "#!"):
             continue
         backslashes = len(line) - len(line.rstrip("\\"))
         continued = backslashes % 2 == 1
         whole += line[:-1] if continued else line
-        if not continued:
+        # Lines that came to nothing are skipped, unless the text ends with a backslash.
+        if (whole and not continued) or (continued and number == len(lines)):
             yield whole
+        if not continued:
             whole = ""
-    if whole:
-        yield whole
 
 
 def _unescape(text: str) -> str:

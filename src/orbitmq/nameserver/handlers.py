@@ -1,4 +1,9 @@
-"""Every request a nameserver answers. A code it does not know gets no answer at all."""
+"""Every request a nameserver answers. A code it does not know gets no answer at all.
+
+Java takes a field that is missing for null and goes on; so do these handlers where that does no
+harm. A registration without a name, an address, a cluster or an id is refused instead: Java would
+put null into its tables.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +29,7 @@ from orbitmq.nameserver.routes import Registration, Routes
 from orbitmq.protocol.bodies import DataVersion
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import TopicFlag, Version
-from orbitmq.protocol.headers import Header
+from orbitmq.protocol.headers import Header, HeaderFault
 from orbitmq.protocol.names import FAQ, ORDER_TOPIC_CONFIG
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Refused, Router, respond
@@ -37,65 +42,64 @@ CONFIG_PATHS = ("kvConfigPath", "configStorePath")
 
 
 class BrokerHeader(Header):
-    """Who a broker is: requests 103, 104 and 322."""
+    """Request 104."""
+
+    broker_name: str = ""
+    broker_addr: str = ""
+    cluster_name: str = ""
+    broker_id: int | None = None
+
+
+class RegisterHeader(Header):
+    """Request 103."""
 
     broker_name: str
     broker_addr: str
     cluster_name: str
     broker_id: int
-
-
-class RegisterHeader(BrokerHeader):
-    """Request 103."""
-
-    ha_server_addr: str
+    ha_server_addr: str = ""
     compressed: bool = False
     body_crc32: int = 0
     orbit_any_host: bool = False
 
 
+class DataVersionHeader(Header):
+    """Request 322; what else it carries is not looked at."""
+
+    broker_addr: str = ""
+
+
 class RouteHeader(Header):
     """Request 105."""
 
-    topic: str
+    topic: str | None = None
     accept_standard_json_only: bool = False
 
 
 class KvHeader(Header):
-    """Requests 101 and 102."""
+    """Requests 100, 101, 102 and 219."""
 
-    namespace: str
-    key: str
-
-
-class PutKvHeader(KvHeader):
-    """Request 100."""
-
-    value: str
-
-
-class NamespaceHeader(Header):
-    """Request 219."""
-
-    namespace: str
+    namespace: str | None = None
+    key: str | None = None
+    value: str | None = None
 
 
 class BrokerNameHeader(Header):
     """Requests 205 and 327."""
 
-    broker_name: str
+    broker_name: str = ""
 
 
 class ClusterHeader(Header):
     """Request 224."""
 
-    cluster: str
+    cluster: str = ""
 
 
 class DeleteTopicHeader(Header):
     """Request 216."""
 
-    topic: str
+    topic: str = ""
     cluster_name: str | None = None
 
 
@@ -171,6 +175,8 @@ class Handlers:
     def unregister_broker(self, request: Command, _connection: Connection) -> Command:
         """Forget a broker that says good-bye."""
         header = BrokerHeader.decode(request.ext)
+        if header.broker_id is None:
+            raise HeaderFault("field brokerId is missing")
         self._routes.unregister(
             header.cluster_name, header.broker_name, header.broker_id, header.broker_addr
         )
@@ -178,11 +184,11 @@ class Handlers:
 
     def query_data_version(self, request: Command, _connection: Connection) -> Command:
         """Tell a broker whether it needs to register in full."""
-        header = BrokerHeader.decode(request.ext)
-        asked = DataVersion.from_json(loads_lenient(request.body) if request.body else None)
-        known = self._routes.version_of(header.broker_addr)
+        address = DataVersionHeader.decode(request.ext).broker_addr
+        asked = DataVersion.from_json(loads_lenient(request.body))
+        known = self._routes.version_of(address)
         if known == asked:
-            self._routes.touch(header.broker_addr, self._clock())
+            self._routes.touch(address, self._clock())
         return respond(
             request,
             ext={"changed": "false" if known == asked else "true"},
@@ -194,11 +200,12 @@ class Handlers:
     def route_by_topic(self, request: Command, connection: Connection) -> Command:
         """Tell a client who serves a topic."""
         header = RouteHeader.decode(request.ext)
-        route = self._routes.route(header.topic)
+        topic = _said(header.topic)
+        route = self._routes.route(topic)
         if route is None:
             raise Refused(
                 ResponseCode.TOPIC_NOT_EXIST,
-                f"No topic route info in name server for the topic: {header.topic}{FAQ}",
+                f"No topic route info in name server for the topic: {topic}{FAQ}",
             )
         given = seen_from(connection, self._routes.is_any_host)
         value: dict[str, Any] = {
@@ -208,7 +215,7 @@ class Handlers:
             },
         }
         if self._config.order_message_enable:
-            order = self._kv.get(ORDER_TOPIC_CONFIG, header.topic)
+            order = self._kv.get(ORDER_TOPIC_CONFIG, topic)
             if order is not None:
                 value["orderTopicConf"] = order
         value["queueDatas"] = [queue_json(queues) for queues in route.queues]
@@ -286,30 +293,31 @@ class Handlers:
 
     def put_kv(self, request: Command, _connection: Connection) -> Command:
         """Set a value."""
-        header = PutKvHeader.decode(request.ext)
+        header = KvHeader.decode(request.ext)
+        if header.namespace is None or header.key is None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, "namespace or key is null")
         self._kv.put(header.namespace, header.key, header.value)
         return respond(request)
 
     def get_kv(self, request: Command, _connection: Connection) -> Command:
         """Look a value up."""
         header = KvHeader.decode(request.ext)
-        value = self._kv.get(header.namespace, header.key)
+        namespace, key = _said(header.namespace), _said(header.key)
+        value = self._kv.get(namespace, key)
         if value is None:
-            raise Refused(
-                ResponseCode.QUERY_NOT_FOUND,
-                f"No config item, Namespace: {header.namespace} Key: {header.key}",
-            )
+            remark = f"No config item, Namespace: {namespace} Key: {key}"
+            raise Refused(ResponseCode.QUERY_NOT_FOUND, remark)
         return respond(request, ext={"value": value})
 
     def delete_kv(self, request: Command, _connection: Connection) -> Command:
         """Remove a value."""
         header = KvHeader.decode(request.ext)
-        self._kv.delete(header.namespace, header.key)
+        self._kv.delete(_said(header.namespace), _said(header.key))
         return respond(request)
 
     def kv_namespace(self, request: Command, _connection: Connection) -> Command:
         """List the values of a namespace."""
-        namespace = NamespaceHeader.decode(request.ext).namespace
+        namespace = _said(KvHeader.decode(request.ext).namespace)
         table = self._kv.namespace(namespace)
         if table is None:
             remark = f"No config item, Namespace: {namespace}"
@@ -341,3 +349,8 @@ class Handlers:
     def get_config(self, request: Command, _connection: Connection) -> Command:
         """Tell all settings."""
         return respond(request, body=format_properties(self._config.as_properties()).encode())
+
+
+def _said(text: str | None) -> str:
+    """Return a field as Java's messages show it when it is missing."""
+    return "null" if text is None else text

@@ -29,9 +29,13 @@ class KvTable:
         if self._path is not None:
             self._table = persist.load(self._path, _parse) or {}
 
-    def put(self, namespace: str, key: str, value: str) -> None:
-        """Set a value."""
-        self._table.setdefault(namespace, {})[key] = value
+    def put(self, namespace: str, key: str, value: str | None) -> None:
+        """Set a value; None makes the namespace and removes the key, as a read would show it."""
+        values = self._table.setdefault(namespace, {})
+        if value is None:
+            values.pop(key, None)
+        else:
+            values[key] = value
         self._save()
 
     def delete(self, namespace: str, key: str) -> None:
