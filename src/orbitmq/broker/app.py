@@ -16,6 +16,13 @@ from orbitmq.broker.acks import FlushAcks
 from orbitmq.broker.clients import EXPIRY_MS, ConsumerClients, ProducerClients
 from orbitmq.broker.delay import DelayService
 from orbitmq.broker.groups import GroupTable
+from orbitmq.broker.handlers.admin_clients import ClientAdminHandlers
+from orbitmq.broker.handlers.admin_config import ConfigAdminHandlers
+from orbitmq.broker.handlers.admin_groups import GroupAdminHandlers
+from orbitmq.broker.handlers.admin_offsets import OffsetAdminHandlers
+from orbitmq.broker.handlers.admin_stats import StatsAdminHandlers
+from orbitmq.broker.handlers.admin_store import StoreAdminHandlers
+from orbitmq.broker.handlers.admin_topics import TopicAdminHandlers
 from orbitmq.broker.handlers.consumers import ConsumerHandlers
 from orbitmq.broker.handlers.pull import PullHandlers
 from orbitmq.broker.handlers.queries import QueryHandlers
@@ -25,13 +32,14 @@ from orbitmq.broker.housekeeping import Housekeeping
 from orbitmq.broker.locks import QueueLocks
 from orbitmq.broker.longpoll import HeldPulls
 from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.broker.progress import Progress
 from orbitmq.broker.putting import Putting
 from orbitmq.broker.registration import Registration
 from orbitmq.broker.retention import Retention
+from orbitmq.broker.runtime_info import RuntimeInfo
 from orbitmq.broker.stats import BrokerStats
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerConfig, delay_levels_ms
-from orbitmq.protocol.bodies import TopicConfig
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Router
@@ -117,6 +125,7 @@ class Broker:
         )
         self._load_tables()
         self._make_handlers(memory_bytes)
+        self._make_admin_handlers()
         self._is_open = True
 
     def _store_options(self, levels: list[int]) -> StoreOptions:
@@ -190,6 +199,35 @@ class Broker:
             self.consumer_handlers,
             send_back,
             QueryHandlers(config, store),
+        ):
+            family.register(self.router)
+
+    def _make_admin_handlers(self) -> None:
+        config, store, clock = self.config, self.store, self.clock
+        progress = Progress(
+            config.broker_name, store, self.topics, self.offsets, self.consumers, self.stats
+        )
+        runtime_info = RuntimeInfo(config, store, self.stats, self.delay, progress, clock)
+        for family in (
+            TopicAdminHandlers(config, store, self.topics, self.registration, progress),
+            GroupAdminHandlers(config, self.groups, self.offsets),
+            OffsetAdminHandlers(
+                config,
+                store,
+                self.topics,
+                self.groups,
+                self.consumers,
+                self.offsets,
+                self.delay,
+                progress,
+                clock,
+            ),
+            ClientAdminHandlers(
+                config, store, self.topics, self.consumers, self.producers, self.offsets
+            ),
+            ConfigAdminHandlers(config, runtime_info, clock, self._settings_changed),
+            StatsAdminHandlers(self.stats),
+            StoreAdminHandlers(store, self.consumers, self.retention),
         ):
             family.register(self.router)
 
@@ -292,6 +330,11 @@ class Broker:
         self._save("topics.json", self.topics.as_json())
         if announce and self._is_open and self.config.nameservers:
             self.registration.soon()
+
+    def _settings_changed(self, keys: list[str]) -> None:
+        self.groups.auto_create = self.config.auto_create_subscription_group
+        if "brokerPermission" in keys:
+            self.topics.touch()
 
     def _groups_changed(self) -> None:
         self._save("subscriptionGroup.json", self.groups.as_json())

@@ -7,11 +7,13 @@ window and its oldest. Keeping snapshots of sums makes counting itself one addit
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
-__all__ = ["BrokerStats", "Rate"]
+__all__ = ["WINDOWS", "BrokerStats", "Rate", "Totals"]
 
 # (name, seconds between snapshots, snapshots kept)
 WINDOWS = (("minute", 10, 7), ("hour", 600, 7), ("day", 3600, 25))
@@ -25,6 +27,21 @@ class Rate:
     sum: int = 0
     tps: float = 0.0
     average_per_time: float = 0.0
+
+
+class Totals(NamedTuple):
+    """The sums of all messages put and got, and of pulls, at a moment."""
+
+    at_ms: int = 0
+    put: int = 0
+    found: int = 0
+    missed: int = 0
+    got: int = 0
+
+    @property
+    def pulls(self) -> int:
+        """All pulls, whether they found anything or not."""
+        return self.found + self.missed
 
 
 class _Item:
@@ -46,7 +63,7 @@ class BrokerStats:
         self._clock = clock
         self._items: dict[tuple[str, str], _Item] = {}
         self._last_taken = {name: 0 for name, _, _ in WINDOWS}
-        self._totals: deque[tuple[int, int, int, int, int]] = deque(maxlen=TPS_SAMPLES)
+        self._totals: deque[Totals] = deque(maxlen=TPS_SAMPLES)
         self._topic_items: dict[str, tuple[_Item, _Item]] = {}
         self._broker_put = self._item("BROKER_PUT_NUMS", cluster)
         self.boot_ms = clock()
@@ -57,6 +74,8 @@ class BrokerStats:
         self.got_missed = 0
         self.got_messages = 0
         self.disk_used_ratio = 0.0
+        self._day = _local_day(self.boot_ms)
+        self.today_morning = self.yesterday_morning = Totals()
 
     def _item(self, name: str, key: str) -> _Item:
         item = self._items.get((name, key))
@@ -101,9 +120,11 @@ class BrokerStats:
     def sample(self) -> None:
         """Take the snapshots that are due; to be called every second."""
         now = self._clock()
-        self._totals.append(
-            (now, self.put_times, self.got_found, self.got_missed, self.got_messages)
-        )
+        totals = Totals(now, self.put_times, self.got_found, self.got_missed, self.got_messages)
+        self._totals.append(totals)
+        if _local_day(now) != self._day:
+            self._day = _local_day(now)
+            self.yesterday_morning, self.today_morning = self.today_morning, totals
         for name, seconds, _ in WINDOWS:
             if now - self._last_taken[name] >= seconds * 1000:
                 self._last_taken[name] = now
@@ -129,14 +150,20 @@ class BrokerStats:
             total / (n1 - n0) if n1 > n0 else 0.0,
         )
 
-    def per_second(self, column: int) -> str:
+    def per_second(self, column: Literal["put", "found", "missed", "pulls", "got"]) -> str:
         """Return the rates of one total over 10, 60 and 600 seconds, as Java prints them."""
         texts = []
         for seconds in (10, 60, 600):
             if len(self._totals) <= seconds:
-                texts.append("")
+                # Java prints nothing for a time it has not yet run, a number for all pulls.
+                texts.append("0.0" if column == "pulls" else "")
                 continue
             old, new = self._totals[-1 - seconds], self._totals[-1]
-            elapsed_s = (new[0] - old[0]) / 1000 or 1.0
-            texts.append(str((new[column] - old[column]) / elapsed_s))
+            elapsed_s = (new.at_ms - old.at_ms) / 1000 or 1.0
+            texts.append(str((getattr(new, column) - getattr(old, column)) / elapsed_s))
         return " ".join(texts)
+
+
+def _local_day(at_ms: int) -> tuple[int, int]:
+    local = time.localtime(at_ms / 1000)
+    return local.tm_year, local.tm_yday

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["MessageFlag", "Permission", "PullFlag", "TopicFlag", "Version"]
+__all__ = ["MessageFlag", "Permission", "PullFlag", "TopicFlag", "Version", "version_name"]
 
 
 class Version:
@@ -68,3 +68,27 @@ class TopicFlag:
 
     UNIT = 1
     UNIT_SUB = 2
+
+
+_FIRST_VERSIONS = (
+    *("SNAPSHOT", "ALPHA1", "BETA1", "BETA2", "BETA3", "BETA4", "BETA5"),
+    *("BETA6_SNAPSHOT", "BETA6", "BETA7_SNAPSHOT", "BETA7", "BETA8_SNAPSHOT", "BETA8"),
+    *("BETA9_SNAPSHOT", "BETA9", "FINAL"),
+)
+_V3_0_1_SNAPSHOT = 16
+_V3_1_0_SNAPSHOT = 46
+_V3_2_0_SNAPSHOT = 66
+
+
+def version_name(version: int) -> str:
+    """Return RocketMQ's name for the version of an old client, the number for others.
+
+    Only clients too old for a request are told theirs.
+    """
+    if 0 <= version < _V3_0_1_SNAPSHOT:
+        return f"V3_0_0_{_FIRST_VERSIONS[version]}"
+    if _V3_0_1_SNAPSHOT <= version < _V3_2_0_SNAPSHOT:
+        minor, first = (0, 14) if version < _V3_1_0_SNAPSHOT else (1, _V3_1_0_SNAPSHOT)
+        patch, is_release = divmod(version - first, 2)
+        return f"V3_{minor}_{patch}" + ("" if is_release else "_SNAPSHOT")
+    return str(version)

@@ -104,9 +104,7 @@ class OffsetAdminHandlers:
         """Return where every group stands."""
         only_ordered = (request.ext or {}).get("isOrder", "").lower() == "true"
         stats = self.progress.by_group(self.groups.groups, only_ordered=only_ordered)
-        return respond(
-            request, body=dumps_lenient({"brokerAddr": self.config.address, **stats})
-        )
+        return respond(request, body=dumps_lenient({"brokerAddr": self.config.address, **stats}))
 
     def consumed_by(self, request: Command, _connection: Connection) -> Command:
         """Return the groups that consume a topic, or have done so."""
