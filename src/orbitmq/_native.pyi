@@ -499,6 +499,7 @@ class ReadResult:
         "OFFSET_FOUND_NULL",
         "NO_MATCHED_MESSAGE",
         "MESSAGE_WAS_REMOVING",
+        "NOT_RESIDENT",
     ]:
         """RocketMQ's name for the outcome."""
     @property
@@ -610,13 +611,16 @@ class Store:
         memory_bytes: int | None = None,
         max_messages_on_disk: int = 8,
         max_bytes_on_disk: int = 65536,
+        resident_beyond: int | None = None,
     ) -> ReadResult:
         """Read a queue from an offset on.
 
         The first message is given however large it is; a read ends with its queue file, so go on
         at `next_offset` until the status says that the end was reached. With `tag_codes` only
         messages of these tags codes count. Messages more than `memory_bytes` behind the end of the
-        log are under the limits for the disk.
+        log are under the limits for the disk. With `resident_beyond` a read that would wait for the
+        disk ends with the status NOT_RESIDENT instead; messages within so many bytes of the log's
+        end are taken to be in memory.
         """
     def record_at(self, physical_offset: int, /) -> bytes | None:
         """Return the record that begins there, None if none does."""

@@ -61,6 +61,7 @@ fn status_name(status: ReadStatus) -> &'static str {
         ReadStatus::OffsetFoundNull => "OFFSET_FOUND_NULL",
         ReadStatus::NoMatchedMessage => "NO_MATCHED_MESSAGE",
         ReadStatus::MessageWasRemoving => "MESSAGE_WAS_REMOVING",
+        ReadStatus::NotResident => "NOT_RESIDENT",
     }
 }
 

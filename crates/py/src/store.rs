@@ -86,7 +86,7 @@ impl Store {
     /// Reads a queue from an offset on.
     #[pyo3(signature = (
         topic, queue_id, offset, *, max_messages = 32, max_bytes = 262144, tag_codes = None, memory_bytes = None,
-        max_messages_on_disk = 8, max_bytes_on_disk = 65536,
+        max_messages_on_disk = 8, max_bytes_on_disk = 65536, resident_beyond = None,
     ))]
     #[allow(clippy::too_many_arguments)] // three that say where, the rest keywords with defaults
     fn read(
@@ -101,6 +101,7 @@ impl Store {
         memory_bytes: Option<i64>,
         max_messages_on_disk: usize,
         max_bytes_on_disk: usize,
+        resident_beyond: Option<i64>,
     ) -> PyResult<ReadResult> {
         let request = ReadRequest {
             topic,
@@ -111,6 +112,7 @@ impl Store {
             on_disk: Limits { max_messages: max_messages_on_disk, max_bytes: max_bytes_on_disk },
             memory_bytes: memory_bytes.unwrap_or(i64::MAX),
             tags_codes: tag_codes.as_deref(),
+            resident_beyond,
         };
         let found = self.detached(py, |store| store.read(&request))?;
         ReadResult::copied(py, found)

@@ -67,7 +67,7 @@ impl Appender {
         let limit = self.record_limit();
         if total > limit {
             let topic = messages.first().map_or("", |message| message.topic).to_string();
-            return Err(StoreError::RecordTooLarge { topic, size: total, limit });
+            return Err(StoreError::RecordTooLarge { what: "batch", topic, size: total, limit });
         }
         self.prepare_batch(messages, total, now_ms)?;
         for (message, size) in messages.iter().zip(sizes) {
@@ -87,8 +87,13 @@ impl Appender {
         let record = message.record(0, 0, 0);
         let size = record.encoded_len() as u64;
         let limit = self.record_limit();
-        if message.body.len() as u64 > self.options.max_body_bytes || size > limit {
-            return Err(StoreError::RecordTooLarge { topic: message.topic.into(), size, limit });
+        let body = message.body.len() as u64;
+        if body > self.options.max_body_bytes {
+            let limit = self.options.max_body_bytes;
+            return Err(StoreError::RecordTooLarge { what: "body", topic: message.topic.into(), size: body, limit });
+        }
+        if size > limit {
+            return Err(StoreError::RecordTooLarge { what: "record", topic: message.topic.into(), size, limit });
         }
         record.check().map_err(|error: RecordError| StoreError::InvalidMessage { reason: error.to_string() })?;
         Ok(size)

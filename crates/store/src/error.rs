@@ -18,8 +18,8 @@ pub enum StoreError {
     #[error("no space for {} at offset {offset}: {reason}", path.display())]
     DiskFull { path: PathBuf, offset: u64, reason: String },
 
-    #[error("a record of {size} bytes for topic {topic} exceeds the limit of {limit} bytes")]
-    RecordTooLarge { topic: String, size: u64, limit: u64 },
+    #[error("a {what} of {size} bytes for topic {topic} exceeds the limit of {limit} bytes")]
+    RecordTooLarge { what: &'static str, topic: String, size: u64, limit: u64 },
 
     #[error("store options refused: {reason}")]
     InvalidOptions { reason: String },

@@ -24,11 +24,17 @@ impl FileSequence {
 
     /// Takes every file of the directory; anything that is not a file of this sequence is an error that names it.
     pub fn load(dir: PathBuf, file_size: u64) -> Result<FileSequence> {
+        let mut found = list(&dir)?;
+        found.sort_by_key(|(_, start)| *start);
+        // Java names a file before it has its size, so one that was killed in between leaves an empty last file.
+        if found.last().is_some_and(|(path, _)| fs::metadata(path).is_ok_and(|file| file.len() == 0)) {
+            let (path, _) = found.pop().expect("just looked at");
+            fs::remove_file(&path).map_err(|e| StoreError::io("deleting", &path, 0, e))?;
+        }
         let mut files = Vec::new();
-        for (path, start) in list(&dir)? {
+        for (path, start) in found {
             files.push(Arc::new(MappedFile::found(path, start, file_size)?));
         }
-        files.sort_by_key(|file| file.start);
         if let Some(misplaced) = files.first().filter(|f| f.start % file_size != 0) {
             return Err(StoreError::StrayFile { path: misplaced.path.clone() });
         }

@@ -55,8 +55,12 @@ impl IndexFile {
     /// An existing file; Java grows a shorter one to the configured size by mapping it, and so do we.
     pub fn open(path: PathBuf, slots: u32, entries: u32) -> Result<IndexFile> {
         let size = file_len(slots, entries);
-        let actual = std::fs::metadata(&path).map_err(|e| crate::StoreError::io("inspecting", &path, 0, e))?.len();
-        let file = if actual < size { MappedFile::create(path, 0, size)? } else { MappedFile::found(path, 0, size)? };
+        let failed = |e| crate::StoreError::io("growing", &path, 0, e);
+        if std::fs::metadata(&path).map_err(failed)?.len() < size {
+            let file = std::fs::OpenOptions::new().write(true).open(&path).map_err(failed)?;
+            file.set_len(size).map_err(failed)?;
+        }
+        let file = MappedFile::found(path, 0, size)?;
         Ok(IndexFile { file, slots, entries })
     }
 

@@ -36,18 +36,24 @@ pub(crate) struct MappedFile {
 }
 
 impl MappedFile {
-    /// Creates the file, sparse and zero, or takes over one of the right size that is already there.
+    /// Creates the file, sparse and zero, or takes over the one that is already there.
+    ///
+    /// It gets its name only once it has its size: a file of another size keeps a store (Java's, too) from opening, and a process can
+    /// be killed at any moment.
     pub fn create(path: PathBuf, start: u64, size: u64) -> Result<MappedFile> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(|e| StoreError::io("creating", &path, start, e))?;
-        file.set_len(size).map_err(|e| StoreError::io("sizing", &path, start, e))?;
-        let mapped = MappedFile::unmapped(path, start, size);
-        mapped.map_with(&file)?;
+        let failed = |e| StoreError::io("creating", &path, start, e);
+        let unfinished = unfinished_path(&path);
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&unfinished).map_err(failed)?;
+        file.set_len(size).map_err(failed)?;
+        let mapped = MappedFile::unmapped(path.clone(), start, size);
+        if give_name(&unfinished, &path).map_err(failed)? {
+            mapped.map_with(&file)?;
+        } else {
+            // Two threads made it at once: there must be one file only.
+            std::fs::remove_file(&unfinished).map_err(failed)?;
+            mapped.map()?;
+        }
         Ok(mapped)
     }
 
@@ -173,6 +179,25 @@ impl MappedFile {
         Ok(())
     }
 
+    /// Whether reading these bytes would not wait for the disk.
+    pub fn is_resident(&self, pos: u64, len: u64) -> Result<bool> {
+        let first = pos / PAGE * PAGE;
+        let pages = (pos + len).min(self.size).saturating_sub(first).div_ceil(PAGE) as usize;
+        let address = self.address(first, 0)?;
+        let mut present = [0u8; 64];
+        for chunk in 0..pages.div_ceil(present.len()) {
+            let count = (pages - chunk * present.len()).min(present.len());
+            let skipped = chunk * present.len() * PAGE as usize;
+            // SAFETY: a page-aligned range inside the mapping, and room for one byte per page of it.
+            let answer =
+                unsafe { libc::mincore(address.add(skipped).cast(), count * PAGE as usize, present.as_mut_ptr()) };
+            if answer != 0 || present[..count].iter().any(|page| page & 1 == 0) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Gives the resident pages of a flushed file back to the page cache; the next reader maps them again.
     pub fn release_pages(&self) {
         if let Some(map) = self.map.get() {
@@ -218,6 +243,44 @@ impl MappedFile {
     }
 }
 
+/// Where a file is until it has its size: not in the directory of its sequence, which may hold nothing else.
+fn unfinished_path(path: &Path) -> PathBuf {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let dir = path.parent().expect("a file in a directory");
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let mut name = dir.file_name().expect("a named directory").to_os_string();
+    name.push(format!("{UNFINISHED}{number}"));
+    dir.with_file_name(name)
+}
+
+/// Part of the name of a file that was being created; one that is found at opening was never used.
+pub(crate) const UNFINISHED: &str = ".creating-";
+
+/// Deletes what a killed process was creating in `dir`.
+pub(crate) fn remove_unfinished(path: &Path) -> Result<()> {
+    let is_unfinished = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.contains(UNFINISHED));
+    if is_unfinished && path.is_file() {
+        std::fs::remove_file(path).map_err(|e| StoreError::io("deleting", path, 0, e))?;
+    }
+    Ok(())
+}
+
+/// Renames without replacing. False when the name is taken.
+fn give_name(from: &Path, to: &Path) -> io::Result<bool> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::EXIST) => Ok(false),
+        // A file system that cannot rename this way can link this way.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => match std::fs::hard_link(from, to) {
+            Ok(()) => std::fs::remove_file(from).map(|()| true),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            Err(e) => Err(e),
+        },
+        Err(e) => Err(e.into()),
+    }
+}
+
 fn fill_holes(file: &File, from: u64, to: u64) -> io::Result<()> {
     let mut page = [0u8; PAGE as usize];
     let mut pos = from;
@@ -229,6 +292,12 @@ fn fill_holes(file: &File, from: u64, to: u64) -> io::Result<()> {
         pos += len as u64;
     }
     Ok(())
+}
+
+/// Everything in a directory.
+pub(crate) fn entries(dir: &Path) -> Result<Vec<PathBuf>> {
+    let failed = |e| StoreError::io("listing", dir, 0, e);
+    std::fs::read_dir(dir).map_err(failed)?.map(|entry| Ok(entry.map_err(failed)?.path())).collect()
 }
 
 /// Makes the creation or removal of entries in `dir` durable.

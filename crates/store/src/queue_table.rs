@@ -10,6 +10,7 @@ use foldhash::fast::RandomState;
 use crate::consume_queue::{ConsumeQueue, check_name};
 use crate::error::{Result, StoreError};
 use crate::file_sequence::FileSequence;
+use crate::mapped_file::{entries, remove_unfinished};
 
 // Looked up once per message; topics come from clients, so the hash is seeded.
 type ByTopic = HashMap<Box<str>, HashMap<i32, Arc<ConsumeQueue>, RandomState>, RandomState>;
@@ -29,6 +30,9 @@ impl QueueTable {
         let mut queues = ByTopic::default();
         for topic_dir in subdirectories(&base)? {
             let Some(topic) = name_of(&topic_dir) else { continue };
+            for entry in entries(&topic_dir)? {
+                remove_unfinished(&entry)?;
+            }
             for queue_dir in subdirectories(&topic_dir)? {
                 let Some(queue_id) = name_of(&queue_dir).and_then(|name| name.parse::<i32>().ok()) else { continue };
                 let files = FileSequence::load(queue_dir.clone(), file_size)?;
@@ -101,13 +105,5 @@ fn name_of(path: &Path) -> Option<&str> {
 }
 
 fn subdirectories(dir: &Path) -> Result<Vec<PathBuf>> {
-    let failed = |e| StoreError::io("listing", dir, 0, e);
-    let mut found = Vec::new();
-    for entry in fs::read_dir(dir).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        if entry.file_type().map_err(failed)?.is_dir() {
-            found.push(entry.path());
-        }
-    }
-    Ok(found)
+    Ok(entries(dir)?.into_iter().filter(|path| path.is_dir()).collect())
 }

@@ -13,6 +13,9 @@ use crate::error::{Result, StoreError};
 use crate::flush::Durable;
 use crate::mapped_file::MappedFile;
 
+/// Bytes of units that a read looks at before its first message, and so the ones that must be in memory.
+const FIRST_UNITS: u64 = 800 * UNIT_LEN;
+
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub max_messages: usize,
@@ -31,6 +34,9 @@ pub struct ReadRequest<'a> {
     pub memory_bytes: i64,
     /// Only messages whose tags code is one of these, when given.
     pub tags_codes: Option<&'a [i64]>,
+    /// Rather than wait for the disk, give up with `NotResident`. Messages within this many bytes of the log's end are known to be in
+    /// memory and not looked at.
+    pub resident_beyond: Option<i64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +49,8 @@ pub enum ReadStatus {
     OffsetFoundNull,
     NoMatchedMessage,
     MessageWasRemoving,
+    /// Only for those who asked not to wait for the disk: ask again from a thread that may.
+    NotResident,
 }
 
 /// Where one record lies: which of the answer's files, from where, how long.
@@ -137,6 +145,12 @@ impl Durable {
             result.next_offset = offset - offset % units_per_file + units_per_file;
             return Ok(result);
         };
+        // Readers near the end of their queue, which most are, have just seen its units being written.
+        let far_behind = (max - offset) as u64 * UNIT_LEN > FIRST_UNITS;
+        if request.resident_beyond.is_some() && far_behind && !file.is_resident(pos, len.min(FIRST_UNITS))? {
+            result.status = ReadStatus::NotResident;
+            return Ok(result);
+        }
         self.collect(request, file.bytes(pos, len as usize)?, &mut result)?;
         Ok(result)
     }
@@ -174,6 +188,18 @@ impl Durable {
             }
             match &current {
                 Some(file) => {
+                    let behind = result.behind_bytes;
+                    if request.resident_beyond.is_some_and(|known| behind > known)
+                        && !file.is_resident(offset - file.start, unit.size as u64)?
+                    {
+                        if result.slices.is_empty() {
+                            result.status = ReadStatus::NotResident;
+                            return Ok(());
+                        }
+                        // What was found so far is worth an answer; the rest is for the next one.
+                        examined -= 1;
+                        break;
+                    }
                     check_record(file, offset - file.start, &unit)?;
                     result.push(file, offset - file.start, unit.size as u32);
                 }

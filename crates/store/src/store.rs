@@ -13,6 +13,7 @@ use crate::commit_log::CommitLog;
 use crate::error::{Result, StoreError};
 use crate::flush::{Durable, Flusher};
 use crate::index::Index;
+use crate::mapped_file::{entries, remove_unfinished};
 use crate::message::{Appended, Message};
 use crate::options::Options;
 use crate::presence::{self, DirectoryLock};
@@ -46,6 +47,9 @@ impl Store {
         std::fs::create_dir_all(root).map_err(|e| StoreError::io("creating", root, 0, e))?;
         let lock = DirectoryLock::take(root)?;
         let clean_exit = presence::last_exit_was_clean(root);
+        for entry in entries(root)? {
+            remove_unfinished(&entry)?;
+        }
         let durable = Arc::new(Durable {
             log: Arc::new(CommitLog::load(root, options.commit_log_file_size)?),
             queues: QueueTable::load(root, options.consume_queue_file_size)?,

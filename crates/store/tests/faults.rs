@@ -117,6 +117,7 @@ fn a_unit_that_points_nowhere_is_an_error_and_not_garbage() {
         on_disk: limits,
         memory_bytes: i64::MAX,
         tags_codes: None,
+        resident_beyond: None,
     });
     assert!(matches!(damaged, Err(StoreError::Corrupt { path, offset: 0, .. }) if path == log));
 }

@@ -53,6 +53,7 @@ fn limits_and_tags_choose_what_is_given() {
         on_disk: Limits { max_messages: 2, max_bytes: 1 << 20 },
         memory_bytes: i64::MAX,
         tags_codes: None,
+        resident_beyond: None,
     };
     let ask = |request: ReadRequest<'_>| {
         let result = store.read(&request).expect("read");
@@ -158,4 +159,37 @@ fn readers_see_only_whole_messages_while_a_writer_appends() {
             }
         });
     });
+}
+
+#[test]
+fn who_must_not_wait_for_the_disk_is_told_to_ask_from_elsewhere() {
+    let place = Place::on_disk();
+    let store = place.open();
+    append_numbered(&store, 0..200, 1);
+    store.close().expect("close");
+    // Only pages that nobody maps and that are clean can be dropped from memory; the store is closed and flushed.
+    for path in place.files("commitlog").iter().chain(&place.files("consumequeue/T/0")) {
+        let file = std::fs::File::open(path).expect("open");
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("fadvise");
+    }
+    let store = place.open();
+    let limits = Limits { max_messages: 8, max_bytes: 1 << 20 };
+    let request = ReadRequest {
+        topic: "T",
+        queue_id: 0,
+        offset: 80,
+        max_messages: 8,
+        in_memory: limits,
+        on_disk: limits,
+        memory_bytes: i64::MAX,
+        tags_codes: None,
+        resident_beyond: Some(0),
+    };
+    let first = store.read(&request).expect("read");
+    assert_eq!((first.status, first.next_offset), (ReadStatus::NotResident, 80));
+    let from_disk = store.read(&ReadRequest { resident_beyond: None, ..request }).expect("read");
+    assert_eq!((from_disk.status, from_disk.len()), (ReadStatus::Found, 8));
+    let now_in_memory = store.read(&request).expect("read");
+    assert_eq!((now_in_memory.status, now_in_memory.len()), (ReadStatus::Found, 8));
+    assert_eq!(store.read(&ReadRequest { resident_beyond: Some(i64::MAX), ..request }).expect("read").len(), 8);
 }

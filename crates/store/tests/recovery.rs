@@ -171,3 +171,17 @@ fn a_queue_that_begins_in_the_middle_is_filled_with_blanks() {
     let store: Store = place.open();
     assert_eq!((store.min_offset("T", 0).expect("min"), store.max_offset("T", 0).expect("max")), (min, 60));
 }
+
+#[test]
+fn files_that_a_killed_process_was_creating_are_no_obstacle() {
+    let place = crashed(30);
+    let last_log = place.files("commitlog").pop().expect("a log file");
+    let next =
+        last_log.file_name().and_then(|n| n.to_str()).and_then(|n| n.parse::<u64>().ok()).expect("number") + 4096;
+    std::fs::write(place.path().join(format!("commitlog/{next:020}")), "").expect("write");
+    std::fs::write(place.path().join("commitlog.creating-3"), "half").expect("write");
+    std::fs::write(place.path().join("consumequeue/T/0.creating-7"), "").expect("write");
+    assert_holds(&place.open(), 30, 3);
+    assert!(!place.path().join("commitlog.creating-3").exists());
+    assert!(!place.path().join("consumequeue/T/0.creating-7").exists());
+}

@@ -74,6 +74,7 @@ pub fn read(store: &Store, topic: &str, queue_id: i32, offset: i64, max_messages
             on_disk: limits,
             memory_bytes: i64::MAX,
             tags_codes: None,
+            resident_beyond: None,
         })
         .expect("read")
 }
@@ -125,6 +126,11 @@ pub struct Place {
 impl Place {
     pub fn new() -> Place {
         Place { dir: TempDir::new().expect("temporary directory") }
+    }
+
+    /// In a directory that is surely on a disk, which the usual place for temporary files may not be.
+    pub fn on_disk() -> Place {
+        Place { dir: TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("temporary directory") }
     }
 
     pub fn path(&self) -> &Path {
