@@ -53,6 +53,10 @@ class Wire:
         self._socket.sendall(command.encode())
         return opaque
 
+    def send_command(self, command: Command) -> None:
+        """Send a command as it is: an answer to a push, or a request with a word of its own."""
+        self._socket.sendall(command.encode())
+
     def answer(self, opaque: int) -> Command:
         """Wait for the response to a request."""
         while opaque not in self._responses:

@@ -1,0 +1,194 @@
+"""Settings, state, counters and queue entries by request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from orbitmq._native import loads_lenient, tags_code
+from orbitmq.broker.runtime_info import readable_size
+from orbitmq.broker.stats import BrokerStats
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.testing import LocalCluster
+
+from .conftest import Wire
+
+MQADMIN_NEEDS = [
+    *("brokerVersionDesc", "putTps", "getTransferedTps", "sendThreadPoolQueueSize"),
+    *("pullThreadPoolQueueSize", "sendThreadPoolQueueHeadWaitTimeMills"),
+    *("pullThreadPoolQueueHeadWaitTimeMills", "pageCacheLockTimeMills"),
+    *("earliestMessageTimeStamp", "commitLogDiskRatio", "consumeQueueDiskRatio"),
+    *("msgPutTotalYesterdayMorning", "msgPutTotalTodayMorning", "msgPutTotalTodayNow"),
+    *("msgGetTotalYesterdayMorning", "msgGetTotalTodayMorning", "msgGetTotalTodayNow"),
+    "putMessageAverageSize",
+]
+
+
+def settings(wire: Wire) -> dict[str, str]:
+    answer = wire.ask(RequestCode.GET_BROKER_CONFIG)
+    return dict(line.split("=", 1) for line in answer.body.decode().splitlines())
+
+
+def test_live_settings_change_and_count_as_a_version(wire: Wire, cluster: LocalCluster) -> None:
+    version = wire.ask(RequestCode.GET_BROKER_CONFIG).get_ext("version") or ""
+    body = b"maxMsgsNumBatch=7\nautoCreateSubscriptionGroup=false\nnobodyKnows=1\n"
+    assert wire.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body).code == ResponseCode.SUCCESS
+    shown = settings(wire)
+    assert shown["maxMsgsNumBatch"] == "7"
+    assert "nobodyKnows" not in shown
+    later = wire.ask(RequestCode.GET_BROKER_CONFIG).get_ext("version") or ""
+    assert (
+        loads_lenient(later.encode())["counter"] == loads_lenient(version.encode())["counter"] + 1
+    )
+    wire.send("t")
+    assert wire.pull("t").code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert wire.ask(RequestCode.UPDATE_BROKER_CONFIG).code == ResponseCode.SUCCESS
+
+
+def test_settings_that_name_files_or_addresses_are_refused_with_all_others(wire: Wire) -> None:
+    before = settings(wire)
+    for body in (
+        b"storePathRootDir=/elsewhere\n",
+        b"maxMsgsNumBatch=9\nrocketmqHome=/elsewhere\n",
+        b"namesrvAddr=elsewhere:9876\n",
+        b"filterServerNums=1\n",
+        b"brokerName=x\n",
+    ):
+        answer = wire.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body)
+        assert answer.code == ResponseCode.NO_PERMISSION
+    assert settings(wire) == before
+    answer = wire.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"a=\\uXX")
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "string2Properties error")
+
+
+def test_a_broker_that_may_not_be_read_says_so(wire: Wire) -> None:
+    wire.send("t")
+    wire.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=2")
+    answer = wire.pull("t")
+    assert answer.code == ResponseCode.NO_PERMISSION
+    assert answer.remark == "the broker[127.0.0.1] pulling message is forbidden"
+
+
+def test_runtime_info_has_what_the_tools_parse(wire: Wire, cluster: LocalCluster) -> None:
+    wire.send("t")
+    wire.pull("t")
+    wire.send("t", properties="DELAY\x014")
+    table = loads_lenient(wire.ask(RequestCode.GET_BROKER_RUNTIME_INFO).body)["table"]
+    assert all(isinstance(value, str) for value in table.values())
+    assert set(MQADMIN_NEEDS) <= set(table)
+    assert table["putMessageTimesTotal"] == "2"
+    assert table["msgGetTotalTodayNow"] == "1"
+    assert table["putTps"] == "  " or float(table["putTps"].split(" ")[0]) >= 0
+    assert int(table["earliestMessageTimeStamp"]) > 1_600_000_000_000
+    assert int(table["commitLogMaxOffset"]) > int(table["commitLogMinOffset"]) == 0
+    assert 0 < float(table["commitLogDiskRatio"]) <= 1
+    assert table["runtime"].startswith("[ 0 days, 0 hours, 0 minutes, ")
+
+
+def test_an_empty_broker_has_no_earliest_message(wire: Wire) -> None:
+    table = loads_lenient(wire.ask(RequestCode.GET_BROKER_RUNTIME_INFO).body)["table"]
+    assert table["earliestMessageTimeStamp"] == "-1"
+    assert table["putMessageTimesTotal"] == "1", "as Java has it, to divide by"
+
+
+def test_sizes_as_people_read_them() -> None:
+    assert [readable_size(n) for n in (0, 1023, 1024, 1536, 5 << 20, 3 << 40)] == [
+        *("0 B", "1023 B", "1.0 KiB", "1.5 KiB", "5.0 MiB", "3.0 TiB")
+    ]
+
+
+def test_counters_are_viewed(wire: Wire, on_broker: Callable[..., object]) -> None:
+    wire.send("t")
+    wire.pull("t")
+    for name, key in (
+        ("TOPIC_PUT_NUMS", "t"),
+        ("GROUP_GET_NUMS", "t@g"),
+        ("BROKER_PUT_NUMS", "DefaultCluster"),
+    ):
+        answer = wire.ask(RequestCode.VIEW_BROKER_STATS_DATA, {"statsName": name, "statsKey": key})
+        body = loads_lenient(answer.body)
+        assert list(body) == ["statsDay", "statsHour", "statsMinute"]
+        assert list(body["statsDay"]) == ["avgpt", "sum", "tps"]
+    ext = {"statsName": "TOPIC_PUT_NUMS", "statsKey": "none"}
+    answer = wire.ask(RequestCode.VIEW_BROKER_STATS_DATA, ext)
+    assert (answer.code, answer.remark) == (
+        ResponseCode.SYSTEM_ERROR,
+        "The stats <TOPIC_PUT_NUMS> <none> not exist",
+    )
+
+
+def test_mornings_are_remembered() -> None:
+    day_ms = 86_400_000
+    now = 1_700_000_000_000
+    stats = BrokerStats("c", lambda: now)
+    stats.put("t", 5, 100)
+    stats.sample()
+    assert stats.today_morning.put == 0
+    now += day_ms
+    stats.sample()
+    assert (stats.today_morning.put, stats.yesterday_morning.put) == (5, 0)
+    stats.put("t", 2, 40)
+    now += day_ms
+    stats.sample()
+    assert (stats.today_morning.put, stats.yesterday_morning.put) == (7, 5)
+
+
+def test_rates_of_all_pulls_are_numbers_from_the_start() -> None:
+    now = 0
+    stats = BrokerStats("c", lambda: now)
+    assert stats.per_second("put") == "  "
+    assert stats.per_second("pulls") == "0.0 0.0 0.0"
+    for _ in range(12):
+        stats.put("t", 3, 30)
+        now += 1000
+        stats.sample()
+    assert stats.per_second("put") == "3.0  "
+
+
+def queue(wire: Wire, **changes: str) -> dict[str, str]:
+    return {"topic": "t", "queueId": "0", "index": "0", "count": "10"} | changes
+
+
+def test_entries_of_a_consume_queue(wire: Wire) -> None:
+    first = wire.send("t", properties="TAGS\x01a")
+    wire.send("t")
+    answer = wire.ask(RequestCode.QUERY_CONSUME_QUEUE, queue(wire))
+    body = loads_lenient(answer.body)
+    assert (body["maxQueueIndex"], body["minQueueIndex"]) == (2, 0)
+    one, two = body["queueData"]
+    assert one["tagsCode"] == tags_code("a")
+    assert two["physicOffset"] == one["physicOffset"] + one["physicSize"]
+    assert first.get_ext(
+        "msgId",
+    ).endswith(f"{one['physicOffset']:016X}")  # type: ignore[union-attr]
+    answer = wire.ask(RequestCode.QUERY_CONSUME_QUEUE, queue(wire, index="1", count="1"))
+    assert loads_lenient(answer.body)["queueData"] == [two]
+
+
+def test_entries_that_are_not_there(wire: Wire) -> None:
+    answer = wire.ask(RequestCode.QUERY_CONSUME_QUEUE, queue(wire))
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "0@t is not exist!")
+    wire.send("t")
+    for index in ("1", "-1", "99"):
+        answer = wire.ask(RequestCode.QUERY_CONSUME_QUEUE, queue(wire, index=index))
+        assert answer.code == ResponseCode.SUCCESS
+        assert (answer.remark, answer.body) == (f"Index {index} of 0@t is not exist!", b"")
+
+
+def test_entries_with_a_groups_subscription(wire: Wire) -> None:
+    wire.send("t")
+    answer = wire.ask(RequestCode.QUERY_CONSUME_QUEUE, queue(wire, consumerGroup="g"))
+    assert loads_lenient(answer.body)["filterData"] == "g@t is not online!"
+    wire.heartbeat("g", "t")
+    answer = wire.ask(RequestCode.QUERY_CONSUME_QUEUE, queue(wire, consumerGroup="g"))
+    body = loads_lenient(answer.body)
+    assert body["filterData"] == "null"
+    assert body["subscriptionData"]["subString"] == "*"
+
+
+def test_cleaning_on_request(wire: Wire, cluster: LocalCluster) -> None:
+    wire.send("t")
+    assert wire.ask(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE).code == ResponseCode.SUCCESS
+    (broker,) = cluster.brokers.values()
+    assert broker.store.queues() == [("t", 0)], "nothing has expired"
+    assert wire.ask(RequestCode.DELETE_EXPIRED_COMMITLOG).code == ResponseCode.SUCCESS
+    assert broker.retention.is_due()
