@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
@@ -152,3 +154,27 @@ def test_held_pulls_of_a_closed_connection_are_forgotten(
     producer.send("t")
     producer.pull("t")
     assert len(broker.held) == 0
+
+
+def test_messages_that_are_only_on_disk_are_read_by_a_thread(
+    wire: Wire, cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for i in range(20):
+        wire.send("t", str(i).encode())
+    (broker,) = cluster.brokers.values()
+    handlers = broker.pull_handlers
+    threads = []
+    read = type(handlers)._read
+
+    def read_slowly(self: object, header: object, codes: object, resident: int | None) -> object:
+        result = read(handlers, header, codes, resident)  # type: ignore[arg-type]
+        if resident is None:
+            threads.append(threading.current_thread().name)
+            return result
+        return SimpleNamespace(status="NOT_RESIDENT")
+
+    monkeypatch.setattr(type(handlers), "_read", read_slowly)
+    answer = wire.pull("t")
+    assert [record.body for record in decode_records(answer.body)][:2] == [b"0", b"1"]
+    assert threads
+    assert "orbitmq-cluster" not in threads

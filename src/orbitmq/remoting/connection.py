@@ -23,7 +23,7 @@ from typing import Any, cast
 from orbitmq._native import Command, FrameReader, encode_commands
 from orbitmq.errors import Fault, OrbitError
 from orbitmq.protocol.codes import ResponseCode
-from orbitmq.remoting.handling import Router, answer_error, respond
+from orbitmq.remoting.handling import Handler, Router, answer_error, respond
 
 __all__ = ["Connection", "ConnectionLost", "RequestTimeout"]
 
@@ -152,7 +152,7 @@ class Connection(asyncio.Protocol):
                 if command.is_response:
                     self._settle(command)
                 else:
-                    self._handle(command)
+                    self.handle(command, self._router.find(command.code))
                 if self._outbox_bytes > WRITE_BUFFER_BYTES:
                     self._flush()
         finally:
@@ -160,9 +160,10 @@ class Connection(asyncio.Protocol):
         if self._outbox:
             self._flush()
 
-    def _handle(self, request: Command) -> None:
+    def handle(self, request: Command, handler: Handler) -> None:
+        """Let a handler answer a request, now or when it has what it waits for."""
         try:
-            answer = self._router.find(request.code)(request, self)
+            answer = handler(request, self)
         except Exception as error:
             answer = answer_error(request, error)
         if answer is None:

@@ -1,7 +1,13 @@
-"""Pulling: PULL_MESSAGE, answered at once or held until something arrives."""
+"""Pulling: PULL_MESSAGE, answered at once or held until something arrives.
+
+The event loop must not wait for the disk, or one consumer that reads old messages would slow down
+everybody. So a read is first tried with what is in memory; when that is not enough, a thread reads
+and the answer follows.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,9 +26,12 @@ from orbitmq.protocol.flags import Permission, PullFlag
 from orbitmq.protocol.headers import Header
 from orbitmq.protocol.names import FAQ, OFFSET_MOVED_EVENT, Property
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Refused, Router, answer_error, respond
+from orbitmq.remoting.handling import Answer, Refused, Router, respond
 
 __all__ = ["PullHandlers", "PullHeader"]
+
+RESIDENT_BYTES = 32 << 20
+"""The end of the log that is taken to be in memory: it was written a moment ago."""
 
 _CODES = {
     "FOUND": ResponseCode.SUCCESS,
@@ -75,23 +84,45 @@ class PullHandlers:
         """Take over the codes of this family."""
         router.add(self.pull, [RequestCode.PULL_MESSAGE])
 
-    def pull(self, request: Command, connection: Connection) -> Command | None:
+    def pull(self, request: Command, connection: Connection) -> Answer:
         """Answer a pull, or hold it if it found nothing and may wait."""
         return self._pull(request, connection, may_hold=True)
 
     def _run_again(self, pull: HeldPull) -> None:
-        try:
-            answer = self._pull(pull.request, pull.connection, may_hold=False)
-        except Exception as error:
-            answer = answer_error(pull.request, error)
-        if answer is not None:
-            pull.connection.send(answer)
+        connection, request = pull.connection, pull.request
+        connection.handle(request, lambda *_: self._pull(request, connection, may_hold=False))
 
-    def _pull(self, request: Command, connection: Connection, *, may_hold: bool) -> Command | None:
+    def _pull(self, request: Command, connection: Connection, *, may_hold: bool) -> Answer:
         header = PullHeader.decode(request.ext)
         group = self._checked_group(header, connection)
         tag_codes = self._wanted_tags(header, group)
-        result = self._read(header, tag_codes)
+        result = self._read(header, tag_codes, RESIDENT_BYTES)
+        if result.status == "NOT_RESIDENT":
+            return self._pull_from_disk(request, connection, header, group, tag_codes, may_hold)
+        return self._answer(request, connection, header, group, tag_codes, result, may_hold)
+
+    async def _pull_from_disk(
+        self,
+        request: Command,
+        connection: Connection,
+        header: PullHeader,
+        group: SubscriptionGroup,
+        tag_codes: Sequence[int] | None,
+        may_hold: bool,
+    ) -> Command | None:
+        result = await asyncio.to_thread(self._read, header, tag_codes, None)
+        return self._answer(request, connection, header, group, tag_codes, result, may_hold)
+
+    def _answer(
+        self,
+        request: Command,
+        connection: Connection,
+        header: PullHeader,
+        group: SubscriptionGroup,
+        tag_codes: Sequence[int] | None,
+        result: ReadResult,
+        may_hold: bool,
+    ) -> Command | None:
         code = _CODES.get(result.status)
         if code is None:  # NO_MESSAGE_IN_QUEUE
             is_new = header.queue_offset == 0
@@ -186,7 +217,9 @@ class PullHandlers:
             raise Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark)
         return subscription
 
-    def _read(self, header: PullHeader, tag_codes: Sequence[int] | None) -> ReadResult:
+    def _read(
+        self, header: PullHeader, tag_codes: Sequence[int] | None, resident_beyond: int | None
+    ) -> ReadResult:
         config = self.config
         return self.store.read(
             header.topic,
@@ -200,6 +233,7 @@ class PullHandlers:
             memory_bytes=self.memory_bytes,
             max_messages_on_disk=config.max_transfer_count_on_message_in_disk,
             max_bytes_on_disk=config.max_transfer_bytes_on_message_in_disk,
+            resident_beyond=resident_beyond,
         )
 
     def _hold(
