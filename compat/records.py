@@ -88,7 +88,10 @@ def _host(data: memoryview, at: int, is_v6: bool) -> tuple[str, int, int]:
 
 
 def decode(data: memoryview) -> Record:
-    """The record that starts the data; anything but a whole, consistent record is a ValueError."""
+    """The record that starts the data; anything but a whole, consistent record is a ValueError.
+
+    Text that is not UTF-8 is no reason to stop: no checksum covers it, so a power cut can leave it.
+    """
     size, magic, body_crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born = (
         _HEAD.unpack_from(data, 0)
     )
@@ -101,11 +104,11 @@ def decode(data: memoryview) -> Record:
     at += _TAIL.size
     body = bytes(data[at : at + body_length])
     at += body_length
-    topic = bytes(data[at + 1 : at + 1 + data[at]]).decode()
+    topic = bytes(data[at + 1 : at + 1 + data[at]]).decode(errors="replace")
     at += 1 + data[at]
     (properties_length,) = struct.unpack_from(">h", data, at)
     at += 2
-    properties_text = bytes(data[at : at + properties_length]).decode()
+    properties_text = bytes(data[at : at + properties_length]).decode(errors="replace")
     if at + properties_length != size:
         raise ValueError(f"the parts end at {at + properties_length}, the record at {size}")
     return Record(

@@ -19,6 +19,7 @@ import sys
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -69,47 +70,52 @@ class Life:
         return Life(root, random.Random(seed), settings)
 
     def write_until_killed(self) -> None:
-        with subprocess.Popen(
-            [sys.executable, "-m", "crash.writer", self.settings.to_json()],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=REPOSITORY_ROOT,
-        ) as process:
+        complaints = self.root.with_name("writer.err")
+        with (
+            complaints.open("wb") as stderr,
+            subprocess.Popen(
+                [sys.executable, "-m", "crash.writer", self.settings.to_json()],
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                cwd=REPOSITORY_ROOT,
+            ) as process,
+        ):
+            assert process.stdout is not None
             try:
-                reports = self._reports_until_kill(process)
+                reports = self._reports_until_kill(process.stdout)
             finally:
                 process.kill()
-            rest, complaint = process.communicate()
-        assert process.returncode == -9, f"the writer ended by itself: {complaint.decode()}"
-        for line in reports + rest.splitlines():
+            reports += process.stdout.readlines()
+        assert process.returncode == -9, f"the writer ended by itself: {complaints.read_text()}"
+        for line in reports:
             self.acknowledged += parse_report(line)
+        last_number = self.settings.first
         if self.acknowledged:
-            self.flushed_offset = max(self.flushed_offset, self.acknowledged[-1].end)
-            next_number = self.acknowledged[-1].number + UNREPORTED
-            self.settings = replace(
-                self.settings, first=max(next_number, self.settings.first + UNREPORTED)
-            )
+            last_number = max(last_number, self.acknowledged[-1].number)
+            self.flushed_offset = self.acknowledged[-1].end
+        self.settings = replace(self.settings, first=last_number + UNREPORTED)
 
-    def _reports_until_kill(self, process: subprocess.Popen[bytes]) -> list[bytes]:
+    def _reports_until_kill(self, stdout: IO[bytes]) -> list[bytes]:
         """Returns at the moment chosen for the kill. Which moment that is depends on chance."""
-        assert process.stdout is not None
         if self.chooser.random() < 0.25:
             time.sleep(self.chooser.uniform(0, 0.12))  # start, recovery, the first appends
             return []
-        reports = [process.stdout.readline() for _ in range(self.chooser.randrange(1, 100))]
+        reports = [stdout.readline() for _ in range(self.chooser.randrange(1, 100))]
         time.sleep(self.chooser.uniform(0, 0.002))
         return [report for report in reports if report]
 
     def cut_power(self, remains: Remains) -> None:
         PowerCut(self.root, self.flushed_offset, INDEX_SLOTS, remains, self.chooser).strike()
 
-    def recover_and_verify(self) -> None:
+    def recover_and_verify(self, *, after_power_cut: bool) -> None:
         on_copy = self.chooser.random() < 0.5
         root = self.root.with_name("copy") if on_copy else self.root
         if on_copy:
             shutil.copytree(self.root, root)
         with Store.open(root, StoreOptions(flush="sync", **OPTIONS)) as store:  # type: ignore[arg-type]
-            self.found = verify(store, self.settings, self.acknowledged)
+            self.found = verify(
+                store, self.settings, self.acknowledged, after_power_cut=after_power_cut
+            )
         if on_copy:
             shutil.rmtree(root)
 
@@ -120,7 +126,7 @@ def live(life: Life, remains: Remains | None) -> None:
             life.write_until_killed()
             if remains is not None:
                 life.cut_power(remains)
-            life.recover_and_verify()
+            life.recover_and_verify(after_power_cut=remains is not None)
         except Exception as error:
             error.add_note(f"in round {round_number} of {life.root}")
             raise
