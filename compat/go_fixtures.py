@@ -1,0 +1,68 @@
+"""Fixtures of the Go suite: the driver, the cluster it talks to, its processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compat import go_system
+from compat.go_peer import GoClient, build_driver, go_tool
+from compat.go_system import MakeSystem, StartGo, System
+
+
+@pytest.fixture(scope="session")
+def go_driver() -> Path:
+    """The driver, built. Without Go: a failure in CI, a loud skip elsewhere."""
+    if go_tool() is None:
+        reason = "go (1.18 or newer) is needed to run the official Go client; it is not here"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return build_driver()
+
+
+@pytest.fixture(scope="session")
+def make_system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeSystem]:
+    """Start clusters; all are gone in the end."""
+    systems: list[System] = []
+
+    def make(**settings: str) -> System:
+        systems.append(go_system.make_system(tmp_path_factory.mktemp("cluster"), settings))
+        return systems[-1]
+
+    yield make
+    for system in systems:
+        system.close()
+
+
+@pytest.fixture(scope="session")
+def system(make_system: MakeSystem) -> System:
+    """The cluster that all tests share which do not harm it."""
+    return make_system()
+
+
+@pytest.fixture
+def go(go_driver: Path, system: System, tmp_path: Path) -> Iterator[StartGo]:
+    """Start the Go client with a verb and its options; processes are gone after the test."""
+    clients: list[GoClient] = []
+
+    def start(verb: str, topic: str, *, at: System | None = None, **options: Any) -> GoClient:
+        options.setdefault("group", f"go-{verb}")
+        client = GoClient(
+            go_driver,
+            verb,
+            tmp_path / f"home-{len(clients)}",
+            nameserver=(at or system).address,
+            topic=topic,
+            **options,
+        )
+        clients.append(client)
+        return client
+
+    yield start
+    for client in clients:
+        client.close()
