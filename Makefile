@@ -88,6 +88,12 @@ format: build ## Rewrite the sources in the house style
 	$(PYTHON) -m ruff format .
 	$(CARGO) fmt --all
 
+# ---- run ---------------------------------------------------------------------------------------
+
+.PHONY: up
+up: build ## Run nameserver and broker in one process (options in ARGS, e.g. ARGS="--port 19876")
+	@$(VENV)/bin/orbitmq up $(ARGS)
+
 # ---- the rest ----------------------------------------------------------------------------------
 
 .PHONY: bench

@@ -55,6 +55,8 @@ class Commands(click.Group):
 @click.version_option(__version__, "-V", "--version", message="orbitmq %(version)s")
 @click.option("-v", "--verbose", count=True, help="Say more on stderr.")
 @click.option("-q", "--quiet", count=True, help="Say less on stderr; twice: errors only.")
-def main(verbose: int, quiet: int) -> None:
+@click.pass_context
+def main(context: click.Context, verbose: int, quiet: int) -> None:
     """OrbitMQ: a message system that speaks Apache RocketMQ 4.9 on the wire and on disk."""
-    set_up_logging(verbose - quiet)
+    context.obj = verbose - quiet
+    set_up_logging(context.obj)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from orbitmq.cli.logs import set_up_logging
 from orbitmq.cli.running import run
 
 __all__ = ["up"]
@@ -34,7 +35,8 @@ __all__ = ["up"]
     multiple=True,
     help="Set one of RocketMQ's broker settings; may be given several times.",
 )
-def up(data: Path, port: int, host: str, settings: tuple[str, ...]) -> None:
+@click.pass_obj
+def up(verbosity: int, data: Path, port: int, host: str, settings: tuple[str, ...]) -> None:
     """Run a whole RocketMQ in one process until SIGTERM or Ctrl-C.
 
     Nameserver and broker share one port; clients that know it as their nameserver find everything
@@ -46,6 +48,8 @@ def up(data: Path, port: int, host: str, settings: tuple[str, ...]) -> None:
       orbitmq up --data /srv/rocketmq/store --host 0.0.0.0
       orbitmq up --set flushDiskType=SYNC_FLUSH
     """
+    # Somebody looks at this in a terminal: only what is wrong, unless they want to see more.
+    set_up_logging(verbosity - 1)
     # Imported late: the help needs no event loop.
     from orbitmq.cluster import Standalone
 

@@ -1,0 +1,121 @@
+"""``orbitmq up`` and ``orbitmq broker`` as processes, as a user runs them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from orbitmq._native import Command, FrameReader, decode_records, loads_lenient
+from orbitmq.protocol.codes import RequestCode
+
+SEND = {
+    "producerGroup": "p",
+    "topic": "hello",
+    "defaultTopic": "TBW102",
+    "defaultTopicQueueNums": "1",
+    "queueId": "0",
+    "sysFlag": "0",
+    "bornTimestamp": "0",
+    "flag": "0",
+}
+PULL = {
+    "consumerGroup": "g",
+    "topic": "hello",
+    "queueId": "0",
+    "queueOffset": "0",
+    "maxMsgNums": "32",
+    "sysFlag": "4",
+    "commitOffset": "0",
+    "suspendTimeoutMillis": "0",
+    "subscription": "*",
+    "subVersion": "0",
+}
+
+
+def ask(port: int, code: int, ext: dict[str, str], body: bytes = b"") -> Command:
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        connection.sendall(Command(code, ext=ext, body=body, opaque=1).encode())
+        reader = FrameReader()
+        while True:
+            if answers := reader.feed(connection.recv(1 << 16)):
+                return answers[0]
+
+
+@contextmanager
+def running(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run a command; gives it and the first line it prints."""
+    environment = {k: v for k, v in os.environ.items() if k != "NAMESRV_ADDR"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "orbitmq.cli", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    try:
+        assert process.stdout is not None
+        yield process, process.stdout.readline()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def port_of(line: str) -> int:
+    return int(line.split("127.0.0.1:")[1].split(",")[0].split("]")[0])
+
+
+def test_one_port_serves_everything_and_a_signal_leaves_it_clean(tmp_path: Path) -> None:
+    for expected in ([b"one"], [b"one", b"two"]):
+        with running("up", "--data", str(tmp_path), "--port", "0") as (process, line):
+            assert "OrbitMQ is up" in line
+            port = port_of(line)
+            assert ask(port, RequestCode.SEND_MESSAGE, SEND, expected[-1]).code == 0
+            route = loads_lenient(
+                ask(port, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TBW102"}).body
+            )
+            (broker,) = route["brokerDatas"]
+            assert list(broker["brokerAddrs"].values()) == [f"127.0.0.1:{port}"]
+            found = decode_records(ask(port, RequestCode.PULL_MESSAGE, PULL).body)
+            assert [record.body for record in found] == expected
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0
+        assert not (tmp_path / "abort").exists()
+
+
+def test_a_second_start_says_who_holds_the_directory(tmp_path: Path) -> None:
+    with running("up", "--data", str(tmp_path), "--port", "0") as (process, _):
+        with running("up", "--data", str(tmp_path), "--port", "0") as (second, line):
+            assert second.wait(20) == 1
+            assert line == ""
+            assert second.stderr is not None
+            said = second.stderr.read()
+        assert f"is held by process {process.pid}" in said
+
+
+def test_a_broker_takes_rocketmqs_file_and_suggests_what_was_meant(tmp_path: Path) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_text(
+        f"brokerName=b1\nlistenPort=0\nbrokerIP1=127.0.0.1\nstorePathRootDir={tmp_path / 'store'}\n"
+        "flushDiskTyp=SYNC_FLUSH\nmappedFileSizeCommitLog=1048576\n"
+    )
+    with running("broker", "-c", str(file), "--host", "127.0.0.1") as (process, line):
+        assert line.startswith("The broker[b1, 127.0.0.1:")
+        assert ask(port_of(line), RequestCode.SEND_MESSAGE, SEND, b"x").code == 0
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+        assert process.stderr is not None
+        assert "flushDiskType" in process.stderr.read()
+    assert (tmp_path / "store" / "config" / "topics.json").exists()
+
+
+def test_a_bad_setting_is_one_line(tmp_path: Path) -> None:
+    with running("up", "--data", str(tmp_path), "--set", "nonsense") as (process, _):
+        assert process.wait(20) == 2
+        assert process.stderr is not None
+        assert "is not of the form KEY=VALUE" in process.stderr.read()
