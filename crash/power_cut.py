@@ -98,6 +98,8 @@ class PowerCut:
             return store_times.get(physical_offset, queues_ms + 1) > queues_ms
 
         for queue in sorted((self.root / "consumequeue").glob("*/*")):
+            if not queue.is_dir():  # a file that was being created
+                continue
             files = sorted(queue.iterdir())
             for file in files:
                 new = file.read_bytes()
