@@ -38,6 +38,55 @@ pub(crate) struct Entry {
     pub previous: i32,
 }
 
+/// The numbers of a mapped index file. Each is read and written as a whole, as an atomic.
+#[derive(Clone, Copy)]
+struct Words {
+    base: *mut u8,
+    size: u64,
+}
+
+impl Words {
+    #[inline]
+    fn u32_at(&self, pos: u64) -> &AtomicU32 {
+        debug_assert!(pos + 4 <= self.size);
+        // SAFETY: positions come from `entry_pos`, `slot_pos` and the header's constants, which lie inside the mapping and on
+        // multiples of four of its page-aligned base; the mapping outlives `Words`, which no method keeps.
+        unsafe { AtomicU32::from_ptr(self.base.add(pos as usize).cast()) }
+    }
+
+    #[inline]
+    fn u64_at(&self, pos: u64) -> &AtomicU64 {
+        debug_assert!(pos + 8 <= HEADER_LEN);
+        // SAFETY: only used for the four header fields, which lie on multiples of eight.
+        unsafe { AtomicU64::from_ptr(self.base.add(pos as usize).cast()) }
+    }
+
+    #[inline]
+    fn i32(&self, pos: u64) -> i32 {
+        i32::from_be_bytes(self.u32_at(pos).load(Ordering::Acquire).to_ne_bytes())
+    }
+
+    #[inline]
+    fn set_i32(&self, pos: u64, value: i32) {
+        self.u32_at(pos).store(u32::from_ne_bytes(value.to_be_bytes()), Ordering::Release);
+    }
+
+    #[inline]
+    fn i64(&self, pos: u64) -> i64 {
+        i64::from_be_bytes(self.u64_at(pos).load(Ordering::Acquire).to_ne_bytes())
+    }
+
+    #[inline]
+    fn set_i64(&self, pos: u64, value: i64) {
+        self.u64_at(pos).store(u64::from_ne_bytes(value.to_be_bytes()), Ordering::Release);
+    }
+
+    #[inline]
+    fn next_entry(&self) -> i32 {
+        self.i32(NEXT_ENTRY).max(1)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct IndexFile {
     pub file: MappedFile,
@@ -65,49 +114,20 @@ impl IndexFile {
     }
 
     #[inline]
-    fn u32_at(&self, pos: u64) -> Result<&AtomicU32> {
-        // SAFETY: inside the mapping; header words, slots and entries all lie on multiples of four of a page-aligned mapping.
-        Ok(unsafe { AtomicU32::from_ptr(self.file.address(pos, 4)?.cast()) })
-    }
-
-    #[inline]
-    fn u64_at(&self, pos: u64) -> Result<&AtomicU64> {
-        // SAFETY: only used for the four header fields, which lie on multiples of eight.
-        Ok(unsafe { AtomicU64::from_ptr(self.file.address(pos, 8)?.cast()) })
-    }
-
-    #[inline]
-    fn get_i32(&self, pos: u64) -> Result<i32> {
-        Ok(i32::from_be_bytes(self.u32_at(pos)?.load(Ordering::Acquire).to_ne_bytes()))
-    }
-
-    #[inline]
-    fn set_i32(&self, pos: u64, value: i32) -> Result<()> {
-        self.u32_at(pos)?.store(u32::from_ne_bytes(value.to_be_bytes()), Ordering::Release);
-        Ok(())
-    }
-
-    #[inline]
-    fn get_i64(&self, pos: u64) -> Result<i64> {
-        Ok(i64::from_be_bytes(self.u64_at(pos)?.load(Ordering::Acquire).to_ne_bytes()))
-    }
-
-    #[inline]
-    fn set_i64(&self, pos: u64, value: i64) -> Result<()> {
-        self.u64_at(pos)?.store(u64::from_ne_bytes(value.to_be_bytes()), Ordering::Release);
-        Ok(())
+    fn words(&self) -> Result<Words> {
+        Ok(Words { base: self.file.address(0, self.file.size)?, size: self.file.size })
     }
 
     pub fn begin_timestamp(&self) -> Result<i64> {
-        self.get_i64(BEGIN_TIMESTAMP)
+        Ok(self.words()?.i64(BEGIN_TIMESTAMP))
     }
 
     pub fn end_timestamp(&self) -> Result<i64> {
-        self.get_i64(END_TIMESTAMP)
+        Ok(self.words()?.i64(END_TIMESTAMP))
     }
 
     pub fn end_physical(&self) -> Result<i64> {
-        self.get_i64(END_PHYSICAL)
+        Ok(self.words()?.i64(END_PHYSICAL))
     }
 
     /// Whether this message, or one after it, has been indexed already.
@@ -120,15 +140,17 @@ impl IndexFile {
 
     /// The state a file starts with: where its predecessor ended.
     pub fn begin_after(&self, end_physical: i64, end_timestamp: i64) -> Result<()> {
-        self.set_i64(BEGIN_PHYSICAL, end_physical)?;
-        self.set_i64(END_PHYSICAL, end_physical)?;
-        self.set_i64(BEGIN_TIMESTAMP, end_timestamp)?;
-        self.set_i64(END_TIMESTAMP, end_timestamp)
+        let words = self.words()?;
+        words.set_i64(BEGIN_PHYSICAL, end_physical);
+        words.set_i64(END_PHYSICAL, end_physical);
+        words.set_i64(BEGIN_TIMESTAMP, end_timestamp);
+        words.set_i64(END_TIMESTAMP, end_timestamp);
+        Ok(())
     }
 
     #[inline]
     pub fn next_entry(&self) -> Result<i32> {
-        Ok(self.get_i32(NEXT_ENTRY)?.max(1))
+        Ok(self.words()?.next_entry())
     }
 
     #[inline]
@@ -156,10 +178,11 @@ impl IndexFile {
     /// Adds one key. The caller has made sure that there is room.
     #[inline]
     pub fn put(&self, hash: i32, physical_offset: i64, store_timestamp: i64) -> Result<()> {
-        let number = self.next_entry()?;
+        let words = self.words()?;
+        let number = words.next_entry();
         let slot = self.slot_pos(hash);
-        let previous = Some(self.get_i32(slot)?).filter(|&p| p > 0 && p <= number).unwrap_or(0);
-        let begin = self.begin_timestamp()?;
+        let previous = Some(words.i32(slot)).filter(|&p| p > 0 && p <= number).unwrap_or(0);
+        let begin = words.i64(BEGIN_TIMESTAMP);
         let seconds =
             if begin > 0 { ((store_timestamp - begin) / 1000).clamp(0, i64::from(i32::MAX)) as i32 } else { 0 };
 
@@ -170,23 +193,24 @@ impl IndexFile {
         bytes[16..20].copy_from_slice(&previous.to_be_bytes());
         // SAFETY: the only writer, and no slot leads to this entry yet.
         unsafe { self.file.bytes_mut(self.entry_pos(number), ENTRY_LEN as usize)? }.copy_from_slice(&bytes);
-        self.set_i32(slot, number)?;
+        words.set_i32(slot, number);
 
         if number <= 1 {
-            self.set_i64(BEGIN_PHYSICAL, physical_offset)?;
-            self.set_i64(BEGIN_TIMESTAMP, store_timestamp)?;
+            words.set_i64(BEGIN_PHYSICAL, physical_offset);
+            words.set_i64(BEGIN_TIMESTAMP, store_timestamp);
         }
         if previous == 0 {
-            self.set_i32(SLOTS_USED, self.get_i32(SLOTS_USED)? + 1)?;
+            words.set_i32(SLOTS_USED, words.i32(SLOTS_USED) + 1);
         }
-        self.set_i32(NEXT_ENTRY, number + 1)?;
-        self.set_i64(END_PHYSICAL, physical_offset)?;
-        self.set_i64(END_TIMESTAMP, store_timestamp)
+        words.set_i32(NEXT_ENTRY, number + 1);
+        words.set_i64(END_PHYSICAL, physical_offset);
+        words.set_i64(END_TIMESTAMP, store_timestamp);
+        Ok(())
     }
 
     #[inline]
     pub fn slot(&self, hash: i32) -> Result<i32> {
-        self.get_i32(self.slot_pos(hash))
+        Ok(self.words()?.i32(self.slot_pos(hash)))
     }
 
     pub fn entry(&self, number: i32) -> Result<Entry> {
@@ -225,9 +249,10 @@ impl IndexFile {
         }
         self.rebuild_slots(last_start)?;
         let kept_last = self.entry(last_start - 1)?;
-        self.set_i32(NEXT_ENTRY, last_start)?;
-        self.set_i64(END_PHYSICAL, kept_last.physical_offset)?;
-        self.set_i64(END_TIMESTAMP, begin + i64::from(kept_last.seconds) * 1000)?;
+        let words = self.words()?;
+        words.set_i32(NEXT_ENTRY, last_start);
+        words.set_i64(END_PHYSICAL, kept_last.physical_offset);
+        words.set_i64(END_TIMESTAMP, begin + i64::from(kept_last.seconds) * 1000);
         Ok(Some(last_physical))
     }
 
@@ -235,14 +260,15 @@ impl IndexFile {
         let slots_end = HEADER_LEN + u64::from(self.slots) * SLOT_LEN;
         // SAFETY: recovery runs before the store is shared.
         unsafe { self.file.bytes_mut(HEADER_LEN, (slots_end - HEADER_LEN) as usize)? }.fill(0);
+        let words = self.words()?;
         let mut used = 0;
         for number in 1..next_entry {
-            let entry = self.entry(number)?;
-            let slot = self.slot_pos(entry.hash);
-            used += i32::from(self.get_i32(slot)? == 0);
-            self.set_i32(slot, number)?;
+            let slot = self.slot_pos(self.entry(number)?.hash);
+            used += i32::from(words.i32(slot) == 0);
+            words.set_i32(slot, number);
         }
-        self.set_i32(SLOTS_USED, used)
+        words.set_i32(SLOTS_USED, used);
+        Ok(())
     }
 
     pub fn flush(&self) -> Result<()> {
