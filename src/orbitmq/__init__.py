@@ -1,7 +1,6 @@
 """OrbitMQ: a message system that speaks Apache RocketMQ 4.9 on the wire and on disk."""
 
-from importlib.metadata import version as _version
-
+from orbitmq._native import VERSION as __version__
 from orbitmq._native import (
     Appended,
     Cleaned,
@@ -28,5 +27,3 @@ __all__ = [
     "__version__",
     "decode_records",
 ]
-
-__version__ = _version("orbitmq")

@@ -7,13 +7,14 @@ hosts are ``(ip, port)``, every error is a class of `orbitmq.errors`.
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, final
+from typing import Any, ClassVar, Final, Literal, Self, final
 
 from typing_extensions import Buffer
 
 from orbitmq.errors import WireError
 
 __all__ = [
+    "VERSION",
     "Appended",
     "Cleaned",
     "Command",
@@ -45,6 +46,9 @@ __all__ = [
     "loads_lenient",
     "tags_code",
 ]
+
+VERSION: Final[str]
+"""The version of the package."""
 
 # ---- commands ----------------------------------------------------------------------------------
 

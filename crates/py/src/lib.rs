@@ -22,6 +22,10 @@ mod store_options;
 
 #[pyo3::pymodule]
 mod _native {
+    /// The version of the package: looking it up in the installed metadata would cost every start more than all other imports.
+    #[pymodule_export]
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+
     #[pymodule_export]
     use crate::{
         appended::Appended,
