@@ -22,7 +22,7 @@ class QueueLocks:
     """Locks by group and queue; one that is not renewed within a minute is free."""
 
     def __init__(self, max_live_ms: int = MAX_LIVE_MS) -> None:
-        self._max_live_ms = max_live_ms
+        self.max_live_ms = max_live_ms
         self._locks: dict[tuple[str, MessageQueue], _Lock] = {}
 
     def lock(
@@ -32,7 +32,7 @@ class QueueLocks:
         held = []
         for queue in queues:
             lock = self._locks.get((group, queue))
-            expired = lock is None or now_ms - lock.last_update_ms > self._max_live_ms
+            expired = lock is None or now_ms - lock.last_update_ms > self.max_live_ms
             if lock is None or expired or lock.client_id == client_id:
                 self._locks[group, queue] = _Lock(client_id, now_ms)
                 held.append(queue)
