@@ -1,0 +1,82 @@
+"""The cluster the Java client is let loose on, and the JVMs it runs in.
+
+`ORBITMQ_COMPAT_AGAINST=java` plays the same scenarios against Apache RocketMQ itself: that is how a
+scenario is shown to expect nothing but what the real broker does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from compat.java_client import ENCODINGS, IMPATIENT, Cluster, JavaClient
+from compat.java_pair import LOCK_LIVES_MS, JavaPair
+from orbitmq.testing import LocalCluster
+
+AGAINST_JAVA = os.environ.get("ORBITMQ_COMPAT_AGAINST") == "java"
+
+SETTINGS = {
+    # Retries begin at level 3. The others are for the delay scenario.
+    "messageDelayLevel": "1s 2s 1s 1s 1s 3s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s",
+}
+
+
+@pytest.fixture(scope="session")
+def cluster(java_peer_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two brokers, called broker-a and broker-b, behind one nameserver."""
+    running: Cluster
+    if AGAINST_JAVA:
+        running = JavaPair(tmp_path_factory.mktemp("java-pair"), SETTINGS)
+    else:
+        local = LocalCluster(brokers=2, settings=SETTINGS).start()
+        for broker in local.brokers.values():
+            broker.locks.max_live_ms = LOCK_LIVES_MS
+        running = local
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture(scope="session", params=ENCODINGS)
+def encoding(request: pytest.FixtureRequest) -> str:
+    """How the client writes headers."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def client(
+    cluster: Cluster, encoding: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[JavaClient]:
+    """One warm JVM with the client's own periods, for all scenarios of an encoding."""
+    started = JavaClient(tmp_path_factory.mktemp("java-client"), encoding, cluster.address)
+    try:
+        yield started
+    finally:
+        started.close()
+
+
+@pytest.fixture(scope="session")
+def impatient_client(
+    cluster: Cluster, encoding: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[JavaClient]:
+    """A JVM whose clients look after their queues every second instead of every twenty."""
+    home = tmp_path_factory.mktemp("java-client-impatient")
+    started = JavaClient(home, encoding, cluster.address, flags=IMPATIENT)
+    try:
+        yield started
+    finally:
+        started.close()
+
+
+@pytest.fixture
+def doomed_client(cluster: Cluster, encoding: str, tmp_path: Path) -> Iterator[JavaClient]:
+    """One more of these, to be killed."""
+    started = JavaClient(tmp_path / "doomed", encoding, cluster.address, flags=IMPATIENT)
+    try:
+        yield started
+    finally:
+        started.kill()

@@ -1,0 +1,132 @@
+"""A group of four, in two JVMs, whose members join, leave and are killed under load.
+
+Every member listens twice: concurrently in one group, in order in another. Each writes down what it
+consumes before it acknowledges it, so its notes survive the kill.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from compat.java_client import JavaClient
+
+TOPIC = "Shared"
+QUEUES_EACH = 4
+PER_SECOND = 300
+LIMIT_S = 40.0
+
+
+class Delivery(NamedTuple):
+    at_us: int
+    kind: str
+    broker: str
+    queue_id: int
+    offset: int
+    number: int
+    member: str
+
+
+def notes(directory: Path) -> list[Delivery]:
+    """All that was consumed so far, in the order of time."""
+    deliveries = []
+    for log in directory.glob("*.notes"):
+        for line in log.read_text().splitlines():
+            at_us, kind, broker, queue_id, offset, number = line.split()
+            place = (int(queue_id), int(offset), int(number))
+            deliveries.append(Delivery(int(at_us), kind, broker, *place, log.stem))
+    return sorted(deliveries)
+
+
+def await_notes(directory: Path, what: str, condition: Callable[[list[Delivery]], bool]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not condition(seen := notes(directory)):
+        count = len(seen)
+        assert time.monotonic() < deadline, f"not within {LIMIT_S} s: {what}; {count} deliveries"
+        time.sleep(0.1)
+
+
+def consumes_since(member: str, since_us: int) -> Callable[[list[Delivery]], bool]:
+    def condition(seen: list[Delivery]) -> bool:
+        kinds = {one.kind for one in seen if one.member == member and one.at_us > since_us}
+        return kinds == {"concurrent", "orderly"}
+
+    return condition
+
+
+@pytest.mark.timeout(150)
+def test_members_join_leave_and_die(
+    impatient_client: JavaClient, doomed_client: JavaClient, tmp_path: Path, encoding: str
+) -> None:
+    mark = f"group-{encoding}"
+    steady, doomed = impatient_client, doomed_client
+
+    def join(jvm: JavaClient, member: str) -> None:
+        log = str(tmp_path / f"{member}.notes")
+        jvm.play("join", mark=mark, topic=topic, member=member, log=log)
+
+    def now_us() -> int:
+        return time.time_ns() // 1000
+
+    topic = steady.play("make_topic", mark=mark, topic=TOPIC, queues=QUEUES_EACH)
+    steady.play("load_start", mark=mark, topic=topic, per_second=PER_SECOND)
+    for jvm, member in ((steady, "first"), (steady, "second"), (doomed, "third")):
+        join(jvm, member)
+        await_notes(tmp_path, f"{member} works", consumes_since(member, 0))
+    join(steady, "fourth")
+    await_notes(tmp_path, "the fourth works", consumes_since("fourth", 0))
+    joined_us = now_us()
+    for member in ("first", "second", "third", "fourth"):
+        await_notes(tmp_path, f"{member} still works", consumes_since(member, joined_us))
+
+    steady.play("leave", member="second")
+    doomed.kill()
+    killed_us = now_us()
+    abandoned = {
+        (one.broker, one.queue_id) for one in notes(tmp_path) if one.member in ("second", "third")
+    }
+    await_notes(
+        tmp_path,
+        "the others take over every queue",
+        lambda seen: all(
+            {(o.broker, o.queue_id) for o in seen if o.at_us > killed_us and o.kind == kind}
+            >= abandoned
+            for kind in ("concurrent", "orderly")
+        ),
+    )
+    sent = steady.play("load_stop", topic=topic)
+    for kind in ("concurrent", "orderly"):
+        await_notes(
+            tmp_path,
+            f"all {sent} messages consumed by the {kind} group",
+            lambda seen, kind=kind: (  # type: ignore[misc]
+                {one.number for one in seen if one.kind == kind} == set(range(sent))
+            ),
+        )
+    steady.play("leave", member="first")
+    steady.play("leave", member="fourth")
+    assert_in_order([one for one in notes(tmp_path) if one.kind == "orderly"])
+
+
+def assert_in_order(deliveries: list[Delivery]) -> None:
+    """Each queue is consumed without gaps; only a new owner may go back, to what was committed."""
+    queues: dict[tuple[str, int], list[Delivery]] = defaultdict(list)
+    for delivery in deliveries:
+        queues[delivery.broker, delivery.queue_id].append(delivery)
+    assert len(queues) == 2 * QUEUES_EACH
+    for queue, seen in queues.items():
+        highest, owner, last = -1, "", -1
+        for delivery in seen:
+            offset = delivery.offset
+            if delivery.member == owner:
+                assert offset == last + 1, f"{queue}: {delivery} after offset {last}"
+            else:
+                assert offset <= highest + 1, f"{queue}: {delivery} skips what follows {highest}"
+            highest, owner, last = max(highest, offset), delivery.member, offset
+        firsts = dict.fromkeys(one.number for one in seen)
+        assert list(firsts) == sorted(firsts), f"{queue}: not in the order of sending"

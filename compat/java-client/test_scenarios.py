@@ -1,0 +1,105 @@
+"""The official Java client against a cluster of two brokers, one scenario a test.
+
+The Java side checks what needs Java's types and fails with its stack; what is left to see here is
+how fast things were and which words a refusal had.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING
+
+import pytest
+
+from compat.java_client import COMPRESSION, JavaClient
+
+if TYPE_CHECKING:
+    from compat.java_client import Cluster
+
+DELAY_LEVELS_MS = {"1": 1000, "2": 2000, "6": 3000}
+ILLEGAL = (
+    "the message is illegal, maybe msg body or properties length not matched. "
+    "msg body length limit 4194304B, msg properties length limit 32KB."
+)
+
+SCENARIOS = (
+    "send_sync",
+    "send_async",
+    "send_oneway",
+    "send_batch",
+    "send_selector",
+    "send_creates_topic",
+    "push_concurrently",
+    "push_orderly",
+    "push_broadcast",
+    "push_tags",
+    "members_are_told",
+    "pull_classic",
+    "pull_long_poll",
+    "pull_balanced",
+    "lite_subscribe",
+    "lite_assign",
+    "query_by_key",
+    "query_by_time",
+    "retry_to_dead_letters",
+    "orderly_to_dead_letters",
+    "send_back_by_hand",
+    "new_group_begins",
+    "reset_by_commit",
+    "reset_offline",
+    "reset_online",
+)
+
+
+def test_headers_are_written_as_asked(client: JavaClient, encoding: str) -> None:
+    assert client.play("encoding") == encoding
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_scenario(client: JavaClient, scenario: str) -> None:
+    client.play(scenario)
+
+
+def test_delayed_messages_come_when_they_are_due(client: JavaClient) -> None:
+    late_ms = client.play("delay", levels=DELAY_LEVELS_MS)["late_ms"]
+    assert len(late_ms) == 30
+    assert min(late_ms) >= -1, sorted(late_ms)
+    assert statistics.median(late_ms) <= 200, sorted(late_ms)
+
+
+def test_a_waiting_consumer_hears_at_once(client: JavaClient) -> None:
+    assert client.play("push_latency")["median_ms"] < 200
+
+
+def test_bodies_up_to_4_mib(client: JavaClient) -> None:
+    assert client.play("body_of_4_mib").startswith(ILLEGAL)
+
+
+def test_compressed_bodies(client: JavaClient, encoding: str) -> None:
+    assert client.play("compressed_body") == COMPRESSION[encoding]
+
+
+def test_properties_up_to_32_kb(client: JavaClient) -> None:
+    assert client.play("properties_of_32_kb").startswith(ILLEGAL)
+
+
+def test_topic_names(client: JavaClient) -> None:
+    assert client.play("unicode_topic") == {
+        "Überweisung-支付": "1 The specified topic contains illegal characters, "
+        "allowing only ^[%|a-zA-Z0-9_-]+$",
+        "long": "1 The specified topic is longer than topic max length.",
+        "": "1 The specified topic is blank.",
+        "SCHEDULE_TOPIC_XXXX": "16 Sending message to topic[SCHEDULE_TOPIC_XXXX] is forbidden.",
+    }
+
+
+def test_messages_by_id(client: JavaClient) -> None:
+    refusal = client.play("query_by_id")
+    assert refusal == "1 can not find message by the offset, 17592186044415"
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("scenario", ["broker_restarts", "broker_joins_and_leaves"])
+def test_brokers_come_and_go(impatient_client: JavaClient, cluster: Cluster, scenario: str) -> None:
+    wishes = {"stop_broker": cluster.stop_broker, "start_broker": cluster.start_broker}
+    impatient_client.play(scenario, wishes=wishes, limit_ms=110_000)

@@ -1,0 +1,78 @@
+"""Two (or more) real brokers behind one real nameserver: what the client suites are checked with.
+
+A suite whose scenarios hold here and fail against OrbitMQ has found something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from compat.java_cluster import BrokerSettings, JavaCluster, StoreSizes
+from compat.java_machine import JavaProcess
+
+LOCK_LIVES_MS = 5_000
+
+
+class _OneOfSeveral(JavaCluster):
+    """A broker that registers with a nameserver of another `JavaCluster`."""
+
+    def __init__(
+        self, directory: Path, settings: BrokerSettings, home: _OneOfSeveral | None
+    ) -> None:
+        self._home = home
+        super().__init__(directory, settings)
+
+    def _start_nameserver(self) -> None:
+        if self._home is None:
+            super()._start_nameserver()
+        else:
+            self.nameserver_port = self._home.nameserver_port
+
+    def _java(self, main_class: str, conf: Path, name: str) -> JavaProcess:
+        home = self.directory / "home"
+        return JavaProcess(
+            main_class,
+            ["-c", str(conf)],
+            home=home,
+            log=self.directory / f"{name}.log",
+            flags=[
+                f"-Drocketmq.home.dir={home}",
+                f"-Drocketmq.broker.rebalance.lockMaxLiveTime={LOCK_LIVES_MS}",
+                "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.98",
+                "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.97",
+            ],
+        )
+
+
+class JavaPair:
+    """The words of `orbitmq.testing.LocalCluster`, spoken by Apache RocketMQ."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+        self._directory = directory
+        self._settings = dict(settings)
+        self._brokers: dict[str, _OneOfSeveral] = {}
+        for name in ("broker-a", "broker-b"):
+            self.start_broker(name)
+
+    @property
+    def address(self) -> str:
+        return next(iter(self._brokers.values())).nameserver
+
+    def start_broker(self, name: str) -> None:
+        if name not in self._brokers:
+            first = next(iter(self._brokers.values()), None)
+            settings = BrokerSettings(
+                name=name,
+                sizes=StoreSizes(commit_log_file_size=64 << 20, consume_queue_file_size=6_000_000),
+                extra=self._settings,
+            )
+            self._brokers[name] = _OneOfSeveral(self._directory / name, settings, first)
+        self._brokers[name].start_broker()
+
+    def stop_broker(self, name: str) -> None:
+        self._brokers[name].stop_broker()
+
+    def stop(self) -> None:
+        for broker in reversed(self._brokers.values()):
+            broker.close()
