@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -178,3 +179,44 @@ def test_messages_that_are_only_on_disk_are_read_by_a_thread(
     assert [record.body for record in decode_records(answer.body)][:2] == [b"0", b"1"]
     assert threads
     assert "orbitmq-cluster" not in threads
+
+
+def test_a_client_has_only_so_many_pulls_held(
+    wire: Wire,
+    cluster: LocalCluster,
+    on_broker: Callable[[Callable[[], Any]], Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("orbitmq.broker.longpoll.MAX_HELD_BY_CONNECTION", 3)
+    (broker,) = cluster.brokers.values()
+    wire.send("crowded")
+    hold = pull_ext("crowded", 1, sysFlag="6", suspendTimeoutMillis="20000")
+    held = [wire.post(RequestCode.PULL_MESSAGE, hold) for _ in range(3)]
+    too_many = wire.ask(RequestCode.PULL_MESSAGE, hold)
+    assert too_many.code == ResponseCode.PULL_NOT_FOUND
+    assert on_broker(lambda: len(broker.held)) == 3
+    wire.send("crowded", b"arrived")
+    for opaque in held:
+        assert wire.answer(opaque).code == ResponseCode.SUCCESS
+    assert on_broker(lambda: len(broker.held)) == 0
+
+
+def test_pulls_of_a_client_that_is_gone_are_dropped(
+    connect: Callable[[], Wire],
+    cluster: LocalCluster,
+    on_broker: Callable[[Callable[[], Any]], Any],
+) -> None:
+    (broker,) = cluster.brokers.values()
+    stays, goes = connect(), connect()
+    stays.send("left")
+    hold = pull_ext("left", 1, sysFlag="6", suspendTimeoutMillis="20000")
+    waiting = stays.post(RequestCode.PULL_MESSAGE, hold)
+    for _ in range(5):
+        goes.post(RequestCode.PULL_MESSAGE, hold)
+    while on_broker(lambda: len(broker.held)) != 6:
+        pass
+    goes.close()
+    while on_broker(lambda: len(broker.held)) != 1:
+        pass
+    stays.send("left", b"arrived")
+    assert stays.answer(waiting).code == ResponseCode.SUCCESS

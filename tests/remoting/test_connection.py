@@ -81,6 +81,12 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
             runner.run(asyncio.wait_for(test(), 20))
 
 
+async def until(true: Callable[[], bool]) -> None:
+    """Let the loop go on until something is true; `run` sets the deadline."""
+    while not true():  # noqa: ASYNC110 - there is no event for the state of a connection
+        await asyncio.sleep(0.001)
+
+
 def test_many_requests_in_flight_get_their_own_answers() -> None:
     async def test() -> None:
         async with serving() as (peer, _, address):
@@ -230,6 +236,61 @@ def test_an_idle_connection_is_closed() -> None:
             reader, writer = await asyncio.open_connection(*split_address(address))
             assert await reader.read() == b""
             writer.close()
+
+    run(test)
+
+
+def test_an_idle_connection_is_closed_though_its_peer_does_not_read() -> None:
+    async def test() -> None:
+        async with serving(max_idle_s=0.1) as (_, server, address):
+            _, writer = await asyncio.open_connection(*split_address(address), limit=1 << 14)
+            writer.write(Command(FLOOD).encode() * 50)
+            await until(lambda: bool(server.connections))
+            await until(lambda: not server.connections)
+            writer.close()
+
+    run(test)
+
+
+def test_notifications_to_a_peer_that_does_not_read_are_dropped() -> None:
+    async def test() -> None:
+        async with serving() as (_, server, address):
+            _, writer = await asyncio.open_connection(*split_address(address), limit=1 << 14)
+            writer.write(Command(FLOOD).encode() * 50)
+            await until(lambda: any(one._write_paused for one in server.connections))
+            (connection,) = server.connections
+            transport = connection._transport
+            assert transport is not None
+            before = transport.get_write_buffer_size()
+            for _ in range(1000):
+                connection.notify(ECHO, body=bytes(1000))
+            await asyncio.sleep(0)
+            assert transport.get_write_buffer_size() <= before
+            writer.close()
+
+    run(test)
+
+
+def test_only_so_many_requests_are_in_work_and_the_others_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("orbitmq.remoting.connection.MAX_REQUESTS_IN_WORK", 3)
+
+    async def test() -> None:
+        async with serving() as (peer, server, address):
+            client = RemotingClient()
+            later = [asyncio.create_task(client.invoke(address, LATER)) for _ in range(10)]
+            echo = asyncio.create_task(client.invoke(address, ECHO))
+            await until(lambda: any(one._inbox for one in server.connections))
+            (connection,) = server.connections
+            assert len(connection._tasks) == 3
+            assert peer.seen == []
+            peer.gate.set()
+            assert {(await task).body for task in later} == {b"later"}
+            await echo
+            # And it is read from again.
+            assert (await client.invoke(address, ECHO, body=b"again")).body == b"again"
+            await client.close()
 
     run(test)
 

@@ -296,6 +296,7 @@ class Broker:
     def connection_closed(self, connection: Connection) -> None:
         """Forget a client that is gone."""
         if self._is_open:
+            self.held.forget(connection)
             self.consumer_handlers.connection_closed(connection)
 
     def _drop_silent_clients(self) -> None:

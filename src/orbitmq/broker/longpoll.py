@@ -3,7 +3,9 @@
 A held pull is run again when a message that its filter wants arrives in its queue, when its time is
 over, and every few seconds if anything arrived at all: what it does not want moves its offset on.
 Arrivals of one turn of the event loop are gathered, so that a burst wakes a pull once and is handed
-out together.
+out together. A client may have only so many pulls held at a time: the next ones are not held but
+answered, which ends them like any others whose time is over. Those of a client that is gone are
+dropped at once.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from orbitmq._native import Command
 from orbitmq.remoting.connection import Connection
@@ -18,7 +21,9 @@ from orbitmq.remoting.connection import Connection
 __all__ = ["HeldPull", "HeldPulls"]
 
 SCAN_S = 5.0
+MAX_HELD_BY_CONNECTION = 10_000
 Queue = tuple[str, int]
+K = TypeVar("K")
 
 
 @dataclass(slots=True, eq=False)
@@ -40,20 +45,29 @@ class HeldPulls:
         self._max_offset = max_offset
         self.run: Callable[[HeldPull], None] = lambda _pull: None
         """What is done with a pull whose wait is over."""
-        self._held: dict[Queue, list[HeldPull]] = {}
+        # Dictionaries for their order and for removal at no cost, however many wait at one queue.
+        self._held: dict[Queue, dict[HeldPull, None]] = {}
+        self._by_connection: dict[Connection, dict[HeldPull, None]] = {}
         self._arrived: dict[Queue, set[int]] = {}
         self._scan_timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return sum(len(held) for held in self._held.values())
 
-    def hold(self, pull: HeldPull, timeout_ms: int) -> None:
-        """Keep a pull until something arrives, at most for a time."""
+    def hold(self, pull: HeldPull, timeout_ms: int) -> bool:
+        """Keep a pull until something arrives, at most for a time; False if there are too many."""
+        if not pull.connection.is_open:
+            return True
+        of_connection = self._by_connection.setdefault(pull.connection, {})
+        if len(of_connection) >= MAX_HELD_BY_CONNECTION:
+            return False
+        of_connection[pull] = None
+        self._held.setdefault(pull.queue, {})[pull] = None
         loop = asyncio.get_running_loop()
-        pull.timer = loop.call_later(timeout_ms / 1000, self._expire, pull)
-        self._held.setdefault(pull.queue, []).append(pull)
+        pull.timer = loop.call_later(timeout_ms / 1000, self._release, pull)
         if self._scan_timer is None:
             self._scan_timer = loop.call_later(SCAN_S, self._scan)
+        return True
 
     def arrived(self, topic: str, queue_id: int, tags_code: int) -> None:
         """Tell that a message has arrived in a queue."""
@@ -82,25 +96,25 @@ class HeldPulls:
         for queue, held in list(self._held.items()):
             newest = self._max_offset(*queue)
             for pull in list(held):
-                if newest > pull.offset or not pull.connection.is_open:
+                if newest > pull.offset:
                     self._release(pull)
         if self._held:
             self._scan_timer = asyncio.get_running_loop().call_later(SCAN_S, self._scan)
 
-    def _expire(self, pull: HeldPull) -> None:
-        self._release(pull)
-
     def _release(self, pull: HeldPull) -> None:
-        held = self._held.get(pull.queue)
-        if held is None or pull not in held:
-            return
-        held.remove(pull)
-        if not held:
-            del self._held[pull.queue]
+        self._drop(pull)
+        self.run(pull)
+
+    def _drop(self, pull: HeldPull) -> None:
+        _take_out(self._held, pull.queue, pull)
+        _take_out(self._by_connection, pull.connection, pull)
         if pull.timer is not None:
             pull.timer.cancel()
-        if pull.connection.is_open:
-            self.run(pull)
+
+    def forget(self, connection: Connection) -> None:
+        """Drop the pulls of a connection that is gone."""
+        for pull in list(self._by_connection.get(connection, ())):
+            self._drop(pull)
 
     def close(self) -> None:
         """Forget all; the connections are about to be closed."""
@@ -109,6 +123,14 @@ class HeldPulls:
                 if pull.timer is not None:
                     pull.timer.cancel()
         self._held.clear()
+        self._by_connection.clear()
         if self._scan_timer is not None:
             self._scan_timer.cancel()
             self._scan_timer = None
+
+
+def _take_out(table: dict[K, dict[HeldPull, None]], key: K, pull: HeldPull) -> None:
+    held = table[key]
+    del held[pull]
+    if not held:
+        del table[key]

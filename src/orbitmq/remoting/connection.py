@@ -6,9 +6,11 @@ leave in one write. Whatever is sent outside of a read (a response that had to w
 our own) is collected until the loop's next turn, so that a burst is one write, too.
 
 Bounds. A peer that does not read its responses is not read from, and the requests it has already
-sent are not handled, until it does; so what waits for it cannot grow. A connection may have only so
-many requests waiting for an answer at a time, the next ones are told SYSTEM_BUSY. A frame that
-breaks the rules closes its connection with one line in the log.
+sent are not handled, until it does; so what waits for it cannot grow. The same holds while many of
+its requests are being worked on, and for requests that are taken up again later. Notifications to a
+peer that does not read are dropped. A frame that breaks the rules closes its connection with one
+line in the log; what all connections together have sent of unfinished frames is limited, too (see
+`PartialFrames`).
 """
 
 from __future__ import annotations
@@ -22,14 +24,15 @@ from typing import Any, cast
 
 from orbitmq._native import Command, FrameReader, encode_commands
 from orbitmq.errors import Fault, OrbitError
-from orbitmq.protocol.codes import ResponseCode
-from orbitmq.remoting.handling import Handler, Router, answer_error, respond
+from orbitmq.remoting.handling import Handler, Router, answer_error
+from orbitmq.remoting.partial_frames import PartialFrames
 
 __all__ = ["Connection", "ConnectionLost", "RequestTimeout"]
 
 _log = logging.getLogger(__name__)
 
-MAX_WAITING_REQUESTS = 10_000
+MAX_REQUESTS_IN_WORK = 64
+"""Each may come back with a body of megabytes."""
 WRITE_BUFFER_BYTES = 1 << 20
 ONEWAY = 2
 """The flag bit of a request that wants no response."""
@@ -58,18 +61,22 @@ class Connection(asyncio.Protocol):
         *,
         on_open: Callable[[Connection], None] | None = None,
         on_close: Callable[[Connection], None] | None = None,
+        partial_frames: PartialFrames[Connection] | None = None,
     ) -> None:
         self._router = router
+        self._partial_frames = partial_frames
         self._on_open = on_open
         self._on_close = on_close
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._reader = FrameReader()
-        self._inbox: deque[Command] = deque()
+        self._inbox: deque[tuple[Command, Handler | None]] = deque()
         self._outbox: list[Command] = []
         self._outbox_bytes = 0
         self._flush_scheduled = False
         self._handling = False
+        self._taking_up = False
+        self._reading = True
         self._write_paused = False
         self._opaques = itertools.count()
         self._waiting_for: dict[int, asyncio.Future[Command]] = {}
@@ -109,30 +116,37 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Called by the event loop."""
         self.last_active = self._loop.time()
-        self._inbox.extend(self._reader.feed(data))
+        for command in self._reader.feed(data):
+            if command.is_response:
+                self._settle(command)
+            else:
+                self._inbox.append((command, None))
         self._handle_inbox()
         if self._reader.failure is not None:
             _log.warning("closing %s: %s", self.remote_text, self._reader.failure)
             self.close()
+        elif self._partial_frames is not None:
+            for other in self._partial_frames.note(self, self._reader.pending_bytes):
+                _log.warning("closing %s: too many unfinished frames", other.remote_text)
+                other.abort()
 
     def pause_writing(self) -> None:
         """Called by the event loop when the peer does not keep up."""
         self._write_paused = True
-        if self._transport is not None:
-            self._transport.pause_reading()
+        self._read_or_not()
 
     def resume_writing(self) -> None:
         """Called by the event loop when it does again."""
         self._write_paused = False
         self._handle_inbox()
-        if self._transport is not None and self.is_open and not self._write_paused:
-            self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the event loop."""
         self._transport = None
         self._inbox.clear()
         self._outbox.clear()
+        if self._partial_frames is not None:
+            self._partial_frames.forget(self)
         for future in self._waiting_for.values():
             if not future.done():
                 future.set_exception(ConnectionLost(f"connection to {self.remote_text} was closed"))
@@ -145,23 +159,46 @@ class Connection(asyncio.Protocol):
     # ---- what the peer sent
 
     def _handle_inbox(self) -> None:
+        if self._handling:
+            return
         self._handling = True
         try:
-            while self._inbox and not self._write_paused:
-                command = self._inbox.popleft()
-                if command.is_response:
-                    self._settle(command)
-                else:
-                    self.handle(command, self._router.find(command.code))
+            while self._inbox and not self._is_congested:
+                request, handler = self._inbox.popleft()
+                self._handle(request, handler or self._router.find(request.code))
                 if self._outbox_bytes > WRITE_BUFFER_BYTES:
                     self._flush()
         finally:
             self._handling = False
         if self._outbox:
             self._flush()
+        self._read_or_not()
 
-    def handle(self, request: Command, handler: Handler) -> None:
-        """Let a handler answer a request, now or when it has what it waits for."""
+    @property
+    def _is_congested(self) -> bool:
+        return self._write_paused or len(self._tasks) >= MAX_REQUESTS_IN_WORK
+
+    def _read_or_not(self) -> None:
+        wanted = not self._inbox and not self._write_paused
+        if wanted != self._reading and self._transport is not None and self.is_open:
+            self._reading = wanted
+            if wanted:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def handle_later(self, request: Command, handler: Handler) -> None:
+        """Let a handler answer a request of the past, when the peer is ready for the answer."""
+        self._inbox.append((request, handler))
+        if not self._taking_up:
+            self._taking_up = True
+            self._loop.call_soon(self._take_up)
+
+    def _take_up(self) -> None:
+        self._taking_up = False
+        self._handle_inbox()
+
+    def _handle(self, request: Command, handler: Handler) -> None:
         try:
             answer = handler(request, self)
         except Exception as error:
@@ -170,15 +207,15 @@ class Connection(asyncio.Protocol):
             return
         if isinstance(answer, Command):
             self._answer(request, answer)
-        elif len(self._tasks) >= MAX_WAITING_REQUESTS:
-            if asyncio.iscoroutine(answer):
-                answer.close()
-            remark = "[OVERLOAD]system busy, start flow control for a while"
-            self._answer(request, respond(request, ResponseCode.SYSTEM_BUSY, remark))
         else:
             task = self._loop.create_task(self._answer_later(request, answer))
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if self._inbox:
+            self._handle_inbox()
 
     async def _answer_later(self, request: Command, awaited: Awaitable[Command | None]) -> None:
         try:
@@ -244,7 +281,9 @@ class Connection(asyncio.Protocol):
     def notify(
         self, code: int, *, ext: dict[str, str] | None = None, body: bytes | None = None
     ) -> None:
-        """Send a request that wants no response."""
+        """Send a request that wants no response; nothing when the peer does not read."""
+        if self._write_paused:
+            return
         opaque = next(self._opaques) & 0x7FFFFFFF
         self.send(Command(code, opaque=opaque, flag=ONEWAY, ext=ext, body=body))
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Router
+from orbitmq.remoting.partial_frames import PartialFrames
 
 __all__ = ["Server"]
 
@@ -36,6 +37,7 @@ class Server:
         self._listeners: list[asyncio.Server] = []
         self._sweeper: asyncio.Task[None] | None = None
         self._all_closed = asyncio.Event()
+        self._partial_frames: PartialFrames[Connection] = PartialFrames()
         self.connections: set[Connection] = set()
 
     async def listen(self, host: str, port: int) -> int:
@@ -51,7 +53,12 @@ class Server:
         return bound
 
     def _accept(self) -> Connection:
-        return Connection(self._router, on_open=self._opened, on_close=self._closed)
+        return Connection(
+            self._router,
+            on_open=self._opened,
+            on_close=self._closed,
+            partial_frames=self._partial_frames,
+        )
 
     def _opened(self, connection: Connection) -> None:
         self.connections.add(connection)
@@ -75,7 +82,8 @@ class Server:
             oldest = loop.time() - self._max_idle_s
             for connection in [c for c in self.connections if c.last_active < oldest]:
                 _log.info("closing %s, idle for %.0f s", connection.remote_text, self._max_idle_s)
-                connection.close()
+                # What waits to be sent to a peer that has not read for so long would wait forever.
+                connection.abort()
 
     async def stop_listening(self) -> None:
         """Accept no more connections."""

@@ -89,8 +89,10 @@ class PullHandlers:
         return self._pull(request, connection, may_hold=True)
 
     def _run_again(self, pull: HeldPull) -> None:
-        connection, request = pull.connection, pull.request
-        connection.handle(request, lambda *_: self._pull(request, connection, may_hold=False))
+        pull.connection.handle_later(pull.request, self._pull_again)
+
+    def _pull_again(self, request: Command, connection: Connection) -> Answer:
+        return self._pull(request, connection, may_hold=False)
 
     def _pull(self, request: Command, connection: Connection, *, may_hold: bool) -> Answer:
         header = PullHeader.decode(request.ext)
@@ -137,8 +139,8 @@ class PullHandlers:
             self.stats.got(header.topic, header.consumer_group, result.count, len(body))
         elif code == ResponseCode.PULL_NOT_FOUND:
             self.stats.got_missed += 1
-            if may_hold and header.sys_flag & PullFlag.SUSPEND:
-                self._hold(request, connection, header, tag_codes)
+            may_hold = may_hold and bool(header.sys_flag & PullFlag.SUSPEND)
+            if may_hold and self._hold(request, connection, header, tag_codes):
                 return None
         elif code == ResponseCode.PULL_OFFSET_MOVED:
             self._tell_offset_moved(header, result.next_offset)
@@ -242,13 +244,13 @@ class PullHandlers:
         connection: Connection,
         header: PullHeader,
         tag_codes: Sequence[int] | None,
-    ) -> None:
+    ) -> bool:
         timeout_ms = header.suspend_timeout_millis
         if not self.config.long_polling_enable:
             timeout_ms = self.config.short_polling_time_mills
         queue = (header.topic, header.queue_id)
         pull = HeldPull(request, connection, queue, header.queue_offset, tag_codes)
-        self.held.hold(pull, max(timeout_ms, 0))
+        return self.held.hold(pull, max(timeout_ms, 0))
 
     def _suggested_broker(self, group: SubscriptionGroup, result: ReadResult) -> int:
         if not self.config.slave_read_enable:
