@@ -1,0 +1,36 @@
+"""A cluster in a process of its own, so that nothing but the cluster is in the memory measured.
+
+Prints where it listens; then, for each line of its input, how many pulls it holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import sys
+
+from orbitmq.testing import LocalCluster
+
+
+def main() -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    with LocalCluster() as cluster:
+        (broker,) = cluster.brokers.values()
+
+        async def held() -> int:
+            await asyncio.sleep(0)
+            return len(broker.held)
+
+        tell({"nameserver": cluster.address, "broker": broker.config.address})
+        for _ in sys.stdin:
+            tell({"held": cluster.run(held())})
+
+
+def tell(what: dict[str, object]) -> None:
+    print(json.dumps(what), flush=True)
+
+
+if __name__ == "__main__":
+    main()
