@@ -5,6 +5,7 @@ The figure of a side is the median of its rounds; the ratio is ours over Java's.
 
 from __future__ import annotations
 
+import os
 import shutil
 import statistics
 from collections.abc import Callable, Iterator
@@ -123,11 +124,12 @@ def open_store(rust: Side, java: Side, sizes: Sizes, work: Path) -> list[Outcome
 def _in_turn(
     once: Callable[[Side], Figures], rust: Side, java: Side, rounds: int
 ) -> tuple[list[Figures], list[Figures]]:
-    ours, theirs = [], []
+    figures: dict[str, list[Figures]] = {java.name: [], rust.name: []}
     for _ in range(rounds):
-        theirs.append(once(java))
-        ours.append(once(rust))
-    return ours, theirs
+        for side in (java, rust):
+            os.sync()  # nobody is to pay for what the one before left to be written
+            figures[side.name].append(once(side))
+    return figures[rust.name], figures[java.name]
 
 
 def _rate(name: str, ours: list[Figures], theirs: list[Figures]) -> Outcome:
