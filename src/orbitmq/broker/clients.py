@@ -79,7 +79,10 @@ class ConsumerClients:
         group.message_model = message_model
         group.consume_from_where = consume_from_where
         is_new = connection not in group.members
-        group.members[connection] = client
+        known = group.members.get(connection)
+        if known is not None and known.client_id != client.client_id:
+            del group.members[connection]
+        _seen(group.members, connection, client)
         return group.take_subscriptions(subscriptions) or is_new
 
     def unregister(self, name: str, connection: Connection) -> bool:
@@ -118,7 +121,7 @@ class ProducerClients:
 
     def register(self, name: str, connection: Connection, client: ClientInfo) -> None:
         """Take a heartbeat."""
-        self.groups.setdefault(name, {})[connection] = client
+        _seen(self.groups.setdefault(name, {}), connection, client)
 
     def unregister(self, name: str, connection: Connection) -> None:
         """Remove a member."""
@@ -155,3 +158,11 @@ class ProducerClients:
             return None
         turn = self._next[name] = self._next.get(name, -1) + 1
         return members[turn % len(members)]
+
+
+def _seen(
+    members: dict[Connection, ClientInfo], connection: Connection, client: ClientInfo
+) -> None:
+    """Note a heartbeat; what a client is, its first one has said."""
+    known = members.setdefault(connection, client)
+    known.last_seen_ms = client.last_seen_ms

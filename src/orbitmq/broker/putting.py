@@ -23,6 +23,7 @@ from orbitmq.errors import (
 )
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.flags import MessageFlag
+from orbitmq.protocol.headers import HeaderFault
 from orbitmq.protocol.names import SCHEDULE_TOPIC, Property
 from orbitmq.remoting.handling import Refused
 
@@ -44,6 +45,8 @@ class Draft:
     sys_flag: int = 0
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
+    properties_text: str | None = None
+    """The properties as they are to be stored, if not as `properties` has them."""
 
     @property
     def waits(self) -> bool:
@@ -64,10 +67,11 @@ class Putting:
     on_scheduled: Callable[[int], None] = field(default=lambda _level: None)
     is_writable: bool = True
 
-    def put(self, draft: Draft) -> Appended:
+    def put(self, draft: Draft, *, keeps_wait: bool = False) -> Appended:
         """Append one message; raises `Refused` with the code of the reason."""
         level = self._schedule(draft)
-        return self._append([self._final(draft, keeps_wait=level > 0)], draft, level)[0]
+        final = self._final(draft, keeps_wait=keeps_wait or level > 0)
+        return self._append([final], draft, level)[0]
 
     def put_as_is(self, draft: Draft) -> Appended:
         """Append a message whose delay is over: its properties still name it, and stay."""
@@ -89,7 +93,7 @@ class Putting:
         try:
             level = min(int(text), len(self.delay_levels_ms))
         except ValueError:
-            return 0
+            raise HeaderFault(f"property DELAY is not a number: {text!r}") from None
         if level <= 0:
             return 0
         draft.properties[Property.DELAY] = str(level)
@@ -102,7 +106,7 @@ class Putting:
     def _final(self, draft: Draft, *, keeps_wait: bool = False) -> NewMessage:
         if not keeps_wait:
             # What the producer waits for is between it and us. Java keeps it for messages with a
-            # delay, though.
+            # delay and for those sent back, though.
             draft.properties.pop(Property.WAIT, None)
         return NewMessage(
             draft.topic,
@@ -115,7 +119,7 @@ class Putting:
             store_host=draft.store_host,
             reconsume_times=draft.reconsume_times,
             prepared_transaction_offset=draft.prepared_transaction_offset,
-            properties=draft.properties,
+            properties=draft.properties if draft.properties_text is None else draft.properties_text,
         )
 
     def _append(

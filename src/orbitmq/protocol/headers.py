@@ -3,7 +3,8 @@
 A header class lists its fields in Python's spelling; on the wire they have Java's (``queue_id`` is
 ``queueId``) unless the class says otherwise. Numbers are decimal text, booleans ``true`` in any
 case or else false. A field without a default is required: its absence, like a number that is none,
-is a `HeaderFault` that names it.
+is a `HeaderFault` that names it. A number that is none in the place of a field with a default is as
+if it were not there; but not in headers that are `strict`. Both are as in Java.
 
 Reading a header is done once per request, so each class gets a reader compiled from its fields; the
 general code behind it only runs to find out what is wrong.
@@ -46,6 +47,8 @@ class Header:
 
     wire_names: ClassVar[Mapping[str, str]] = {}
     """Names on the wire that are not the Python name in camel case."""
+    strict: ClassVar[bool] = False
+    """Whether a bad number is a fault even where there need not be one."""
     _codec: ClassVar[tuple[tuple[str, str, Callable[[str], Any], bool], ...]] = ()
     _read: ClassVar[Callable[[Mapping[str, str]], Any]]
 
@@ -82,7 +85,9 @@ class Header:
                 try:
                     values[name] = read(text)
                 except ValueError:
-                    raise HeaderFault(f"field {wire_name} is not a number: {text!r}") from None
+                    if required or cls.strict:
+                        fault = f"field {wire_name} is not a number: {text!r}"
+                        raise HeaderFault(fault) from None
             elif required:
                 raise HeaderFault(f"field {wire_name} is missing")
         return cls(**values)

@@ -32,6 +32,18 @@ ASK_TIMEOUT_MS = 10_000
 STATUS_TIMEOUT_MS = 5000
 
 
+class ConsumerGroupHeader(Header):
+    """A consumer group."""
+
+    consumer_group: str
+
+
+class ProducerGroupHeader(Header):
+    """A producer group."""
+
+    producer_group: str
+
+
 class ResetHeader(Header):
     """Where a group shall start over: at a time, or at the end for -1."""
 
@@ -82,7 +94,7 @@ class ClientAdminHandlers:
 
     def consumer_connections(self, request: Command, _connection: Connection) -> Command:
         """List the members of a consumer group and what it subscribes to."""
-        name = (request.ext or {})["consumerGroup"]
+        name = ConsumerGroupHeader.decode(request.ext).consumer_group
         group = self.consumers.groups.get(name)
         if group is None:
             remark = f"the consumer group[{name}] not online"
@@ -101,7 +113,7 @@ class ClientAdminHandlers:
 
     def producer_connections(self, request: Command, _connection: Connection) -> Command:
         """List the members of a producer group."""
-        name = (request.ext or {})["producerGroup"]
+        name = ProducerGroupHeader.decode(request.ext).producer_group
         members = self.producers.groups.get(name)
         if members is None:
             remark = f"the producer group[{name}] not exist"

@@ -11,6 +11,7 @@ from orbitmq._native import Command, Store, dumps_lenient
 from orbitmq.broker.clients import ConsumerClients
 from orbitmq.broker.delay import DelayService
 from orbitmq.broker.groups import GroupTable
+from orbitmq.broker.handlers.admin_topics import TopicHeader
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.progress import Progress
 from orbitmq.broker.topics import TopicTable
@@ -108,7 +109,7 @@ class OffsetAdminHandlers:
 
     def consumed_by(self, request: Command, _connection: Connection) -> Command:
         """Return the groups that consume a topic, or have done so."""
-        topic = (request.ext or {})["topic"]
+        topic = TopicHeader.decode(request.ext).topic
         groups = {*self.consumers.groups_of(topic), *self.offsets.groups_of(topic)}
         return respond(request, body=dumps_lenient({"groupList": sorted(groups)}))
 

@@ -21,7 +21,7 @@ from orbitmq.protocol.names import (
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Refused, Router, respond
 
-__all__ = ["NOT_ON_SLAVE", "TopicAdminHandlers"]
+__all__ = ["NOT_ON_SLAVE", "TopicAdminHandlers", "TopicHeader"]
 
 NOT_ON_SLAVE = (
     "Can't modify topic or subscription group from slave broker, "
@@ -30,6 +30,12 @@ NOT_ON_SLAVE = (
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 KEPT_WITHOUT_CONFIG = frozenset({SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC})
 """Topics whose queues are never unused, though no configuration may name them."""
+
+
+class TopicHeader(Header):
+    """A topic."""
+
+    topic: str
 
 
 class CreateTopicHeader(Header):
@@ -122,7 +128,7 @@ class TopicAdminHandlers:
 
     def topic_stats(self, request: Command, _connection: Connection) -> Command:
         """Return the ends of a topic's queues, and when they last grew."""
-        name = (request.ext or {})["topic"]
+        name = TopicHeader.decode(request.ext).topic
         topic = self.topics.find(name)
         if topic is None:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist")

@@ -40,18 +40,23 @@ class UnregisterHeader(Header):
 
     wire_names = {"client_id": "clientID"}  # noqa: RUF012
 
-    client_id: str
+    client_id: str = ""
     producer_group: str | None = None
     consumer_group: str | None = None
 
 
 class OffsetHeader(Header):
-    """A queue as a group sees it, and where it stands."""
+    """A queue as a group sees it."""
 
     consumer_group: str
     topic: str
     queue_id: int
-    commit_offset: int = 0
+
+
+class CommitHeader(OffsetHeader):
+    """And where the group stands."""
+
+    commit_offset: int
 
 
 @dataclass(slots=True)
@@ -128,8 +133,8 @@ class ConsumerHandlers:
             self.producers.unregister(header.producer_group, connection)
         if header.consumer_group:
             group = self.groups.find(header.consumer_group)
-            notify = group is None or group.notify_consumer_ids_changed_enable
-            if self.consumers.unregister(header.consumer_group, connection) and notify:
+            self.consumers.unregister(header.consumer_group, connection)
+            if group is None or group.notify_consumer_ids_changed_enable:
                 self.notify_members(header.consumer_group)
         return respond(request)
 
@@ -175,7 +180,7 @@ class ConsumerHandlers:
         """Say where a group stands, or where a new one begins."""
         header = OffsetHeader.decode(request.ext)
         offset = self.offsets.get(header.topic, header.consumer_group, header.queue_id)
-        if offset is None:
+        if offset is None or offset < 0:
             # A new group on a young queue begins at its beginning, whatever it wishes.
             if self.store.min_offset(header.topic, header.queue_id) > 0 or self._first_is_cold(
                 header.topic, header.queue_id
@@ -191,7 +196,7 @@ class ConsumerHandlers:
 
     def update_offset(self, request: Command, _connection: Connection) -> Command:
         """Take a group's word for where it stands."""
-        header = OffsetHeader.decode(request.ext)
+        header = CommitHeader.decode(request.ext)
         self.offsets.commit(
             header.topic, header.consumer_group, header.queue_id, header.commit_offset
         )
@@ -214,8 +219,8 @@ class ConsumerHandlers:
 
 def _lock_request(request: Command) -> tuple[str, str, list[MessageQueue]]:
     body = loads_lenient(request.body)
-    queues = [MessageQueue.from_json(queue) for queue in body.get("mqSet") or ()]
-    return body.get("consumerGroup") or "", body.get("clientId") or "", queues
+    queues = dict.fromkeys(MessageQueue.from_json(queue) for queue in body.get("mqSet") or ())
+    return body.get("consumerGroup") or "", body.get("clientId") or "", list(queues)
 
 
 def _enum(value: Any, names: tuple[str, ...], default: int) -> str:

@@ -23,7 +23,7 @@ from orbitmq.config import BrokerConfig
 from orbitmq.protocol.bodies import MessageQueue, Subscription, SubscriptionGroup
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import Permission, PullFlag
-from orbitmq.protocol.headers import Header
+from orbitmq.protocol.headers import Header, HeaderFault
 from orbitmq.protocol.names import FAQ, OFFSET_MOVED_EVENT, Property
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Answer, Refused, Router, respond
@@ -42,10 +42,13 @@ _CODES = {
     "OFFSET_OVERFLOW_BADLY": ResponseCode.PULL_OFFSET_MOVED,
     "OFFSET_TOO_SMALL": ResponseCode.PULL_OFFSET_MOVED,
 }
+_LOOKED_AT_MESSAGES = ("FOUND", "NO_MATCHED_MESSAGE", "MESSAGE_WAS_REMOVING")
 
 
 class PullHeader(Header):
     """What a consumer wants."""
+
+    strict = True
 
     consumer_group: str
     topic: str
@@ -53,10 +56,10 @@ class PullHeader(Header):
     queue_offset: int
     max_msg_nums: int
     sys_flag: int
-    commit_offset: int
-    suspend_timeout_millis: int
+    commit_offset: int | None = None
+    suspend_timeout_millis: int = 0
     subscription: str | None = None
-    sub_version: int
+    sub_version: int | None = None
     expression_type: str | None = None
 
 
@@ -125,11 +128,15 @@ class PullHandlers:
         result: ReadResult,
         may_hold: bool,
     ) -> Command | None:
+        if header.max_msg_nums < 0 and result.status in _LOOKED_AT_MESSAGES:
+            raise HeaderFault(f"field maxMsgNums is {header.max_msg_nums}")
         code = _CODES.get(result.status)
         if code is None:  # NO_MESSAGE_IN_QUEUE
             is_new = header.queue_offset == 0
             code = ResponseCode.PULL_NOT_FOUND if is_new else ResponseCode.PULL_OFFSET_MOVED
         if may_hold and header.sys_flag & PullFlag.COMMIT_OFFSET:
+            if header.commit_offset is None:
+                raise HeaderFault("field commitOffset is missing")
             self.offsets.commit(
                 header.topic, header.consumer_group, header.queue_id, header.commit_offset
             )
@@ -197,9 +204,14 @@ class PullHandlers:
     def _subscription(self, header: PullHeader, group: SubscriptionGroup) -> Subscription:
         if header.sys_flag & PullFlag.SUBSCRIPTION:
             if header.expression_type not in (None, "", "TAG"):
+                if not header.subscription:
+                    remark = "parse the consumer's subscription failed"
+                    raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)
                 return Subscription(header.topic, expression_type=header.expression_type or "")
             try:
-                return Subscription.of_tags(header.topic, header.subscription, header.sub_version)
+                return Subscription.of_tags(
+                    header.topic, header.subscription, header.sub_version or 0
+                )
             except ValueError:
                 remark = "parse the consumer's subscription failed"
                 raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark) from None
@@ -214,6 +226,8 @@ class PullHandlers:
         if subscription is None:
             remark = f"the consumer's subscription not exist{FAQ}"
             raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+        if header.sub_version is None:
+            raise HeaderFault("field subVersion is missing")
         if subscription.sub_version < header.sub_version:
             remark = "the consumer's subscription not latest"
             raise Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark)
@@ -274,7 +288,7 @@ class PullHandlers:
                 topic=OFFSET_MOVED_EVENT,
                 queue_id=0,
                 body=dumps_lenient(event),
-                properties={Property.TAGS: group, Property.KEYS: group},
+                properties={Property.TAGS: group, Property.DELAY: "0", Property.KEYS: group},
                 born_timestamp=self.putting.clock(),
                 born_host=self.broker_host,
                 store_host=self.broker_host,

@@ -28,11 +28,16 @@ class QueryHeader(Header):
 
 
 class QueueHeader(Header):
-    """A queue, and perhaps a time."""
+    """A queue."""
 
     topic: str
     queue_id: int
-    timestamp: int = 0
+
+
+class QueueTimeHeader(QueueHeader):
+    """A queue and a time."""
+
+    timestamp: int
 
 
 @dataclass(slots=True)
@@ -54,16 +59,18 @@ class QueryHandlers:
     def by_key(self, request: Command, _connection: Connection) -> Command:
         """Return the messages that have a key, or one of the same hash."""
         header = QueryHeader.decode(request.ext)
+        if header.max_num < 0 and not header.is_unique_key:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"maxNum is {header.max_num}")
         records = self.store.query(
             header.topic,
             header.key,
             max_messages=self.config.default_query_max_num
             if header.is_unique_key
-            else min(max(header.max_num, 0), self.config.max_msgs_num_batch),
+            else min(header.max_num, self.config.max_msgs_num_batch),
             begin_ms=header.begin_timestamp,
             end_ms=header.end_timestamp,
         )
-        store_time, physical_offset = self.store.index_last_update
+        store_time, physical_offset = self.store.index_last_update if records else (0, 0)
         ext = {
             "indexLastUpdateTimestamp": str(store_time),
             "indexLastUpdatePhyoffset": str(physical_offset),
@@ -84,7 +91,7 @@ class QueryHandlers:
 
     def offset_by_time(self, request: Command, _connection: Connection) -> Command:
         """Return the queue offset of a time."""
-        header = QueueHeader.decode(request.ext)
+        header = QueueTimeHeader.decode(request.ext)
         offset = self.store.offset_by_time(header.topic, header.queue_id, header.timestamp)
         return respond(request, ext={"offset": str(offset)})
 

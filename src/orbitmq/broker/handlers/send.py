@@ -23,11 +23,10 @@ from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.putting import Draft, Putting
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerConfig
-from orbitmq.errors import WireError
 from orbitmq.protocol.bodies import TopicConfig
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import MessageFlag, Permission, Version
-from orbitmq.protocol.headers import Header, HeaderFault
+from orbitmq.protocol.headers import Header
 from orbitmq.protocol.names import (
     FAQ,
     NOT_ALLOWED_TO_SEND,
@@ -46,10 +45,10 @@ __all__ = ["SendHandlers", "SendHeader"]
 class SendHeader(Header):
     """What a producer says of a message."""
 
-    producer_group: str
-    topic: str
-    default_topic: str
-    default_topic_queue_nums: int
+    producer_group: str = ""
+    topic: str = ""
+    default_topic: str = ""
+    default_topic_queue_nums: int = 0
     queue_id: int
     sys_flag: int
     born_timestamp: int
@@ -64,6 +63,7 @@ class SendHeader(Header):
 class ShortSendHeader(SendHeader):
     """The same with one letter for each name."""
 
+    strict = True
     wire_names = {  # noqa: RUF012
         "producer_group": "a",
         "topic": "b",
@@ -125,8 +125,6 @@ class SendHandlers:
         except Refused as refused:
             refused.ext = ext
             raise
-        except HeaderFault as fault:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"HeaderFault: {fault}", ext) from None
         ext["msgId"] = ",".join(
             encode_offset_id(self.store_host, one.physical_offset) for one in appended
         )
@@ -230,20 +228,21 @@ class SendHandlers:
     def _put_batch(self, request: Command, draft: Draft) -> list[Appended]:
         if len(request.body) > self.config.max_message_size:
             raise self.putting.illegal()
-        try:
-            parts = decode_batch(request.body)
-        except WireError:
-            raise self.putting.illegal() from None
-        if not parts or draft.sys_flag & MessageFlag.TRANSACTION_MASK:
+        if draft.sys_flag & MessageFlag.TRANSACTION_MASK:
             raise self.putting.illegal()
-        # The batch's own properties follow those of each message: the later one counts.
+        parts = decode_batch(request.body)
+        if not parts:
+            raise Refused(ResponseCode.SYSTEM_ERROR, "the batch is empty")
+        # The batch's own properties follow those of each message: the later one counts. They are
+        # stored as they are, equal names and all.
         of_batch = "\x02".join(f"{k}\x01{v}" for k, v in draft.properties.items())
         drafts = [
             Draft(
                 topic=draft.topic,
                 queue_id=draft.queue_id,
                 body=body,
-                properties=decode_properties(join_batch_properties(own, of_batch)),
+                properties={},
+                properties_text=join_batch_properties(own, of_batch),
                 born_timestamp=draft.born_timestamp,
                 born_host=draft.born_host,
                 store_host=draft.store_host,

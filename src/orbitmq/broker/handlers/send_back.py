@@ -79,7 +79,7 @@ class SendBackHandlers:
             remark = f"look message by offset failed, {header.offset}"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         (record,) = decode_records(data, check_crc=False)
-        self.putting.put(self._again(request, header, group, record))
+        self.putting.put(self._again(request, header, group, record), keeps_wait=True)
         self.stats.sent_back(record.topic, header.group)
         return respond(request)
 
