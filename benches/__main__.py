@@ -1,4 +1,4 @@
-"""`python -m benches`: OrbitMQ's store against Apache RocketMQ 4.9.7's, in one run."""
+"""`python -m benches`: OrbitMQ's store and broker against Apache RocketMQ 4.9.7's, in one run."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benches import measurements
+from benches.broker import BrokerSizes, broker
 from benches.measurements import Outcome, Sizes
 from benches.sides import REPOSITORY_ROOT, BenchError, java_side, rust_side
 
-NAMES = ("append", "read", "open")
+NAMES = ("append", "read", "open", "broker")
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -84,6 +85,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             outcomes += measurements.read(rust, java, sizes, work)
         if "open" in names:
             outcomes += measurements.open_store(rust, java, sizes, work)
+        load_commands: list[str] = []
+        if "broker" in names:
+            small = dataclasses.replace(BrokerSizes(), rounds=sizes.rounds)
+            broker_sizes = BrokerSizes.quick() if options.quick else small
+            of_broker, load_commands = broker(broker_sizes, work)
+            outcomes += of_broker
     except BenchError as error:
         print(f"benches: {error}", file=sys.stderr)
         return 1
@@ -93,7 +100,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         report = {
             "sizes": dataclasses.asdict(sizes),
             "outcomes": [{**dataclasses.asdict(o), "ratio": o.ratio} for o in outcomes],
-            "commands": {side.name: side.commands_run for side in (rust, java)},
+            "commands": {side.name: side.commands_run for side in (rust, java)}
+            | {"loadgen": load_commands},
         }
         options.json.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
     return 0
