@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -24,6 +25,20 @@ SETTINGS = {
 }
 
 
+class OurCluster(LocalCluster):
+    """Two brokers; the locks of an orderly consumer that was killed are free after seconds."""
+
+    def start_broker(self, name: str) -> None:
+        super().start_broker(name)
+        self.brokers[name].locks.max_live_ms = LOCK_LIVES_MS
+
+    def start(self) -> Self:
+        super().start()
+        for broker in self.brokers.values():
+            broker.locks.max_live_ms = LOCK_LIVES_MS
+        return self
+
+
 @pytest.fixture(scope="session")
 def cluster(java_peer_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two brokers, called broker-a and broker-b, behind one nameserver."""
@@ -31,10 +46,7 @@ def cluster(java_peer_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> I
     if AGAINST_JAVA:
         running = JavaPair(tmp_path_factory.mktemp("java-pair"), SETTINGS)
     else:
-        local = LocalCluster(brokers=2, settings=SETTINGS).start()
-        for broker in local.brokers.values():
-            broker.locks.max_live_ms = LOCK_LIVES_MS
-        running = local
+        running = OurCluster(brokers=2, settings=SETTINGS).start()
     try:
         yield running
     finally:

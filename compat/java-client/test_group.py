@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ TOPIC = "Shared"
 QUEUES_EACH = 4
 PER_SECOND = 300
 LIMIT_S = 40.0
+KINDS = {"concurrent", "orderly"}
 
 
 class Delivery(NamedTuple):
@@ -43,20 +44,41 @@ def notes(directory: Path) -> list[Delivery]:
     return sorted(deliveries)
 
 
-def await_notes(directory: Path, what: str, condition: Callable[[list[Delivery]], bool]) -> None:
+def await_nothing_missing(
+    directory: Path, what: str, missing: Callable[[list[Delivery]], Collection[object]]
+) -> None:
+    """Wait until the notes lack nothing; a failure tells what they lacked."""
     deadline = time.monotonic() + LIMIT_S
-    while not condition(seen := notes(directory)):
-        count = len(seen)
-        assert time.monotonic() < deadline, f"not within {LIMIT_S} s: {what}; {count} deliveries"
+    while lacking := missing(seen := notes(directory)):
+        some = sorted(lacking, key=repr)[:20]
+        assert time.monotonic() < deadline, (
+            f"not within {LIMIT_S} s: {what}; {len(seen)} deliveries came, missing are {some}"
+        )
         time.sleep(0.1)
 
 
-def consumes_since(member: str, since_us: int) -> Callable[[list[Delivery]], bool]:
-    def condition(seen: list[Delivery]) -> bool:
-        kinds = {one.kind for one in seen if one.member == member and one.at_us > since_us}
-        return kinds == {"concurrent", "orderly"}
+def works_since(member: str, since_us: int) -> Callable[[list[Delivery]], Collection[str]]:
+    def missing(seen: list[Delivery]) -> set[str]:
+        return KINDS - {one.kind for one in seen if one.member == member and one.at_us > since_us}
 
-    return condition
+    return missing
+
+
+def consumed_since(since_us: int) -> Callable[[list[Delivery]], Collection[tuple[str, str, int]]]:
+    def missing(seen: list[Delivery]) -> set[tuple[str, str, int]]:
+        queues = {(kind, one.broker, one.queue_id) for kind in KINDS for one in seen}
+        return queues - {(o.kind, o.broker, o.queue_id) for o in seen if o.at_us > since_us}
+
+    return missing
+
+
+def all_consumed(sent: int) -> Callable[[list[Delivery]], Collection[tuple[str, int]]]:
+    expected = {(kind, number) for kind in KINDS for number in range(sent)}
+
+    def missing(seen: list[Delivery]) -> set[tuple[str, int]]:
+        return expected - {(one.kind, one.number) for one in seen}
+
+    return missing
 
 
 @pytest.mark.timeout(150)
@@ -75,39 +97,23 @@ def test_members_join_leave_and_die(
 
     topic = steady.play("make_topic", mark=mark, topic=TOPIC, queues=QUEUES_EACH)
     steady.play("load_start", mark=mark, topic=topic, per_second=PER_SECOND)
-    for jvm, member in ((steady, "first"), (steady, "second"), (doomed, "third")):
+    for jvm, member in (
+        (steady, "first"),
+        (steady, "second"),
+        (doomed, "third"),
+        (steady, "fourth"),
+    ):
         join(jvm, member)
-        await_notes(tmp_path, f"{member} works", consumes_since(member, 0))
-    join(steady, "fourth")
-    await_notes(tmp_path, "the fourth works", consumes_since("fourth", 0))
+        await_nothing_missing(tmp_path, f"{member} works", works_since(member, 0))
     joined_us = now_us()
     for member in ("first", "second", "third", "fourth"):
-        await_notes(tmp_path, f"{member} still works", consumes_since(member, joined_us))
+        await_nothing_missing(tmp_path, f"{member} goes on", works_since(member, joined_us))
 
     steady.play("leave", member="second")
     doomed.kill()
-    killed_us = now_us()
-    abandoned = {
-        (one.broker, one.queue_id) for one in notes(tmp_path) if one.member in ("second", "third")
-    }
-    await_notes(
-        tmp_path,
-        "the others take over every queue",
-        lambda seen: all(
-            {(o.broker, o.queue_id) for o in seen if o.at_us > killed_us and o.kind == kind}
-            >= abandoned
-            for kind in ("concurrent", "orderly")
-        ),
-    )
+    await_nothing_missing(tmp_path, "the others take over", consumed_since(now_us()))
     sent = steady.play("load_stop", topic=topic)
-    for kind in ("concurrent", "orderly"):
-        await_notes(
-            tmp_path,
-            f"all {sent} messages consumed by the {kind} group",
-            lambda seen, kind=kind: (  # type: ignore[misc]
-                {one.number for one in seen if one.kind == kind} == set(range(sent))
-            ),
-        )
+    await_nothing_missing(tmp_path, f"all {sent} messages", all_consumed(sent))
     steady.play("leave", member="first")
     steady.play("leave", member="fourth")
     assert_in_order([one for one in notes(tmp_path) if one.kind == "orderly"])

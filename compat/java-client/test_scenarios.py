@@ -41,9 +41,6 @@ SCENARIOS = (
     "lite_assign",
     "query_by_key",
     "query_by_time",
-    "retry_to_dead_letters",
-    "orderly_to_dead_letters",
-    "send_back_by_hand",
     "new_group_begins",
     "reset_by_commit",
     "reset_offline",
@@ -96,6 +93,13 @@ def test_topic_names(client: JavaClient) -> None:
 def test_messages_by_id(client: JavaClient) -> None:
     refusal = client.play("query_by_id")
     assert refusal == "1 can not find message by the offset, 17592186044415"
+
+
+@pytest.mark.parametrize(
+    "scenario", ["retry_to_dead_letters", "orderly_to_dead_letters", "send_back_by_hand"]
+)
+def test_redelivery(impatient_client: JavaClient, scenario: str) -> None:
+    impatient_client.play(scenario)
 
 
 @pytest.mark.timeout(120)

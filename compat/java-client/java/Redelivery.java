@@ -11,7 +11,12 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.message.MessageExt;
 
-/** Messages that come later: delayed ones, and those that were not consumed, up to the dead letters. */
+/**
+ * Messages that come later: delayed ones, and those that were not consumed, up to the dead letters.
+ *
+ * A group's retry topic comes into being with its first heartbeat. A client that asked for the route a moment earlier asks again
+ * after thirty seconds only, hence the shorter period here.
+ */
 final class Redelivery {
     static void register(Map<String, Driver.Scenario> scenarios) {
         scenarios.put("delay", Redelivery::delay);
@@ -67,6 +72,7 @@ final class Redelivery {
         String group = stage.name("retry");
         Catcher catcher = new Catcher();
         DefaultMQPushConsumer consumer = stage.pushConsumer(group);
+        consumer.setPollNameServerInterval(300);
         consumer.setMaxReconsumeTimes(2);
         consumer.subscribe(topic, "*");
         catcher.concurrently(consumer, message -> Stage.text(message).startsWith("good"));
@@ -119,6 +125,7 @@ final class Redelivery {
         String group = stage.name("stuck");
         Catcher catcher = new Catcher();
         DefaultMQPushConsumer consumer = stage.pushConsumer(group);
+        consumer.setPollNameServerInterval(300);
         consumer.setMaxReconsumeTimes(2);
         consumer.setSuspendCurrentQueueTimeMillis(50);
         consumer.subscribe(topic, "*");
@@ -154,8 +161,10 @@ final class Redelivery {
         DefaultMQPullConsumer puller = stage.pullConsumer(group);
         long begin = System.currentTimeMillis();
         puller.sendMessageBack(message, 2, message.getBrokerName());
+        puller.shutdown(); // a member without subscriptions would be given queues all the same
         Catcher catcher = new Catcher();
         DefaultMQPushConsumer consumer = stage.pushConsumer(group);
+        consumer.setPollNameServerInterval(300);
         consumer.subscribe(stage.topic("ByHandOther", 1), "*"); // the retry topic comes with any subscription
         catcher.concurrently(consumer, one -> true);
         consumer.start();
