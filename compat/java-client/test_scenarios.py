@@ -95,6 +95,10 @@ def test_messages_by_id(client: JavaClient) -> None:
     assert refusal == "1 can not find message by the offset, 17592186044415"
 
 
+def test_orderly_members_lock_their_queues(impatient_client: JavaClient) -> None:
+    impatient_client.play("orderly_locks")
+
+
 @pytest.mark.parametrize(
     "scenario", ["retry_to_dead_letters", "orderly_to_dead_letters", "send_back_by_hand"]
 )

@@ -5,7 +5,13 @@ import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.common.protocol.heartbeat.MessageModel;
@@ -15,6 +21,7 @@ final class Pushes {
     static void register(Map<String, Driver.Scenario> scenarios) {
         scenarios.put("push_concurrently", Pushes::concurrently);
         scenarios.put("push_orderly", Pushes::orderly);
+        scenarios.put("orderly_locks", Pushes::orderlyLocks);
         scenarios.put("push_broadcast", Pushes::broadcast);
         scenarios.put("push_tags", Pushes::tags);
         scenarios.put("push_latency", Pushes::latency);
@@ -92,6 +99,48 @@ final class Pushes {
         Check.equal(10, steps.size(), "customers");
         steps.forEach((customer, seen) -> Check.equal(order, seen, "steps of customer " + customer));
         return Map.of("consumed", expected);
+    }
+
+    /** A queue whose owner is busy with a message is not given to a member that has just joined. */
+    private static Object orderlyLocks(Stage stage) throws Exception {
+        String topic = stage.topic("Locked", 1);
+        DefaultMQProducer producer = stage.producer();
+        for (MessageQueue queue : producer.fetchPublishMessageQueues(topic)) {
+            for (String text : List.of("slow", "quick", "quick", "quick")) {
+                producer.send(Stage.message(topic, "t", "", text), queue);
+            }
+        }
+        Map<String, AtomicInteger> busy = new ConcurrentHashMap<>();
+        List<String> clashes = new CopyOnWriteArrayList<>();
+        Set<String> consumed = ConcurrentHashMap.newKeySet();
+        CountDownLatch begun = new CountDownLatch(2);
+        for (int member = 0; member < 2; member++) {
+            int number = member;
+            DefaultMQPushConsumer consumer = stage.pushConsumer(stage.name("locked"));
+            consumer.setConsumeMessageBatchMaxSize(1);
+            consumer.subscribe(topic, "*");
+            consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
+                String queue = context.getMessageQueue().toString();
+                AtomicInteger here = busy.computeIfAbsent(queue, name -> new AtomicInteger());
+                if (here.incrementAndGet() > 1) {
+                    clashes.add(queue + " at member " + number);
+                }
+                begun.countDown();
+                try {
+                    Thread.sleep(Stage.text(messages.get(0)).equals("slow") ? 3_000 : 1);
+                } catch (InterruptedException shutDown) {
+                    Thread.currentThread().interrupt();
+                }
+                here.decrementAndGet();
+                consumed.add(queue + " " + messages.get(0).getQueueOffset());
+                return ConsumeOrderlyStatus.SUCCESS;
+            });
+            consumer.start();
+            Check.that(begun.await(10, TimeUnit.SECONDS), "the first member did not begin");
+        }
+        Check.await(20_000, () -> consumed.size() + " of 8 were consumed", () -> consumed.size() == 8);
+        Check.equal(List.of(), clashes, "queues that two members worked on at once");
+        return Map.of("consumed", consumed.size());
     }
 
     private static Object broadcast(Stage stage) throws Exception {
