@@ -22,6 +22,9 @@ use crate::preallocate::Preallocator;
 /// Room beyond the largest body that a record may take for its other parts.
 const RECORD_OVERHEAD_LIMIT: u64 = 64 << 10;
 
+/// How much is reserved at once when the writer has overtaken the preallocator.
+const RESERVE_STRIDE: u64 = 4 << 20;
+
 /// The writing end of the log. Whoever holds it (behind the store's append lock) is the only writer.
 #[derive(Debug)]
 pub(crate) struct Appender {
@@ -159,8 +162,7 @@ impl Appender {
         if let Some(file) = self.file.as_ref().filter(|file| end < file.end()) {
             let pos = end - file.start;
             if room + BLANK_LEN <= file.size - pos {
-                // Stride zero: only what is missing right now, the preallocator reserves ahead.
-                file.reserve(pos + room + BLANK_LEN, 0)?;
+                file.reserve(pos + room + BLANK_LEN, RESERVE_STRIDE)?;
                 return Ok(pos);
             }
         }
@@ -173,7 +175,7 @@ impl Appender {
             let file = self.file_from(end / self.options.commit_log_file_size * self.options.commit_log_file_size)?;
             let pos = end - file.start;
             if room + BLANK_LEN <= file.size - pos {
-                file.reserve(pos + room + BLANK_LEN, 0)?;
+                file.reserve(pos + room + BLANK_LEN, RESERVE_STRIDE)?;
                 self.file = Some(file);
                 self.tell_preallocator(pos);
                 return Ok(pos);
@@ -201,7 +203,7 @@ impl Appender {
 
     fn tell_preallocator(&mut self, pos: u64) {
         let file = self.file.as_ref().expect("a file is being written");
-        self.tell_at = pos + self.options.populate_ahead_bytes / 2;
+        self.tell_at = pos + self.options.populate_ahead_bytes / 4;
         self.preallocator.advance(file, pos);
     }
 

@@ -47,7 +47,7 @@ impl Preallocator {
         Ok(Preallocator { shared, thread: Some(thread) })
     }
 
-    /// Tells how far the writer is. Called each time it has used up half of what was populated.
+    /// Tells how far the writer is. Called each time it has used up a quarter of what was populated.
     pub fn advance(&self, file: &Arc<MappedFile>, pos: u64) {
         self.shared.plan.lock().expect("preallocation lock").current = Some((file.clone(), pos));
         self.shared.wake.notify_one();
