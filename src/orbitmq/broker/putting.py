@@ -7,7 +7,7 @@ refuses becomes the code and the remark that Java would give.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orbitmq._native import Appended, NewMessage, Store, tags_code
@@ -27,7 +27,7 @@ from orbitmq.protocol.headers import HeaderFault
 from orbitmq.protocol.names import SCHEDULE_TOPIC, Property
 from orbitmq.remoting.handling import Refused
 
-__all__ = ["Draft", "Putting"]
+__all__ = ["Draft", "Putting", "delay_level"]
 
 
 @dataclass(slots=True)
@@ -67,11 +67,11 @@ class Putting:
     on_scheduled: Callable[[int], None] = field(default=lambda _level: None)
     is_writable: bool = True
 
-    def put(self, draft: Draft, *, keeps_wait: bool = False) -> Appended:
+    def put(self, draft: Draft, *, from_producer: bool = True) -> Appended:
         """Append one message; raises `Refused` with the code of the reason."""
         level = self._schedule(draft)
-        final = self._final(draft, keeps_wait=keeps_wait or level > 0)
-        return self._append([final], draft, level)[0]
+        final = self._final(draft, keeps_wait=level > 0 or not from_producer)
+        return self._append([final], draft, level, counts=level > 0 or from_producer)[0]
 
     def put_as_is(self, draft: Draft) -> Appended:
         """Append a message whose delay is over: its properties still name it, and stay."""
@@ -84,16 +84,12 @@ class Putting:
 
     def _schedule(self, draft: Draft) -> int:
         """Send a delayed message to the schedule topic first; returns its delay level or 0."""
-        text = draft.properties.get(Property.DELAY)
-        if text is None:
+        if Property.DELAY not in draft.properties:
             return 0
         transaction = draft.sys_flag & MessageFlag.TRANSACTION_MASK
         if transaction not in (0, MessageFlag.TRANSACTION_COMMIT) or draft.topic == SCHEDULE_TOPIC:
             return 0
-        try:
-            level = min(int(text), len(self.delay_levels_ms))
-        except ValueError:
-            raise HeaderFault(f"property DELAY is not a number: {text!r}") from None
+        level = min(delay_level(draft.properties), len(self.delay_levels_ms))
         if level <= 0:
             return 0
         draft.properties[Property.DELAY] = str(level)
@@ -106,7 +102,7 @@ class Putting:
     def _final(self, draft: Draft, *, keeps_wait: bool = False) -> NewMessage:
         if not keeps_wait:
             # What the producer waits for is between it and us. Java keeps it for messages with a
-            # delay and for those sent back, though.
+            # delay and for those that no producer has sent, though.
             draft.properties.pop(Property.WAIT, None)
         return NewMessage(
             draft.topic,
@@ -123,7 +119,13 @@ class Putting:
         )
 
     def _append(
-        self, messages: Sequence[NewMessage], draft: Draft, level: int, *, atomic: bool = False
+        self,
+        messages: Sequence[NewMessage],
+        draft: Draft,
+        level: int,
+        *,
+        atomic: bool = False,
+        counts: bool = True,
     ) -> list[Appended]:
         if not self.is_writable:
             raise self.not_available()
@@ -140,8 +142,9 @@ class Putting:
             remark = "create mapped file failed, server is busy or broken."
             raise Refused(ResponseCode.SYSTEM_ERROR, remark) from None
         size = appended[0].size if len(appended) == 1 else sum(a.size for a in appended)
-        self.stats.put(draft.topic, len(appended), size)
+        self.stats.put(draft.topic, len(appended), size, counts=counts)
         if level:
+            self.stats.scheduled(level, size)
             self.on_scheduled(level)
         elif self.held.is_waited_for(draft.topic, draft.queue_id):
             for message in messages:
@@ -166,3 +169,12 @@ class Putting:
             f"the broker's disk is full [CL: {ratio:5.2f} CQ: {ratio:5.2f} INDEX: {ratio:5.2f}], "
             "messages are put to the slave, message store has been shut down, etc.",
         )
+
+
+def delay_level(properties: Mapping[str, str]) -> int:
+    """Return the delay level a message asks for, 0 for none."""
+    text = properties.get(Property.DELAY, "0")
+    try:
+        return int(text)
+    except ValueError:
+        raise HeaderFault(f"property DELAY is not a number: {text!r}") from None

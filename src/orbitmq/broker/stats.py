@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from orbitmq.protocol.names import SCHEDULE_TOPIC
+
 __all__ = ["WINDOWS", "BrokerStats", "Rate", "Totals"]
 
 # (name, seconds between snapshots, snapshots kept)
@@ -89,10 +91,12 @@ class BrokerStats:
         item.value += value
         item.times += times
 
-    def put(self, topic: str, messages: int, size: int) -> None:
-        """Count an accepted send."""
+    def put(self, topic: str, messages: int, size: int, *, counts: bool = True) -> None:
+        """Count what was put; what no producer sent does not count for its topic."""
         self.put_times += messages
         self.put_bytes += size
+        if not counts:
+            return
         items = self._topic_items.get(topic)
         if items is None:
             items = self._topic_items[topic] = (
@@ -112,6 +116,12 @@ class BrokerStats:
         self.add("GROUP_GET_NUMS", key, messages)
         self.add("GROUP_GET_SIZE", key, size)
         self.add("BROKER_GET_NUMS", self._cluster, messages, 0)
+
+    def scheduled(self, level: int, size: int) -> None:
+        """Count a message put into the queue of a delay level."""
+        key = f"{SCHEDULE_TOPIC}@{level - 1}"
+        self.add("QUEUE_PUT_NUMS", key, 1)
+        self.add("QUEUE_PUT_SIZE", key, size)
 
     def sent_back(self, topic: str, group: str) -> None:
         """Count a message a consumer could not handle."""

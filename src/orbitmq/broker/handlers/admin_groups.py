@@ -43,6 +43,8 @@ class GroupAdminHandlers:
         """Create a group, or replace what is known of it."""
         self._refuse_on_slave()
         value = loads_lenient(request.body)
+        if value is None:
+            return respond(request)
         if not isinstance(value, dict) or value.get("groupName") is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, "the body names no group")
         self.groups.put(SubscriptionGroup.from_json(value))

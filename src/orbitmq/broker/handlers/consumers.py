@@ -129,9 +129,9 @@ class ConsumerHandlers:
     def unregister(self, request: Command, connection: Connection) -> Command:
         """Let a client leave its groups."""
         header = UnregisterHeader.decode(request.ext)
-        if header.producer_group:
+        if header.producer_group is not None:
             self.producers.unregister(header.producer_group, connection)
-        if header.consumer_group:
+        if header.consumer_group is not None:
             group = self.groups.find(header.consumer_group)
             self.consumers.unregister(header.consumer_group, connection)
             if group is None or group.notify_consumer_ids_changed_enable:

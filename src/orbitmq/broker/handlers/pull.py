@@ -204,7 +204,7 @@ class PullHandlers:
     def _subscription(self, header: PullHeader, group: SubscriptionGroup) -> Subscription:
         if header.sys_flag & PullFlag.SUBSCRIPTION:
             if header.expression_type not in (None, "", "TAG"):
-                if not header.subscription:
+                if not header.subscription or header.sub_version is None:
                     remark = "parse the consumer's subscription failed"
                     raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)
                 return Subscription(header.topic, expression_type=header.expression_type or "")
@@ -292,5 +292,6 @@ class PullHandlers:
                 born_timestamp=self.putting.clock(),
                 born_host=self.broker_host,
                 store_host=self.broker_host,
-            )
+            ),
+            from_producer=False,
         )

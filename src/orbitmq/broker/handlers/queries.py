@@ -27,6 +27,12 @@ class QueryHeader(Header):
     is_unique_key: bool = False
 
 
+class PlaceHeader(Header):
+    """A place in the log."""
+
+    offset: int
+
+
 class QueueHeader(Header):
     """A queue."""
 
@@ -82,7 +88,7 @@ class QueryHandlers:
 
     def by_offset(self, request: Command, _connection: Connection) -> Command:
         """Return the message at a physical offset."""
-        offset = int((request.ext or {})["offset"])
+        offset = PlaceHeader.decode(request.ext).offset
         record = self.store.record_at(offset)
         if record is None:
             remark = f"can not find message by the offset, {offset}"

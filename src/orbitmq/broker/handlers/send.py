@@ -20,9 +20,10 @@ from orbitmq._native import (
 )
 from orbitmq.broker.acks import FlushAcks
 from orbitmq.broker.groups import GroupTable
-from orbitmq.broker.putting import Draft, Putting
+from orbitmq.broker.putting import Draft, Putting, delay_level
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerConfig
+from orbitmq.errors import MalformedBatch
 from orbitmq.protocol.bodies import TopicConfig
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import MessageFlag, Permission, Version
@@ -226,13 +227,13 @@ class SendHandlers:
         raise Refused(ResponseCode.NO_PERMISSION, remark)
 
     def _put_batch(self, request: Command, draft: Draft) -> list[Appended]:
+        if not request.body:
+            raise MalformedBatch("the batch is empty")
         if len(request.body) > self.config.max_message_size:
             raise self.putting.illegal()
-        if draft.sys_flag & MessageFlag.TRANSACTION_MASK:
+        if draft.sys_flag & MessageFlag.TRANSACTION_MASK or delay_level(draft.properties) > 0:
             raise self.putting.illegal()
         parts = decode_batch(request.body)
-        if not parts:
-            raise Refused(ResponseCode.SYSTEM_ERROR, "the batch is empty")
         # The batch's own properties follow those of each message: the later one counts. They are
         # stored as they are, equal names and all.
         of_batch = "\x02".join(f"{k}\x01{v}" for k, v in draft.properties.items())

@@ -79,8 +79,10 @@ class SendBackHandlers:
             remark = f"look message by offset failed, {header.offset}"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         (record,) = decode_records(data, check_crc=False)
-        self.putting.put(self._again(request, header, group, record), keeps_wait=True)
-        self.stats.sent_back(record.topic, header.group)
+        self.putting.put(self._again(request, header, group, record), from_producer=False)
+        self.stats.sent_back(
+            record.get_property(Property.RETRY_TOPIC) or record.topic, header.group
+        )
         return respond(request)
 
     def _again(
