@@ -22,6 +22,17 @@ def test_names_on_the_wire_are_javas_or_the_ones_given() -> None:
     assert Sample.decode(sample.encode()) == sample
 
 
+class StrictSample(Sample):
+    strict = True
+
+
+def test_a_bad_number_that_need_not_be_there_is_none_except_in_strict_headers() -> None:
+    ext = {"a": "g", "queueId": "1", "maxTimes": "x"}
+    assert Sample.decode(ext).max_times is None
+    with pytest.raises(HeaderFault, match="field maxTimes is not a number: 'x'"):
+        StrictSample.decode(ext)
+
+
 def test_what_is_left_out_has_its_default() -> None:
     assert Sample.decode({"a": "g", "queueId": "1"}) == Sample(group="g", queue_id=1)
 
