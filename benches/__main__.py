@@ -21,7 +21,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benches", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help=f"any of {', '.join(NAMES)}")
     parser.add_argument("--rounds", type=int, help="times each side runs (default 3)")
-    parser.add_argument("--append-messages", type=int, help="default 3 000 000")
+    parser.add_argument("--append-log-mib", type=int, help="default 448")
     parser.add_argument("--read-messages", type=int, help="default 10 000 000")
     parser.add_argument("--open-log-gib", type=int, help="default 10")
     parser.add_argument("--quick", action="store_true", help="small sizes: to try the harness")

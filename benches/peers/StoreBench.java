@@ -27,6 +27,8 @@ public final class StoreBench {
     private static final SocketAddress BORN_HOST = new InetSocketAddress("127.0.0.1", 50000);
     private static final SocketAddress STORE_HOST = new InetSocketAddress("127.0.0.1", 10911);
     private static final int READ_BATCH = 32;
+    /** Between warm-up and measurement, on both sides: what background threads have left to do shall be done. */
+    private static final long PAUSE_MS = 2000;
 
     public static void main(String[] args) throws Exception {
         Map<String, String> options = new HashMap<>();
@@ -57,6 +59,7 @@ public final class StoreBench {
         int messages = number(options, "messages");
         put(store, body, queues, 0, warmup);
         awaitDispatch(store);
+        Thread.sleep(PAUSE_MS);
         long start = System.nanoTime();
         put(store, body, queues, warmup, warmup + messages);
         long appended = System.nanoTime();

@@ -9,12 +9,14 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use store::{Host, Limits, Message, Options, ReadRequest, ReadStatus, Store};
 
 const TOPIC: &str = "bench";
 const READ_BATCH: usize = 32;
+/// Between warm-up and measurement, on both sides: what background threads have left to do shall be done.
+const PAUSE: Duration = Duration::from_secs(2);
 
 struct Words(HashMap<String, String>);
 
@@ -55,6 +57,7 @@ fn append(words: &Words) {
     let (queues, warmup, messages) = (words.number("queues"), words.number("warmup"), words.number("messages"));
     let topic = |_| TOPIC;
     put(&store, &body, 0..warmup, queues, topic);
+    std::thread::sleep(PAUSE);
     let start = Instant::now();
     put(&store, &body, warmup..warmup + messages, queues, topic);
     print_rate(messages, start, 0);

@@ -1,21 +1,30 @@
 //! The thread that prepares the log ahead of its writer.
 //!
 //! First touch of a mapped page costs more than everything else an append does, and a new file costs a directory sync. So while the
-//! writer fills the current file this thread reserves and populates the stretch before it, and when the file is three quarters full
-//! makes the next one. It is an optimisation only: whatever is not ready, the writer does itself, and errors (a full disk) are left
-//! for the writer to meet and report.
+//! writer is busy this thread reserves and populates what it will need next, across the end of the file, and makes the next file in
+//! time. How far ahead depends on the pace: what the writer would fill within two seconds, so that a burst meets pages that are ready,
+//! and an idle log holds no memory for nothing.
+//!
+//! It is an optimisation only: whatever is not ready the writer does itself, and errors (a full disk) are left for the writer to meet
+//! and report.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use crate::commit_log::CommitLog;
 use crate::error::Result;
 use crate::mapped_file::MappedFile;
 
+/// Populated at once; in between the thread looks where the writer is.
+const CHUNK: u64 = 8 << 20;
+/// For how long the writer shall find everything ready.
+const LEAD: Duration = Duration::from_secs(2);
+
 #[derive(Debug, Default)]
 struct Plan {
-    /// The file being written and how far its writer is.
-    current: Option<(Arc<MappedFile>, u64)>,
+    /// The file being written and how far its writer is, if that is news.
+    news: Option<(Arc<MappedFile>, u64)>,
     spare: Option<Arc<MappedFile>>,
     /// Start of the newest file the writer has asked for. A spare finished later than that is in use already and not ours to keep.
     claimed: Option<u64>,
@@ -25,7 +34,7 @@ struct Plan {
 #[derive(Debug)]
 struct Shared {
     log: Arc<CommitLog>,
-    ahead: u64,
+    least_ahead: u64,
     plan: Mutex<Plan>,
     wake: Condvar,
 }
@@ -37,8 +46,8 @@ pub(crate) struct Preallocator {
 }
 
 impl Preallocator {
-    pub fn start(log: Arc<CommitLog>, ahead: u64) -> Result<Preallocator> {
-        let shared = Arc::new(Shared { log, ahead, plan: Mutex::default(), wake: Condvar::new() });
+    pub fn start(log: Arc<CommitLog>, least_ahead: u64) -> Result<Preallocator> {
+        let shared = Arc::new(Shared { log, least_ahead, plan: Mutex::default(), wake: Condvar::new() });
         let worker = shared.clone();
         let thread = std::thread::Builder::new()
             .name("orbitmq-prealloc".into())
@@ -47,9 +56,9 @@ impl Preallocator {
         Ok(Preallocator { shared, thread: Some(thread) })
     }
 
-    /// Tells how far the writer is. Called each time it has used up a quarter of what was populated.
+    /// Tells how far the writer is. Called each time it has used up a quarter of the least that is kept ready.
     pub fn advance(&self, file: &Arc<MappedFile>, pos: u64) {
-        self.shared.plan.lock().expect("preallocation lock").current = Some((file.clone(), pos));
+        self.shared.plan.lock().expect("preallocation lock").news = Some((file.clone(), pos));
         self.shared.wake.notify_one();
     }
 
@@ -82,42 +91,113 @@ impl Drop for Preallocator {
 
 impl Shared {
     fn run(&self) {
-        // Which file was populated how far.
-        let mut populated = (0, 0);
-        let mut plan = self.plan.lock().expect("preallocation lock");
-        while !plan.stopping {
-            let Some((file, pos)) = plan.current.take() else {
-                plan = self.wake.wait(plan).expect("preallocation lock");
-                continue;
-            };
-            let spare_due = plan.spare.is_none() && pos + self.ahead > file.size / 4 * 3;
-            drop(plan);
-
-            let from = if populated.0 == file.start { populated.1.max(pos) } else { pos };
-            populated = (file.start, self.populate(&file, from, (pos + self.ahead).min(file.size)));
-            let spare = if spare_due { self.make_spare(file.end()) } else { None };
-
-            plan = self.plan.lock().expect("preallocation lock");
-            if let Some(spare) = spare.filter(|spare| plan.claimed.is_none_or(|claimed| claimed < spare.start)) {
-                plan.spare = Some(spare);
+        give_way();
+        let mut pace = Pace::new(self.least_ahead, self.log.files.file_size);
+        // Everything from the writer's place to here is ready.
+        let mut ready = 0;
+        while let Some((file, pos)) = self.wait_for_news() {
+            let writer = file.start + pos;
+            let goal = writer + pace.window(writer, Instant::now());
+            ready = ready.max(writer);
+            while ready < goal && !self.has_news() {
+                match self.prepare(&file, ready, goal) {
+                    Some(end) => ready = end,
+                    None => break,
+                }
             }
         }
     }
 
-    /// Returns how far the file is populated now.
-    fn populate(&self, file: &MappedFile, from: u64, to: u64) -> u64 {
-        match file.reserve(to, 0).and_then(|()| file.populate(from, to)) {
-            Ok(()) => to.max(from),
-            Err(_) => from,
+    /// Where the writer is now; `None` when it is time to stop.
+    fn wait_for_news(&self) -> Option<(Arc<MappedFile>, u64)> {
+        let mut plan = self.plan.lock().expect("preallocation lock");
+        loop {
+            if plan.stopping {
+                return None;
+            }
+            if let Some(news) = plan.news.take() {
+                return Some(news);
+            }
+            plan = self.wake.wait(plan).expect("preallocation lock");
         }
     }
 
-    fn make_spare(&self, start: u64) -> Option<Arc<MappedFile>> {
+    fn has_news(&self) -> bool {
+        let plan = self.plan.lock().expect("preallocation lock");
+        plan.stopping || plan.news.is_some()
+    }
+
+    /// Makes one more chunk ready, in the file being written or in the one after it. Returns where it ends, `None` when it could not.
+    fn prepare(&self, file: &Arc<MappedFile>, from: u64, goal: u64) -> Option<u64> {
+        let target = if from < file.end() { file.clone() } else { self.spare(file.end())? };
+        let end = goal.min(from + CHUNK).min(target.end());
+        let (first, last) = (from.checked_sub(target.start)?, end.checked_sub(target.start)?);
+        target.reserve(last, 0).and_then(|()| target.populate(first, last)).ok()?;
+        if goal > file.end() - file.size / 4 {
+            // Near the end the next file is made even if nothing of it is populated yet.
+            self.spare(file.end());
+        }
+        (last > first).then_some(end)
+    }
+
+    /// The file made in advance for `start`, made now if it is not there; `None` when the writer was faster.
+    fn spare(&self, start: u64) -> Option<Arc<MappedFile>> {
+        if let Some(spare) = self.plan.lock().expect("preallocation lock").spare.as_ref() {
+            return (spare.start == start).then(|| spare.clone());
+        }
         if self.log.files.file_at(start).is_some() {
             return None;
         }
-        let spare = self.log.files.make(start).ok()?;
-        self.populate(&spare, 0, self.ahead.min(spare.size));
-        Some(spare)
+        let made = self.log.files.make(start).ok()?;
+        let mut plan = self.plan.lock().expect("preallocation lock");
+        if plan.claimed.is_some_and(|claimed| claimed >= start) {
+            return None;
+        }
+        plan.spare = Some(made.clone());
+        Some(made)
+    }
+}
+
+/// Where cores are short, the writer comes first.
+fn give_way() {
+    const NICENESS: libc::c_int = 10;
+    // SAFETY: plain system calls about the calling thread. Not being allowed to is no harm.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, libc::gettid() as libc::id_t, NICENESS) };
+}
+
+/// How fast the writer is, and so how far ahead of it to work.
+struct Pace {
+    least: u64,
+    most: u64,
+    last: Option<(u64, Instant)>,
+}
+
+impl Pace {
+    fn new(least: u64, most: u64) -> Pace {
+        Pace { least: least.min(most), most, last: None }
+    }
+
+    fn window(&mut self, writer: u64, now: Instant) -> u64 {
+        let last = self.last.replace((writer, now));
+        let Some((before, then)) = last else { return self.least };
+        let elapsed_s = now.duration_since(then).as_secs_f64().max(1e-6);
+        let filled = writer.saturating_sub(before) as f64 / elapsed_s * LEAD.as_secs_f64();
+        (filled as u64).clamp(self.least, self.most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_follows_the_pace_within_its_bounds() {
+        let mut pace = Pace::new(16, 1000);
+        let start = Instant::now();
+        let after = |ms| start + Duration::from_millis(ms);
+        assert_eq!(pace.window(0, start), 16, "nothing is known of the pace yet");
+        assert_eq!(pace.window(100, after(1000)), 200, "two seconds' worth");
+        assert_eq!(pace.window(100_000, after(2000)), 1000, "not more than a file");
+        assert_eq!(pace.window(100_001, after(60_000)), 16, "idle again");
     }
 }
