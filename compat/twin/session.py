@@ -105,7 +105,7 @@ def spoiled(world: World, request: Request) -> Request:
     ext |= {name: TOOLS for name in ("group", "consumerGroup") if name in ext and request.writes}
     if request.code == RequestCode.PULL_MESSAGE:
         ext["consumerGroup"] = TOOLS
-        kept = {"consumerGroup"}
+        kept = {"consumerGroup", "expressionType"}
     name = world.one([name for name in sorted(ext) if name not in kept] or ["nobodyKnows"])
     kind = world.number(0, 2)
     if kind == 0:
