@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from orbitmq.config import (
     BrokerConfig,
-    ConfigError,
-    MalformedProperties,
     NameserverConfig,
     decode,
     delay_levels_ms,
@@ -20,6 +18,7 @@ from orbitmq.config import (
     parse_properties,
 )
 from orbitmq.config.address import choose_address, interface_addresses, local_address
+from orbitmq.errors import ConfigError, MalformedProperties
 
 
 @pytest.mark.parametrize(

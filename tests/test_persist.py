@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq import persist
+from orbitmq.errors import UnreadableFile
 
 
 def test_a_file_and_the_version_before(tmp_path: Path) -> None:
@@ -42,5 +43,5 @@ def test_the_backup_stands_in(
 def test_a_broken_file_without_a_backup_is_not_nothing(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"{")
-    with pytest.raises(persist.UnreadableFile, match="file cannot be read"):
+    with pytest.raises(UnreadableFile, match="file cannot be read"):
         persist.load(path, json.loads)

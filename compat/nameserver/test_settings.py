@@ -10,11 +10,11 @@ import pytest
 from compat.nameserver.tools import JavaTools
 from orbitmq.config import (
     BrokerConfig,
-    MalformedProperties,
     NameserverConfig,
     format_properties,
     parse_properties,
 )
+from orbitmq.errors import MalformedProperties
 
 # Where the other process has its home, and what is set when the process starts.
 OF_THE_PROCESS = {"rocketmqHome", "kvConfigPath", "configStorePath", "storePathRootDir"}

@@ -7,11 +7,19 @@
     │   ├── FrameTooLarge        a frame announces more than the limit
     │   ├── MalformedFrame       lengths that contradict each other, an unknown header type
     │   ├── MalformedHeader      a frame's header, JSON or binary, cannot be read
+    │   ├── HeaderFault          a request lacks a field it needs, or a number in it is none
+    │   ├── BrokenRegistration   the body of a broker's registration cannot be read
     │   ├── MalformedRecord      a message record breaks its layout or its CRC
     │   ├── MalformedBatch       a batch body breaks its layout
     │   ├── MalformedJson        a body is not even lenient JSON
     │   ├── MalformedId          a message id is not one
     │   └── MalformedBody        a compressed body does not decompress, or grows past its limit
+    ├── RemotingError            a peer that could not be reached or did not answer
+    │   ├── ConnectionLost       it is gone, or never was there
+    │   └── RequestTimeout       it did not answer in time
+    ├── ConfigError              settings that nothing can be started with
+    │   ├── MalformedProperties  a text that is not even properties
+    │   └── UnreadableFile       a file of tables that cannot be understood, nor its backup
     └── StoreError               a store directory; `path` and `offset` say where
         ├── StoreLocked          another process has it open
         ├── StoreClosed          this handle was closed before
@@ -43,11 +51,15 @@ if TYPE_CHECKING:
     from orbitmq._native import Appended
 
 __all__ = [
+    "BrokenRegistration",
+    "ConfigError",
+    "ConnectionLost",
     "CorruptStore",
     "DiskFull",
     "Fault",
     "FlushFailed",
     "FrameTooLarge",
+    "HeaderFault",
     "InvalidMessage",
     "InvalidOptions",
     "MalformedBatch",
@@ -56,16 +68,20 @@ __all__ = [
     "MalformedHeader",
     "MalformedId",
     "MalformedJson",
+    "MalformedProperties",
     "MalformedRecord",
     "MissingFile",
     "OrbitError",
     "ReadOnlyStore",
     "RecordTooLarge",
+    "RemotingError",
+    "RequestTimeout",
     "StoreClosed",
     "StoreError",
     "StoreIOError",
     "StoreLocked",
     "StrayFile",
+    "UnreadableFile",
     "WireError",
     "WrongFileSize",
 ]
@@ -113,6 +129,14 @@ class MalformedHeader(WireError):
     """The header of a frame, JSON or binary, cannot be read."""
 
 
+class HeaderFault(WireError):
+    """A request lacks a field it needs, or a field's text is not what it should be."""
+
+
+class BrokenRegistration(WireError):
+    """The body of a broker's registration cannot be read."""
+
+
 class MalformedRecord(WireError):
     """A message record breaks its layout, its limits or its CRC."""
 
@@ -131,6 +155,37 @@ class MalformedId(WireError):
 
 class MalformedBody(WireError):
     """A compressed body does not decompress, or grows past its limit."""
+
+
+class RemotingError(OrbitError):
+    """A peer could not be reached or did not answer. What it has done of the request is unknown."""
+
+    fault = Fault.PEER
+    retriable = True
+
+
+class ConnectionLost(RemotingError):
+    """The peer is gone, or never was there."""
+
+    fault = Fault.MACHINE
+
+
+class RequestTimeout(RemotingError):
+    """The peer did not answer in time."""
+
+
+class ConfigError(OrbitError):
+    """Settings that nothing can be started with."""
+
+    fault = Fault.OPERATOR
+
+
+class MalformedProperties(ConfigError):
+    """A text that Java would not read as properties either: a ``\\u`` without its four digits."""
+
+
+class UnreadableFile(ConfigError):
+    """A file has content that cannot be understood, and so has its ``.bak``, if there is one."""
 
 
 class StoreError(OrbitError):

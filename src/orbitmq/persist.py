@@ -13,19 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from orbitmq.errors import Fault, OrbitError
+from orbitmq.errors import UnreadableFile
 
-__all__ = ["UnreadableFile", "backup_of", "load", "save"]
+__all__ = ["backup_of", "load", "save"]
 
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-
-class UnreadableFile(OrbitError):
-    """A file has content that cannot be understood, and so has its ``.bak``, if there is one."""
-
-    fault = Fault.OPERATOR
 
 
 def backup_of(path: Path) -> Path:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.protocol.headers import Header, HeaderFault
+from orbitmq.errors import HeaderFault
+from orbitmq.protocol.headers import Header
 
 
 class Sample(Header):

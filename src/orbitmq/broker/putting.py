@@ -16,6 +16,7 @@ from orbitmq.broker.stats import BrokerStats
 from orbitmq.errors import (
     DiskFull,
     FlushFailed,
+    HeaderFault,
     InvalidMessage,
     RecordTooLarge,
     StoreClosed,
@@ -23,7 +24,6 @@ from orbitmq.errors import (
 )
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.flags import MessageFlag
-from orbitmq.protocol.headers import HeaderFault
 from orbitmq.protocol.names import SCHEDULE_TOPIC, Property
 from orbitmq.remoting.handling import Refused
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from orbitmq.cli.running import run
-from orbitmq.config import BrokerConfig, ConfigError, MalformedProperties, format_properties
+from orbitmq.config import BrokerConfig, format_properties
+from orbitmq.errors import ConfigError
 
 __all__ = ["broker"]
 
@@ -52,7 +53,7 @@ def broker(
         if namesrv_addr is not None:
             config.namesrv_addr = namesrv_addr
         config.settle()
-    except (ConfigError, MalformedProperties) as error:
+    except ConfigError as error:
         raise click.ClickException(str(error)) from error
     if print_config:
         click.echo(format_properties(dict(sorted(config.as_properties().items()))), nl=False)

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from orbitmq.cli.running import run
-from orbitmq.config import ConfigError, MalformedProperties, NameserverConfig, format_properties
+from orbitmq.config import NameserverConfig, format_properties
+from orbitmq.errors import ConfigError
 
 __all__ = ["nameserver"]
 
@@ -46,7 +47,7 @@ def nameserver(
     """
     try:
         config = NameserverConfig.load(config_file)
-    except (ConfigError, MalformedProperties) as error:
+    except ConfigError as error:
         raise click.ClickException(str(error)) from error
     if config_file is not None:
         config.config_store_path = str(config_file)

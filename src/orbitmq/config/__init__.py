@@ -4,18 +4,14 @@ from orbitmq.config.address import local_address
 from orbitmq.config.broker import BrokerConfig
 from orbitmq.config.nameserver import NameserverConfig
 from orbitmq.config.properties import (
-    MalformedProperties,
     decode,
     format_properties,
     parse_properties,
 )
-from orbitmq.config.settings import ConfigError
 from orbitmq.config.store import delay_levels_ms
 
 __all__ = [
     "BrokerConfig",
-    "ConfigError",
-    "MalformedProperties",
     "NameserverConfig",
     "decode",
     "delay_levels_ms",

@@ -8,8 +8,9 @@ from typing import ClassVar
 
 from orbitmq.config.address import local_address
 from orbitmq.config.network import ClientSettings, ServerSettings
-from orbitmq.config.settings import ConfigError, fixed, live
+from orbitmq.config.settings import fixed, live
 from orbitmq.config.store import StoreSettings, delay_levels_ms
+from orbitmq.errors import ConfigError
 
 __all__ = ["BrokerConfig"]
 

@@ -12,21 +12,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from orbitmq.errors import Fault, OrbitError
+from orbitmq.errors import MalformedProperties
 
-__all__ = ["MalformedProperties", "decode", "format_properties", "parse_properties"]
+__all__ = ["decode", "format_properties", "parse_properties"]
 
 _BLANKS = " \t\f"
 _ESCAPE = re.compile(r"\\(u([0-9a-fA-F]{4})|.|$)", re.DOTALL)
 _KEY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 _LETTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPED = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
-
-
-class MalformedProperties(OrbitError):
-    """A text that Java would not read as properties either: a ``\\u`` without its four digits."""
-
-    fault = Fault.OPERATOR
 
 
 def decode(content: bytes) -> str:

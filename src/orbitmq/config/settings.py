@@ -21,19 +21,13 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, dataclass_transform, get_type_hints
 
 from orbitmq.config.properties import decode, parse_properties
-from orbitmq.errors import Fault, OrbitError
+from orbitmq.errors import ConfigError
 
-__all__ = ["ConfigError", "Settings", "fixed", "live"]
+__all__ = ["Settings", "fixed", "live"]
 
 _log = logging.getLogger(__name__)
 
 _NUMBER = re.compile(r"[+-]?[0-9]+")
-
-
-class ConfigError(OrbitError):
-    """Settings that nothing can be started with."""
-
-    fault = Fault.OPERATOR
 
 
 def fixed(

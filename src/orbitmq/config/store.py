@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from orbitmq.config.settings import ConfigError, Settings, fixed, live
+from orbitmq.config.settings import Settings, fixed, live
+from orbitmq.errors import ConfigError
 
 __all__ = ["DEFAULT_DELAY_LEVELS", "StoreSettings", "delay_levels_ms"]
 

@@ -15,12 +15,12 @@ from typing import Any
 from orbitmq import persist
 from orbitmq._native import Command, body_crc, dumps_lenient, loads_lenient
 from orbitmq.config import (
-    MalformedProperties,
     NameserverConfig,
     decode,
     format_properties,
     parse_properties,
 )
+from orbitmq.errors import HeaderFault, MalformedProperties
 from orbitmq.nameserver.addresses import from_this_machine, seen_from
 from orbitmq.nameserver.answers import broker_json, queue_json, standard_json, topic_list
 from orbitmq.nameserver.kv import KvTable
@@ -29,7 +29,7 @@ from orbitmq.nameserver.routes import Registration, Routes
 from orbitmq.protocol.bodies import DataVersion
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import TopicFlag, Version
-from orbitmq.protocol.headers import Header, HeaderFault
+from orbitmq.protocol.headers import Header
 from orbitmq.protocol.names import FAQ, ORDER_TOPIC_CONFIG
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Refused, Router, respond

@@ -16,19 +16,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orbitmq._native import decompress, loads_lenient
-from orbitmq.errors import Fault, OrbitError
+from orbitmq.errors import BrokenRegistration
 from orbitmq.protocol.bodies import DataVersion, TopicConfig
 from orbitmq.protocol.flags import Version
 
-__all__ = ["BrokenRegistration", "RegistrationBody", "decode_registration"]
+__all__ = ["RegistrationBody", "decode_registration"]
 
 MAX_INFLATED_BYTES = 64 << 20
-
-
-class BrokenRegistration(OrbitError):
-    """The body of a registration cannot be read."""
-
-    fault = Fault.PEER
 
 
 @dataclass(slots=True)

@@ -16,15 +16,9 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, dataclass_transform, get_type_hints
 
-from orbitmq.errors import Fault, OrbitError
+from orbitmq.errors import HeaderFault
 
-__all__ = ["Header", "HeaderFault"]
-
-
-class HeaderFault(OrbitError):
-    """A request lacks a field it needs, or a field's text is not what it should be."""
-
-    fault = Fault.PEER
+__all__ = ["Header"]
 
 
 def _boolean(text: str) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from orbitmq._native import Command
-from orbitmq.remoting.connection import Connection, ConnectionLost
+from orbitmq.errors import ConnectionLost
+from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Router
 
 __all__ = ["RemotingClient", "split_address"]

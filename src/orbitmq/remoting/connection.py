@@ -23,11 +23,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from orbitmq._native import Command, FrameReader, encode_commands
-from orbitmq.errors import Fault, OrbitError
+from orbitmq.errors import ConnectionLost, OrbitError, RequestTimeout
 from orbitmq.remoting.handling import Handler, Router, answer_error
 from orbitmq.remoting.partial_frames import PartialFrames
 
-__all__ = ["Connection", "ConnectionLost", "RequestTimeout"]
+__all__ = ["Connection"]
 
 _log = logging.getLogger(__name__)
 
@@ -36,20 +36,6 @@ MAX_REQUESTS_IN_WORK = 64
 WRITE_BUFFER_BYTES = 1 << 20
 ONEWAY = 2
 """The flag bit of a request that wants no response."""
-
-
-class ConnectionLost(OrbitError):
-    """The peer is gone, or never was there. Whether it has seen the request is not known."""
-
-    fault = Fault.MACHINE
-    retriable = True
-
-
-class RequestTimeout(OrbitError):
-    """The peer did not answer in time. Whether it has carried out the request is not known."""
-
-    fault = Fault.PEER
-    retriable = True
 
 
 class Connection(asyncio.Protocol):

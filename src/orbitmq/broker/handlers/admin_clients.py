@@ -16,12 +16,12 @@ from orbitmq.broker.clients import ClientInfo, ConsumerClients, ProducerClients
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerConfig
-from orbitmq.errors import OrbitError
+from orbitmq.errors import OrbitError, RequestTimeout
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import Version, version_name
 from orbitmq.protocol.headers import Header
-from orbitmq.remoting.connection import Connection, RequestTimeout
+from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Refused, Router, respond
 
 __all__ = ["ClientAdminHandlers"]

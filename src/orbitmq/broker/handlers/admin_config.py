@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from orbitmq._native import Command, dumps_lenient
 from orbitmq.broker.runtime_info import RuntimeInfo
 from orbitmq.config import BrokerConfig
-from orbitmq.config.properties import MalformedProperties, decode, parse_properties
+from orbitmq.config.properties import decode, parse_properties
+from orbitmq.errors import MalformedProperties
 from orbitmq.protocol.bodies import DataVersion
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.remoting.connection import Connection

@@ -20,10 +20,11 @@ from orbitmq.broker.putting import Draft, Putting
 from orbitmq.broker.stats import BrokerStats
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerConfig
+from orbitmq.errors import HeaderFault
 from orbitmq.protocol.bodies import MessageQueue, Subscription, SubscriptionGroup
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import Permission, PullFlag
-from orbitmq.protocol.headers import Header, HeaderFault
+from orbitmq.protocol.headers import Header
 from orbitmq.protocol.names import FAQ, OFFSET_MOVED_EVENT, Property
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Answer, Refused, Router, respond
