@@ -7,8 +7,10 @@ there and then. What keeps it from starting is told in one line, with code 1.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import re
+import resource
 import signal
 from collections.abc import Callable
 from typing import Protocol, TypeVar
@@ -38,11 +40,20 @@ A = TypeVar("A", bound=App)
 
 def run(make: Callable[[], A], announce: Callable[[A], None]) -> None:
     """Make an app on the event loop, start it, announce it, stop it when a signal comes."""
+    _allow_many_connections()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             runner.run(_run(make, announce))
         except (OSError, OrbitError) as error:
             raise click.ClickException(explain(error)) from error
+
+
+def _allow_many_connections() -> None:
+    """Use all the descriptors this process may have; shells start programs with few."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _run(make: Callable[[], A], announce: Callable[[A], None]) -> None:
