@@ -14,6 +14,7 @@ from typing import Any
 
 from orbitmq._native import Command, Record, decode_records, loads_lenient
 from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.names import OFFSET_MOVED_EVENT
 
 RECORDS = {
     RequestCode.PULL_MESSAGE,
@@ -158,6 +159,8 @@ def times(answer: Seen, _side: Side) -> None:
             return "<time>" if int(value) > 0 else int(value)
         if name == "dataVersion":
             return {**value, "timestamp": "<time>"}
+        if isinstance(value, dict) and value.get("topic") == OFFSET_MOVED_EVENT:
+            return value | {"bornTimestamp": "<time>"}  # the brokers' own messages
         return value
 
     answer.body = _each(answer.body, change)
