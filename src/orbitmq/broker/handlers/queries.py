@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from orbitmq._native import Command, Store
 from orbitmq.config import BrokerConfig
+from orbitmq.errors import HeaderFault
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.headers import Header
 from orbitmq.remoting.connection import Connection
@@ -21,7 +22,7 @@ class QueryHeader(Header):
 
     topic: str
     key: str
-    max_num: int
+    max_num: int | None = None
     begin_timestamp: int
     end_timestamp: int
     is_unique_key: bool = False
@@ -65,14 +66,16 @@ class QueryHandlers:
     def by_key(self, request: Command, _connection: Connection) -> Command:
         """Return the messages that have a key, or one of the same hash."""
         header = QueryHeader.decode(request.ext)
-        if header.max_num < 0 and not header.is_unique_key:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"maxNum is {header.max_num}")
+        if header.is_unique_key:
+            max_messages = self.config.default_query_max_num
+        elif header.max_num is None or header.max_num < 0:
+            raise HeaderFault(f"field maxNum is {header.max_num}")
+        else:
+            max_messages = min(header.max_num, self.config.max_msgs_num_batch)
         records = self.store.query(
             header.topic,
             header.key,
-            max_messages=self.config.default_query_max_num
-            if header.is_unique_key
-            else min(header.max_num, self.config.max_msgs_num_batch),
+            max_messages=max_messages,
             begin_ms=header.begin_timestamp,
             end_ms=header.end_timestamp,
         )
