@@ -56,6 +56,8 @@ NEEDED_BY_US_ALONE = {
     RequestCode.GET_CONSUMER_RUNNING_INFO: {"clientId"},
     # This one it needs to forget a producer, and we do not.
     RequestCode.UNREGISTER_CLIENT: {"clientID"},
+    # These it misses when it has made a group or put an event; an empty type means TAG to us.
+    RequestCode.PULL_MESSAGE: {"consumerGroup", "topic", "commitOffset", "expressionType"},
     RequestCode.CONSUME_MESSAGE_DIRECTLY: {"clientId"},
 }
 
@@ -105,7 +107,6 @@ def spoiled(world: World, request: Request) -> Request:
     ext |= {name: TOOLS for name in ("group", "consumerGroup") if name in ext and request.writes}
     if request.code == RequestCode.PULL_MESSAGE:
         ext["consumerGroup"] = TOOLS
-        kept = {"consumerGroup", "expressionType"}
     name = world.one([name for name in sorted(ext) if name not in kept] or ["nobodyKnows"])
     kind = world.number(0, 2)
     if kind == 0:
