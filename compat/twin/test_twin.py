@@ -27,7 +27,7 @@ from orbitmq._native import Command, decode_records, loads_lenient
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.testing import LocalCluster
 
-SEED = 497
+SEED = "497"
 REQUESTS = int(os.environ.get("TWIN_REQUESTS", "5000"))
 MOMENT_EVERY = 400
 QUIET_EVERY = 4 * MOMENT_EVERY
