@@ -4,6 +4,7 @@ use pyo3::types::{PyBytes, PyList};
 use store::ReadStatus;
 use wire::Crc;
 
+use crate::errors::store_error;
 use crate::record::decode_list;
 
 /// What a read of a queue found.
@@ -29,14 +30,16 @@ impl ReadResult {
     /// Copies the records out of the mapped files, once. They may have to come from the disk, so the GIL is let go.
     pub fn copied(py: Python<'_>, found: store::ReadResult) -> PyResult<ReadResult> {
         let data = PyBytes::new_with(py, found.bytes, |mut room| {
-            py.detach(|| {
+            let copied = py.detach(|| -> store::Result<()> {
                 for record in found.records() {
+                    let record = record?;
                     let (place, rest) = std::mem::take(&mut room).split_at_mut(record.len());
                     place.copy_from_slice(record);
                     room = rest;
                 }
+                Ok(())
             });
-            Ok(())
+            copied.map_err(|error| store_error(py, &error))
         })?;
         Ok(ReadResult {
             status: status_name(found.status),

@@ -96,19 +96,19 @@ impl ReadResult {
         self.slices.is_empty()
     }
 
-    /// The records as they stand in the log; they stay readable as long as this result lives.
-    pub fn records(&self) -> impl Iterator<Item = &[u8]> {
-        self.slices.iter().map(|slice| {
-            self.files[slice.file as usize].bytes(slice.pos, slice.len as usize).expect("mapped when it was found")
-        })
+    /// The records as they stand in the log; they stay readable as long as this result lives. A unit that does not lead to a record of
+    /// its size is an error here, where the bytes are looked at for the first time, so that no garbage reaches a consumer.
+    pub fn records(&self) -> impl Iterator<Item = Result<&[u8]>> {
+        self.slices.iter().map(|slice| whole_record(&self.files[slice.file as usize], slice.pos, slice.len))
     }
 
     /// All records one after the other, as a pull answer carries them.
-    pub fn copy_into(&self, out: &mut Vec<u8>) {
+    pub fn copy_into(&self, out: &mut Vec<u8>) -> Result<()> {
         out.reserve(self.bytes);
         for record in self.records() {
-            out.extend_from_slice(record);
+            out.extend_from_slice(record?);
         }
+        Ok(())
     }
 
     #[inline]
@@ -200,7 +200,6 @@ impl Durable {
                         examined -= 1;
                         break;
                     }
-                    check_record(file, offset - file.start, &unit)?;
                     result.push(file, offset - file.start, unit.size as u32);
                 }
                 None => {
@@ -220,15 +219,15 @@ impl Durable {
     }
 }
 
-/// A unit that does not lead to a record of its size must not send garbage to a consumer.
 #[inline]
-fn check_record(file: &MappedFile, pos: u64, unit: &Unit) -> Result<()> {
+fn whole_record(file: &MappedFile, pos: u64, len: u32) -> Result<&[u8]> {
     let damaged = |reason: String| StoreError::Corrupt { path: file.path.clone(), offset: file.start + pos, reason };
-    if unit.size as u64 > file.size - pos {
-        return Err(damaged(format!("a queue points to a record of {} bytes past the end of the file", unit.size)));
+    if u64::from(len) > file.size - pos {
+        return Err(damaged(format!("a queue points to a record of {len} bytes past the end of the file")));
     }
-    match lead(file.bytes(pos, 8)?) {
-        Lead::Message { total_size } if total_size == unit.size as usize => Ok(()),
-        _ => Err(damaged(format!("a queue points to a record of {} bytes here, there is none", unit.size))),
+    let bytes = file.bytes(pos, len as usize)?;
+    match lead(bytes) {
+        Lead::Message { total_size } if total_size == bytes.len() => Ok(bytes),
+        _ => Err(damaged(format!("a queue points to a record of {len} bytes here, there is none"))),
     }
 }

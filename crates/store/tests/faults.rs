@@ -108,17 +108,20 @@ fn a_unit_that_points_nowhere_is_an_error_and_not_garbage() {
     .expect("write");
     let store = place.open();
     let limits = store::Limits { max_messages: 32, max_bytes: 1 << 20 };
-    let damaged = store.read(&store::ReadRequest {
-        topic: "T",
-        queue_id: 0,
-        offset: 0,
-        max_messages: 32,
-        in_memory: limits,
-        on_disk: limits,
-        memory_bytes: i64::MAX,
-        tags_codes: None,
-        resident_beyond: None,
-    });
+    let found = store
+        .read(&store::ReadRequest {
+            topic: "T",
+            queue_id: 0,
+            offset: 0,
+            max_messages: 32,
+            in_memory: limits,
+            on_disk: limits,
+            memory_bytes: i64::MAX,
+            tags_codes: None,
+            resident_beyond: None,
+        })
+        .expect("read");
+    let damaged = found.records().next().expect("one message");
     assert!(matches!(damaged, Err(StoreError::Corrupt { path, offset: 0, .. }) if path == log));
 }
 
