@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from compat.java_cluster import StoreSizes
 from compat.java_peer import JavaPeer, Question
@@ -153,42 +152,13 @@ def assert_same(store: Store, view: StoreView) -> None:
         assert ours == java, question
 
 
-def assert_same_times(store: Store, view: StoreView, root: Path, sizes: StoreSizes) -> None:
-    """Lookups by time are equal, except where a queue file's modification time misled Java.
-
-    Java searches the first file whose modification time is not before the moment asked for. A
-    mapped file's modification time is that of the first write to a page since the page was last
-    flushed, so it may lie before the file's last entries; Java then answers with the beginning of
-    the next file. We choose the file by the store times in it and answer with the nearest message.
-    """
-    store_times = {
-        queue: [record.store_timestamp for record in records]
-        for queue, records in view.decoded().items()
+def assert_same_times(store: Store, view: StoreView) -> None:
+    """Both find the same offset for every moment asked."""
+    ours = {
+        question: store.offset_by_time(question.topic, question.queue_id, question.timestamp_ms)
+        for question in view.times
     }
-    misled = 0
-    for question, java_offset in view.times.items():
-        queue, moment = (question.topic, question.queue_id), question.timestamp_ms
-        our_offset = store.offset_by_time(*queue, moment)
-        times = store_times[queue]
-        if _java_is_misled(root, queue, moment, times, sizes.consume_queue_file_size // 20):
-            misled += 1
-            assert abs(times[our_offset] - moment) == min(abs(time - moment) for time in times)
-        else:
-            assert our_offset == java_offset, question
-    assert misled * 5 < len(view.times), "too little is left to compare"
-
-
-def _java_is_misled(
-    root: Path, queue: Queue, moment: int, times: list[int], units_per_file: int
-) -> bool:
-    files = sorted((root / "consumequeue" / queue[0] / str(queue[1])).iterdir())
-    modified = [file.stat().st_mtime_ns // 1_000_000 for file in files]
-    last_times = [times[min((i + 1) * units_per_file, len(times)) - 1] for i in range(len(files))]
-
-    def chosen(by: list[int]) -> int:
-        return next((i for i, time in enumerate(by) if time >= moment), len(files) - 1)
-
-    return chosen(modified) != chosen(last_times)
+    assert ours == view.times
 
 
 def _names(data: bytes) -> list[tuple[int, str | None]]:

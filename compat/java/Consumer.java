@@ -16,17 +16,15 @@ import org.apache.rocketmq.common.message.MessageExt;
 /**
  * Reads with the real push consumer, from the first offset, and writes down one JSON line a message.
  *
- * {"do":"consume", "nameserver", "group", "topics": [...], "expected": count, "by_key", "quiet_ms", "out"} ends when as many messages
+ * {"do":"consume", "nameserver", "group", "topics": [...], "expected": count, "quiet_ms", "out"} ends when as many messages
  * have come as expected; a pause of quiet_ms without any is an error.
  */
 final class Consumer {
     static JSONObject run(JSONObject wish) throws Exception {
         long expected = wish.getLongValue("expected");
         Semaphore arrivals = new Semaphore(0);
-        // A consumer that shares out its queues anew while it starts may be given a message twice, which counts once. By key a message
-        // that its producer had to send again counts once, too.
+        // A consumer that shares out its queues anew while it starts may be given a message twice, which counts once.
         Set<String> seen = ConcurrentHashMap.newKeySet();
-        boolean byKey = wish.getBooleanValue("by_key");
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(wish.getString("group"));
         consumer.setNamesrvAddr(wish.getString("nameserver"));
         consumer.setInstanceName("consumer-" + System.nanoTime());
@@ -45,7 +43,7 @@ final class Consumer {
                     int arrived = 0;
                     for (MessageExt message : messages) {
                         String place = message.getTopic() + " " + message.getQueueId() + " " + message.getQueueOffset();
-                        if (!seen.add(byKey ? message.getMsgId() : place)) {
+                        if (!seen.add(place)) {
                             continue;
                         }
                         arrived++;

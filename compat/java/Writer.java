@@ -89,10 +89,10 @@ final class Writer {
     private void sendAll(DefaultMQProducer producer, BufferedWriter manifest) {
         while (failure.get() == null) {
             int number = next.get();
-            int size = maker.batchSize(number);
             if (number >= end) {
                 return;
             }
+            int size = Math.min(maker.batchSize(number), end - number); // the last batch must not make it more than was wished
             if (!next.compareAndSet(number, number + size)) {
                 continue;
             }

@@ -146,7 +146,6 @@ def test_clients_find_their_way(with_broker: Pair, java_peer: JavaPeer, tmp_path
         group="finders",
         topics=["Found"],
         expected=200,
-        by_key=True,
         quiet_ms=30_000,
         out=str(tmp_path / "consumed"),
     )

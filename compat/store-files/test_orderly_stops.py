@@ -69,7 +69,7 @@ def test_java_writes_we_read_and_write_java_reads(
 
     with Store.open(cluster.store_root, our_options(cluster.settings.sizes)) as store:
         assert_same(store, view)
-        assert_same_times(store, view, cluster.store_root, cluster.settings.sizes)
+        assert_same_times(store, view)
         contents, delayed = append_ours(store)
         before_close = {queue: read_queue(store, queue) for queue in store.queues()}
     assert not (cluster.store_root / "abort").exists()

@@ -1,13 +1,19 @@
 //! Finding messages otherwise than by queue offset: by store time, by key, by physical offset.
 
+use std::sync::Arc;
+
 use wire::record;
 
 use crate::consume_queue::{ConsumeQueue, UNIT_LEN};
 use crate::error::Result;
 use crate::flush::Durable;
+use crate::mapped_file::MappedFile;
 
 /// How often a key query goes back in time when all it found has left the log.
 const QUERY_ROUNDS: usize = 3;
+
+/// Queue files are flushed once a minute at the latest; a modification time further off than that was not made by writing.
+const BELIEVABLE_LAG_MS: i64 = 120_000;
 
 impl Durable {
     /// The record at a physical offset, if a whole message begins there.
@@ -34,20 +40,13 @@ impl Durable {
 
     /// The queue offset of a message stored at `timestamp_ms`, else of the one stored nearest to it within its queue file.
     ///
-    /// The bisection goes through the same units as Java's, so that among messages of one millisecond the same one is found. Only the
-    /// choice of the file differs: Java trusts modification times, which lag behind mapped writes and do not survive a copy; here it
-    /// is the first file whose last message is not older.
+    /// File and bisection are chosen as Java chooses them, so that both brokers give the same answer for any moment.
     pub fn offset_by_time(&self, topic: &str, queue_id: i32, timestamp_ms: i64) -> Result<i64> {
         let Some(queue) = self.queues.get(topic, queue_id) else { return Ok(0) };
         let (min, max) = (queue.min(), queue.max());
         let per_file = (queue.files.file_size / UNIT_LEN) as i64;
-        let Some(first_file) = queue.files.first() else { return Ok(0) };
-        let mut file_begin = (first_file.start / UNIT_LEN) as i64;
-        while file_begin + per_file < max
-            && self.time_at(&queue, file_begin + per_file - 1)?.is_none_or(|time| time < timestamp_ms)
-        {
-            file_begin += per_file;
-        }
+        let Some(file) = self.queue_file_of(&queue, timestamp_ms)? else { return Ok(0) };
+        let file_begin = (file.start / UNIT_LEN) as i64;
         let (mut low, mut high) = (min.max(file_begin), max.min(file_begin + per_file) - 1);
         let (mut before, mut after) = (None, None);
         while low <= high {
@@ -79,6 +78,27 @@ impl Durable {
             (None, Some((right, _))) => right,
             (None, None) => 0,
         })
+    }
+
+    /// The first file that was written to at `timestamp_ms` or later, else the last one.
+    ///
+    /// A mapped file's modification time is that of the first write to a page since the page was last flushed: a little before its
+    /// last message, or after it. Java goes by it alone. It is worth nothing once the directory was copied or restored, and is then
+    /// far from the store time of the file's last message, which counts instead.
+    fn queue_file_of(&self, queue: &ConsumeQueue, timestamp_ms: i64) -> Result<Option<Arc<MappedFile>>> {
+        let mut files = queue.files.all();
+        let last = files.pop();
+        for file in files {
+            let modified = file.modified_ms()?;
+            let written = match self.time_at(queue, (file.end() / UNIT_LEN) as i64 - 1)? {
+                Some(stored) if (stored - modified).abs() > BELIEVABLE_LAG_MS => stored,
+                _ => modified,
+            };
+            if written >= timestamp_ms {
+                return Ok(Some(file));
+            }
+        }
+        Ok(last)
     }
 
     /// Store time of the oldest message of a queue.

@@ -111,6 +111,23 @@ fn time_lookup_crosses_queue_files() {
 }
 
 #[test]
+fn time_lookup_believes_modification_times_that_writing_can_have_made() {
+    let place = Place::new();
+    let store = place.open();
+    append_numbered(&store, 0..24, 1);
+    let first = place.files("consumequeue/T/0").into_iter().min().expect("a queue file");
+    let modified = |ms: i64| {
+        let time = std::time::UNIX_EPOCH + std::time::Duration::from_millis(ms as u64);
+        std::fs::File::open(&first).and_then(|file| file.set_modified(time)).expect("set the time");
+    };
+    let last_of_first = T0 + 70;
+    modified(last_of_first - 1);
+    assert_eq!(store.offset_by_time("T", 0, last_of_first).expect("lookup"), 8, "the second file begins there");
+    modified(last_of_first + 1_000_000);
+    assert_eq!(store.offset_by_time("T", 0, T0 + 150).expect("lookup"), 15, "a restored file says nothing");
+}
+
+#[test]
 fn keys_are_found_within_their_time_range_and_across_index_files() {
     let place = Place::new();
     let store = place.open();
