@@ -1,15 +1,23 @@
 //! `Command`: one request or response, header and body.
 //!
-//! A decoded command owns its parts as Python objects, so a handler may read a field as often as it likes. `ext` is `None` when
-//! the header had no such map: in JSON that differs from an empty one, and some peers care.
+//! `ext` is `None` when the header had no such map: in JSON that differs from an empty one, and some peers care. The dict of a
+//! received command is made when first asked for.
+use std::borrow::Cow;
+
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyString};
 use wire::frame::{self, Frame, FrameError};
 use wire::header::{self, Encoding, Language};
 
 use crate::bytes_like::BytesLike;
 use crate::errors::frame_error;
+use crate::ext_fields::ExtTexts;
+
+/// What a command made here says of its maker; the signature of `new` spells both out.
+const OUR_LANGUAGE: &str = "PYTHON";
+const OUR_VERSION: i32 = 407;
 
 /// One request or response.
 #[pyclass(frozen, module = "orbitmq._native")]
@@ -24,8 +32,8 @@ pub struct Command {
     flag: i32,
     #[pyo3(get)]
     remark: Option<Py<PyString>>,
-    #[pyo3(get)]
-    ext: Option<Py<PyDict>>,
+    received: Option<ExtTexts>,
+    ext: PyOnceLock<Option<Py<PyDict>>>,
     #[pyo3(get)]
     body: Py<PyBytes>,
     language: Language,
@@ -39,36 +47,37 @@ impl Command {
             Ok(header) => header,
             Err(error) => return Ok(Err(error)),
         };
-        let ext = match &header.ext_fields {
-            Some(pairs) => {
-                let ext = PyDict::new(py);
-                for (name, value) in pairs {
-                    ext.set_item(name.as_ref(), value.as_ref())?;
-                }
-                Some(ext.unbind())
-            }
-            None => None,
-        };
         Ok(Ok(Command {
             code: header.code,
             version: header.version,
             opaque: header.opaque,
             flag: header.flag,
             remark: header.remark.map(|remark| PyString::new(py, &remark).unbind()),
-            ext,
+            received: header.ext_fields.as_deref().map(ExtTexts::new),
+            ext: PyOnceLock::new(),
             body: PyBytes::new(py, frame.body).unbind(),
             language: header.language,
             encoding: frame.encoding,
         }))
     }
 
+    /// The value of an ext field, if the command was received; a command made here has a dict to ask.
+    pub fn received(&self) -> Option<&ExtTexts> {
+        self.received.as_ref()
+    }
+
+    pub fn ext_dict(&self, py: Python<'_>) -> PyResult<Option<&Py<PyDict>>> {
+        let ext = self.ext.get_or_try_init(py, || {
+            self.received.as_ref().map(|texts| texts.dict(py).map(Bound::unbind)).transpose()
+        })?;
+        Ok(ext.as_ref())
+    }
+
     fn encode_into(&self, py: Python<'_>, out: &mut Vec<u8>) -> PyResult<()> {
         let remark = self.remark.as_ref().map(|remark| remark.bind(py).to_cow()).transpose()?;
-        let ext: Option<Vec<(String, String)>> = match &self.ext {
-            Some(ext) => {
-                let pairs = ext.bind(py).iter();
-                Some(pairs.map(|(name, value)| Ok((name.extract()?, value.extract()?))).collect::<PyResult<_>>()?)
-            }
+        let items: Option<Vec<_>> = self.ext_dict(py)?.map(|ext| ext.bind(py).iter().collect());
+        let ext_fields = match &items {
+            Some(items) => Some(items.iter().map(text_pair).collect::<PyResult<_>>()?),
             None => None,
         };
         let header = header::Command {
@@ -78,12 +87,20 @@ impl Command {
             opaque: self.opaque,
             flag: self.flag,
             remark,
-            ext_fields: ext
-                .as_ref()
-                .map(|pairs| pairs.iter().map(|(name, value)| (name.into(), value.into())).collect()),
+            ext_fields,
         };
         frame::encode(&header, self.encoding, self.body.as_bytes(py), out).map_err(|error| frame_error(py, error, None))
     }
+}
+
+fn given(py: Python<'_>, ext: Option<Py<PyDict>>) -> PyOnceLock<Option<Py<PyDict>>> {
+    let cell = PyOnceLock::new();
+    cell.get_or_init(py, || ext);
+    cell
+}
+
+fn text_pair<'a>((name, value): &'a (Bound<'_, PyAny>, Bound<'_, PyAny>)) -> PyResult<(Cow<'a, str>, Cow<'a, str>)> {
+    Ok((name.cast::<PyString>()?.to_str()?.into(), value.cast::<PyString>()?.to_str()?.into()))
 }
 
 #[pymethods]
@@ -121,11 +138,41 @@ impl Command {
             opaque,
             flag,
             remark,
-            ext,
+            received: None,
+            ext: given(py, ext),
             body: body.map_or_else(|| PyBytes::new(py, b"").unbind(), |BytesLike(body)| body),
             language: known_language,
             encoding,
         })
+    }
+
+    /// The response to this request: its opaque and its encoding.
+    #[pyo3(signature = (code, remark = None, ext = None, body = None))]
+    fn respond(
+        &self,
+        py: Python<'_>,
+        code: i32,
+        remark: Option<Py<PyString>>,
+        ext: Option<Py<PyDict>>,
+        body: Option<BytesLike>,
+    ) -> Command {
+        Command {
+            code,
+            version: OUR_VERSION,
+            opaque: self.opaque,
+            flag: header::FLAG_RESPONSE,
+            remark,
+            received: None,
+            ext: given(py, ext),
+            body: body.map_or_else(|| PyBytes::new(py, b"").unbind(), |BytesLike(body)| body),
+            language: Language::from_name(OUR_LANGUAGE),
+            encoding: self.encoding,
+        }
+    }
+
+    #[getter(ext)]
+    fn ext_or_none(&self, py: Python<'_>) -> PyResult<Option<&Py<PyDict>>> {
+        self.ext_dict(py)
     }
 
     #[getter]
@@ -154,7 +201,7 @@ impl Command {
     /// One ext field.
     #[pyo3(signature = (name, /))]
     fn get_ext<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
-        match &self.ext {
+        match self.ext_dict(py)? {
             Some(ext) => ext.bind(py).get_item(name),
             None => Ok(None),
         }

@@ -47,6 +47,11 @@ pub fn frame_error(py: Python<'_>, error: FrameError, at: Option<u64>) -> PyErr 
     instance(py, class, error.to_string(), None, at)
 }
 
+/// An ext field that is missing or no number.
+pub fn header_fault(py: Python<'_>, text: String) -> PyErr {
+    instance(py, "HeaderFault", text, None, None)
+}
+
 /// Text that is not JSON.
 pub fn json_error(py: Python<'_>, error: JsonError) -> PyErr {
     instance(py, "MalformedJson", error.to_string(), None, Some(error.at as u64))

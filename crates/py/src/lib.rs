@@ -7,8 +7,10 @@ mod cleaned;
 mod command;
 mod compression;
 mod errors;
+mod ext_fields;
 mod frame_reader;
 mod hashes;
+mod header_reader;
 mod host;
 mod ids;
 mod json;
@@ -34,6 +36,7 @@ mod _native {
         command::{Command, encode_commands},
         compression::{compress, compression_flags, decompress},
         frame_reader::FrameReader,
+        header_reader::HeaderReader,
         hashes::{body_crc, java_hash, tags_code},
         ids::{decode_offset_id, decode_unique_id, encode_offset_id, encode_unique_id},
         json::{dumps_lenient, loads_lenient},

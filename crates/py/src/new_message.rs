@@ -1,4 +1,7 @@
 //! `NewMessage`: what a broker hands to the store; offsets and store time are the store's to give.
+//!
+//! It is also what the broker's last decisions are made on, so where it goes and its properties can still be changed; the properties
+//! stay one string all the while, as they came and as they will be stored.
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use store::Message;
@@ -6,20 +9,20 @@ use wire::Host;
 
 use crate::bytes_like::BytesLike;
 use crate::host::{HostArgument, host_tuple};
-use crate::properties::{PropertiesArgument, decode_properties};
+use crate::properties::{PropertiesArgument, decode_properties, not_plain};
 
 /// A message to append.
-#[pyclass(frozen, module = "orbitmq._native")]
+#[pyclass(module = "orbitmq._native")]
 pub struct NewMessage {
-    #[pyo3(get)]
+    #[pyo3(get, set)]
     topic: String,
     #[pyo3(get)]
     body: Py<PyBytes>,
-    #[pyo3(get)]
+    #[pyo3(get, set)]
     queue_id: i32,
     #[pyo3(get)]
     flag: i32,
-    #[pyo3(get)]
+    #[pyo3(get, set)]
     sys_flag: i32,
     #[pyo3(get)]
     born_timestamp: i64,
@@ -101,6 +104,22 @@ impl NewMessage {
     #[getter]
     fn properties<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         decode_properties(py, &self.properties)
+    }
+
+    /// The value of a property.
+    #[pyo3(signature = (name, /))]
+    fn get_property(&self, name: &str) -> Option<&str> {
+        wire::properties::get(&self.properties, name)
+    }
+
+    /// Sets a property, or takes it away when there is no value.
+    #[pyo3(signature = (name, value, /))]
+    fn set_property(&mut self, name: &str, value: Option<&str>) -> PyResult<()> {
+        if !wire::properties::is_plain(name) || value.is_some_and(|value| !wire::properties::is_plain(value)) {
+            return Err(not_plain(name, value.unwrap_or_default()));
+        }
+        self.properties = wire::properties::edited(&self.properties, name, value);
+        Ok(())
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {

@@ -25,13 +25,18 @@ pub fn encode_properties(properties: &Bound<'_, PyDict>) -> PyResult<String> {
     for (name, value) in &items {
         let (name, value) = (name.cast::<PyString>()?.to_str()?, value.cast::<PyString>()?.to_str()?);
         if !wire::properties::is_plain(name) || !wire::properties::is_plain(value) {
-            return Err(PyValueError::new_err(format!(
-                "property {name:?} = {value:?} cannot be stored: neither side may be empty or hold the characters 1 and 2"
-            )));
+            return Err(not_plain(name, value));
         }
         pairs.push((name, value));
     }
     Ok(wire::properties::encode(pairs))
+}
+
+/// A property that would not read back.
+pub fn not_plain(name: &str, value: &str) -> PyErr {
+    PyValueError::new_err(format!(
+        "property {name:?} = {value:?} cannot be stored: neither side may be empty or hold the characters 1 and 2"
+    ))
 }
 
 /// Properties as an argument: a dict, or a string that is already in the stored form.

@@ -66,7 +66,8 @@ impl Store {
         now_ms: Option<i64>,
         atomic: bool,
     ) -> PyResult<Bound<'py, PyList>> {
-        let borrowed: Vec<_> = messages.iter().map(|message| message.get().as_message(py)).collect();
+        let messages: Vec<_> = messages.iter().map(|message| message.borrow(py)).collect();
+        let borrowed: Vec<_> = messages.iter().map(|message| message.as_message(py)).collect();
         let now_ms = now_ms.unwrap_or_else(clock_ms);
         let mut appended = Vec::with_capacity(borrowed.len());
         let outcome = py.detach(|| {
@@ -81,6 +82,17 @@ impl Store {
             Ok(()) => Ok(appended),
             Err(error) => Err(append_error(py, &error, appended)),
         }
+    }
+
+    /// Appends one message.
+    #[pyo3(signature = (message, *, now_ms = None))]
+    fn append(&self, py: Python<'_>, message: &NewMessage, now_ms: Option<i64>) -> PyResult<Appended> {
+        let message = message.as_message(py);
+        let now_ms = now_ms.unwrap_or_else(clock_ms);
+        let mut appended = Vec::with_capacity(1);
+        py.detach(|| self.0.append_many(std::slice::from_ref(&message), now_ms, &mut appended))
+            .map_err(|error| store_error(py, &error))?;
+        Ok(Appended(appended.pop().expect("appended without an error")))
     }
 
     /// Reads a queue from an offset on.

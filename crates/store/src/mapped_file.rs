@@ -179,23 +179,16 @@ impl MappedFile {
         Ok(())
     }
 
-    /// Whether reading these bytes would not wait for the disk.
-    pub fn is_resident(&self, pos: u64, len: u64) -> Result<bool> {
+    /// How many bytes from `pos` on, at most `len`, can be read without waiting for the disk. One system call looks at up to 256 KiB.
+    pub fn resident_len(&self, pos: u64, len: u64) -> Result<u64> {
         let first = pos / PAGE * PAGE;
-        let pages = (pos + len).min(self.size).saturating_sub(first).div_ceil(PAGE) as usize;
-        let address = self.address(first, 0)?;
         let mut present = [0u8; 64];
-        for chunk in 0..pages.div_ceil(present.len()) {
-            let count = (pages - chunk * present.len()).min(present.len());
-            let skipped = chunk * present.len() * PAGE as usize;
-            // SAFETY: a page-aligned range inside the mapping, and room for one byte per page of it.
-            let answer =
-                unsafe { libc::mincore(address.add(skipped).cast(), count * PAGE as usize, present.as_mut_ptr()) };
-            if answer != 0 || present[..count].iter().any(|page| page & 1 == 0) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        let pages = (pos + len).min(self.size).saturating_sub(first).div_ceil(PAGE).min(present.len() as u64) as usize;
+        let address = self.address(first, 0)?;
+        // SAFETY: a page-aligned range inside the mapping, and room for one byte per page of it.
+        let answer = unsafe { libc::mincore(address.cast(), pages * PAGE as usize, present.as_mut_ptr()) };
+        let resident = if answer == 0 { present[..pages].iter().take_while(|page| *page & 1 == 1).count() } else { 0 };
+        Ok((first + resident as u64 * PAGE).saturating_sub(pos).min(len))
     }
 
     /// Gives the resident pages of a flushed file back to the page cache; the next reader maps them again.

@@ -147,7 +147,7 @@ impl Durable {
         };
         // Readers near the end of their queue, which most are, have just seen its units being written.
         let far_behind = (max - offset) as u64 * UNIT_LEN > FIRST_UNITS;
-        if request.resident_beyond.is_some() && far_behind && !file.is_resident(pos, len.min(FIRST_UNITS))? {
+        if request.resident_beyond.is_some() && far_behind && file.resident_len(pos, len.min(FIRST_UNITS))? < len.min(FIRST_UNITS) {
             result.status = ReadStatus::NotResident;
             return Ok(result);
         }
@@ -164,6 +164,7 @@ impl Durable {
         let mut skip_below = 0i64;
         let mut examined = 0;
         let mut removed = false;
+        let mut resident = Resident::default();
         for bytes in units.chunks_exact(UNIT_LEN as usize).take(most_units) {
             let unit = Unit::decode(bytes);
             if unit.physical_offset < skip_below || unit.is_pre_blank() {
@@ -190,7 +191,7 @@ impl Durable {
                 Some(file) => {
                     let behind = result.behind_bytes;
                     if request.resident_beyond.is_some_and(|known| behind > known)
-                        && !file.is_resident(offset - file.start, unit.size as u64)?
+                        && !resident.holds(file, offset - file.start, unit.size as u64)?
                     {
                         if result.slices.is_empty() {
                             result.status = ReadStatus::NotResident;
@@ -216,6 +217,35 @@ impl Durable {
             (true, false) => ReadStatus::NoMatchedMessage,
         };
         Ok(())
+    }
+}
+
+/// The stretch of a file that is known to be in memory. Records of one queue lie near each other, so one look serves many of them.
+#[derive(Default)]
+struct Resident {
+    file_start: u64,
+    from: u64,
+    to: u64,
+}
+
+impl Resident {
+    /// Bytes looked at beyond a record, for those that follow.
+    const AHEAD: u64 = 192 << 10;
+
+    fn holds(&mut self, file: &MappedFile, pos: u64, len: u64) -> Result<bool> {
+        if file.start != self.file_start || pos < self.from || pos + len > self.to {
+            let mut seen = file.resident_len(pos, len + Self::AHEAD)?;
+            while seen > 0 && seen < len {
+                // Longer than one look.
+                let more = file.resident_len(pos + seen, len - seen)?;
+                if more == 0 {
+                    break;
+                }
+                seen += more;
+            }
+            *self = Resident { file_start: file.start, from: pos, to: pos + seen };
+        }
+        Ok(pos + len <= self.to)
     }
 }
 

@@ -89,7 +89,7 @@ pub fn get_many<'a, const N: usize>(properties: &'a str, names: [&str; N]) -> [O
 /// Names and values are taken as they are. One that contains a separator reads back differently, so whoever takes them from
 /// users refuses those first (see [`is_plain`]).
 pub fn encode<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
-    let mut out = String::new();
+    let mut out = String::with_capacity(256);
     for (index, (name, value)) in pairs.into_iter().enumerate() {
         if index > 0 {
             out.push(char::from(ENTRY_SEPARATOR));
@@ -99,6 +99,25 @@ pub fn encode<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String
         out.push_str(value);
     }
     out
+}
+
+/// The string with `name` set to `value`, in its old place or at the end; or, for no value, without it. What no reader accepts and
+/// what a later entry overrules is left out, so the result is what a map of the entries would be written as.
+pub fn edited(properties: &str, name: &str, value: Option<&str>) -> String {
+    let mut pairs: Vec<(&str, &str)> = Vec::with_capacity(16);
+    for (found, old) in iter(properties) {
+        match pairs.iter_mut().find(|(earlier, _)| *earlier == found) {
+            Some(earlier) => earlier.1 = old,
+            None => pairs.push((found, old)),
+        }
+    }
+    match (value, pairs.iter().position(|(found, _)| *found == name)) {
+        (Some(value), Some(at)) => pairs[at].1 = value,
+        (Some(value), None) => pairs.push((name, value)),
+        (None, Some(at)) => drop(pairs.remove(at)),
+        (None, None) => {}
+    }
+    encode(pairs)
 }
 
 /// Whether `text` can be a name or a value and come back the same: not empty and free of separators.
@@ -117,6 +136,15 @@ fn split(entry: &str) -> Option<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn editing_keeps_order_and_leaves_out_what_does_not_count() {
+        let text = "a\u{1}1\u{2}b\u{1}2\u{2}a\u{1}3\u{2}empty\u{1}\u{2}";
+        assert_eq!(edited(text, "b", Some("9")), "a\u{1}3\u{2}b\u{1}9");
+        assert_eq!(edited(text, "c", Some("9")), "a\u{1}3\u{2}b\u{1}2\u{2}c\u{1}9");
+        assert_eq!(edited(text, "a", None), "b\u{1}2");
+        assert_eq!(edited("", "a", None), "");
+    }
 
     fn pairs(properties: &str) -> Vec<(&str, &str)> {
         iter(properties).collect()

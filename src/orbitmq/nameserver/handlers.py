@@ -29,7 +29,7 @@ from orbitmq.nameserver.routes import Registration, Routes
 from orbitmq.protocol.bodies import DataVersion
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import TopicFlag, Version
-from orbitmq.protocol.headers import Header
+from orbitmq.protocol.headers import Header, Long
 from orbitmq.protocol.names import FAQ, ORDER_TOPIC_CONFIG
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Refused, Router, respond
@@ -47,7 +47,7 @@ class BrokerHeader(Header):
     broker_name: str = ""
     broker_addr: str = ""
     cluster_name: str = ""
-    broker_id: int | None = None
+    broker_id: Long | None = None
 
 
 class RegisterHeader(Header):
@@ -56,7 +56,7 @@ class RegisterHeader(Header):
     broker_name: str
     broker_addr: str
     cluster_name: str
-    broker_id: int
+    broker_id: Long
     ha_server_addr: str = ""
     compressed: bool = False
     body_crc32: int = 0
@@ -144,7 +144,7 @@ class Handlers:
 
     def register_broker(self, request: Command, connection: Connection) -> Command:
         """Take over what a broker says of itself; tell a slave its master."""
-        header = RegisterHeader.decode(request.ext)
+        header = RegisterHeader.decode(request)
         if header.body_crc32 != 0 and header.body_crc32 != body_crc(request.body):
             raise Refused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
         body = decode_registration(
@@ -174,7 +174,7 @@ class Handlers:
 
     def unregister_broker(self, request: Command, _connection: Connection) -> Command:
         """Forget a broker that says good-bye."""
-        header = BrokerHeader.decode(request.ext)
+        header = BrokerHeader.decode(request)
         if header.broker_id is None:
             raise HeaderFault("field brokerId is missing")
         self._routes.unregister(
@@ -184,7 +184,7 @@ class Handlers:
 
     def query_data_version(self, request: Command, _connection: Connection) -> Command:
         """Tell a broker whether it needs to register in full."""
-        address = DataVersionHeader.decode(request.ext).broker_addr
+        address = DataVersionHeader.decode(request).broker_addr
         asked = DataVersion.from_json(loads_lenient(request.body))
         known = self._routes.version_of(address)
         if known == asked:
@@ -199,7 +199,7 @@ class Handlers:
 
     def route_by_topic(self, request: Command, connection: Connection) -> Command:
         """Tell a client who serves a topic."""
-        header = RouteHeader.decode(request.ext)
+        header = RouteHeader.decode(request)
         topic = _said(header.topic)
         route = self._routes.route(topic)
         if route is None:
@@ -235,14 +235,14 @@ class Handlers:
 
     def wipe_write_permission(self, request: Command, connection: Connection) -> Command:
         """Let nobody write to a broker, as before it is taken down."""
-        name = BrokerNameHeader.decode(request.ext).broker_name
+        name = BrokerNameHeader.decode(request).broker_name
         count = self._routes.wipe_write_permission(name)
         _log.info("wipe write perm of broker[%s], client: %s, %d", name, connection, count)
         return respond(request, ext={"wipeTopicCount": str(count)})
 
     def add_write_permission(self, request: Command, connection: Connection) -> Command:
         """Let everybody write to a broker again."""
-        name = BrokerNameHeader.decode(request.ext).broker_name
+        name = BrokerNameHeader.decode(request).broker_name
         count = self._routes.add_write_permission(name)
         _log.info("add write perm of broker[%s], client: %s, %d", name, connection, count)
         return respond(request, ext={"addTopicCount": str(count)})
@@ -255,7 +255,7 @@ class Handlers:
 
     def topics_of_cluster(self, request: Command, _connection: Connection) -> Command:
         """List the topics of a cluster."""
-        cluster = ClusterHeader.decode(request.ext).cluster
+        cluster = ClusterHeader.decode(request).cluster
         return topic_list(request, self._routes.topics_of_cluster(cluster))
 
     def system_topics(self, request: Command, connection: Connection) -> Command:
@@ -285,7 +285,7 @@ class Handlers:
 
     def delete_topic(self, request: Command, _connection: Connection) -> Command:
         """Forget a topic until a broker names it again."""
-        header = DeleteTopicHeader.decode(request.ext)
+        header = DeleteTopicHeader.decode(request)
         self._routes.delete_topic(header.topic, header.cluster_name or None)
         return respond(request)
 
@@ -293,7 +293,7 @@ class Handlers:
 
     def put_kv(self, request: Command, _connection: Connection) -> Command:
         """Set a value."""
-        header = KvHeader.decode(request.ext)
+        header = KvHeader.decode(request)
         if header.namespace is None or header.key is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, "namespace or key is null")
         self._kv.put(header.namespace, header.key, header.value)
@@ -301,7 +301,7 @@ class Handlers:
 
     def get_kv(self, request: Command, _connection: Connection) -> Command:
         """Look a value up."""
-        header = KvHeader.decode(request.ext)
+        header = KvHeader.decode(request)
         namespace, key = _said(header.namespace), _said(header.key)
         value = self._kv.get(namespace, key)
         if value is None:
@@ -311,13 +311,13 @@ class Handlers:
 
     def delete_kv(self, request: Command, _connection: Connection) -> Command:
         """Remove a value."""
-        header = KvHeader.decode(request.ext)
+        header = KvHeader.decode(request)
         self._kv.delete(_said(header.namespace), _said(header.key))
         return respond(request)
 
     def kv_namespace(self, request: Command, _connection: Connection) -> Command:
         """List the values of a namespace."""
-        namespace = _said(KvHeader.decode(request.ext).namespace)
+        namespace = _said(KvHeader.decode(request).namespace)
         table = self._kv.namespace(namespace)
         if table is None:
             remark = f"No config item, Namespace: {namespace}"

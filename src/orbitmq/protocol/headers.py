@@ -1,122 +1,79 @@
 """Ext fields as typed values.
 
 A header class lists its fields in Python's spelling; on the wire they have Java's (``queue_id`` is
-``queueId``) unless the class says otherwise. Numbers are decimal text, booleans ``true`` in any
-case or else false. A field without a default is required: its absence, like a number that is none,
-is a `HeaderFault` that names it. A number that is none in the place of a field with a default is as
-if it were not there; but not in headers that are `strict`. Both are as in Java.
+``queueId``) unless the class says otherwise. Numbers are decimal text, `int` of 32 bits and `Long`
+of 64, booleans ``true`` in any case or else false. A field without a default is required: its
+absence, like a number that is none, is a `HeaderFault` that names it. A number that is none in the
+place of a field with a default is as if it were not there; but not in headers that are `strict`.
+Both are as in Java.
 
-Reading a header is done once per request, so each class gets a reader compiled from its fields; the
-general code behind it only runs to find out what is wrong.
+Reading a header is done once per request, so the core does it, told once per class what to read.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Self, dataclass_transform, get_type_hints
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Self, dataclass_transform, get_type_hints
 
-from orbitmq.errors import HeaderFault
+from orbitmq._native import Command, HeaderReader
 
-__all__ = ["Header"]
+__all__ = ["Header", "Long"]
 
+Long = Annotated[int, 64]
+"""A number of 64 bits on the wire."""
 
-def _boolean(text: str) -> bool:
-    return text.lower() == "true"
-
-
-_READERS: dict[Any, Callable[[str], Any]] = {
-    str: str,
-    int: int,
-    bool: _boolean,
-    str | None: str,
-    int | None: int,
-    bool | None: _boolean,
+_KINDS: dict[Any, str] = {
+    str: "str",
+    int: "int",
+    bool: "bool",
+    Long: "long",
+    str | None: "str",
+    int | None: "int",
+    bool | None: "bool",
+    Long | None: "long",
 }
 
 
 @dataclass_transform(kw_only_default=True)
 class Header:
-    """The base of all headers; a subclass is a keyword-only dataclass with slots for its fields."""
+    """The base of all headers; a subclass is a keyword-only dataclass."""
 
     wire_names: ClassVar[Mapping[str, str]] = {}
     """Names on the wire that are not the Python name in camel case."""
     strict: ClassVar[bool] = False
     """Whether a bad number is a fault even where there need not be one."""
-    _codec: ClassVar[tuple[tuple[str, str, Callable[[str], Any], bool], ...]] = ()
-    _read: ClassVar[Callable[[Mapping[str, str]], Any]]
+    _names: ClassVar[tuple[tuple[str, str], ...]] = ()
+    _reader: ClassVar[HeaderReader]
 
     def __init_subclass__(cls) -> None:
         dataclasses.dataclass(kw_only=True)(cls)
-        hints = get_type_hints(cls)
-        cls._codec = tuple(
-            (
-                field.name,
-                cls.wire_names.get(field.name) or _camel(field.name),
-                _READERS[hints[field.name]],
-                field.default is dataclasses.MISSING,
-            )
-            for field in dataclasses.fields(cls)  # type: ignore[arg-type]
-        )
-        cls._read = staticmethod(_compiled(cls))
+        hints = get_type_hints(cls, include_extras=True)
+        fields = []
+        for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+            wire_name = cls.wire_names.get(field.name) or _camel(field.name)
+            default = () if field.default is dataclasses.MISSING else (field.default,)
+            fields.append((field.name, wire_name, _KINDS[hints[field.name]], default))
+        cls._names = tuple((name, wire_name) for name, wire_name, _, _ in fields)
+        cls._reader = HeaderReader(fields, strict=cls.strict)
 
     @classmethod
-    def decode(cls, ext: Mapping[str, str] | None) -> Self:
+    def decode(cls, command: Command) -> Self:
         """Read the header from a command's ext fields."""
-        ext = ext or {}
-        try:
-            header: Self = cls._read(ext)
-        except (KeyError, ValueError):
-            header = cls._read_slowly(ext)
+        header = object.__new__(cls)
+        header.__dict__ = cls._reader.read(command)
         return header
-
-    @classmethod
-    def _read_slowly(cls, ext: Mapping[str, str]) -> Self:
-        values: dict[str, Any] = {}
-        for name, wire_name, read, required in cls._codec:
-            text = ext.get(wire_name)
-            if text is not None:
-                try:
-                    values[name] = read(text)
-                except ValueError:
-                    if required or cls.strict:
-                        fault = f"field {wire_name} is not a number: {text!r}"
-                        raise HeaderFault(fault) from None
-            elif required:
-                raise HeaderFault(f"field {wire_name} is missing")
-        return cls(**values)
 
     def encode(self) -> dict[str, str]:
         """Write the header as ext fields; what is None is left out."""
         ext = {}
-        for name, wire_name, _, _ in self._codec:
+        for name, wire_name in self._names:
             value = getattr(self, name)
             if value is True or value is False:
                 ext[wire_name] = "true" if value else "false"
             elif value is not None:
                 ext[wire_name] = str(value)
         return ext
-
-
-def _compiled(cls: type[Header]) -> Callable[[Mapping[str, str]], Any]:
-    """Return ``lambda ext: cls(topic=ext['topic'], queue_id=int(ext['queueId']), …)``."""
-    arguments = []
-    names: dict[str, Any] = {"cls": cls}
-    for name, wire_name, read, required in cls._codec:
-        value = f"ext[{wire_name!r}]" if required else "text"
-        if read is int:
-            value = f"int({value})"
-        elif read is _boolean:
-            value = f"{value}.lower() == 'true'"
-        if not required:
-            names[f"default_{name}"] = getattr(cls, name)
-            given = f"(text := ext.get({wire_name!r})) is not None"
-            value = f"({value} if {given} else default_{name})"
-        arguments.append(f"{name}={value}")
-    reader: Callable[[Mapping[str, str]], Any] = eval(
-        f"lambda ext: cls({', '.join(arguments)})", names
-    )
-    return reader
 
 
 def _camel(name: str) -> str:

@@ -20,7 +20,7 @@ from orbitmq.errors import OrbitError, RequestTimeout
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import Version, version_name
-from orbitmq.protocol.headers import Header
+from orbitmq.protocol.headers import Header, Long
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Refused, Router, respond
 
@@ -49,7 +49,7 @@ class ResetHeader(Header):
 
     topic: str
     group: str
-    timestamp: int
+    timestamp: Long
     is_force: bool = False
 
 
@@ -94,7 +94,7 @@ class ClientAdminHandlers:
 
     def consumer_connections(self, request: Command, _connection: Connection) -> Command:
         """List the members of a consumer group and what it subscribes to."""
-        name = ConsumerGroupHeader.decode(request.ext).consumer_group
+        name = ConsumerGroupHeader.decode(request).consumer_group
         group = self.consumers.groups.get(name)
         if group is None:
             remark = f"the consumer group[{name}] not online"
@@ -113,7 +113,7 @@ class ClientAdminHandlers:
 
     def producer_connections(self, request: Command, _connection: Connection) -> Command:
         """List the members of a producer group."""
-        name = ProducerGroupHeader.decode(request.ext).producer_group
+        name = ProducerGroupHeader.decode(request).producer_group
         members = self.producers.groups.get(name)
         if members is None:
             remark = f"the producer group[{name}] not exist"
@@ -141,7 +141,7 @@ class ClientAdminHandlers:
 
     def reset_offset(self, request: Command, _connection: Connection) -> Command:
         """Tell the members of a group where to start over; they commit it themselves."""
-        header = ResetHeader.decode(request.ext)
+        header = ResetHeader.decode(request)
         table = self._reset_table(header)
         group = self.consumers.groups.get(header.group)
         if group is None:
@@ -195,7 +195,7 @@ class ClientAdminHandlers:
 
     async def consumer_status(self, request: Command, _connection: Connection) -> Command:
         """Ask the members of a group how far they are; those that do not answer are left out."""
-        header = StatusHeader.decode(request.ext)
+        header = StatusHeader.decode(request)
         group = self.consumers.groups.get(header.group)
         if group is None:
             remark = f"No Any Consumer online in the consumer group: [{header.group}]"
@@ -224,12 +224,12 @@ class ClientAdminHandlers:
 
     async def running_info(self, request: Command, _connection: Connection) -> Command:
         """Ask a consumer how it is running."""
-        header = MemberHeader.decode(request.ext)
+        header = MemberHeader.decode(request)
         return await self._relay(request, header, dict(request.ext or {}), request.body)
 
     async def consume_directly(self, request: Command, _connection: Connection) -> Command:
         """Let a consumer consume a message now, and return what came of it."""
-        header = MemberHeader.decode(request.ext)
+        header = MemberHeader.decode(request)
         _, physical_offset = decode_offset_id(header.msg_id or "")
         record = self.store.record_at(physical_offset)
         if record is None:

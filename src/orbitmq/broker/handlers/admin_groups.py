@@ -53,7 +53,7 @@ class GroupAdminHandlers:
     def delete(self, request: Command, _connection: Connection) -> Command:
         """Forget a group; one that is not there is gone already."""
         self._refuse_on_slave()
-        header = DeleteGroupHeader.decode(request.ext)
+        header = DeleteGroupHeader.decode(request)
         self.groups.delete(header.group_name)
         if header.remove_offset:
             self.offsets.forget_group(header.group_name)

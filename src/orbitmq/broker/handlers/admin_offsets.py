@@ -95,7 +95,7 @@ class OffsetAdminHandlers:
 
     def consume_stats(self, request: Command, _connection: Connection) -> Command:
         """Return where a group stands, in one topic or in all it has offsets for."""
-        header = ConsumeStatsHeader.decode(request.ext)
+        header = ConsumeStatsHeader.decode(request)
         group = header.consumer_group
         one = (header.topic or "").strip()
         topics = [header.topic or ""] if one else self.offsets.topics_of(group)
@@ -109,13 +109,13 @@ class OffsetAdminHandlers:
 
     def consumed_by(self, request: Command, _connection: Connection) -> Command:
         """Return the groups that consume a topic, or have done so."""
-        topic = TopicHeader.decode(request.ext).topic
+        topic = TopicHeader.decode(request).topic
         groups = {*self.consumers.groups_of(topic), *self.offsets.groups_of(topic)}
         return respond(request, body=dumps_lenient({"groupList": sorted(groups)}))
 
     def time_span(self, request: Command, _connection: Connection) -> Command:
         """Return the times of the oldest, the newest and the last consumed message of queues."""
-        header = TimeSpanHeader.decode(request.ext)
+        header = TimeSpanHeader.decode(request)
         topic = self.topics.find(header.topic)
         if topic is None:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
@@ -155,7 +155,7 @@ class OffsetAdminHandlers:
         Java's broker drops the offsets of the groups that shall not count; here they only do not
         count.
         """
-        header = CorrectionHeader.decode(request.ext)
+        header = CorrectionHeader.decode(request)
         left_out = set((header.filter_groups or "").split(","))
         least: dict[int, int] = {}
         for group in self.offsets.groups_of(header.topic):
@@ -169,7 +169,7 @@ class OffsetAdminHandlers:
 
     def clone(self, request: Command, _connection: Connection) -> Command:
         """Let one group stand where another stands, in one topic or in all of them."""
-        header = CloneHeader.decode(request.ext)
+        header = CloneHeader.decode(request)
         one = (header.topic or "").strip()
         topics = [header.topic or ""] if one else self.offsets.topics_of(header.src_group)
         online = self.consumers.groups.get(header.src_group)

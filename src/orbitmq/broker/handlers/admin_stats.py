@@ -33,7 +33,7 @@ class StatsAdminHandlers:
 
     def view(self, request: Command, _connection: Connection) -> Command:
         """Return what a counter did in the last minute, hour and day."""
-        header = StatsHeader.decode(request.ext)
+        header = StatsHeader.decode(request)
         body = {}
         for window, _, _ in WINDOWS:
             rate = self.stats.rate(header.stats_name, header.stats_key, window)

@@ -9,7 +9,7 @@ from orbitmq._native import Command, Store, dumps_lenient
 from orbitmq.broker.clients import ConsumerClients
 from orbitmq.broker.retention import Retention
 from orbitmq.protocol.codes import RequestCode, ResponseCode
-from orbitmq.protocol.headers import Header
+from orbitmq.protocol.headers import Header, Long
 from orbitmq.protocol.names import SCHEDULE_TOPIC
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Refused, Router, respond
@@ -25,7 +25,7 @@ class ConsumeQueueHeader(Header):
 
     topic: str
     queue_id: int = 0
-    index: int = 0
+    index: Long = 0
     count: int = 0
     consumer_group: str | None = None
 
@@ -46,7 +46,7 @@ class StoreAdminHandlers:
 
     def consume_queue(self, request: Command, _connection: Connection) -> Command:
         """Return entries of a consume queue as they are."""
-        header = ConsumeQueueHeader.decode(request.ext)
+        header = ConsumeQueueHeader.decode(request)
         topic, queue_id = header.topic, header.queue_id
         if (topic, queue_id) not in self.store.queues():
             raise Refused(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")

@@ -72,7 +72,7 @@ class TopicAdminHandlers:
         """Create a topic, or replace what is known of it; all nameservers know before we answer."""
         self._refuse_on_slave()
         name = self._checked_name((request.ext or {}).get("topic"))
-        header = CreateTopicHeader.decode(request.ext)
+        header = CreateTopicHeader.decode(request)
         if header.topic_filter_type not in FILTER_TYPES:
             remark = f"{header.topic_filter_type} is no filter type of topics"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
@@ -128,7 +128,7 @@ class TopicAdminHandlers:
 
     def topic_stats(self, request: Command, _connection: Connection) -> Command:
         """Return the ends of a topic's queues, and when they last grew."""
-        name = TopicHeader.decode(request.ext).topic
+        name = TopicHeader.decode(request).topic
         topic = self.topics.find(name)
         if topic is None:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist")

@@ -15,7 +15,7 @@ from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerConfig
 from orbitmq.protocol.bodies import MessageQueue, Subscription
 from orbitmq.protocol.codes import RequestCode, ResponseCode
-from orbitmq.protocol.headers import Header
+from orbitmq.protocol.headers import Header, Long
 from orbitmq.protocol.names import retry_topic
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Refused, Router, respond
@@ -56,7 +56,7 @@ class OffsetHeader(Header):
 class CommitHeader(OffsetHeader):
     """And where the group stands."""
 
-    commit_offset: int
+    commit_offset: Long
 
 
 @dataclass(slots=True)
@@ -128,7 +128,7 @@ class ConsumerHandlers:
 
     def unregister(self, request: Command, connection: Connection) -> Command:
         """Let a client leave its groups."""
-        header = UnregisterHeader.decode(request.ext)
+        header = UnregisterHeader.decode(request)
         if header.producer_group is not None:
             self.producers.unregister(header.producer_group, connection)
         if header.consumer_group is not None:
@@ -178,7 +178,7 @@ class ConsumerHandlers:
 
     def query_offset(self, request: Command, _connection: Connection) -> Command:
         """Say where a group stands, or where a new one begins."""
-        header = OffsetHeader.decode(request.ext)
+        header = OffsetHeader.decode(request)
         offset = self.offsets.get(header.topic, header.consumer_group, header.queue_id)
         if offset is None or offset < 0:
             # A new group on a young queue begins at its beginning, whatever it wishes.
@@ -196,7 +196,7 @@ class ConsumerHandlers:
 
     def update_offset(self, request: Command, _connection: Connection) -> Command:
         """Take a group's word for where it stands."""
-        header = CommitHeader.decode(request.ext)
+        header = CommitHeader.decode(request)
         self.offsets.commit(
             header.topic, header.consumer_group, header.queue_id, header.commit_offset
         )

@@ -24,7 +24,7 @@ from orbitmq.errors import HeaderFault
 from orbitmq.protocol.bodies import MessageQueue, Subscription, SubscriptionGroup
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import Permission, PullFlag
-from orbitmq.protocol.headers import Header
+from orbitmq.protocol.headers import Header, Long
 from orbitmq.protocol.names import FAQ, OFFSET_MOVED_EVENT, Property
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Answer, Refused, Router, respond
@@ -54,13 +54,13 @@ class PullHeader(Header):
     consumer_group: str
     topic: str
     queue_id: int
-    queue_offset: int
+    queue_offset: Long
     max_msg_nums: int
     sys_flag: int
-    commit_offset: int | None = None
-    suspend_timeout_millis: int = 0
+    commit_offset: Long | None = None
+    suspend_timeout_millis: Long = 0
     subscription: str | None = None
-    sub_version: int | None = None
+    sub_version: Long | None = None
     expression_type: str | None = None
 
 
@@ -99,7 +99,7 @@ class PullHandlers:
         return self._pull(request, connection, may_hold=False)
 
     def _pull(self, request: Command, connection: Connection, *, may_hold: bool) -> Answer:
-        header = PullHeader.decode(request.ext)
+        header = PullHeader.decode(request)
         group = self._checked_group(header, connection)
         tag_codes = self._wanted_tags(header, group)
         result = self._read(header, tag_codes, RESIDENT_BYTES)

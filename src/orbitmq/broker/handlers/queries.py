@@ -8,7 +8,7 @@ from orbitmq._native import Command, Store
 from orbitmq.config import BrokerConfig
 from orbitmq.errors import HeaderFault
 from orbitmq.protocol.codes import RequestCode, ResponseCode
-from orbitmq.protocol.headers import Header
+from orbitmq.protocol.headers import Header, Long
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Refused, Router, respond
 
@@ -23,15 +23,15 @@ class QueryHeader(Header):
     topic: str
     key: str
     max_num: int | None = None
-    begin_timestamp: int
-    end_timestamp: int
+    begin_timestamp: Long
+    end_timestamp: Long
     is_unique_key: bool = False
 
 
 class PlaceHeader(Header):
     """A place in the log."""
 
-    offset: int
+    offset: Long
 
 
 class QueueHeader(Header):
@@ -44,7 +44,7 @@ class QueueHeader(Header):
 class QueueTimeHeader(QueueHeader):
     """A queue and a time."""
 
-    timestamp: int
+    timestamp: Long
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class QueryHandlers:
 
     def by_key(self, request: Command, _connection: Connection) -> Command:
         """Return the messages that have a key, or one of the same hash."""
-        header = QueryHeader.decode(request.ext)
+        header = QueryHeader.decode(request)
         if header.is_unique_key:
             max_messages = self.config.default_query_max_num
         elif header.max_num is None or header.max_num < 0:
@@ -91,7 +91,7 @@ class QueryHandlers:
 
     def by_offset(self, request: Command, _connection: Connection) -> Command:
         """Return the message at a physical offset."""
-        offset = PlaceHeader.decode(request.ext).offset
+        offset = PlaceHeader.decode(request).offset
         record = self.store.record_at(offset)
         if record is None:
             remark = f"can not find message by the offset, {offset}"
@@ -100,24 +100,24 @@ class QueryHandlers:
 
     def offset_by_time(self, request: Command, _connection: Connection) -> Command:
         """Return the queue offset of a time."""
-        header = QueueTimeHeader.decode(request.ext)
+        header = QueueTimeHeader.decode(request)
         offset = self.store.offset_by_time(header.topic, header.queue_id, header.timestamp)
         return respond(request, ext={"offset": str(offset)})
 
     def max_offset(self, request: Command, _connection: Connection) -> Command:
         """Return the offset the queue's next message will get."""
-        header = QueueHeader.decode(request.ext)
+        header = QueueHeader.decode(request)
         offset = self.store.max_offset(header.topic, header.queue_id)
         return respond(request, ext={"offset": str(offset)})
 
     def min_offset(self, request: Command, _connection: Connection) -> Command:
         """Return the queue's oldest offset."""
-        header = QueueHeader.decode(request.ext)
+        header = QueueHeader.decode(request)
         offset = self.store.min_offset(header.topic, header.queue_id)
         return respond(request, ext={"offset": str(offset)})
 
     def earliest_time(self, request: Command, _connection: Connection) -> Command:
         """Return when the queue's oldest message was stored."""
-        header = QueueHeader.decode(request.ext)
+        header = QueueHeader.decode(request)
         stored = self.store.earliest_store_time(header.topic, header.queue_id)
         return respond(request, ext={"timestamp": str(-1 if stored is None else stored)})

@@ -27,7 +27,7 @@ from orbitmq.errors import MalformedBatch
 from orbitmq.protocol.bodies import TopicConfig
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import MessageFlag, Permission, Version
-from orbitmq.protocol.headers import Header
+from orbitmq.protocol.headers import Header, Long
 from orbitmq.protocol.names import (
     FAQ,
     NOT_ALLOWED_TO_SEND,
@@ -52,7 +52,7 @@ class SendHeader(Header):
     default_topic_queue_nums: int = 0
     queue_id: int
     sys_flag: int
-    born_timestamp: int
+    born_timestamp: Long
     flag: int
     properties: str = ""
     reconsume_times: int = 0
@@ -110,7 +110,7 @@ class SendHandlers:
         ext = self._always()
         try:
             short = request.code != RequestCode.SEND_MESSAGE
-            header = (ShortSendHeader if short else SendHeader).decode(request.ext)
+            header = (ShortSendHeader if short else SendHeader).decode(request)
             topic = self.checked_topic(header, connection)
             queue_id = header.queue_id
             if queue_id < 0:

@@ -18,7 +18,7 @@ from orbitmq.config import BrokerConfig
 from orbitmq.protocol.bodies import SubscriptionGroup
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import Permission, Version
-from orbitmq.protocol.headers import Header
+from orbitmq.protocol.headers import Header, Long
 from orbitmq.protocol.names import FAQ, Property, dlq_topic, retry_topic
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Refused, Router, respond
@@ -31,7 +31,7 @@ FIRST_RETRY_LEVEL = 3
 class SendBackHeader(Header):
     """Which message a group could not handle."""
 
-    offset: int
+    offset: Long
     group: str
     delay_level: int
     origin_msg_id: str | None = None
@@ -58,7 +58,7 @@ class SendBackHandlers:
 
     def send_back(self, request: Command, _connection: Connection) -> Command:
         """Put a message into the group's retry topic, or among its dead letters."""
-        header = SendBackHeader.decode(request.ext)
+        header = SendBackHeader.decode(request)
         group = self.groups.find(header.group)
         if group is None:
             remark = f"subscription group not exist, {header.group} {FAQ}"
