@@ -43,7 +43,8 @@ class Loop:
         self.config = BrokerConfig()
         self.now_s = 1000.0
         self._at_end: list[Callable[[], None]] = []
-        self.flow = FlowControl(self.config, self._at_end.append, clock=lambda: self.now_s)
+        self.flow = FlowControl(self.config, clock_s=lambda: self.now_s)
+        self.flow.call_soon = self._at_end.append
 
     def end_turn(self) -> None:
         for work in self._at_end:

@@ -76,7 +76,7 @@ class Broker:
     ) -> None:
         self.config = config
         self.clock = clock
-        self.flow_control = FlowControl(config, _soon)
+        self.flow_control = FlowControl(config)
         self.router: Router = FlowControlledRouter(self.flow_control)
         self._hosts = tuple(hosts)
         self._servers: list[Server] = []
@@ -120,6 +120,7 @@ class Broker:
             else None
         )
         self.flow_control.unflushed = self.acks
+        self.flow_control.call_soon = asyncio.get_running_loop().call_soon
         self.registration = Registration(
             config,
             self.topics,
@@ -350,10 +351,6 @@ class Broker:
 
     async def _save_delay_offsets(self) -> None:
         await asyncio.to_thread(self._save, "delayOffset.json", self.delay.as_json())
-
-
-def _soon(work: Callable[[], None]) -> None:
-    asyncio.get_running_loop().call_soon(work)
 
 
 def _physical_memory() -> int:

@@ -71,14 +71,13 @@ class FlowControl:
     def __init__(
         self,
         config: BrokerConfig,
-        call_at_end_of_turn: Callable[[Callable[[], None]], object],
         *,
-        clock: Callable[[], float] = time.monotonic,
+        clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
-        self._call_at_end_of_turn = call_at_end_of_turn
-        self.clock = clock
-        """In seconds; not the time of day."""
+        self._clock_s = clock_s
+        self.call_soon: Callable[[Callable[[], None]], object] = lambda _work: None
+        """The event loop's: calls before anything more is read."""
         self.unflushed: UnflushedSends | None = None
         """Set when sends are answered only when they are on disk."""
         self._turn_began: float | None = None
@@ -94,16 +93,16 @@ class FlowControl:
         Asked before each request that may be refused; the first of a turn begins to measure it.
         """
         if self._turn_began is None:
-            self._turn_began = self.clock()
-            self._call_at_end_of_turn(self._end_turn)
+            self._turn_began = self._clock_s()
+            self.call_soon(self._end_turn)
             return self.unflushed is None
-        return self.unflushed is None and self.clock() - self._turn_began < SHORT_TURN_S
+        return self.unflushed is None and self._clock_s() - self._turn_began < SHORT_TURN_S
 
     def refusal(self, code: int) -> Refused | None:
         """Return why a request is not served now; None when it is."""
         config = self._config
         began = self._turn_began
-        waited_ms = 0 if began is None else int((self.clock() - began) * 1000)
+        waited_ms = 0 if began is None else int((self._clock_s() - began) * 1000)
         if config.broker_fast_failure_enable and waited_ms >= getattr(config, _LIMITS[code]):
             return self._busy(
                 f"[TIMEOUT_CLEAN_QUEUE]broker busy, {START_FLOW_CONTROL}, "
