@@ -1,9 +1,11 @@
-"""The jars of the real Apache RocketMQ 4.9.7, fetched by checksum.
+"""The jars of the real Apache RocketMQ, 4.9.7 and 5.4.0, fetched by checksum.
 
-`jars.lock` names every jar with its SHA-256; nothing else is ever put on a Java peer's class path.
-A jar comes from the first of these that has it with the right checksum:
+A lock file for each release names every jar with its SHA-256; nothing else is ever put on the class
+path of a Java peer of that release, and the releases never share one. A jar comes from the first of
+these that has it with the right checksum:
 
-1. the cache, `.jars/` in the repository root (`ORBITMQ_JARS` names another directory);
+1. the cache, `.jars/` in the repository root (`ORBITMQ_JARS` names another directory), with a
+   directory of its own for each release but 4.9.7;
 2. the local Maven repository, `~/.m2/repository`;
 3. Maven Central over HTTPS (`MAVEN_CENTRAL` names a mirror).
 
@@ -11,7 +13,7 @@ A download goes to a temporary name and is renamed only after its checksum held,
 holds half a jar and several processes may fill it at once. Maven itself is not needed, nor anything
 outside the standard library.
 
-    python compat/jars.py            # fetches what is missing, prints the directory
+    python compat/jars.py            # fetches what is missing of all, prints the directory
 """
 
 from __future__ import annotations
@@ -32,6 +34,9 @@ from pathlib import Path
 
 REPOSITORY_ROOT = Path(__file__).resolve().parent.parent
 LOCK_FILE = Path(__file__).resolve().with_name("jars.lock")
+"""Apache RocketMQ 4.9.7: broker, nameserver, client and tools."""
+LOCK_FILE_5_4 = Path(__file__).resolve().with_name("jars-5.4.0.lock")
+"""Apache RocketMQ 5.4.0: broker and nameserver."""
 MAVEN_CENTRAL = "https://repo.maven.apache.org/maven2"
 DOWNLOAD_ATTEMPTS = 5
 DOWNLOAD_TIMEOUT_S = 60
@@ -83,9 +88,10 @@ def read_lock(lock_file: Path = LOCK_FILE) -> list[Jar]:
     return jars
 
 
-def jars_directory() -> Path:
+def jars_directory(lock_file: Path = LOCK_FILE) -> Path:
     configured = os.environ.get("ORBITMQ_JARS")
-    return Path(configured) if configured else REPOSITORY_ROOT / ".jars"
+    cache = Path(configured) if configured else REPOSITORY_ROOT / ".jars"
+    return cache / lock_file.stem.removeprefix("jars").removeprefix("-")
 
 
 @contextmanager
@@ -97,7 +103,7 @@ def _arriving(jar: Jar, directory: Path) -> Iterator[Path]:
     try:
         yield path
         if not jar.matches(path):
-            raise JarError(f"{jar.file_name}: checksum differs from {LOCK_FILE.name}")
+            raise JarError(f"{jar.file_name}: checksum is not the locked one")
         path.chmod(0o644)
         path.replace(directory / jar.file_name)
     finally:
@@ -139,23 +145,24 @@ def _obtain(jar: Jar, directory: Path) -> None:
     _download(jar, directory)
 
 
-def fetch() -> Path:
-    """Make every locked jar present and return the directory they are in."""
-    directory = jars_directory()
+def fetch(lock_file: Path = LOCK_FILE) -> Path:
+    """Make every jar of a lock file present and return the directory they are in."""
+    directory = jars_directory(lock_file)
     directory.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(PARALLEL_DOWNLOADS) as pool:
-        for _ in pool.map(lambda jar: _obtain(jar, directory), read_lock()):
+        for _ in pool.map(lambda jar: _obtain(jar, directory), read_lock(lock_file)):
             pass
     return directory
 
 
-def class_path(directory: Path) -> str:
+def class_path(directory: Path, lock_file: Path = LOCK_FILE) -> str:
     """The locked jars, each by name: a stray jar in the directory never reaches a peer."""
-    return os.pathsep.join(str(directory / jar.file_name) for jar in read_lock())
+    return os.pathsep.join(str(directory / jar.file_name) for jar in read_lock(lock_file))
 
 
 if __name__ == "__main__":
     try:
+        fetch(LOCK_FILE_5_4)
         print(fetch())
     except JarError as error:
         sys.exit(f"jars: {error}")

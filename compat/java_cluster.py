@@ -1,4 +1,4 @@
-"""A real Apache RocketMQ 4.9.7 on loopback, started from its jars: one nameserver, one broker.
+"""A real Apache RocketMQ on loopback, started from its jars: one nameserver, one broker.
 
 The broker keeps everything it writes below one store directory, which tests open with OrbitMQ once
 the broker is down. File sizes are small so that a few thousand messages fill several files of every
@@ -8,6 +8,8 @@ registration is the last step of its start.
     cluster = JavaCluster(directory)
     cluster.start_broker();  ...;  cluster.stop_broker()      # or kill_broker()
     cluster.close()
+
+It is 4.9.7 unless the settings name another of `RELEASES`.
 
 Ports: the broker takes `port`, `port - 2` (its fast remoting server) and `port + 1` (replication).
 """
@@ -24,6 +26,7 @@ import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from compat.jars import LOCK_FILE, LOCK_FILE_5_4
 from compat.java_machine import JavaProcess
 
 START_TIMEOUT_S = 60
@@ -42,6 +45,29 @@ LOGBACK = """<?xml version="1.0" encoding="UTF-8"?>
   <root level="INFO"><appender-ref ref="out"/></root>
 </configuration>
 """
+
+
+@dataclass(frozen=True)
+class Release:
+    """What has to be known of a release to start it; its log configuration goes by these names."""
+
+    lock_file: Path
+    log_configuration: str
+
+    def flags(self, home: Path, process: str) -> list[str]:
+        log_configuration = home / "conf" / self.log_configuration.format(process)
+        return [
+            f"-Drocketmq.home.dir={home}",
+            f"-Drmq.logback.configurationFile={log_configuration}",  # 5.x, which looks nowhere else
+            "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.98",
+            "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.97",
+        ]
+
+
+RELEASES = {
+    "4.9.7": Release(LOCK_FILE, "logback_{}.xml"),
+    "5.4.0": Release(LOCK_FILE_5_4, "rmq.{}.logback.xml"),
+}
 
 
 @dataclass(frozen=True)
@@ -70,6 +96,7 @@ class BrokerSettings:
     cluster: str = "compat"
     sizes: StoreSizes = field(default_factory=StoreSizes)
     flush: str = "ASYNC_FLUSH"
+    release: str = "4.9.7"
     extra: dict[str, str] = field(default_factory=dict)
 
     def with_extra(self, **extra: str) -> BrokerSettings:
@@ -116,6 +143,7 @@ class JavaCluster:
         self.directory = directory
         self.settings = settings or BrokerSettings()
         self.store_root = directory / "store"
+        self.release = RELEASES[self.settings.release]
         self.nameserver_port = free_port()
         self.broker_port = free_port(neighbours=(-2, 1))
         self._nameserver: JavaProcess | None = None
@@ -123,7 +151,7 @@ class JavaCluster:
         conf = directory / "home" / "conf"
         conf.mkdir(parents=True)
         for process in ("broker", "namesrv"):
-            (conf / f"logback_{process}.xml").write_text(LOGBACK)
+            (conf / self.release.log_configuration.format(process)).write_text(LOGBACK)
         self._start_nameserver()
 
     @property
@@ -141,12 +169,12 @@ class JavaCluster:
             ["-c", str(conf)],
             home=home,
             log=self.directory / f"{name}.log",
-            flags=[
-                f"-Drocketmq.home.dir={home}",
-                "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.98",
-                "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.97",
-            ],
+            flags=[*self.release.flags(home, name), *self._more_flags()],
+            lock_file=self.release.lock_file,
         )
+
+    def _more_flags(self) -> list[str]:
+        return []
 
     def _start_nameserver(self) -> None:
         conf = self.directory / "namesrv.conf"

@@ -20,9 +20,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from compat.jars import REPOSITORY_ROOT, class_path, jars_directory
+from compat.jars import LOCK_FILE, REPOSITORY_ROOT, class_path, jars_directory
 
-# RocketMQ 4.9 was written for Java 8: its mapped files are unmapped through internals that Java 17
+# RocketMQ was written for Java 8: its mapped files are unmapped through internals that Java 17
 # keeps shut unless told otherwise.
 MODULE_FLAGS = (
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
@@ -103,8 +103,9 @@ class JavaProcess:
         classes: Path | None = None,
         flags: Sequence[str] = (),
         conversing: bool = False,
+        lock_file: Path = LOCK_FILE,
     ) -> None:
-        path = class_path(jars_directory())
+        path = class_path(jars_directory(lock_file), lock_file)
         if classes is not None:
             path = f"{classes}{os.pathsep}{path}"
         self.main_class = main_class

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from compat.java_cluster import BrokerSettings, JavaCluster, StoreSizes
-from compat.java_machine import JavaProcess
 
 LOCK_LIVES_MS = 5_000
 
@@ -29,27 +28,18 @@ class _OneOfSeveral(JavaCluster):
         else:
             self.nameserver_port = self._home.nameserver_port
 
-    def _java(self, main_class: str, conf: Path, name: str) -> JavaProcess:
-        home = self.directory / "home"
-        return JavaProcess(
-            main_class,
-            ["-c", str(conf)],
-            home=home,
-            log=self.directory / f"{name}.log",
-            flags=[
-                f"-Drocketmq.home.dir={home}",
-                f"-Drocketmq.broker.rebalance.lockMaxLiveTime={LOCK_LIVES_MS}",
-                "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.98",
-                "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.97",
-            ],
-        )
+    def _more_flags(self) -> list[str]:
+        return [f"-Drocketmq.broker.rebalance.lockMaxLiveTime={LOCK_LIVES_MS}"]
 
 
 class JavaPair:
     """The words of `orbitmq.testing.LocalCluster`, spoken by Apache RocketMQ."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, directory: Path, settings: Mapping[str, str], release: str = "4.9.7"
+    ) -> None:
         self._directory = directory
+        self._release = release
         self._settings = dict(settings)
         self._brokers: dict[str, _OneOfSeveral] = {}
         for name in ("broker-a", "broker-b"):
@@ -66,6 +56,7 @@ class JavaPair:
                 name=name,
                 sizes=StoreSizes(commit_log_file_size=64 << 20, consume_queue_file_size=6_000_000),
                 extra=self._settings,
+                release=self._release,
             )
             self._brokers[name] = _OneOfSeveral(self._directory / name, settings, first)
         self._brokers[name].start_broker()

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, Literal, Self, final
 from typing_extensions import Buffer
 
 from orbitmq.errors import WireError
+from orbitmq.protocol.bodies import MessageQueue
 
 __all__ = [
     "VERSION",
@@ -21,6 +22,7 @@ __all__ = [
     "FrameReader",
     "NewMessage",
     "ReadResult",
+    "ReceivedMessage",
     "Record",
     "Recovery",
     "Store",
@@ -29,6 +31,7 @@ __all__ = [
     "compress",
     "compression_flags",
     "decode_batch",
+    "decode_messages",
     "decode_offset_id",
     "decode_properties",
     "decode_records",
@@ -281,6 +284,122 @@ def encode_record(
 
     Raises `MalformedRecord` when topic (127 bytes), properties (32767 bytes) or the whole do not
     fit their length fields.
+    """
+
+# ---- received messages -------------------------------------------------------------------------
+
+@final
+class ReceivedMessage:
+    """A message as a consumer sees it.
+
+    A view: it keeps the bytes of the pull it came with alive, and cuts out of them what is asked
+    for. ::
+
+        def handle(message: ReceivedMessage) -> None:
+            print(message.topic, message.tags, message.body.decode(), message.get_property("shop"))
+    """
+
+    @property
+    def topic(self) -> str:
+        """The topic it was sent to, also when it comes back for another try."""
+    @property
+    def stored_topic(self) -> str:
+        """The topic it was stored under: that of the group's retries for one that comes back."""
+    @property
+    def queue(self) -> MessageQueue:
+        """The queue it was pulled from."""
+    @property
+    def queue_id(self) -> int:
+        """The number of that queue."""
+    @property
+    def queue_offset(self) -> int:
+        """Its place in that queue."""
+    @property
+    def min_offset(self) -> int:
+        """The queue's first place when the message was pulled."""
+    @property
+    def max_offset(self) -> int:
+        """The place behind the queue's last message when this one was pulled."""
+    @property
+    def body(self) -> bytes:
+        """The body as its producer wrote it, inflated if it was compressed.
+
+        Raises `MalformedBody` for one that does not inflate, or not within 16 MiB.
+        """
+    @property
+    def stored_body(self) -> bytes:
+        """The body as it was stored, which may be compressed."""
+    @property
+    def tags(self) -> str | None:
+        """The tag, None for none."""
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys it can be found by."""
+    @property
+    def properties(self) -> dict[str, str]:
+        """All properties, in a new dict."""
+    def get_property(self, name: str, /) -> str | None:
+        """Look up one property without making a dict of all of them."""
+    @property
+    def message_id(self) -> str:
+        """The id its producer gave it, else the `offset_id`."""
+    @property
+    def offset_id(self) -> str:
+        """The id that says where it is stored."""
+    @property
+    def transaction_id(self) -> str | None:
+        """The id of the transaction it was sent in, None for none."""
+    @property
+    def reconsume_times(self) -> int:
+        """How often it was tried before."""
+    @property
+    def born_timestamp(self) -> int:
+        """When the producer made it."""
+    @property
+    def born_host(self) -> tuple[str, int]:
+        """The producer's address as the broker saw it."""
+    @property
+    def store_timestamp(self) -> int:
+        """When the broker stored it."""
+    @property
+    def store_host(self) -> tuple[str, int]:
+        """The broker's own address."""
+    @property
+    def physical_offset(self) -> int:
+        """Where it begins in the broker's commit log."""
+    @property
+    def flag(self) -> int:
+        """A number of the producer's own."""
+    @property
+    def sys_flag(self) -> int:
+        """Bits of RocketMQ: compression, transaction state, address families."""
+    @property
+    def prepared_transaction_offset(self) -> int:
+        """Physical offset of the half message a committed message came from, else 0."""
+    @property
+    def stored_size(self) -> int:
+        """How many bytes it takes, all included."""
+    def with_reconsume_times(self, times: int, /) -> ReceivedMessage:
+        """Return the same message with another count of tries."""
+
+def decode_messages(
+    data: Buffer,
+    queue: MessageQueue,
+    /,
+    *,
+    topic: str | None = None,
+    namespace: str = "",
+    tags: Sequence[str] | None = None,
+    after: int | None = None,
+    min_offset: int = 0,
+    max_offset: int = 0,
+) -> list[ReceivedMessage]:
+    """Read the body of a pull response.
+
+    With `tags` only messages of one of them are returned; those up to the offset `after` never are.
+    `topic` is what the messages show as theirs; without it each looks it up, as those of a retry
+    queue must, and takes the namespace off. Text that is not UTF-8 is shown with replacement
+    characters. Raises `MalformedRecord`, whose `offset` is where the bad one begins in `data`.
     """
 
 # ---- batches -----------------------------------------------------------------------------------

@@ -17,6 +17,14 @@
     ├── RemotingError            a peer that could not be reached or did not answer
     │   ├── ConnectionLost       it is gone, or never was there
     │   └── RequestTimeout       it did not answer in time
+    ├── ClientError              a producer, consumer or admin call that did not do what was asked
+    │   ├── NoRoute              there is no queue to send to or read from; `cause` says why
+    │   ├── SendFailed           every attempt to send failed; what the brokers did is unknown
+    │   ├── BrokerRefused        a broker or nameserver answered with an error code
+    │   │   └── BrokerBusy       it has too much to do now
+    │   ├── BadMessage           a message that no broker would take
+    │   ├── NoReply              a request was sent, but its reply did not come in time
+    │   └── ClientClosed         the client was not started, or is closed already
     ├── ConfigError              settings that nothing can be started with
     │   ├── MalformedProperties  a text that is not even properties
     │   └── UnreadableFile       a file of tables that cannot be understood, nor its backup
@@ -45,13 +53,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 if TYPE_CHECKING:
     from orbitmq._native import Appended
 
 __all__ = [
+    "BadMessage",
     "BrokenRegistration",
+    "BrokerBusy",
+    "BrokerRefused",
+    "ClientClosed",
+    "ClientError",
     "ConfigError",
     "ConnectionLost",
     "CorruptStore",
@@ -71,11 +84,14 @@ __all__ = [
     "MalformedProperties",
     "MalformedRecord",
     "MissingFile",
+    "NoReply",
+    "NoRoute",
     "OrbitError",
     "ReadOnlyStore",
     "RecordTooLarge",
     "RemotingError",
     "RequestTimeout",
+    "SendFailed",
     "StoreClosed",
     "StoreError",
     "StoreIOError",
@@ -172,6 +188,93 @@ class ConnectionLost(RemotingError):
 
 class RequestTimeout(RemotingError):
     """The peer did not answer in time."""
+
+
+class ClientError(OrbitError):
+    """A producer, consumer or admin call that did not do what was asked."""
+
+    fault = Fault.CALLER
+
+
+class NoRoute(ClientError):
+    """There is no queue to send to or to read from. The text says what to do about `cause`.
+
+    Causes: ``no_nameserver`` (none could be reached), ``no_broker`` (none is registered, or the
+    topic's broker has no master), ``no_topic`` (it does not exist and is not created on demand),
+    ``no_permission`` (it may not be written, or not be read), ``refused`` (a nameserver answered,
+    but not with a route).
+    """
+
+    fault = Fault.OPERATOR
+    retriable = True
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        topic: str = "",
+        cause: Literal["no_nameserver", "no_broker", "no_topic", "no_permission", "refused"],
+    ) -> None:
+        super().__init__(message)
+        self.topic = topic
+        self.cause = cause
+
+
+class SendFailed(ClientError):
+    """Every attempt to send failed. A message whose answer was lost may be stored all the same.
+
+    `attempts` names the broker and the error of each attempt, the last one is also `__cause__`.
+    """
+
+    fault = Fault.PEER
+    retriable = True
+
+    def __init__(self, message: str, attempts: Sequence[tuple[str, Exception]] = ()) -> None:
+        super().__init__(message)
+        self.attempts = tuple(attempts)
+
+    @property
+    def code(self) -> int | None:
+        """The broker's code, when the last attempt was refused by one."""
+        last = self.attempts[-1][1] if self.attempts else None
+        return last.code if isinstance(last, BrokerRefused) else None
+
+
+class BrokerRefused(ClientError):
+    """A broker or nameserver answered a request with an error: its code and its remark."""
+
+    fault = Fault.PEER
+
+    def __init__(
+        self, code: int, remark: str | None, *, address: str = "", hint: str | None = None
+    ) -> None:
+        where = f" by {address}" if address else ""
+        text = f"refused{where} with code {code}: {remark or 'no remark'}"
+        super().__init__(f"{text}\n{hint}" if hint else text)
+        self.code = code
+        self.remark = remark
+        self.address = address
+
+
+class BrokerBusy(BrokerRefused):
+    """A broker has too much to do now. Succeeds once it has caught up."""
+
+    retriable = True
+
+
+class BadMessage(ClientError):
+    """A message that no broker would take: its topic, its body or its properties are wrong."""
+
+
+class NoReply(ClientError):
+    """A request was sent, but its reply did not come in time."""
+
+    fault = Fault.PEER
+    retriable = True
+
+
+class ClientClosed(ClientError):
+    """The client was not started yet, or is closed already."""
 
 
 class ConfigError(OrbitError):

@@ -17,6 +17,7 @@ mod json;
 mod new_message;
 mod properties;
 mod read_result;
+mod received_message;
 mod record;
 mod recovery;
 mod store;
@@ -43,6 +44,7 @@ mod _native {
         new_message::NewMessage,
         properties::{decode_properties, encode_properties},
         read_result::ReadResult,
+        received_message::{ReceivedMessage, decode_messages},
         record::{Record, decode_records, encode_record},
         recovery::Recovery,
         store::Store,

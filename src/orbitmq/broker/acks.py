@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 class _Waiting(NamedTuple):
     end: int
-    deadline: float
+    since: float
     release: Callable[[bool], None]
 
 
@@ -40,9 +40,19 @@ class FlushAcks:
         self._loop.add_reader(self._event, self._flushed)
         self._timer: asyncio.TimerHandle | None = None
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def oldest_waited_ms(self) -> float:
+        """How long the first of those that wait for the disk has waited; 0 when there is none."""
+        if not self._waiting or self._waiting[0].end <= self._store.flushed_offset:
+            return 0.0
+        return (self._loop.time() - self._waiting[0].since) * 1000
+
     def when_flushed(self, end: int, release: Callable[[bool], None]) -> None:
         """Call `release(True)` once everything below `end` is on disk, `release(False)` if late."""
-        self._waiting.append(_Waiting(end, self._loop.time() + self._timeout_s, release))
+        self._waiting.append(_Waiting(end, self._loop.time(), release))
         if self._timer is None:
             self._timer = self._loop.call_later(self._timeout_s, self._expire)
 
@@ -54,15 +64,15 @@ class FlushAcks:
 
     def _expire(self) -> None:
         self._timer = None
-        now = self._loop.time()
+        begun_by = self._loop.time() - self._timeout_s
         late = 0
-        while self._waiting and self._waiting[0].deadline <= now:
+        while self._waiting and self._waiting[0].since <= begun_by:
             self._waiting.popleft().release(False)
             late += 1
         if late:
             _log.error("%d messages were not flushed within %.1f s", late, self._timeout_s)
         if self._waiting:
-            self._timer = self._loop.call_at(self._waiting[0].deadline, self._expire)
+            self._timer = self._loop.call_at(self._waiting[0].since + self._timeout_s, self._expire)
 
     def close(self) -> None:
         """Release all that wait as late: the store is about to be closed."""

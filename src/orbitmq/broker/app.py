@@ -15,6 +15,7 @@ from orbitmq._native import Store, StoreOptions, dumps_lenient, loads_lenient
 from orbitmq.broker.acks import FlushAcks
 from orbitmq.broker.clients import EXPIRY_MS, ConsumerClients, ProducerClients
 from orbitmq.broker.delay import DelayService
+from orbitmq.broker.flow_control import FlowControl, FlowControlledRouter
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.handlers.admin_clients import ClientAdminHandlers
 from orbitmq.broker.handlers.admin_config import ConfigAdminHandlers
@@ -75,7 +76,8 @@ class Broker:
     ) -> None:
         self.config = config
         self.clock = clock
-        self.router = Router()
+        self.flow_control = FlowControl(config)
+        self.router: Router = FlowControlledRouter(self.flow_control)
         self._hosts = tuple(hosts)
         self._servers: list[Server] = []
         self._housekeeping = Housekeeping()
@@ -117,6 +119,8 @@ class Broker:
             if config.flush_disk_type == "SYNC_FLUSH"
             else None
         )
+        self.flow_control.unflushed = self.acks
+        self.flow_control.call_soon = asyncio.get_running_loop().call_soon
         self.registration = Registration(
             config,
             self.topics,

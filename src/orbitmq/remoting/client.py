@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable, Sequence
 
 from orbitmq._native import Command
 from orbitmq.errors import ConnectionLost
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Router
+from orbitmq.remoting.hooks import RequestHook, prepare
 
 __all__ = ["RemotingClient", "split_address"]
 
@@ -23,13 +28,31 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 class RemotingClient:
-    """Sends requests to servers, and answers those that servers send back."""
+    """Sends requests to servers, and answers those that servers send back.
 
-    def __init__(self, router: Router | None = None) -> None:
+    `hooks` see every request before it leaves; `on_close` is told of connections that are gone.
+    """
+
+    def __init__(
+        self,
+        router: Router | None = None,
+        *,
+        hooks: Sequence[RequestHook] = (),
+        tls: ssl.SSLContext | None = None,
+        on_close: Callable[[Connection], None] | None = None,
+    ) -> None:
         self._router = router or Router()
+        self.hooks = tuple(hooks)
+        self._tls = tls
+        self._on_close = on_close
         self._connections: dict[str, Connection] = {}
         self._connecting: dict[str, asyncio.Task[Connection]] = {}
         self._closed = False
+
+    def open_connection(self, address: str) -> Connection | None:
+        """Return the connection to an address if there is one."""
+        connection = self._connections.get(address)
+        return connection if connection is not None and connection.is_open else None
 
     async def connection(self, address: str) -> Connection:
         """Return the connection to an address, opening it if need be."""
@@ -51,14 +74,21 @@ class RemotingClient:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                _, connection = await loop.create_connection(
-                    lambda: Connection(self._router), host, port
+                transport, connection = await loop.create_connection(
+                    lambda: Connection(self._router, on_close=self._on_close),
+                    host,
+                    port,
+                    ssl=self._tls,
                 )
         except TimeoutError:
             text = f"cannot connect to {address} within {CONNECT_TIMEOUT_S:.0f} s"
             raise ConnectionLost(text) from None
         except OSError as error:
             raise ConnectionLost(f"cannot connect to {address}: {error}") from error
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connections[address] = connection
         return connection
 
@@ -72,8 +102,20 @@ class RemotingClient:
         timeout_ms: float = 3000,
     ) -> Command:
         """Send a request to an address and wait for its response."""
-        connection = await self.connection(address)
+        connection = self.open_connection(address) or await self._connect_within(
+            address, timeout_ms
+        )
+        if self.hooks:
+            ext = prepare(self.hooks, code, ext, body)
         return await connection.invoke(code, ext=ext, body=body, timeout_ms=timeout_ms)
+
+    async def _connect_within(self, address: str, timeout_ms: float) -> Connection:
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await self.connection(address)
+        except TimeoutError:
+            text = f"cannot connect to {address} within {timeout_ms:.0f} ms"
+            raise ConnectionLost(text) from None
 
     async def notify(
         self,
@@ -84,7 +126,10 @@ class RemotingClient:
         body: bytes | None = None,
     ) -> None:
         """Send a request that wants no response."""
-        (await self.connection(address)).notify(code, ext=ext, body=body)
+        connection = await self.connection(address)
+        if self.hooks:
+            ext = prepare(self.hooks, code, ext, body)
+        connection.notify(code, ext=ext, body=body)
 
     async def close(self) -> None:
         """Close all connections."""

@@ -8,9 +8,12 @@ our own) is collected until the loop's next turn, so that a burst is one write, 
 Bounds. A peer that does not read its responses is not read from, and the requests it has already
 sent are not handled, until it does; so what waits for it cannot grow. The same holds while many of
 its requests are being worked on, and for requests that are taken up again later. Notifications to a
-peer that does not read are dropped. A frame that breaks the rules closes its connection with one
-line in the log; what all connections together have sent of unfinished frames is limited, too (see
-`PartialFrames`).
+peer that does not read are dropped, our requests to it wait. A frame that breaks the rules closes
+its connection with one line in the log; what all connections together have sent of unfinished
+frames is limited, too (see `PartialFrames`).
+
+Deadlines of our own requests are watched by one timer for all of them: a timer for each would cost
+more than the request.
 """
 
 from __future__ import annotations
@@ -65,7 +68,10 @@ class Connection(asyncio.Protocol):
         self._reading = True
         self._write_paused = False
         self._opaques = itertools.count()
-        self._waiting_for: dict[int, asyncio.Future[Command]] = {}
+        self._waiting_for: dict[int, tuple[asyncio.Future[Command], float]] = {}
+        self._sweep: asyncio.TimerHandle | None = None
+        self._writable: asyncio.Event | None = None
+        self._frames: list[bytes] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self.remote: tuple[str, int] = ("", 0)
         self.local: tuple[str, int] = ("", 0)
@@ -124,6 +130,9 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Called by the event loop when it does again."""
         self._write_paused = False
+        if self._writable is not None:
+            self._writable.set()
+            self._writable = None
         self._handle_inbox()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -131,9 +140,16 @@ class Connection(asyncio.Protocol):
         self._transport = None
         self._inbox.clear()
         self._outbox.clear()
+        self._frames.clear()
+        if self._writable is not None:
+            self._writable.set()
+            self._writable = None
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
         if self._partial_frames is not None:
             self._partial_frames.forget(self)
-        for future in self._waiting_for.values():
+        for future, _ in self._waiting_for.values():
             if not future.done():
                 future.set_exception(ConnectionLost(f"connection to {self.remote_text} was closed"))
         self._waiting_for.clear()
@@ -230,15 +246,25 @@ class Connection(asyncio.Protocol):
     def _flush(self) -> None:
         self._flush_scheduled = False
         commands, self._outbox = self._outbox, []
+        frames, self._frames = self._frames, []
         self._outbox_bytes = 0
-        if not commands or self._transport is None:
+        if self._transport is None:
             return
         self.last_active = self._loop.time()
-        try:
-            data = encode_commands(commands)
-        except OrbitError:
-            data = b"".join(_encode_or_tell(command) for command in commands)
-        self._transport.write(data)
+        if commands:
+            try:
+                data = encode_commands(commands)
+            except OrbitError:
+                data = b"".join(_encode_or_tell(command) for command in commands)
+            self._transport.write(data)
+        if frames:
+            self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
+
+    # ---- requests of our own
+
+    def next_opaque(self) -> int:
+        """Return the id for a request that is about to be encoded."""
+        return next(self._opaques) & 0x7FFFFFFF
 
     async def invoke(
         self,
@@ -249,20 +275,71 @@ class Connection(asyncio.Protocol):
         timeout_ms: float = 3000,
     ) -> Command:
         """Send a request and wait for its response."""
-        if not self.is_open:
-            raise ConnectionLost(f"connection to {self.remote_text} is closed")
-        opaque = next(self._opaques) & 0x7FFFFFFF
-        future: asyncio.Future[Command] = self._loop.create_future()
-        self._waiting_for[opaque] = future
-        self.send(Command(code, opaque=opaque, ext=ext, body=body))
+        if self._write_paused:
+            await self.writable(timeout_ms)
+        opaque = self.next_opaque()
+        frame = Command(code, opaque=opaque, ext=ext, body=body).encode()
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                return await future
-        except TimeoutError:
+            return await self.request(frame, opaque, timeout_ms)
+        except RequestTimeout:
             text = f"{self.remote_text} did not answer request {code} within {timeout_ms:.0f} ms"
             raise RequestTimeout(text) from None
-        finally:
-            self._waiting_for.pop(opaque, None)
+
+    def request(self, frame: bytes, opaque: int, timeout_ms: float) -> asyncio.Future[Command]:
+        """Send a request that is encoded already; the future is its response, or the error."""
+        future: asyncio.Future[Command] = self._loop.create_future()
+        if not self.is_open:
+            future.set_exception(ConnectionLost(f"connection to {self.remote_text} is closed"))
+            return future
+        deadline = self._loop.time() + timeout_ms / 1000
+        self._waiting_for[opaque] = (future, deadline)
+        if self._sweep is None or deadline < self._sweep.when():
+            self._sweep_at(deadline)
+        self.post(frame)
+        return future
+
+    def post(self, frame: bytes) -> None:
+        """Send a frame that is encoded already, with whatever else is sent in this turn."""
+        self._frames.append(frame)
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    async def writable(self, timeout_ms: float) -> None:
+        """Wait until the peer reads again."""
+        while self._write_paused and self.is_open:
+            if self._writable is None:
+                self._writable = asyncio.Event()
+            try:
+                async with asyncio.timeout(timeout_ms / 1000):
+                    await self._writable.wait()
+            except TimeoutError:
+                text = f"{self.remote_text} did not take a request within {timeout_ms:.0f} ms"
+                raise RequestTimeout(text) from None
+
+    @property
+    def is_write_paused(self) -> bool:
+        """Whether the peer is behind with reading."""
+        return self._write_paused
+
+    def _sweep_at(self, when: float) -> None:
+        if self._sweep is not None:
+            self._sweep.cancel()
+        self._sweep = self._loop.call_at(when, self._fail_late)
+
+    def _fail_late(self) -> None:
+        """Fail the requests whose time is over; come back when the next one's is."""
+        self._sweep = None
+        # Timers may run a clock's tick early.
+        now = self._loop.time() + 0.001
+        late = [(opaque, f) for opaque, (f, end) in self._waiting_for.items() if end <= now]
+        for opaque, future in late:
+            del self._waiting_for[opaque]
+            if not future.done():
+                text = f"{self.remote_text} did not answer a request in time"
+                future.set_exception(RequestTimeout(text))
+        if self._waiting_for:
+            self._sweep_at(min(end for _, end in self._waiting_for.values()))
 
     def notify(
         self, code: int, *, ext: dict[str, str] | None = None, body: bytes | None = None
@@ -274,9 +351,9 @@ class Connection(asyncio.Protocol):
         self.send(Command(code, opaque=opaque, flag=ONEWAY, ext=ext, body=body))
 
     def _settle(self, response: Command) -> None:
-        future = self._waiting_for.pop(response.opaque, None)
-        if future is not None and not future.done():
-            future.set_result(response)
+        waiting = self._waiting_for.pop(response.opaque, None)
+        if waiting is not None and not waiting[0].done():
+            waiting[0].set_result(response)
         else:
             _log.debug("%s answered nobody (opaque %d)", self.remote_text, response.opaque)
 

@@ -19,11 +19,14 @@ __all__ = ["LocalCluster"]
 
 T = TypeVar("T")
 
-SMALL_FILES = {
+TEST_SETTINGS = {
     # Test clusters come and go: no gigabytes for them.
     "mappedFileSizeCommitLog": str(64 << 20),
     "maxHashSlotNum": "50000",
     "maxIndexNum": "200000",
+    # A machine that is busy with other tests is no reason to refuse a message.
+    "waitTimeMillsInSendQueue": "10000",
+    "osPageCacheBusyTimeOutMills": "10000",
 }
 
 
@@ -48,7 +51,7 @@ class LocalCluster:
             directory,
             brokers=brokers,
             nameservers=nameservers,
-            settings=SMALL_FILES | dict(settings or {}),
+            settings=TEST_SETTINGS | dict(settings or {}),
         )
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run_loop, name="orbitmq-cluster", daemon=True)

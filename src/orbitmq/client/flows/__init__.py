@@ -1,0 +1,1 @@
+"""Decisions that need the network, as generators of wishes."""

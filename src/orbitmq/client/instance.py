@@ -1,0 +1,267 @@
+"""What goes on behind a client: heartbeats, fresh routes, timers, requests from brokers.
+
+An instance belongs to one client object and lives on one event loop; nothing here may be called by
+another thread, except where it says so. Brokers learn of the client by its heartbeat and use the
+heartbeat's connection for their own requests, which `router` hands out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from orbitmq._native import Command, dumps_lenient
+from orbitmq.client.drivers.awaiting import perform
+from orbitmq.client.flows.routes import fetch_route
+from orbitmq.client.settings import ClientSettings
+from orbitmq.client.state.routes import Nameservers, RouteTable
+from orbitmq.client.wishes import Flow
+from orbitmq.errors import ClientError, OrbitError, RemotingError
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.remoting.client import RemotingClient
+from orbitmq.remoting.connection import Connection
+from orbitmq.remoting.handling import Router
+
+__all__ = ["ClientInstance", "Repeating"]
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+HEARTBEAT_TIMEOUT_MS = 3000
+UNREGISTER_TIMEOUT_MS = 3000
+
+
+class Repeating:
+    """Work that is done again and again; its errors are logged and do not end it."""
+
+    def __init__(
+        self, period_s: float, work: Callable[[], Awaitable[Any]], first_s: float | None = None
+    ) -> None:
+        self._period_s = period_s
+        self._work = work
+        self._wake = asyncio.Event()
+        delay_s = period_s if first_s is None else first_s
+        self._task = asyncio.get_running_loop().create_task(self._run(delay_s))
+
+    def soon(self) -> None:
+        """Do the work now, or once more if it is being done."""
+        self._wake.set()
+
+    def cancel(self) -> None:
+        """Do the work no more."""
+        self._task.cancel()
+
+    async def _run(self, delay_s: float) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(delay_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            self._wake.clear()
+            delay_s = self._period_s
+            try:
+                await self._work()
+            except OrbitError as error:
+                name = getattr(self._work, "__qualname__", repr(self._work))
+                _log.warning("%s: %s", name, error)
+            except Exception:
+                _log.exception("background work failed and will be tried again")
+
+
+class ClientInstance:
+    """The part of a client that brokers see."""
+
+    def __init__(self, settings: ClientSettings, *, stream: bool = False) -> None:
+        self.settings = settings
+        self.client_id = settings.make_client_id(stream=stream)
+        self.routes = RouteTable(Nameservers(settings.nameservers))
+        self.router = Router()
+        self.network = RemotingClient(
+            self.router, hooks=settings.make_hooks(stream=stream), tls=settings.make_tls()
+        )
+        self.broker_versions: dict[str, int] = {}
+        """Broker address → the version its last heartbeat answer carried."""
+        self._producers: set[str] = set()
+        self._consumers: dict[str, Callable[[], dict[str, Any]]] = {}
+        self._rebalances: dict[str, Callable[[], None]] = {}
+        self._timers: set[Repeating] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._heartbeat_timer: Repeating | None = None
+        self._heartbeat_lock = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.router.add(self._consumer_ids_changed, [RequestCode.NOTIFY_CONSUMER_IDS_CHANGED])
+
+    # ---- life
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and not stopped."""
+        return self._loop is not None
+
+    async def start(self) -> None:
+        """Begin with the background work; nothing is asked of any server yet."""
+        self._loop = asyncio.get_running_loop()
+        self.routes.on_new_brokers = self._heartbeat_soon
+        self.every(self.settings.route_refresh_s, self.refresh_routes)
+        self._heartbeat_timer = self.every(self.settings.heartbeat_s, self._regular_heartbeat)
+
+    async def stop(self) -> None:
+        """Tell brokers that the client's groups are leaving, and close all connections."""
+        self.routes.on_new_brokers = None
+        self._loop = None
+        for timer in list(self._timers):
+            timer.cancel()
+        self._timers.clear()
+        groups = [("producerGroup", name) for name in self._producers]
+        groups += [("consumerGroup", name) for name in self._consumers]
+        await asyncio.gather(
+            *(
+                self._unregister(address, kind, group)
+                for address in self.routes.addresses()
+                for kind, group in groups
+                # Only to those that have heard of us; a new connection would be for this alone.
+                if self.network.open_connection(address) is not None
+            )
+        )
+        for task in list(self._tasks):
+            task.cancel()
+        await self.network.close()
+
+    async def _unregister(self, address: str, kind: str, group: str) -> None:
+        ext = {"clientID": self.client_id, kind: group}
+        try:
+            await self.network.invoke(
+                address, RequestCode.UNREGISTER_CLIENT, ext=ext, timeout_ms=UNREGISTER_TIMEOUT_MS
+            )
+        except RemotingError as error:
+            _log.debug("%s was not told that %s leaves: %s", address, group, error)
+
+    # ---- groups
+
+    def add_producer(self, group: str) -> None:
+        """Have the heartbeat name a producer group."""
+        if group in self._producers:
+            raise ClientError(f"producer group {group} is on this client already")
+        self._producers.add(group)
+
+    def remove_producer(self, group: str) -> None:
+        """Have the heartbeat name a producer group no more."""
+        self._producers.discard(group)
+
+    def add_consumer(
+        self,
+        group: str,
+        heartbeat_data: Callable[[], dict[str, Any]],
+        rebalance: Callable[[], None] | None = None,
+    ) -> None:
+        """Have the heartbeat carry what the function returns, one entry of its consumerDataSet.
+
+        `rebalance` is called when brokers say that the group's members have changed.
+        """
+        if group in self._consumers:
+            raise ClientError(f"consumer group {group} is on this client already")
+        self._consumers[group] = heartbeat_data
+        if rebalance is not None:
+            self._rebalances[group] = rebalance
+
+    def remove_consumer(self, group: str) -> None:
+        """Have the heartbeat name a consumer group no more."""
+        self._consumers.pop(group, None)
+        self._rebalances.pop(group, None)
+
+    async def unregister(self, *, producer_group: str = "", consumer_group: str = "") -> None:
+        """Tell all brokers that a group leaves this client, while the client goes on."""
+        kind, group = (
+            ("producerGroup", producer_group)
+            if producer_group
+            else ("consumerGroup", consumer_group)
+        )
+        await asyncio.gather(
+            *(self._unregister(address, kind, group) for address in self.routes.addresses())
+        )
+
+    # ---- work
+
+    async def run(self, flow: Flow[T]) -> T:
+        """Carry out a flow on this client's connections."""
+        return await perform(flow, self.network)
+
+    def every(
+        self,
+        period_s: float,
+        work: Callable[[], Awaitable[Any]],
+        *,
+        first_s: float | None = None,
+    ) -> Repeating:
+        """Do something every so often until the instance stops, first after `first_s`."""
+        timer = Repeating(period_s, work, first_s)
+        self._timers.add(timer)
+        return timer
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Do something beside; it is cancelled when the instance stops."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+        return task
+
+    def _task_done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("background work failed", exc_info=error)
+
+    def rebalance_soon(self) -> None:
+        """Wake the rebalance of every consumer of this client."""
+        for rebalance in list(self._rebalances.values()):
+            rebalance()
+
+    def _consumer_ids_changed(self, _request: Command, _connection: Connection) -> None:
+        self.rebalance_soon()
+
+    # ---- routes and heartbeats
+
+    async def refresh_routes(self) -> None:
+        """Ask for the routes of all watched topics again."""
+        for topic in list(self.routes.watched):
+            await self.run(fetch_route(self.routes, topic))
+
+    async def _regular_heartbeat(self) -> None:
+        self.routes.drop_unrouted_brokers()
+        await self.heartbeat()
+
+    def _heartbeat_soon(self) -> None:
+        """Any thread may call this."""
+        loop = self._loop
+        if loop is not None and self._heartbeat_timer is not None:
+            loop.call_soon_threadsafe(self._heartbeat_timer.soon)
+
+    async def heartbeat(self) -> None:
+        """Tell brokers which groups this client has: masters, or all brokers if it consumes."""
+        async with self._heartbeat_lock:
+            if not self._producers and not self._consumers:
+                return
+            data = {
+                "clientID": self.client_id,
+                "consumerDataSet": [describe() for describe in self._consumers.values()],
+                "producerDataSet": [{"groupName": name} for name in sorted(self._producers)],
+            }
+            body = dumps_lenient(data)
+            addresses = self.routes.addresses(masters_only=not self._consumers)
+            await asyncio.gather(*(self._beat(address, body) for address in addresses))
+
+    async def _beat(self, address: str, body: bytes) -> None:
+        try:
+            response = await self.network.invoke(
+                address, RequestCode.HEART_BEAT, body=body, timeout_ms=HEARTBEAT_TIMEOUT_MS
+            )
+        except RemotingError as error:
+            _log.warning("no heartbeat to %s: %s", address, error)
+            return
+        if response.code == ResponseCode.SUCCESS:
+            self.broker_versions[address] = response.version
+        else:
+            _log.warning("%s refused a heartbeat: %s", address, response.remark)

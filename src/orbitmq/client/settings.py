@@ -1,0 +1,137 @@
+"""Settings that every client has in common, and the name it goes by.
+
+Brokers know a client by its id, ``<ip>@<instance name>[@<unit>][@STREAM]``. Two clients with one id
+would be taken for one, so a client that is not told its instance name makes up one of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import socket
+import ssl
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from orbitmq.errors import ConfigError
+from orbitmq.remoting.client import split_address
+from orbitmq.remoting.hooks import RequestHook, mark_stream, signing
+from orbitmq.remoting.tls import Tls, client_context
+
+__all__ = ["ClientSettings", "local_ip"]
+
+_INSTANCE_ENDPOINT = re.compile(r"(\w+://|)(MQ_INST_\w+_\w+)\..*")
+_next_instance = itertools.count(1).__next__
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """What producers, consumers and admins have in common; make one with `ClientSettings.of`."""
+
+    nameservers: tuple[str, ...]
+    """Their addresses, ``host:port``."""
+    namespace: str | None = None
+    """Put before the names of topics and groups, so that tenants can share a cluster."""
+    access_key: str | None = None
+    secret_key: str | None = field(default=None, repr=False)
+    security_token: str | None = field(default=None, repr=False)
+    tls: Tls | ssl.SSLContext | bool = False
+    instance_name: str | None = None
+    """None makes up a name that nobody else has."""
+    unit_name: str | None = None
+    unit_mode: bool = False
+    vip_channel: bool = False
+    """Send to the broker's second port, its main one minus 2."""
+    client_ip: str | None = None
+    timeout_ms: float = 3000
+    """For a request that has no timeout of its own."""
+    route_refresh_s: float = 30
+    heartbeat_s: float = 30
+    offset_persist_s: float = 5
+
+    @classmethod
+    def of(
+        cls, nameservers: str | Iterable[str] | ClientSettings | None = None, **settings: Any
+    ) -> ClientSettings:
+        """Read nameserver addresses in any of their forms, and the other settings as given.
+
+        >>> ClientSettings.of("127.0.0.1:9876;127.0.0.2:9876").nameservers
+        ('127.0.0.1:9876', '127.0.0.2:9876')
+
+        Without addresses ``NAMESRV_ADDR`` in the environment is read.
+        """
+        given = {name: value for name, value in settings.items() if value is not None}
+        if isinstance(nameservers, ClientSettings):
+            return replace(nameservers, **given).checked()
+        if nameservers is None:
+            nameservers = os.environ.get("NAMESRV_ADDR") or ""
+        texts = nameservers.split(";") if isinstance(nameservers, str) else list(nameservers)
+        addresses = []
+        for text in (text.strip() for text in texts):
+            if not text:
+                continue
+            instance = _INSTANCE_ENDPOINT.fullmatch(text)
+            if instance is not None:
+                given.setdefault("namespace", instance[2])
+            addresses.append(text.rpartition("/")[2])
+        try:
+            return cls(nameservers=tuple(dict.fromkeys(addresses)), **given).checked()
+        except TypeError as error:
+            raise ConfigError(f"no such setting: {error}") from None
+
+    def checked(self) -> ClientSettings:
+        """Return the settings if a client can be started with them."""
+        if not self.nameservers:
+            raise ConfigError(
+                "no nameserver is known: pass its address, such as "
+                "Producer('127.0.0.1:9876', ...), or set NAMESRV_ADDR in the environment"
+            )
+        for address in self.nameservers:
+            try:
+                split_address(address)
+            except ValueError as error:
+                raise ConfigError(f"nameserver address {error}") from None
+        if (self.access_key is None) != (self.secret_key is None):
+            raise ConfigError("access_key and secret_key belong together; only one is given")
+        if self.timeout_ms <= 0:
+            raise ConfigError(f"timeout_ms must be positive, it is {self.timeout_ms}")
+        return self
+
+    def make_client_id(self, *, stream: bool = False) -> str:
+        """Return the id of a client that starts now."""
+        name = self.instance_name
+        if name is None:
+            name = f"{os.getpid()}#{time.time_ns()}{_next_instance()}"
+        parts = [self.client_ip or local_ip(), name]
+        if self.unit_name:
+            parts.append(self.unit_name)
+        if stream:
+            parts.append("STREAM")
+        return "@".join(parts)
+
+    def make_hooks(self, *, stream: bool = False) -> tuple[RequestHook, ...]:
+        """Return what is done to every request: the mark of pull clients, then the signature."""
+        hooks: list[RequestHook] = [mark_stream] if stream else []
+        if self.access_key is not None and self.secret_key is not None:
+            hooks.append(signing(self.access_key, self.secret_key, self.security_token))
+        return tuple(hooks)
+
+    def make_tls(self) -> ssl.SSLContext | None:
+        """Return the TLS context of the client's connections, None for no TLS."""
+        return client_context(self.tls)
+
+
+def local_ip() -> str:
+    """Return the address other machines would see this one by, the loopback's if there is none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # Connecting a datagram socket sends nothing, it only looks up the route. The address
+            # is one of those reserved for documentation.
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return "127.0.0.1"
+        ip: str = probe.getsockname()[0]
+        return ip

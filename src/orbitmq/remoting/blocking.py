@@ -1,0 +1,287 @@
+"""Requests on the calling thread: it writes the frame and reads the answer itself.
+
+Theory of operation. A thread borrows a connection from the pool of its address, writes one request,
+reads until the response with its opaque is there, and gives the connection back. There is no other
+thread to wake and to be woken by, which is most of what a call over loopback costs. Requests that
+brokers send of their own accord never come here: brokers send them to the connection of a
+heartbeat.
+
+Bounds. An address has at most `MAX_PER_ADDRESS` connections; further callers wait, within their
+timeout. A connection whose request timed out is closed, so that its late answer meets nobody. One
+that has rested is looked at before it is used again, because brokers close idle connections, and
+those that have rested for long are closed. After a fork the child starts with an empty pool.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import select
+import socket
+import ssl
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+
+from orbitmq._native import Command, FrameReader
+from orbitmq.errors import ConnectionLost, RequestTimeout
+from orbitmq.remoting.client import CONNECT_TIMEOUT_S, split_address
+from orbitmq.remoting.connection import ONEWAY
+from orbitmq.remoting.hooks import RequestHook, prepare
+
+__all__ = ["BlockingNetwork"]
+
+MAX_PER_ADDRESS = 64
+LOOK_AFTER_S = 0.5
+"""A connection that has rested this long may have been closed by the peer meanwhile."""
+CLOSE_AFTER_S = 100.0
+"""Brokers close what has been idle for 120 s."""
+RECEIVE_BYTES = 64 << 10
+
+_next_opaque = itertools.count(1).__next__
+
+
+class _Link:
+    """One blocking connection."""
+
+    __slots__ = ("_reader", "_timeout_s", "address", "rested_since", "socket")
+
+    def __init__(self, address: str, tls: ssl.SSLContext | None, timeout_s: float) -> None:
+        host, port = split_address(address)
+        self.address = address
+        self.rested_since = 0.0
+        self._reader = FrameReader()
+        timeout_s = min(timeout_s, CONNECT_TIMEOUT_S)
+        self._timeout_s = timeout_s
+        try:
+            self.socket: socket.socket = socket.create_connection((host, port), timeout_s)
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if tls is not None:
+                self.socket = tls.wrap_socket(self.socket, server_hostname=host)
+        except TimeoutError:
+            raise ConnectionLost(f"cannot connect to {address} within {timeout_s:.1f} s") from None
+        except OSError as error:
+            raise ConnectionLost(f"cannot connect to {address}: {error}") from error
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.socket.close()
+
+    def is_dead(self) -> bool:
+        """Whether the peer has closed while the connection rested; what it sent stays unread."""
+        if not _readable(self.socket):
+            return False
+        try:
+            if isinstance(self.socket, ssl.SSLSocket):
+                return True  # nothing that a resting connection should have received
+            return not self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except OSError:
+            return True
+
+    def send(self, frame: bytes, timeout_s: float) -> None:
+        # A blocking socket with a timeout polls before each call; the value itself changes seldom.
+        if timeout_s != self._timeout_s:
+            self.socket.settimeout(timeout_s)
+            self._timeout_s = timeout_s
+        self.socket.sendall(frame)
+
+    def receive(self, opaque: int, deadline: float) -> Command:
+        feed, receive = self._reader.feed, self.socket.recv
+        while True:
+            data = receive(RECEIVE_BYTES)
+            if not data:
+                raise ConnectionLost(f"connection to {self.address} was closed by its peer")
+            for command in feed(data):
+                if command.opaque == opaque and command.is_response:
+                    return command
+            if self._reader.failure is not None:
+                raise ConnectionLost(f"{self.address} does not speak the protocol") from (
+                    self._reader.failure
+                )
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError
+            self.socket.settimeout(left_s)
+            self._timeout_s = left_s
+
+
+def _readable(sock: socket.socket) -> bool:
+    poller = select.poll()
+    poller.register(sock, select.POLLIN)
+    return bool(poller.poll(0))
+
+
+class _Pool:
+    """The connections to one address."""
+
+    __slots__ = ("free", "permits")
+
+    def __init__(self) -> None:
+        self.free: list[_Link] = []
+        self.permits = threading.BoundedSemaphore(MAX_PER_ADDRESS)
+
+
+class BlockingNetwork:
+    """Sends requests to servers from any thread; safe to share between threads and after a fork."""
+
+    def __init__(
+        self,
+        hooks: Sequence[RequestHook] = (),
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.hooks = tuple(hooks)
+        self._tls = tls
+        self._pools: dict[str, _Pool] = {}
+        self._closed = False
+        _all_networks.add(self)
+
+    def invoke(
+        self,
+        address: str,
+        code: int,
+        *,
+        ext: dict[str, str] | None = None,
+        body: bytes | None = None,
+        timeout_ms: float = 3000,
+    ) -> Command:
+        """Send a request to an address and wait for its response."""
+        opaque = _next_opaque() & 0x7FFFFFFF
+        if self.hooks:
+            ext = prepare(self.hooks, code, ext, body)
+        frame = Command(code, opaque=opaque, ext=ext, body=body).encode()
+        return self.exchange(address, frame, opaque, timeout_ms)
+
+    def exchange(self, address: str, frame: bytes, opaque: int, timeout_ms: float) -> Command:
+        """Send a frame that is ready and wait for the response with its opaque."""
+        timeout_s = timeout_ms / 1000
+        deadline = time.monotonic() + timeout_s
+        pool, link = self._borrow(address, timeout_s)
+        try:
+            link.send(frame, timeout_s)
+            response = link.receive(opaque, deadline)
+        except TimeoutError:
+            link.close()
+            pool.permits.release()
+            text = f"{address} did not answer a request within {timeout_ms:.0f} ms"
+            raise RequestTimeout(text) from None
+        except OSError as error:
+            link.close()
+            pool.permits.release()
+            raise ConnectionLost(f"connection to {address} broke: {error}") from error
+        except BaseException:
+            # An interrupted call leaves an answer behind that the next caller must not get.
+            link.close()
+            pool.permits.release()
+            raise
+        self._give_back(pool, link)
+        return response
+
+    def notify(
+        self,
+        address: str,
+        code: int,
+        *,
+        ext: dict[str, str] | None = None,
+        body: bytes | None = None,
+        timeout_ms: float = 3000,
+    ) -> None:
+        """Send a request that wants no response."""
+        opaque = _next_opaque() & 0x7FFFFFFF
+        if self.hooks:
+            ext = prepare(self.hooks, code, ext, body)
+        frame = Command(code, opaque=opaque, flag=ONEWAY, ext=ext, body=body).encode()
+        self.post(address, frame, timeout_ms)
+
+    def post(self, address: str, frame: bytes, timeout_ms: float = 3000) -> None:
+        """Send a frame that is ready and that wants no response."""
+        timeout_s = timeout_ms / 1000
+        pool, link = self._borrow(address, timeout_s)
+        try:
+            link.send(frame, timeout_s)
+        except OSError as error:
+            link.close()
+            pool.permits.release()
+            raise ConnectionLost(f"connection to {address} broke: {error}") from error
+        except BaseException:
+            link.close()
+            pool.permits.release()
+            raise
+        self._give_back(pool, link)
+
+    # ---- the pool
+
+    def _borrow(self, address: str, timeout_s: float) -> tuple[_Pool, _Link]:
+        if self._closed:
+            raise ConnectionLost("this client is closed")
+        pool = self._pools.get(address)
+        if pool is None:
+            pool = self._pools.setdefault(address, _Pool())
+        if not pool.permits.acquire(timeout=max(timeout_s, 0)):
+            text = f"{MAX_PER_ADDRESS} threads wait for answers of {address} already"
+            raise RequestTimeout(text)
+        try:
+            while pool.free:
+                try:
+                    link = pool.free.pop()
+                except IndexError:  # another thread was faster
+                    break
+                rested_s = time.monotonic() - link.rested_since
+                if rested_s < LOOK_AFTER_S or not (rested_s > CLOSE_AFTER_S or link.is_dead()):
+                    return pool, link
+                link.close()
+            return pool, _Link(address, self._tls, timeout_s)
+        except BaseException:
+            pool.permits.release()
+            raise
+
+    def _give_back(self, pool: _Pool, link: _Link) -> None:
+        link.rested_since = time.monotonic()
+        if self._closed:
+            link.close()
+        else:
+            pool.free.append(link)
+        pool.permits.release()
+
+    def connection_count(self) -> int:
+        """How many connections rest in the pools."""
+        return sum(len(pool.free) for pool in self._pools.values())
+
+    def close_idle(self, rested_s: float = CLOSE_AFTER_S) -> None:
+        """Close the connections that have rested this long."""
+        oldest = time.monotonic() - rested_s
+        for pool in list(self._pools.values()):
+            # Those used last are at the end, where they are borrowed from.
+            while pool.free and pool.free[0].rested_since < oldest:
+                try:
+                    link = pool.free.pop(0)
+                except IndexError:
+                    break
+                link.close()
+
+    def close(self) -> None:
+        """Close all connections that rest; those in use are closed by their users."""
+        self._closed = True
+        for pool in list(self._pools.values()):
+            while pool.free:
+                with contextlib.suppress(IndexError):
+                    pool.free.pop().close()
+
+    def _forget_parent(self) -> None:
+        # Closing the child's copies of the sockets does not end the parent's connections.
+        pools, self._pools = self._pools, {}
+        for pool in pools.values():
+            for link in pool.free:
+                link.close()
+
+
+_all_networks: weakref.WeakSet[BlockingNetwork] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for network in list(_all_networks):
+        network._forget_parent()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

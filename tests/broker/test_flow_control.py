@@ -1,0 +1,250 @@
+"""Who is told that the broker is busy, by the clock and in a broker that really is."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from orbitmq._native import Appended, Store
+from orbitmq.broker.flow_control import FlowControl, FlowControlledRouter
+from orbitmq.broker.putting import Draft, Putting
+from orbitmq.config import BrokerConfig
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.testing import LocalCluster
+from tests.broker.conftest import Encoding, Wire, broker_address, pull_ext, send_ext
+
+SEND, PULL, BACK = (
+    RequestCode.SEND_MESSAGE,
+    RequestCode.PULL_MESSAGE,
+    RequestCode.CONSUMER_SEND_MSG_BACK,
+)
+
+
+@dataclass
+class Unflushed:
+    """Sends that wait for a disk that does what a test says."""
+
+    waiting: int = 0
+    oldest_waited_ms: float = 0.0
+
+    def __len__(self) -> int:
+        return self.waiting
+
+
+class Loop:
+    """A clock that is moved and a loop whose turns end when they are told to."""
+
+    def __init__(self) -> None:
+        self.config = BrokerConfig()
+        self.now_s = 1000.0
+        self._at_end: list[Callable[[], None]] = []
+        self.flow = FlowControl(self.config, clock_s=lambda: self.now_s)
+        self.flow.call_soon = self._at_end.append
+
+    def end_turn(self) -> None:
+        for work in self._at_end:
+            work()
+        self._at_end.clear()
+
+    def remark(self, code: int) -> str | None:
+        """What a request that is served now is refused with."""
+        refused = None if self.flow.is_calm() else self.flow.refusal(code)
+        assert refused is None or refused.code == ResponseCode.SYSTEM_BUSY
+        return refused.remark if refused else None
+
+
+@pytest.fixture
+def loop() -> Loop:
+    return Loop()
+
+
+def test_whoever_is_served_late_in_a_long_turn_has_waited(loop: Loop) -> None:
+    assert loop.remark(SEND) is None
+    loop.now_s += 0.199
+    assert loop.remark(SEND) is None
+    loop.now_s += 0.051
+    busy = (
+        "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, "
+        "period in queue: 250ms, size of queue: 0"
+    )
+    assert loop.remark(SEND) == loop.remark(BACK) == busy
+    assert loop.remark(PULL) is None, "consumers wait longer"
+    assert loop.remark(RequestCode.HEART_BEAT) is None
+    loop.now_s += 5
+    assert "period in queue: 5250ms" in str(loop.remark(PULL))
+    loop.now_s += 30
+    assert "period in queue: 35250ms" in str(loop.remark(RequestCode.HEART_BEAT))
+    assert loop.flow.refused == 4
+
+
+def test_the_next_turn_serves_what_arrived_during_a_long_one(loop: Loop) -> None:
+    assert loop.remark(SEND) is None
+    loop.now_s += 3
+    loop.end_turn()
+    assert loop.remark(SEND) is None
+    loop.now_s += 0.1
+    assert loop.remark(SEND) is None
+    loop.end_turn()
+    loop.now_s += 60  # nothing to do
+    assert loop.remark(SEND) is None
+
+
+def test_limits_are_settings(loop: Loop) -> None:
+    loop.config.update({"waitTimeMillsInSendQueue": "1000"})
+    loop.remark(SEND)
+    loop.now_s += 0.9
+    assert loop.remark(SEND) is None
+    loop.now_s += 0.1
+    assert loop.remark(SEND) is not None
+    loop.config.update({"brokerFastFailureEnable": "false"})
+    assert loop.remark(SEND) is None
+
+
+def test_a_stuck_disk_refuses_sends_alone(loop: Loop) -> None:
+    disk = loop.flow.unflushed = Unflushed(waiting=3, oldest_waited_ms=1000.0)
+    assert loop.remark(SEND) is None
+    disk.oldest_waited_ms = 1001.0
+    assert loop.remark(SEND) == "[REJECTREQUEST]system busy, start flow control for a while"
+    assert loop.remark(BACK) is not None
+    assert loop.remark(PULL) is None
+
+
+def test_only_so_many_sends_wait_for_the_disk(loop: Loop) -> None:
+    disk = loop.flow.unflushed = Unflushed(waiting=9999)
+    assert loop.remark(SEND) is None
+    disk.waiting = 10_000
+    assert loop.remark(SEND) == "[OVERLOAD]system busy, start flow control for a while"
+    assert loop.remark(PULL) is None
+    loop.config.update({"sendThreadPoolQueueCapacity": "10001"})
+    assert loop.remark(SEND) is None
+
+
+def test_other_requests_are_not_even_asked_about(loop: Loop) -> None:
+    def handler(_request: object, _connection: object) -> None: ...
+
+    router = FlowControlledRouter(loop.flow)
+    router.add(handler, [RequestCode.GET_BROKER_CONFIG, SEND])
+    assert router.find(RequestCode.GET_BROKER_CONFIG) is handler
+    assert router.find(SEND) is not handler
+
+
+# ---- a broker that has too much to do
+
+
+class SlowPutting(Putting):
+    """Takes as long for each message as a disk that hardly moves."""
+
+    def put(self, draft: Draft, *, from_producer: bool = True) -> Appended:
+        time.sleep(0.3)
+        return super().put(draft, from_producer=from_producer)
+
+
+@pytest.fixture
+def busy_cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(settings={"waitTimeMillsInSendQueue": "200"}) as cluster:
+        yield cluster
+
+
+def slow_down(cluster: LocalCluster) -> None:
+    (broker,) = cluster.brokers.values()
+    good = broker.send_handlers.putting
+    values = [getattr(good, name) for name in Putting.__dataclass_fields__]
+    broker.send_handlers.putting = SlowPutting(*values)
+
+
+class StalledLoop:
+    """Keeps the cluster's loop from doing anything, while a `with` block fills its sockets."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self._cluster = cluster
+        self._stalled, self._go_on = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=lambda: cluster.run(self._stall()))
+
+    async def _stall(self) -> None:
+        self._stalled.set()
+        self._go_on.wait(20)
+        await asyncio.sleep(0)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+        assert self._stalled.wait(20)
+
+    def __exit__(self, *_error: object) -> None:
+        self._go_on.set()
+        self._thread.join()
+
+
+def test_producers_of_a_stalled_broker_are_told(
+    busy_cluster: LocalCluster, encoding: Encoding
+) -> None:
+    producers = [Wire(broker_address(busy_cluster), encoding) for _ in range(4)]
+    consumer = Wire(broker_address(busy_cluster), encoding)
+    for wire in [*producers, consumer]:
+        wire.send("t", b"first")
+    slow_down(busy_cluster)
+    with StalledLoop(busy_cluster):
+        sent = [(wire, wire.post(SEND, send_ext("t"), b"second")) for wire in producers]
+        pulled = consumer.post(PULL, pull_ext("t", 0))
+    answers = [wire.answer(opaque) for wire, opaque in sent]
+    codes = sorted(answer.code for answer in answers)
+    # All four could be read when the turn began. The first took the others' time.
+    assert codes == [ResponseCode.SUCCESS] + 3 * [ResponseCode.SYSTEM_BUSY]
+    for answer in answers:
+        if answer.code == ResponseCode.SYSTEM_BUSY:
+            assert str(answer.remark).startswith("[TIMEOUT_CLEAN_QUEUE]broker busy, start flow ")
+            assert answer.encoding == encoding
+    assert consumer.answer(pulled).code == ResponseCode.SUCCESS
+    assert producers[0].send("t", b"third").code == ResponseCode.SUCCESS, "the turn is over"
+    assert producers[0].ask(PULL, pull_ext("t", 0)).get_ext("maxOffset") == "7"
+    for wire in [*producers, consumer]:
+        wire.close()
+
+
+class StuckDisk:
+    """The store of somebody who shall see no flush for a while."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._flushed = store.flushed_offset
+        self.is_stuck = True
+
+    @property
+    def flushed_offset(self) -> int:
+        return self._flushed if self.is_stuck else self._store.flushed_offset
+
+
+def test_producers_are_told_of_a_disk_that_does_not_flush() -> None:
+    settings = {
+        "flushDiskType": "SYNC_FLUSH",
+        "syncFlushTimeout": "60000",
+        "osPageCacheBusyTimeOutMills": "50",
+        "sendThreadPoolQueueCapacity": "3",
+    }
+    with LocalCluster(settings=settings) as cluster:
+        wire = Wire(broker_address(cluster))
+        assert wire.send("t").code == ResponseCode.SUCCESS
+        (broker,) = cluster.brokers.values()
+        assert broker.acks is not None
+        disk = StuckDisk(broker.store)
+        broker.acks._store = disk  # type: ignore[assignment]
+        waiting = [wire.post(SEND, send_ext("t")) for _ in range(3)]
+        overload = wire.send("t")
+        assert (overload.code, overload.remark) == (
+            ResponseCode.SYSTEM_BUSY,
+            "[OVERLOAD]system busy, start flow control for a while",
+        )
+        while (refused := wire.send("t")).remark == overload.remark:
+            pass
+        assert refused.remark == "[REJECTREQUEST]system busy, start flow control for a while"
+        assert wire.pull("t").code == ResponseCode.SUCCESS
+        disk.is_stuck = False
+        # Pulling from where nothing is leaves an event in the log, and that is flushed.
+        assert wire.pull("t", 99).code == ResponseCode.PULL_OFFSET_MOVED
+        assert {wire.answer(opaque).code for opaque in waiting} == {ResponseCode.SUCCESS}
+        assert wire.send("t").code == ResponseCode.SUCCESS
+        wire.close()
