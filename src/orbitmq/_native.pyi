@@ -20,6 +20,7 @@ __all__ = [
     "Cleaned",
     "Command",
     "FrameReader",
+    "HeaderReader",
     "NewMessage",
     "ReadResult",
     "ReceivedMessage",
@@ -107,6 +108,14 @@ class Command:
     @property
     def encoding(self) -> Literal["json", "binary"]:
         """How the header is encoded; a response goes out in the encoding of its request."""
+    def respond(
+        self,
+        code: int,
+        remark: str | None = None,
+        ext: dict[str, str] | None = None,
+        body: Buffer | None = None,
+    ) -> Command:
+        """Make the response to this request: with its opaque and in its encoding."""
     def encode(self) -> bytes:
         """Write the frame.
 
@@ -134,6 +143,24 @@ class FrameReader:
     @property
     def pending_bytes(self) -> int:
         """How many bytes wait for the rest of their frame."""
+
+@final
+class HeaderReader:
+    """Reads the ext fields of commands as typed values, the same ones each time.
+
+    A field is its name, its name on the wire, its kind (``str``, ``bool``, ``int`` of 32 bits or
+    ``long`` of 64) and a tuple with its default, empty when it must be there. A bad number in the
+    place of a field with a default is as if it were not there, unless the reader is strict.
+    """
+
+    def __new__(
+        cls,
+        fields: Sequence[tuple[str, str, str, tuple[object, ...]]],
+        *,
+        strict: bool = False,
+    ) -> Self: ...
+    def read(self, command: Command, /) -> dict[str, Any]:
+        """Return all values by name; raises `HeaderFault` for what is missing or no number."""
 
 # ---- JSON --------------------------------------------------------------------------------------
 
@@ -530,6 +557,7 @@ class StoreOptions:
 class NewMessage:
     """A message to append. Offsets and store time are the store's to give.
 
+    Where it goes, its bits and its properties can be changed until it is appended.
     `properties` is a dict, or a string already in the stored form. A host left out is
     ``("0.0.0.0", 0)``.
     """
@@ -552,18 +580,27 @@ class NewMessage:
     @property
     def topic(self) -> str:
         """The topic."""
+    @topic.setter
+    def topic(self, value: str) -> None:
+        """Change it."""
     @property
     def body(self) -> bytes:
         """The body as it will be stored; `sys_flag` says whether it is compressed."""
     @property
     def queue_id(self) -> int:
         """The queue of the topic."""
+    @queue_id.setter
+    def queue_id(self, value: int) -> None:
+        """Change it."""
     @property
     def flag(self) -> int:
         """A number of the producer's own."""
     @property
     def sys_flag(self) -> int:
         """Bits of RocketMQ; those of the address families are set by the store."""
+    @sys_flag.setter
+    def sys_flag(self, value: int) -> None:
+        """Change it."""
     @property
     def born_timestamp(self) -> int:
         """When the producer made it."""
@@ -585,6 +622,14 @@ class NewMessage:
     @property
     def properties_text(self) -> str:
         """The properties string as it will be stored."""
+    def get_property(self, name: str, /) -> str | None:
+        """Look up one property."""
+    def set_property(self, name: str, value: str | None, /) -> None:
+        """Set a property, or take it away with None.
+
+        What readers skip or a later entry overrules leaves the string with it. Raises `ValueError`
+        for what would not read back.
+        """
 
 @final
 class Appended:
@@ -709,6 +754,8 @@ class Store:
     @property
     def recovery(self) -> Recovery:
         """What opening it had to do."""
+    def append(self, message: NewMessage, *, now_ms: int | None = None) -> Appended:
+        """Append one message; readable when this returns, on disk once flushed."""
     def append_many(
         self,
         messages: Sequence[NewMessage],

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from orbitmq._native import Appended, Store
+from orbitmq._native import Appended, NewMessage, Store
 from orbitmq.broker.flow_control import FlowControl, FlowControlledRouter
-from orbitmq.broker.putting import Draft, Putting
+from orbitmq.broker.putting import Putting
 from orbitmq.config import BrokerConfig
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.testing import LocalCluster
@@ -139,9 +139,9 @@ def test_other_requests_are_not_even_asked_about(loop: Loop) -> None:
 class SlowPutting(Putting):
     """Takes as long for each message as a disk that hardly moves."""
 
-    def put(self, draft: Draft, *, from_producer: bool = True) -> Appended:
+    def put(self, message: NewMessage, *, from_producer: bool = True) -> Appended:
         time.sleep(0.3)
-        return super().put(draft, from_producer=from_producer)
+        return super().put(message, from_producer=from_producer)
 
 
 @pytest.fixture

@@ -36,7 +36,9 @@ def test_a_bad_number_that_need_not_be_there_is_none_except_in_strict_headers() 
 
 
 def test_what_is_left_out_has_its_default() -> None:
-    assert Sample.decode(Command(0, ext={"a": "g", "queueId": "1"})) == Sample(group="g", queue_id=1)
+    assert Sample.decode(Command(0, ext={"a": "g", "queueId": "1"})) == Sample(
+        group="g", queue_id=1
+    )
 
 
 def test_booleans_are_true_in_any_case_and_else_false() -> None:

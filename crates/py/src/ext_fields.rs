@@ -33,7 +33,11 @@ impl ExtTexts {
 
     /// The value of a name; of equal names the last counts, as in a map.
     pub fn get(&self, name: &str) -> Option<&str> {
-        (0..self.ends.len()).rev().map(|index| self.pair(index)).find(|(found, _)| *found == name).map(|(_, value)| value)
+        (0..self.ends.len())
+            .rev()
+            .map(|index| self.pair(index))
+            .find(|(found, _)| *found == name)
+            .map(|(_, value)| value)
     }
 
     pub fn dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

@@ -62,7 +62,9 @@ impl HeaderReader {
             Some(texts) => self.read_into(py, &values, |name| texts.get(name))?,
             None => {
                 let pairs: Vec<(String, String)> = match command.ext_dict(py)? {
-                    Some(ext) => ext.bind(py).iter().map(|(k, v)| Ok((k.extract()?, v.extract()?))).collect::<PyResult<_>>()?,
+                    Some(ext) => {
+                        ext.bind(py).iter().map(|(k, v)| Ok((k.extract()?, v.extract()?))).collect::<PyResult<_>>()?
+                    }
                     None => Vec::new(),
                 };
                 let find = |name: &str| pairs.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str());

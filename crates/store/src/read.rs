@@ -147,7 +147,10 @@ impl Durable {
         };
         // Readers near the end of their queue, which most are, have just seen its units being written.
         let far_behind = (max - offset) as u64 * UNIT_LEN > FIRST_UNITS;
-        if request.resident_beyond.is_some() && far_behind && file.resident_len(pos, len.min(FIRST_UNITS))? < len.min(FIRST_UNITS) {
+        if request.resident_beyond.is_some()
+            && far_behind
+            && file.resident_len(pos, len.min(FIRST_UNITS))? < len.min(FIRST_UNITS)
+        {
             result.status = ReadStatus::NotResident;
             return Ok(result);
         }

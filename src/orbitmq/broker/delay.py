@@ -17,8 +17,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from orbitmq._native import Record, Store, decode_records
-from orbitmq.broker.putting import Draft
+from orbitmq._native import NewMessage, Record, Store, decode_records
 from orbitmq.errors import OrbitError
 from orbitmq.protocol.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC, Property
 
@@ -38,7 +37,7 @@ class DelayService:
         self,
         store: Store,
         levels_ms: Sequence[int],
-        put: Callable[[Draft], object],
+        put: Callable[[NewMessage], object],
         clock: Callable[[], int],
     ) -> None:
         self._store = store
@@ -122,23 +121,23 @@ class DelayService:
             data = self._store.record_at(physical_offset)
             if data is not None:
                 (record,) = decode_records(data, check_crc=False)
-                draft = delivered(record)
-                if draft.topic == TRANS_HALF_TOPIC:
+                message = delivered(record)
+                if message.topic == TRANS_HALF_TOPIC:
                     _log.error("a delayed half message was dropped: %s", record.offset_id)
                 else:
-                    self._put(draft)
+                    self._put(message)
             offset += 1
             self._offsets[level] = offset
         return 0
 
 
-def delivered(record: Record) -> Draft:
+def delivered(record: Record) -> NewMessage:
     """Return what a message becomes when its delay is over; its properties stay as they are."""
     properties = record.properties
-    return Draft(
-        topic=properties.get(Property.REAL_TOPIC, ""),
+    return NewMessage(
+        properties.get(Property.REAL_TOPIC, ""),
+        record.stored_body,
         queue_id=int(properties.get(Property.REAL_QUEUE_ID, "0")),
-        body=record.stored_body,
         properties=properties,
         born_timestamp=record.born_timestamp,
         born_host=record.born_host,

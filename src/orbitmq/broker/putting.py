@@ -7,8 +7,9 @@ refuses becomes the code and the remark that Java would give.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from orbitmq._native import Appended, NewMessage, Store, tags_code
 from orbitmq.broker.longpoll import HeldPulls
@@ -27,31 +28,9 @@ from orbitmq.protocol.flags import MessageFlag
 from orbitmq.protocol.names import SCHEDULE_TOPIC, Property
 from orbitmq.remoting.handling import Refused
 
-__all__ = ["Draft", "Putting", "delay_level"]
+__all__ = ["Putting", "delay_level", "waits"]
 
-
-@dataclass(slots=True)
-class Draft:
-    """A message that is still being decided about."""
-
-    topic: str
-    queue_id: int
-    body: bytes
-    properties: dict[str, str]
-    born_timestamp: int
-    born_host: tuple[str, int]
-    store_host: tuple[str, int]
-    flag: int = 0
-    sys_flag: int = 0
-    reconsume_times: int = 0
-    prepared_transaction_offset: int = 0
-    properties_text: str | None = None
-    """The properties as they are to be stored, if not as `properties` has them."""
-
-    @property
-    def waits(self) -> bool:
-        """Whether the producer wants to know that the message is safe."""
-        return self.properties.get(Property.WAIT, "true").lower() == "true"
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -67,70 +46,66 @@ class Putting:
     on_scheduled: Callable[[int], None] = field(default=lambda _level: None)
     is_writable: bool = True
 
-    def put(self, draft: Draft, *, from_producer: bool = True) -> Appended:
+    def put(self, message: NewMessage, *, from_producer: bool = True) -> Appended:
         """Append one message; raises `Refused` with the code of the reason."""
-        level = self._schedule(draft)
-        final = self._final(draft, keeps_wait=level > 0 or not from_producer)
-        return self._append([final], draft, level, counts=level > 0 or from_producer)[0]
-
-    def put_as_is(self, draft: Draft) -> Appended:
-        """Append a message whose delay is over: its properties still name it, and stay."""
-        return self._append([self._final(draft, keeps_wait=True)], draft, 0)[0]
-
-    def put_batch(self, drafts: Sequence[Draft]) -> list[Appended]:
-        """Append messages of one queue side by side, or none."""
-        messages = [self._final(draft) for draft in drafts]
-        return self._append(messages, drafts[0], 0, atomic=True)
-
-    def _schedule(self, draft: Draft) -> int:
-        """Send a delayed message to the schedule topic first; returns its delay level or 0."""
-        if Property.DELAY not in draft.properties:
-            return 0
-        transaction = draft.sys_flag & MessageFlag.TRANSACTION_MASK
-        if transaction not in (0, MessageFlag.TRANSACTION_COMMIT) or draft.topic == SCHEDULE_TOPIC:
-            return 0
-        level = min(delay_level(draft.properties), len(self.delay_levels_ms))
-        if level <= 0:
-            return 0
-        draft.properties[Property.DELAY] = str(level)
-        draft.properties[Property.REAL_TOPIC] = draft.topic
-        draft.properties[Property.REAL_QUEUE_ID] = str(draft.queue_id)
-        draft.topic = SCHEDULE_TOPIC
-        draft.queue_id = level - 1
-        return level
-
-    def _final(self, draft: Draft, *, keeps_wait: bool = False) -> NewMessage:
-        if not keeps_wait:
+        level = self._schedule(message)
+        if from_producer and not level:
             # What the producer waits for is between it and us. Java keeps it for messages with a
             # delay and for those that no producer has sent, though.
-            draft.properties.pop(Property.WAIT, None)
-        return NewMessage(
-            draft.topic,
-            draft.body,
-            queue_id=draft.queue_id,
-            flag=draft.flag,
-            sys_flag=draft.sys_flag,
-            born_timestamp=draft.born_timestamp,
-            born_host=draft.born_host,
-            store_host=draft.store_host,
-            reconsume_times=draft.reconsume_times,
-            prepared_transaction_offset=draft.prepared_transaction_offset,
-            properties=draft.properties if draft.properties_text is None else draft.properties_text,
-        )
+            message.set_property(Property.WAIT, None)
+        return self._append(message, level, counts=level > 0 or from_producer)
 
-    def _append(
-        self,
-        messages: Sequence[NewMessage],
-        draft: Draft,
-        level: int,
-        *,
-        atomic: bool = False,
-        counts: bool = True,
-    ) -> list[Appended]:
+    def put_as_is(self, message: NewMessage) -> Appended:
+        """Append a message whose delay is over: its properties still name it, and stay."""
+        return self._append(message, 0)
+
+    def put_batch(self, messages: Sequence[NewMessage]) -> list[Appended]:
+        """Append messages of one queue side by side, or none."""
+        appended = self._stored(
+            lambda: self.store.append_many(messages, now_ms=self.clock(), atomic=True)
+        )
+        topic, size = messages[0].topic, sum(one.size for one in appended)
+        self.stats.put(topic, len(appended), size)
+        if self.held.is_waited_for(topic, messages[0].queue_id):
+            for message in messages:
+                self._tell_held(message)
+        return appended
+
+    def _schedule(self, message: NewMessage) -> int:
+        """Send a delayed message to the schedule topic first; returns its delay level or 0."""
+        if message.get_property(Property.DELAY) is None:
+            return 0
+        transaction = message.sys_flag & MessageFlag.TRANSACTION_MASK
+        if transaction not in (0, MessageFlag.TRANSACTION_COMMIT):
+            return 0
+        if message.topic == SCHEDULE_TOPIC:
+            return 0
+        level = min(delay_level(message), len(self.delay_levels_ms))
+        if level <= 0:
+            return 0
+        message.set_property(Property.DELAY, str(level))
+        message.set_property(Property.REAL_TOPIC, message.topic)
+        message.set_property(Property.REAL_QUEUE_ID, str(message.queue_id))
+        message.topic = SCHEDULE_TOPIC
+        message.queue_id = level - 1
+        return level
+
+    def _append(self, message: NewMessage, level: int, *, counts: bool = True) -> Appended:
+        appended = self._stored(lambda: self.store.append(message, now_ms=self.clock()))
+        self.stats.put(message.topic, 1, appended.size, counts=counts)
+        if level:
+            self.stats.scheduled(level, appended.size)
+            self.on_scheduled(level)
+        elif self.held.is_waited_for(message.topic, message.queue_id):
+            self._tell_held(message)
+        return appended
+
+    def _stored(self, append: Callable[[], T]) -> T:
+        """Append; what the store refuses becomes the answer that Java would give."""
         if not self.is_writable:
             raise self.not_available()
         try:
-            appended = self.store.append_many(messages, now_ms=self.clock(), atomic=atomic)
+            return append()
         except (RecordTooLarge, InvalidMessage):
             self.stats.put_failed += 1
             raise self.illegal() from None
@@ -141,16 +116,10 @@ class Putting:
             self.stats.put_failed += 1
             remark = "create mapped file failed, server is busy or broken."
             raise Refused(ResponseCode.SYSTEM_ERROR, remark) from None
-        size = appended[0].size if len(appended) == 1 else sum(a.size for a in appended)
-        self.stats.put(draft.topic, len(appended), size, counts=counts)
-        if level:
-            self.stats.scheduled(level, size)
-            self.on_scheduled(level)
-        elif self.held.is_waited_for(draft.topic, draft.queue_id):
-            for message in messages:
-                code = tags_code(message.properties.get(Property.TAGS, ""))
-                self.held.arrived(draft.topic, draft.queue_id, code)
-        return appended
+
+    def _tell_held(self, message: NewMessage) -> None:
+        code = tags_code(message.get_property(Property.TAGS) or "")
+        self.held.arrived(message.topic, message.queue_id, code)
 
     def illegal(self) -> Refused:
         """Return the refusal of a message that breaks a limit."""
@@ -171,10 +140,16 @@ class Putting:
         )
 
 
-def delay_level(properties: Mapping[str, str]) -> int:
+def delay_level(message: NewMessage) -> int:
     """Return the delay level a message asks for, 0 for none."""
-    text = properties.get(Property.DELAY, "0")
+    text = message.get_property(Property.DELAY) or "0"
     try:
         return int(text)
     except ValueError:
         raise HeaderFault(f"property DELAY is not a number: {text!r}") from None
+
+
+def waits(message: NewMessage) -> bool:
+    """Whether the producer wants to know that the message is safe."""
+    wait = message.get_property(Property.WAIT)
+    return wait is None or wait == "true" or wait.lower() == "true"

@@ -103,9 +103,11 @@ class BrokerStats:
                 self._item("TOPIC_PUT_NUMS", topic),
                 self._item("TOPIC_PUT_SIZE", topic),
             )
-        for item, value in zip(items, (messages, size), strict=True):
-            item.value += value
-            item.times += 1
+        count, bytes_ = items
+        count.value += messages
+        count.times += 1
+        bytes_.value += size
+        bytes_.times += 1
         self._broker_put.value += messages
 
     def got(self, topic: str, group: str, messages: int, size: int) -> None:

@@ -59,6 +59,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._reader = FrameReader()
+        self._pending_bytes = 0
         self._inbox: deque[tuple[Command, Handler | None]] = deque()
         self._outbox: list[Command] = []
         self._outbox_bytes = 0
@@ -108,19 +109,23 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Called by the event loop."""
         self.last_active = self._loop.time()
-        for command in self._reader.feed(data):
+        reader = self._reader
+        for command in reader.feed(data):
             if command.is_response:
                 self._settle(command)
             else:
                 self._inbox.append((command, None))
         self._handle_inbox()
-        if self._reader.failure is not None:
-            _log.warning("closing %s: %s", self.remote_text, self._reader.failure)
+        if reader.failure is not None:
+            _log.warning("closing %s: %s", self.remote_text, reader.failure)
             self.close()
         elif self._partial_frames is not None:
-            for other in self._partial_frames.note(self, self._reader.pending_bytes):
-                _log.warning("closing %s: too many unfinished frames", other.remote_text)
-                other.abort()
+            pending = reader.pending_bytes
+            if pending != self._pending_bytes:
+                self._pending_bytes = pending
+                for other in self._partial_frames.note(self, pending):
+                    _log.warning("closing %s: too many unfinished frames", other.remote_text)
+                    other.abort()
 
     def pause_writing(self) -> None:
         """Called by the event loop when the peer does not keep up."""
@@ -164,9 +169,10 @@ class Connection(asyncio.Protocol):
         if self._handling:
             return
         self._handling = True
+        inbox = self._inbox
         try:
-            while self._inbox and not self._is_congested:
-                request, handler = self._inbox.popleft()
+            while inbox and not self._write_paused and len(self._tasks) < MAX_REQUESTS_IN_WORK:
+                request, handler = inbox.popleft()
                 self._handle(request, handler or self._router.find(request.code))
                 if self._outbox_bytes > WRITE_BUFFER_BYTES:
                     self._flush()
@@ -176,13 +182,11 @@ class Connection(asyncio.Protocol):
             self._flush()
         self._read_or_not()
 
-    @property
-    def _is_congested(self) -> bool:
-        return self._write_paused or len(self._tasks) >= MAX_REQUESTS_IN_WORK
-
     def _read_or_not(self) -> None:
         wanted = not self._inbox and not self._write_paused
-        if wanted != self._reading and self._transport is not None and self.is_open:
+        if wanted is self._reading:
+            return
+        if self._transport is not None and self.is_open:
             self._reading = wanted
             if wanted:
                 self._transport.resume_reading()
@@ -207,8 +211,9 @@ class Connection(asyncio.Protocol):
             answer = answer_error(request, error)
         if answer is None:
             return
-        if isinstance(answer, Command):
-            self._answer(request, answer)
+        if type(answer) is Command:
+            if not request.is_oneway:
+                self.send(answer)
         else:
             task = self._loop.create_task(self._answer_later(request, answer))
             self._tasks.add(task)
@@ -224,12 +229,8 @@ class Connection(asyncio.Protocol):
             answer = await awaited
         except Exception as error:
             answer = answer_error(request, error)
-        if answer is not None:
-            self._answer(request, answer)
-
-    def _answer(self, request: Command, response: Command) -> None:
-        if not request.is_oneway:
-            self.send(response)
+        if answer is not None and not request.is_oneway:
+            self.send(answer)
 
     # ---- sending
 

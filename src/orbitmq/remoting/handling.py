@@ -26,9 +26,6 @@ Handler = Callable[[Command, "Connection"], Answer]
 
 _log = logging.getLogger(__name__)
 
-RESPONSE = 1
-"""The flag bit of a response."""
-
 
 class Refused(OrbitError):
     """A request that is answered with an error code and a remark."""
@@ -53,15 +50,7 @@ def respond(
     body: bytes | None = None,
 ) -> Command:
     """Make the response to a request, in the request's encoding."""
-    return Command(
-        code,
-        opaque=request.opaque,
-        flag=RESPONSE,
-        remark=remark,
-        ext=ext,
-        body=body,
-        encoding=request.encoding,
-    )
+    return request.respond(code, remark, ext, body)
 
 
 def answer_error(request: Command, error: BaseException) -> Command:

@@ -11,12 +11,12 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orbitmq._native import Command, ReadResult, Store, dumps_lenient
+from orbitmq._native import Command, NewMessage, ReadResult, Store, dumps_lenient
 from orbitmq.broker.clients import ConsumerClients
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.longpoll import HeldPull, HeldPulls
 from orbitmq.broker.offsets import ConsumerOffsets
-from orbitmq.broker.putting import Draft, Putting
+from orbitmq.broker.putting import Putting
 from orbitmq.broker.stats import BrokerStats
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerConfig
@@ -285,10 +285,9 @@ class PullHandlers:
         }
         group = header.consumer_group
         self.putting.put(
-            Draft(
-                topic=OFFSET_MOVED_EVENT,
-                queue_id=0,
-                body=dumps_lenient(event),
+            NewMessage(
+                OFFSET_MOVED_EVENT,
+                dumps_lenient(event),
                 properties={Property.TAGS: group, Property.DELAY: "0", Property.KEYS: group},
                 born_timestamp=self.putting.clock(),
                 born_host=self.broker_host,

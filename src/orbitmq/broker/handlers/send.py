@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from orbitmq._native import (
     Appended,
     Command,
+    NewMessage,
     decode_batch,
-    decode_properties,
     encode_offset_id,
     join_batch_properties,
 )
 from orbitmq.broker.acks import FlushAcks
 from orbitmq.broker.groups import GroupTable
-from orbitmq.broker.putting import Draft, Putting, delay_level
+from orbitmq.broker.putting import Putting, delay_level, waits
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerConfig
 from orbitmq.errors import MalformedBatch
@@ -115,24 +115,24 @@ class SendHandlers:
             queue_id = header.queue_id
             if queue_id < 0:
                 queue_id = random.randrange(max(1, topic.write_queue_nums))
-            draft = self._draft(request, header, topic, queue_id, connection)
-            waits = draft.waits
+            message = self._message(request, header, topic, queue_id, connection)
+            # Asked before the message forgets it.
+            must_be_safe = self.acks is not None and waits(message)
             if header.batch:
-                appended = self._put_batch(request, draft)
+                appended = self._put_batch(request, message)
             else:
-                self._divert_to_dlq(request, header, draft)
-                self._refuse_transaction(draft)
-                appended = [self.putting.put(draft)]
+                self._divert_to_dlq(request, header, message)
+                self._refuse_transaction(message)
+                appended = [self.putting.put(message)]
         except Refused as refused:
             refused.ext = ext
             raise
-        ext["msgId"] = ",".join(
-            encode_offset_id(self.store_host, one.physical_offset) for one in appended
-        )
+        host = self.store_host
+        ext["msgId"] = ",".join([encode_offset_id(host, one.physical_offset) for one in appended])
         ext["queueId"] = str(queue_id)
         ext["queueOffset"] = str(appended[0].queue_offset)
-        if self.acks is None or not waits:
-            return respond(request, ext=ext)
+        if not must_be_safe:
+            return request.respond(ResponseCode.SUCCESS, None, ext)
         self._acknowledge_when_flushed(request, connection, ext, appended)
         return None
 
@@ -177,33 +177,33 @@ class SendHandlers:
             )
         return topic
 
-    def _draft(
+    def _message(
         self,
         request: Command,
         header: SendHeader,
         topic: TopicConfig,
         queue_id: int,
         connection: Connection,
-    ) -> Draft:
-        properties = decode_properties(header.properties)
-        properties[Property.CLUSTER] = self.config.broker_cluster_name
+    ) -> NewMessage:
         sys_flag = header.sys_flag
         if topic.topic_filter_type == "MULTI_TAG":
             sys_flag |= MessageFlag.MULTI_TAGS
-        return Draft(
-            topic=header.topic,
+        message = NewMessage(
+            header.topic,
+            request.body,
             queue_id=queue_id,
-            body=request.body,
-            properties=properties,
+            flag=header.flag,
+            sys_flag=sys_flag,
             born_timestamp=header.born_timestamp,
             born_host=connection.remote,
             store_host=self.store_host,
-            flag=header.flag,
-            sys_flag=sys_flag,
             reconsume_times=header.reconsume_times,
+            properties=header.properties,
         )
+        message.set_property(Property.CLUSTER, self.config.broker_cluster_name)
+        return message
 
-    def _divert_to_dlq(self, request: Command, header: SendHeader, draft: Draft) -> None:
+    def _divert_to_dlq(self, request: Command, header: SendHeader, message: NewMessage) -> None:
         """Send a message that its consumer has sent back too often to the dead letters."""
         if not header.topic.startswith(RETRY_PREFIX):
             return
@@ -216,44 +216,41 @@ class SendHandlers:
         if header.max_reconsume_times is not None and request.version >= Version.V3_4_9:
             limit = header.max_reconsume_times
         if header.reconsume_times >= limit:
-            draft.topic = dlq_topic(name)
-            self.topics.find_or_create(draft.topic, 1)
-            draft.queue_id = 0
+            message.topic = dlq_topic(name)
+            self.topics.find_or_create(message.topic, 1)
+            message.queue_id = 0
 
-    def _refuse_transaction(self, draft: Draft) -> None:
-        if draft.properties.get(Property.TRANSACTION, "").lower() != "true":
+    def _refuse_transaction(self, message: NewMessage) -> None:
+        if (message.get_property(Property.TRANSACTION) or "").lower() != "true":
             return
         remark = f"the broker[{self.store_host[0]}] sending transaction message is forbidden"
         raise Refused(ResponseCode.NO_PERMISSION, remark)
 
-    def _put_batch(self, request: Command, draft: Draft) -> list[Appended]:
+    def _put_batch(self, request: Command, message: NewMessage) -> list[Appended]:
         if not request.body:
             raise MalformedBatch("the batch is empty")
         if len(request.body) > self.config.max_message_size:
             raise self.putting.illegal()
-        if draft.sys_flag & MessageFlag.TRANSACTION_MASK or delay_level(draft.properties) > 0:
+        if message.sys_flag & MessageFlag.TRANSACTION_MASK or delay_level(message) > 0:
             raise self.putting.illegal()
-        parts = decode_batch(request.body)
         # The batch's own properties follow those of each message: the later one counts. They are
         # stored as they are, equal names and all.
-        of_batch = "\x02".join(f"{k}\x01{v}" for k, v in draft.properties.items())
-        drafts = [
-            Draft(
-                topic=draft.topic,
-                queue_id=draft.queue_id,
-                body=body,
-                properties={},
-                properties_text=join_batch_properties(own, of_batch),
-                born_timestamp=draft.born_timestamp,
-                born_host=draft.born_host,
-                store_host=draft.store_host,
+        messages = [
+            NewMessage(
+                message.topic,
+                body,
+                queue_id=message.queue_id,
                 flag=flag,
-                sys_flag=draft.sys_flag,
-                reconsume_times=draft.reconsume_times,
+                sys_flag=message.sys_flag,
+                born_timestamp=message.born_timestamp,
+                born_host=message.born_host,
+                store_host=message.store_host,
+                reconsume_times=message.reconsume_times,
+                properties=join_batch_properties(own, message.properties_text),
             )
-            for flag, body, own in parts
+            for flag, body, own in decode_batch(request.body)
         ]
-        return self.putting.put_batch(drafts)
+        return self.putting.put_batch(messages)
 
     def _acknowledge_when_flushed(
         self,

@@ -9,9 +9,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from orbitmq._native import Command, Record, Store, decode_records
+from orbitmq._native import Command, NewMessage, Record, Store, decode_records
 from orbitmq.broker.groups import GroupTable
-from orbitmq.broker.putting import Draft, Putting
+from orbitmq.broker.putting import Putting
 from orbitmq.broker.stats import BrokerStats
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerConfig
@@ -87,7 +87,7 @@ class SendBackHandlers:
 
     def _again(
         self, request: Command, header: SendBackHeader, group: SubscriptionGroup, record: Record
-    ) -> Draft:
+    ) -> NewMessage:
         limit = group.retry_max_times
         if header.max_reconsume_times is not None and request.version >= Version.V3_4_9:
             limit = header.max_reconsume_times
@@ -104,10 +104,10 @@ class SendBackHandlers:
             queue_id = random.randrange(group.retry_queue_nums)
             level = header.delay_level or FIRST_RETRY_LEVEL + record.reconsume_times
             properties[Property.DELAY] = str(level)
-        return Draft(
-            topic=topic,
+        return NewMessage(
+            topic,
+            record.stored_body,
             queue_id=queue_id,
-            body=record.stored_body,
             properties=properties,
             born_timestamp=record.born_timestamp,
             born_host=record.born_host,
