@@ -109,12 +109,7 @@ class Cluster:
         self.data = data
         self._settings = dict(settings or {})
         self._names = [f"broker-{chr(ord('a') + i)}" for i in range(brokers)]
-        self.nameservers = [
-            Nameserver(nameserver_config(data / f"namesrv-{i}"), hosts=(LOOPBACK,))
-            for i in range(nameservers)
-        ]
-        for nameserver in self.nameservers:
-            nameserver.port = 0
+        self.nameservers = [self._make_nameserver(i, port=0) for i in range(nameservers)]
         self.brokers: dict[str, Broker] = {}
         self._ports: dict[str, int] = {}
 
@@ -129,6 +124,22 @@ class Cluster:
             await nameserver.start()
         for name in self._names:
             await self.start_broker(name)
+
+    def _make_nameserver(self, index: int, port: int) -> Nameserver:
+        config = nameserver_config(self.data / f"namesrv-{index}")
+        nameserver = Nameserver(config, hosts=(LOOPBACK,))
+        nameserver.port = port
+        return nameserver
+
+    async def start_nameserver(self, index: int) -> None:
+        """Let a nameserver come back: on the port it had, knowing what it has on disk."""
+        nameserver = self._make_nameserver(index, self.nameservers[index].port)
+        await nameserver.start()
+        self.nameservers[index] = nameserver
+
+    async def stop_nameserver(self, index: int) -> None:
+        """Let a nameserver go; its address stays one of the cluster's."""
+        await self.nameservers[index].stop()
 
     async def start_broker(self, name: str) -> Broker:
         """Let a broker join, or come back: on the port and the store it had before."""

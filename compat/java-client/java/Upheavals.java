@@ -1,4 +1,5 @@
 import java.util.HashSet;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
@@ -18,6 +19,7 @@ final class Upheavals {
     static void register(Map<String, Driver.Scenario> scenarios) {
         scenarios.put("broker_restarts", Upheavals::restart);
         scenarios.put("broker_joins_and_leaves", Upheavals::joinAndLeave);
+        scenarios.put("nameservers_come_and_go", Upheavals::nameserversInTurn);
     }
 
     private static DefaultMQPushConsumer watchful(Stage stage, String group, String topic, Catcher catcher) throws Exception {
@@ -157,5 +159,56 @@ final class Upheavals {
         }, () -> new HashSet<>(catcher.texts()).containsAll(acknowledged));
         stage.ask("stop_broker", "broker-c");
         return Map.of("acknowledged", acknowledged.size(), "deliveries", catcher.caught.size());
+    }
+
+    /**
+     * Each nameserver of two goes away once, whichever of them a client has chosen, and comes back: no send fails, everything is
+     * consumed, and clients that start meanwhile find their way.
+     */
+    private static Object nameserversInTurn(Stage stage) throws Exception {
+        String topic = stage.topic("Guided", 2);
+        DefaultMQProducer producer = watchfulProducer(stage);
+        Catcher catcher = new Catcher();
+        watchful(stage, stage.name("guided"), topic, catcher);
+        Set<String> acknowledged = java.util.concurrent.ConcurrentHashMap.newKeySet();
+        List<Exception> failures = new java.util.concurrent.CopyOnWriteArrayList<>();
+        AtomicBoolean goesOn = new AtomicBoolean(true);
+        Thread load = new Thread(() -> {
+            for (int i = 0; goesOn.get(); i++) {
+                try {
+                    producer.send(Stage.message(topic, "t", "k", "load " + i));
+                    acknowledged.add("load " + i);
+                    Thread.sleep(2);
+                } catch (Exception failure) {
+                    failures.add(failure);
+                }
+            }
+        }, "load");
+        load.start();
+        try {
+            Check.await(20_000, () -> "load", () -> acknowledged.size() > 100 && catcher.caught.size() > 100);
+            for (String index : List.of("0", "1")) {
+                stage.ask("stop_nameserver", index);
+                int sent = acknowledged.size();
+                // Long enough for clients to ask for routes several times.
+                Check.await(20_000, () -> "sends without nameserver " + index, () -> acknowledged.size() > sent + 500);
+                String word = "without" + index;
+                String made = stage.topic("MadeWithout" + index, 2);
+                Catcher newcomer = new Catcher();
+                watchful(stage, stage.name(word), made, newcomer);
+                Check.equal(stage.brokerNames(), send(watchfulProducer(stage), made, word, 40), "brokers that took messages");
+                awaitTexts(newcomer, word, 40);
+                stage.ask("start_nameserver", index);
+                // Brokers register with all when a topic changes: now the one that came back knows them again.
+                stage.topic("MadeAfter" + index, 2);
+            }
+        } finally {
+            goesOn.set(false);
+            load.join();
+        }
+        Check.equal(List.of(), failures, "failed sends");
+        Check.await(25_000, () -> acknowledged.size() - catcher.distinct().size() + " messages never came",
+            () -> new HashSet<>(catcher.texts()).containsAll(acknowledged));
+        return Map.of("acknowledged", acknowledged.size());
     }
 }

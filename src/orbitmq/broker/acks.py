@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from orbitmq._native import Store
+from orbitmq.broker.put_times import PutTimes
 
 __all__ = ["FlushAcks"]
 
@@ -31,8 +32,9 @@ class _Waiting(NamedTuple):
 class FlushAcks:
     """Calls back when the log is flushed up to an offset, or when that takes too long."""
 
-    def __init__(self, store: Store, timeout_ms: int) -> None:
+    def __init__(self, store: Store, timeout_ms: int, put_times: PutTimes) -> None:
         self._store = store
+        self._put_times = put_times
         self._timeout_s = timeout_ms / 1000
         self._waiting: deque[_Waiting] = deque()
         self._loop = asyncio.get_running_loop()
@@ -59,8 +61,11 @@ class FlushAcks:
     def _flushed(self) -> None:
         os.read(self._event, 8)
         flushed = self._store.flushed_offset
+        now = self._loop.time()
         while self._waiting and self._waiting[0].end <= flushed:
-            self._waiting.popleft().release(True)
+            acknowledged = self._waiting.popleft()
+            self._put_times.count((now - acknowledged.since) * 1000)
+            acknowledged.release(True)
 
     def _expire(self) -> None:
         self._timer = None
@@ -68,6 +73,7 @@ class FlushAcks:
         late = 0
         while self._waiting and self._waiting[0].since <= begun_by:
             self._waiting.popleft().release(False)
+            self._put_times.count(self._timeout_s * 1000)
             late += 1
         if late:
             _log.error("%d messages were not flushed within %.1f s", late, self._timeout_s)

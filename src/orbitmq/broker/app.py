@@ -115,7 +115,7 @@ class Broker:
         self.delay = DelayService(self.store, levels, self.putting.put_as_is, clock)
         self.putting.on_scheduled = self.delay.arrived
         self.acks = (
-            FlushAcks(self.store, config.sync_flush_timeout)
+            FlushAcks(self.store, config.sync_flush_timeout, self.stats.put_times_ms)
             if config.flush_disk_type == "SYNC_FLUSH"
             else None
         )
@@ -211,7 +211,9 @@ class Broker:
         progress = Progress(
             config.broker_name, store, self.topics, self.offsets, self.consumers, self.stats
         )
-        runtime_info = RuntimeInfo(config, store, self.stats, self.delay, progress, clock)
+        runtime_info = RuntimeInfo(
+            config, store, self.stats, self.delay, progress, clock, self.acks
+        )
         for family in (
             TopicAdminHandlers(config, store, self.topics, self.registration, progress),
             GroupAdminHandlers(config, self.groups, self.offsets),

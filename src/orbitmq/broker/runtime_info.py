@@ -1,9 +1,9 @@
 """What a broker tells of its state: GET_BROKER_RUNTIME_INFO, the source of ``brokerStatus``.
 
 All values are texts. The keys are Java's, so that mqadmin, dashboards and exporters find what they
-parse. Some speak of parts this broker does not have: its requests wait in no thread pools' queues,
-its messages are in their queues before they are acknowledged, and no time is taken of single puts;
-such keys say so with the value that stands for nothing.
+parse. Some speak of parts this broker does not have: its requests wait in no thread pools' queues
+(but sends wait for the disk under sync flush) and its messages are in their queues before they are
+acknowledged; such keys say so with the value that stands for nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from orbitmq._native import Store
 from orbitmq.broker.delay import DelayService
+from orbitmq.broker.flow_control import UnflushedSends
 from orbitmq.broker.progress import Progress
 from orbitmq.broker.stats import BrokerStats
 from orbitmq.config import BrokerConfig
@@ -37,6 +38,8 @@ class RuntimeInfo:
     delay: DelayService
     progress: Progress
     clock: Callable[[], int]
+    unflushed: UnflushedSends | None
+    """The sends that wait for the disk, if sends do."""
 
     def table(self) -> dict[str, str]:
         """Return the whole table."""
@@ -57,6 +60,7 @@ class RuntimeInfo:
     def _counters(self) -> dict[str, str]:
         stats = self.stats
         puts = max(stats.put_times, 1)
+        times = stats.put_times_ms
         return {
             "bootTimestamp": str(stats.boot_ms),
             "runtime": _duration(self.clock() - stats.boot_ms),
@@ -67,11 +71,11 @@ class RuntimeInfo:
             "putMessageFailedTimes": str(stats.put_failed),
             "putMessageSizeTotal": str(stats.put_bytes),
             "putMessageAverageSize": str(stats.put_bytes / puts),
-            "putMessageDistributeTime": "null",
-            "putMessageEntireTimeMax": "0",
-            "getMessageEntireTimeMax": "0",
-            "putLatency99": "0.00",
-            "putLatency999": "0.00",
+            "putMessageDistributeTime": times.distribution() or "null",
+            "putMessageEntireTimeMax": str(times.slowest_ms),
+            "getMessageEntireTimeMax": str(stats.slowest_get_ms),
+            "putLatency99": f"{times.percentile_ms(0.99):.2f}",
+            "putLatency999": f"{times.percentile_ms(0.999):.2f}",
             "dispatchMaxBuffer": "0",
             "putTps": stats.per_second("put"),
             "getFoundTps": stats.per_second("found"),
@@ -102,6 +106,10 @@ class RuntimeInfo:
             table[f"{name}ThreadPoolQueueSize"] = "0"
             table[f"{name}ThreadPoolQueueCapacity"] = str(capacity)
             table[f"{name}ThreadPoolQueueHeadWaitTimeMills"] = "0"
+        if self.unflushed is not None:
+            table["sendThreadPoolQueueSize"] = str(len(self.unflushed))
+            waited_ms = int(self.unflushed.oldest_waited_ms)
+            table["sendThreadPoolQueueHeadWaitTimeMills"] = str(waited_ms)
         table["EndTransactionQueueSize"] = "0"
         capacity = config.end_transaction_pool_queue_capacity
         table["EndTransactionThreadPoolQueueCapacity"] = str(capacity)

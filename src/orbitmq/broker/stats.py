@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from orbitmq.broker.put_times import PutTimes
 from orbitmq.protocol.names import SCHEDULE_TOPIC
 
 __all__ = ["WINDOWS", "BrokerStats", "Rate", "Totals"]
@@ -20,6 +21,7 @@ __all__ = ["WINDOWS", "BrokerStats", "Rate", "Totals"]
 # (name, seconds between snapshots, snapshots kept)
 WINDOWS = (("minute", 10, 7), ("hour", 600, 7), ("day", 3600, 25))
 TPS_SAMPLES = 601
+PUT_TIMES_PERIOD_MS = 60_000
 
 
 @dataclass(slots=True, frozen=True)
@@ -67,8 +69,12 @@ class BrokerStats:
         self._last_taken = {name: 0 for name, _, _ in WINDOWS}
         self._totals: deque[Totals] = deque(maxlen=TPS_SAMPLES)
         self._topic_items: dict[str, tuple[_Item, _Item]] = {}
+        self._group_items: dict[tuple[str, str], tuple[_Item, _Item, _Item]] = {}
+        self._latency_items: dict[tuple[int, str, str], _Item] = {}
         self._broker_put = self._item("BROKER_PUT_NUMS", cluster)
-        self.boot_ms = clock()
+        self.boot_ms = self._put_times_since = clock()
+        self.put_times_ms = PutTimes()
+        self.slowest_get_ms = 0
         self.put_times = 0
         self.put_failed = 0
         self.put_bytes = 0
@@ -114,10 +120,31 @@ class BrokerStats:
         """Count a pull that found messages."""
         self.got_found += 1
         self.got_messages += messages
-        key = f"{topic}@{group}"
-        self.add("GROUP_GET_NUMS", key, messages)
-        self.add("GROUP_GET_SIZE", key, size)
-        self.add("BROKER_GET_NUMS", self._cluster, messages, 0)
+        items = self._group_items.get((topic, group))
+        if items is None:
+            key = f"{topic}@{group}"
+            items = self._group_items[topic, group] = (
+                self._item("GROUP_GET_NUMS", key),
+                self._item("GROUP_GET_SIZE", key),
+                self._item("BROKER_GET_NUMS", self._cluster),
+            )
+        of_group, bytes_of_group, of_broker = items
+        of_group.value += messages
+        of_group.times += 1
+        bytes_of_group.value += size
+        bytes_of_group.times += 1
+        of_broker.value += messages
+
+    def got_in(self, topic: str, group: str, queue_id: int, took_ms: int) -> None:
+        """Count the milliseconds a pull took to find messages."""
+        item = self._latency_items.get((queue_id, topic, group))
+        if item is None:
+            item = self._item("GROUP_GET_LATENCY", f"{queue_id}@{topic}@{group}")
+            self._latency_items[queue_id, topic, group] = item
+        item.value += took_ms
+        item.times += 1
+        if took_ms > self.slowest_get_ms:
+            self.slowest_get_ms = took_ms
 
     def scheduled(self, level: int, size: int) -> None:
         """Count a message put into the queue of a delay level."""
@@ -134,6 +161,9 @@ class BrokerStats:
         now = self._clock()
         totals = Totals(now, self.put_times, self.got_found, self.got_missed, self.got_messages)
         self._totals.append(totals)
+        if now - self._put_times_since >= PUT_TIMES_PERIOD_MS:
+            self._put_times_since = now
+            self.put_times_ms.end_period()
         if _local_day(now) != self._day:
             self._day = _local_day(now)
             self.yesterday_morning, self.today_morning = self.today_morning, totals

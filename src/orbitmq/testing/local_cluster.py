@@ -85,6 +85,14 @@ class LocalCluster:
             raise
         return self
 
+    def start_nameserver(self, index: int) -> None:
+        """Let a nameserver come back, on the port it had."""
+        self.run(self._cluster.start_nameserver(index))
+
+    def stop_nameserver(self, index: int) -> None:
+        """Let a nameserver go; clients and brokers keep its address."""
+        self.run(self._cluster.stop_nameserver(index))
+
     def start_broker(self, name: str) -> None:
         """Let a broker join, or come back with the store it had."""
         self.run(self._cluster.start_broker(name))

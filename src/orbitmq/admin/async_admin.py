@@ -1,0 +1,311 @@
+"""`AsyncAdmin`: what programs do to a cluster, on their event loop. `Admin` is its twin."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Self, TypeVar
+
+from orbitmq._native import Record
+from orbitmq.admin import brokers as _brokers
+from orbitmq.admin import clusters as _clusters
+from orbitmq.admin import groups as _groups
+from orbitmq.admin import messages as _messages
+from orbitmq.admin import offsets as _offsets
+from orbitmq.admin import topics as _topics
+from orbitmq.admin.clusters import ClusterInfo
+from orbitmq.admin.groups import GroupMembers
+from orbitmq.admin.offsets import GroupLag, Moment
+from orbitmq.admin.topics import QueueEnds
+from orbitmq.client.drivers.awaiting import perform
+from orbitmq.client.settings import ClientSettings
+from orbitmq.client.state.namespace import wrap
+from orbitmq.client.state.routes import TopicRoute
+from orbitmq.client.wishes import Flow
+from orbitmq.protocol.bodies import MessageQueue, SubscriptionGroup, TopicConfig
+from orbitmq.protocol.flags import Permission
+from orbitmq.remoting.client import RemotingClient
+from orbitmq.remoting.tls import Tls
+
+__all__ = ["AsyncAdmin"]
+
+T = TypeVar("T")
+
+
+class AsyncAdmin:
+    """Creates and deletes topics and groups, moves offsets, finds messages, asks brokers.
+
+    ::
+
+        async with AsyncAdmin("127.0.0.1:9876") as admin:
+            await admin.create_topic("orders", queues=8)
+            print((await admin.group_lag("billing")).total)
+
+    Names are given as in the namespace, and returned as brokers keep them.
+    """
+
+    def __init__(
+        self,
+        nameservers: str | Iterable[str] | ClientSettings | None = None,
+        *,
+        namespace: str | None = None,
+        access_key: str | None = None,
+        secret_key: str | None = None,
+        security_token: str | None = None,
+        tls: Tls | ssl.SSLContext | bool | None = None,
+    ) -> None:
+        self.settings = ClientSettings.of(
+            nameservers,
+            namespace=namespace,
+            access_key=access_key,
+            secret_key=secret_key,
+            security_token=security_token,
+            tls=tls,
+        )
+        self._nameservers = self.settings.nameservers
+        self._network = RemotingClient(
+            hooks=self.settings.make_hooks(), tls=self.settings.make_tls()
+        )
+
+    async def _run(self, flow: Flow[T]) -> T:
+        return await perform(flow, self._network)
+
+    def _name(self, name: str) -> str:
+        return wrap(self.settings.namespace, name)
+
+    async def close(self) -> None:
+        """Close all connections; leaving an ``async with`` block does it."""
+        await self._network.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # ---- the cluster
+
+    async def cluster_info(self) -> ClusterInfo:
+        """Return the brokers that are registered: ``admin.cluster_info().clusters``."""
+        return await self._run(_clusters.cluster_info(self._nameservers))
+
+    async def broker_runtime_info(self, address: str) -> dict[str, str]:
+        """Return a broker's state under RocketMQ's keys, such as ``putTps``.
+
+        ``admin.broker_runtime_info("127.0.0.1:10911")["brokerVersionDesc"]``
+        """
+        return await self._run(_brokers.broker_runtime_info(address))
+
+    async def broker_config(self, address: str) -> dict[str, str]:
+        """Return all settings of a broker: ``admin.broker_config(address)["brokerName"]``."""
+        return await self._run(_brokers.broker_config(address))
+
+    async def update_broker_config(self, address: str, settings: Mapping[str, str]) -> None:
+        """Change settings of a running broker.
+
+        ``admin.update_broker_config(address, {"fileReservedTime": "24"})``
+        """
+        await self._run(_brokers.update_broker_config(address, settings))
+
+    # ---- topics
+
+    async def create_topic(
+        self,
+        topic: str,
+        *,
+        queues: int = 8,
+        read_queues: int | None = None,
+        perm: int = Permission.READ | Permission.WRITE,
+        order: bool = False,
+        cluster: str | None = None,
+        brokers: Iterable[str] | None = None,
+    ) -> None:
+        """Create a topic, or change it, with so many queues on each broker.
+
+        ``admin.create_topic("orders", queues=4, brokers=["broker-a"])``. When this returns, every
+        nameserver knows the topic, so it can be used at once.
+        """
+        read_nums = queues if read_queues is None else read_queues
+        config = TopicConfig(self._name(topic), read_nums, queues, perm, order=order)
+        await self._run(
+            _topics.create_topic(self._nameservers, config, cluster=cluster, brokers=brokers)
+        )
+
+    async def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
+        """Delete a topic with all its messages: ``admin.delete_topic("orders")``."""
+        await self._run(_topics.delete_topic(self._nameservers, self._name(topic), cluster=cluster))
+
+    async def topic_names(self, cluster: str | None = None) -> list[str]:
+        """Return the names of all topics: ``"orders" in admin.topic_names()``."""
+        return await self._run(_topics.topic_names(self._nameservers, cluster))
+
+    async def topic_route(self, topic: str) -> TopicRoute:
+        """Return where a topic is: ``admin.topic_route("orders").subscribe_queues``.
+
+        Raises `NoRoute` for a topic that is nowhere.
+        """
+        return await self._run(_topics.topic_route(self._nameservers, self._name(topic)))
+
+    async def topic_configs(self, topic: str) -> dict[str, TopicConfig]:
+        """Return how a topic is set up on each broker that has it.
+
+        ``admin.topic_configs("orders")["broker-a"].write_queue_nums``
+        """
+        return await self._run(_topics.topic_configs(self._nameservers, self._name(topic)))
+
+    async def topic_ends(self, topic: str) -> dict[MessageQueue, QueueEnds]:
+        """Return the first and the next offset of each queue of a topic.
+
+        ``sum(ends.count for ends in admin.topic_ends("orders").values())``
+        """
+        return await self._run(_topics.topic_ends(self._nameservers, self._name(topic)))
+
+    # ---- groups
+
+    async def create_group(
+        self,
+        group: str,
+        *,
+        retry_max_times: int = 16,
+        retry_queues: int = 1,
+        consume_enable: bool = True,
+        broadcast_enable: bool = True,
+        cluster: str | None = None,
+        brokers: Iterable[str] | None = None,
+    ) -> None:
+        """Create a consumer group, or change it: ``admin.create_group("billing")``."""
+        config = SubscriptionGroup(
+            self._name(group),
+            consume_enable=consume_enable,
+            consume_broadcast_enable=broadcast_enable,
+            retry_queue_nums=retry_queues,
+            retry_max_times=retry_max_times,
+        )
+        await self._run(
+            _groups.create_group(self._nameservers, config, cluster=cluster, brokers=brokers)
+        )
+
+    async def delete_group(
+        self,
+        group: str,
+        *,
+        cluster: str | None = None,
+        keep_offsets: bool = False,
+        keep_topics: bool = False,
+    ) -> None:
+        """Delete a consumer group: ``admin.delete_group("billing", keep_topics=True)``.
+
+        Its offsets go with it, and the topics of its retries and dead letters, unless kept.
+        """
+        await self._run(
+            _groups.delete_group(
+                self._nameservers,
+                self._name(group),
+                cluster=cluster,
+                keep_offsets=keep_offsets,
+                keep_topics=keep_topics,
+            )
+        )
+
+    async def group_configs(
+        self, *, cluster: str | None = None
+    ) -> dict[str, dict[str, SubscriptionGroup]]:
+        """Return all groups, and how each is set up on each broker that knows it.
+
+        ``admin.group_configs()["billing"]["broker-a"].retry_max_times``
+        """
+        return await self._run(_groups.group_configs(self._nameservers, cluster=cluster))
+
+    async def group_members(self, group: str) -> GroupMembers | None:
+        """Return who is connected as a member of a group, None when nobody is.
+
+        ``[member.client_id for member in admin.group_members("billing").members]``
+        """
+        return await self._run(_groups.group_members(self._nameservers, self._name(group)))
+
+    async def groups_of_topic(self, topic: str) -> list[str]:
+        """Return the groups that consume a topic: ``admin.groups_of_topic("orders")``."""
+        return await self._run(_groups.groups_of_topic(self._nameservers, self._name(topic)))
+
+    # ---- offsets
+
+    async def group_lag(self, group: str, topic: str | None = None) -> GroupLag:
+        """Return how far behind a group is, by queue and in all.
+
+        ``admin.group_lag("billing").total``, ``admin.group_lag("billing", "orders").queues``
+        """
+        topic = None if topic is None else self._name(topic)
+        return await self._run(_offsets.group_lag(self._nameservers, self._name(group), topic))
+
+    async def committed_offsets(self, group: str, topic: str) -> dict[MessageQueue, int]:
+        """Return what a group has committed: ``admin.committed_offsets("billing", "orders")``."""
+        return await self._run(
+            _offsets.committed_offsets(self._nameservers, self._name(group), self._name(topic))
+        )
+
+    async def set_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Commit offsets for a group, none of whose members should be running.
+
+        ``admin.set_offsets("billing", {MessageQueue("orders", "broker-a", 0): 100})``
+        """
+        await self._run(_offsets.set_offsets(self._nameservers, self._name(group), offsets))
+
+    async def offsets_at(self, topic: str, moment: Moment) -> dict[MessageQueue, int]:
+        """Return the offset of each queue at a moment: ``admin.offsets_at("orders", "latest")``.
+
+        A moment is a `datetime`, epoch milliseconds, ``"earliest"`` or ``"latest"``.
+        """
+        return await self._run(_offsets.offsets_at(self._nameservers, self._name(topic), moment))
+
+    async def reset_offsets(
+        self, group: str, topic: str, moment: Moment
+    ) -> dict[MessageQueue, int]:
+        """Let a group go on from a moment; return where that is.
+
+        ``admin.reset_offsets("billing", "orders", datetime(2026, 1, 1, tzinfo=UTC))``. Members that
+        are connected are told, and start over after ten seconds.
+        """
+        return await self._run(
+            _offsets.reset_offsets(self._nameservers, self._name(group), self._name(topic), moment)
+        )
+
+    # ---- messages
+
+    async def message_by_id(self, topic: str, message_id: str) -> Record | None:
+        """Return the message with an id, the producer's or the broker's; None if there is none.
+
+        ``admin.message_by_id("orders", result.message_id)``
+        """
+        return await self._run(
+            _messages.message_by_id(self._nameservers, self._name(topic), message_id)
+        )
+
+    async def messages_by_key(
+        self,
+        topic: str,
+        key: str,
+        *,
+        max_messages: int = 64,
+        begin_ms: int = 0,
+        end_ms: int = _messages.END_OF_TIME_MS,
+    ) -> list[Record]:
+        """Return messages that have a key, oldest first: ``admin.messages_by_key("orders", "42")``.
+
+        `max_messages` is the limit for each broker.
+        """
+        return await self._run(
+            _messages.messages_by_key(
+                self._nameservers,
+                self._name(topic),
+                key,
+                max_messages=max_messages,
+                begin_ms=begin_ms,
+                end_ms=end_ms,
+            )
+        )

@@ -1,0 +1,104 @@
+"""Clusters: which brokers there are, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from orbitmq.admin.asking import Json, ask_nameserver, read
+from orbitmq.client.wishes import Flow
+from orbitmq.errors import NoRoute
+from orbitmq.protocol.codes import RequestCode
+
+__all__ = ["BrokerPlaces", "ClusterInfo", "chosen_masters", "cluster_info"]
+
+MASTER_ID = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerPlaces:
+    """The addresses that go by one broker name: the master's, id 0, and its slaves'.
+
+    >>> BrokerPlaces("broker-a", "shop", {0: "10.0.0.1:10911"}).master
+    '10.0.0.1:10911'
+    """
+
+    name: str
+    cluster: str
+    addresses: Mapping[int, str]
+
+    @property
+    def master(self) -> str | None:
+        """The master's address; None while there is none."""
+        return self.addresses.get(MASTER_ID)
+
+    @property
+    def any_address(self) -> str | None:
+        """An address to read from, the master's if there is one."""
+        return self.addresses[min(self.addresses)] if self.addresses else None
+
+    @classmethod
+    def from_json(cls, value: Json) -> BrokerPlaces:
+        """Read it from a route or a cluster table."""
+        addresses = {int(key): str(text) for key, text in (value.get("brokerAddrs") or {}).items()}
+        name, cluster = value.get("brokerName") or "", value.get("cluster") or ""
+        return cls(name, cluster, dict(sorted(addresses.items())))
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInfo:
+    """All that is registered with the nameservers.
+
+    >>> info = ClusterInfo({"broker-a": BrokerPlaces("broker-a", "shop", {0: "10.0.0.1:10911"})})
+    >>> info.clusters
+    {'shop': ('broker-a',)}
+    """
+
+    brokers: Mapping[str, BrokerPlaces]
+
+    @property
+    def clusters(self) -> dict[str, tuple[str, ...]]:
+        """The names of each cluster's brokers."""
+        names = sorted({places.cluster for places in self.brokers.values()})
+        return {
+            cluster: tuple(
+                name for name, places in self.brokers.items() if places.cluster == cluster
+            )
+            for cluster in names
+        }
+
+
+def cluster_info(nameservers: Sequence[str]) -> Flow[ClusterInfo]:
+    """Tell which brokers are registered."""
+    response = yield from ask_nameserver(nameservers, RequestCode.GET_BROKER_CLUSTER_INFO)
+    table = read(response).get("brokerAddrTable") or {}
+    places = {str(name): BrokerPlaces.from_json(value) for name, value in table.items()}
+    return ClusterInfo(dict(sorted(places.items())))
+
+
+def chosen_masters(
+    nameservers: Sequence[str],
+    *,
+    cluster: str | None = None,
+    brokers: Iterable[str] | None = None,
+) -> Flow[dict[str, str]]:
+    """Return the masters of a cluster, of these brokers, or all of them, by broker name."""
+    info = yield from cluster_info(nameservers)
+    wanted = None if brokers is None else set(brokers)
+    chosen = {
+        name: places.master
+        for name, places in info.brokers.items()
+        if places.master is not None
+        and (cluster is None or places.cluster == cluster)
+        and (wanted is None or name in wanted)
+    }
+    missing = (wanted or set()) - set(chosen)
+    if missing or not chosen:
+        what = str(sorted(missing)) if missing else (cluster or "any cluster")
+        known = {name: places.cluster for name, places in info.brokers.items()}
+        raise NoRoute(
+            f"no master of {what} is registered; registered are {known or 'none'}. "
+            "Check the names, and that the brokers run and know these nameservers",
+            cause="no_broker",
+        )
+    return chosen

@@ -1,0 +1,143 @@
+"""Consumer groups: made, deleted, listed, and who is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from orbitmq._native import dumps_lenient
+from orbitmq.admin.asking import Json, ask, read
+from orbitmq.admin.clusters import chosen_masters
+from orbitmq.admin.topics import address_of, brokers_of, delete_topic, find_route, topic_route
+from orbitmq.client.wishes import Flow
+from orbitmq.protocol.bodies import Subscription, SubscriptionGroup
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.names import dlq_topic, retry_topic
+
+__all__ = [
+    "GroupMembers",
+    "Member",
+    "create_group",
+    "delete_group",
+    "group_configs",
+    "group_members",
+    "groups_of_topic",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A client that is connected as a member of a group."""
+
+    client_id: str
+    address: str
+    language: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMembers:
+    """Who is in a consumer group now, and what it wants."""
+
+    members: tuple[Member, ...]
+    consume_type: str
+    message_model: str
+    consume_from_where: str
+    subscriptions: dict[str, Subscription]
+
+
+def create_group(
+    nameservers: Sequence[str],
+    config: SubscriptionGroup,
+    *,
+    cluster: str | None = None,
+    brokers: Iterable[str] | None = None,
+) -> Flow[None]:
+    """Create a group on the masters chosen, or change it there."""
+    masters = yield from chosen_masters(nameservers, cluster=cluster, brokers=brokers)
+    body = dumps_lenient(config.as_json())
+    for address in masters.values():
+        yield from ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
+
+
+def delete_group(
+    nameservers: Sequence[str],
+    group: str,
+    *,
+    cluster: str | None = None,
+    keep_offsets: bool = False,
+    keep_topics: bool = False,
+) -> Flow[None]:
+    """Delete a group from every master, with its offsets, its retries and its dead letters.
+
+    Brokers make a group that comes back anew, unless they are told not to.
+    """
+    masters = yield from chosen_masters(nameservers, cluster=cluster)
+    ext = {"groupName": group, "removeOffset": "false" if keep_offsets else "true"}
+    for address in masters.values():
+        yield from ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, ext)
+    if not keep_topics:
+        for topic in (retry_topic(group), dlq_topic(group)):
+            if (yield from find_route(nameservers, topic)) is not None:
+                yield from delete_topic(nameservers, topic, cluster=cluster)
+
+
+def group_configs(
+    nameservers: Sequence[str], *, cluster: str | None = None
+) -> Flow[dict[str, dict[str, SubscriptionGroup]]]:
+    """Return how each group is set up, by its name, on each broker that knows it."""
+    masters = yield from chosen_masters(nameservers, cluster=cluster)
+    groups: dict[str, dict[str, SubscriptionGroup]] = {}
+    for broker, address in masters.items():
+        response = yield from ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        table: Json = read(response).get("subscriptionGroupTable") or {}
+        for name, value in table.items():
+            groups.setdefault(name, {})[broker] = SubscriptionGroup.from_json(value, name)
+    return dict(sorted(groups.items()))
+
+
+def group_members(nameservers: Sequence[str], group: str) -> Flow[GroupMembers | None]:
+    """Return who is in a group and what it wants; None when nobody is."""
+    masters = yield from chosen_masters(nameservers)
+    members: dict[str, Member] = {}
+    value: Json | None = None
+    for address in masters.values():
+        response = yield from ask(
+            address,
+            RequestCode.GET_CONSUMER_CONNECTION_LIST,
+            {"consumerGroup": group},
+            also=(ResponseCode.CONSUMER_NOT_ONLINE,),
+        )
+        if response.code == ResponseCode.CONSUMER_NOT_ONLINE:
+            continue
+        value = read(response)
+        for one in value.get("connectionSet") or ():
+            member = Member(
+                one["clientId"],
+                one.get("clientAddr") or "",
+                one.get("language") or "",
+                int(one.get("version", 0)),
+            )
+            members.setdefault(member.client_id, member)
+    if value is None:
+        return None
+    table: Json = value.get("subscriptionTable") or {}
+    return GroupMembers(
+        members=tuple(sorted(members.values(), key=lambda member: member.client_id)),
+        consume_type=value.get("consumeType") or "",
+        message_model=value.get("messageModel") or "",
+        consume_from_where=value.get("consumeFromWhere") or "",
+        subscriptions={name: Subscription.from_json(one) for name, one in sorted(table.items())},
+    )
+
+
+def groups_of_topic(nameservers: Sequence[str], topic: str) -> Flow[list[str]]:
+    """Return the groups that consume a topic, or have done so."""
+    route = yield from topic_route(nameservers, topic)
+    groups: set[str] = set()
+    for broker in brokers_of(route):
+        response = yield from ask(
+            address_of(route, broker), RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": topic}
+        )
+        groups.update(read(response).get("groupList") or ())
+    return sorted(groups)

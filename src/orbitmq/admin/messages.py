@@ -1,0 +1,105 @@
+"""Messages: found by either of their ids, or by a key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from orbitmq._native import Command, Record, decode_offset_id, decode_records
+from orbitmq.admin.asking import QUERY_TIMEOUT_MS, ask
+from orbitmq.admin.clusters import cluster_info
+from orbitmq.admin.topics import address_of, brokers_of, topic_route
+from orbitmq.client.wishes import Flow
+from orbitmq.errors import BrokerRefused, MalformedId
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.names import Property
+
+__all__ = ["message_by_id", "messages_by_key"]
+
+END_OF_TIME_MS = 2**63 - 1
+MAX_OF_ONE_ID = 32
+
+
+def message_by_id(nameservers: Sequence[str], topic: str, message_id: str) -> Flow[Record | None]:
+    """Return the message with an id, the one its producer gave it or the broker's own.
+
+    Both look alike. An id is taken for a broker's if the address in it is that of a broker.
+    """
+    try:
+        host, physical_offset = decode_offset_id(message_id)
+    except MalformedId:
+        place = None
+    else:
+        place = f"{host[0]}:{host[1]}"
+    info = yield from cluster_info(nameservers)
+    known = {address for one in info.brokers.values() for address in one.addresses.values()}
+    if place in known:
+        found = yield from _at(place, physical_offset)
+        if found is not None:
+            return found
+    records = yield from _query(nameservers, topic, message_id, MAX_OF_ONE_ID, unique=True)
+    same = [one for one in records if one.get_property(Property.UNIQUE_KEY) == message_id]
+    return min(same, key=lambda one: one.store_timestamp, default=None)
+
+
+def _at(address: str, physical_offset: int) -> Flow[Record | None]:
+    ext = {"offset": str(physical_offset)}
+    try:
+        response = yield from ask(address, RequestCode.VIEW_MESSAGE_BY_ID, ext)
+    except BrokerRefused as error:
+        if error.code != ResponseCode.SYSTEM_ERROR:
+            raise
+        return None
+    records = decode_records(response.body)
+    return records[0] if records else None
+
+
+def messages_by_key(
+    nameservers: Sequence[str],
+    topic: str,
+    key: str,
+    *,
+    max_messages: int = 64,
+    begin_ms: int = 0,
+    end_ms: int = END_OF_TIME_MS,
+) -> Flow[list[Record]]:
+    """Return the messages of a topic that have a key, at most so many of each broker, by time."""
+    records = yield from _query(
+        nameservers, topic, key, max_messages, begin_ms=begin_ms, end_ms=end_ms
+    )
+    # Brokers look for hashes, of which two keys may have the same.
+    found = [one for one in records if one.topic == topic and key in one.keys]
+    return sorted(found, key=lambda one: one.store_timestamp)
+
+
+def _query(
+    nameservers: Sequence[str],
+    topic: str,
+    key: str,
+    max_messages: int,
+    *,
+    unique: bool = False,
+    begin_ms: int = 0,
+    end_ms: int = END_OF_TIME_MS,
+) -> Flow[list[Record]]:
+    route = yield from topic_route(nameservers, topic)
+    ext = {
+        "topic": topic,
+        "key": key,
+        "maxNum": str(max_messages),
+        "beginTimestamp": str(begin_ms),
+        "endTimestamp": str(end_ms),
+    }
+    if unique:
+        ext["_UNIQUE_KEY_QUERY"] = "true"
+    records: list[Record] = []
+    for broker in brokers_of(route):
+        response: Command = yield from ask(
+            address_of(route, broker),
+            RequestCode.QUERY_MESSAGE,
+            ext,
+            also=(ResponseCode.QUERY_NOT_FOUND,),
+            timeout_ms=QUERY_TIMEOUT_MS,
+        )
+        if response.code == ResponseCode.SUCCESS:
+            records += decode_records(response.body)
+    return records

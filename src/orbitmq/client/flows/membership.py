@@ -1,0 +1,125 @@
+"""Who is in a group, whose turn an ordered queue is, and whether a filter would be understood."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+from orbitmq._native import dumps_lenient, loads_lenient
+from orbitmq.client.state.routes import RouteTable
+from orbitmq.client.wishes import Call, Flow, Notify
+from orbitmq.errors import BrokerRefused, ConfigError, RemotingError
+from orbitmq.protocol.bodies import MessageQueue, Subscription
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+
+__all__ = ["check_filter", "group_members", "lock_queues", "unlock_queues"]
+
+LOCK_TIMEOUT_MS = 1000
+
+
+def group_members(routes: RouteTable, topic: str, group: str) -> Flow[list[str] | None]:
+    """Return the client ids of a group's members; None when no broker of the topic can tell."""
+    addresses = routes.brokers_of(topic)
+    random.shuffle(addresses)
+    ext = {"consumerGroup": group}
+    for address in addresses:
+        try:
+            response = yield Call(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, ext)
+        except RemotingError:
+            continue
+        if response.code == ResponseCode.SUCCESS and response.body:
+            members = loads_lenient(response.body).get("consumerIdList")
+            return None if members is None else list(members)
+        return None
+    return None
+
+
+def _lock_body(group: str, client_id: str, queues: Iterable[MessageQueue]) -> bytes:
+    return dumps_lenient(
+        {
+            "clientId": client_id,
+            "consumerGroup": group,
+            "mqSet": [queue.as_json() for queue in queues],
+        }
+    )
+
+
+def lock_queues(
+    routes: RouteTable, group: str, client_id: str, queues: Iterable[MessageQueue]
+) -> Flow[set[MessageQueue]]:
+    """Ask brokers for their queues; return those that are ours now.
+
+    A broker that cannot be asked raises nothing: its queues are just not in the result, and
+    neither are they lost, since what it granted before holds for a while.
+    """
+    granted: set[MessageQueue] = set()
+    for broker_name, wanted in _by_broker(queues).items():
+        address = routes.master(broker_name)
+        if address is None:
+            continue
+        body = _lock_body(group, client_id, wanted)
+        try:
+            response = yield Call(address, RequestCode.LOCK_BATCH_MQ, None, body, LOCK_TIMEOUT_MS)
+        except RemotingError:
+            continue
+        if response.code == ResponseCode.SUCCESS and response.body:
+            answer = loads_lenient(response.body).get("lockOKMQSet") or ()
+            granted.update(MessageQueue.from_json(queue) for queue in answer)
+    return granted
+
+
+def unlock_queues(
+    routes: RouteTable,
+    group: str,
+    client_id: str,
+    queues: Iterable[MessageQueue],
+    *,
+    wait: bool = False,
+) -> Flow[None]:
+    """Give queues back."""
+    for broker_name, held in _by_broker(queues).items():
+        address = routes.master(broker_name)
+        if address is None:
+            continue
+        body = _lock_body(group, client_id, held)
+        try:
+            if wait:
+                yield Call(address, RequestCode.UNLOCK_BATCH_MQ, None, body, LOCK_TIMEOUT_MS)
+            else:
+                yield Notify(address, RequestCode.UNLOCK_BATCH_MQ, None, body)
+        except RemotingError:
+            continue  # the broker takes them back by itself after a minute
+
+
+def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+    by_broker: dict[str, list[MessageQueue]] = {}
+    for queue in queues:
+        by_broker.setdefault(queue.broker_name, []).append(queue)
+    return by_broker
+
+
+def check_filter(
+    routes: RouteTable, group: str, client_id: str, subscription: Subscription
+) -> Flow[None]:
+    """Have a broker of the topic look at a filter that is not one of tags."""
+    addresses = routes.brokers_of(subscription.topic)
+    if subscription.is_tags or not addresses:
+        return
+    body = dumps_lenient(
+        {"clientId": client_id, "group": group, "subscriptionData": subscription.as_json()}
+    )
+    address = random.choice(addresses)
+    response = yield Call(address, RequestCode.CHECK_CLIENT_CONFIG, None, body)
+    if response.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED:
+        raise ConfigError(
+            f"topic {subscription.topic}: the broker does not understand the filter "
+            f"{subscription.sub_string!r}: {response.remark}"
+        )
+    if response.code != ResponseCode.SUCCESS:
+        raise BrokerRefused(
+            response.code,
+            response.remark,
+            address=address,
+            hint=f"The filter {subscription.sub_string!r} needs a broker with "
+            "enablePropertyFilter=true; filters by tags work everywhere.",
+        )

@@ -1,0 +1,133 @@
+"""One pull: the request, and what its answer means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from orbitmq._native import ReceivedMessage, decode_messages
+from orbitmq.client.flows.routes import fetch_route
+from orbitmq.client.state.routes import MASTER_ID, RouteTable
+from orbitmq.client.wishes import Call, Flow
+from orbitmq.errors import BrokerBusy, BrokerRefused, ClientError
+from orbitmq.protocol.bodies import MessageQueue, Subscription
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.flags import PullFlag
+
+__all__ = ["LITE_PULL", "PullRequest", "Pulled", "messages_of", "pull"]
+
+LITE_PULL = 16
+"""The sysFlag bit by which lite pulls are told from others; brokers do nothing with it."""
+FLOW_CONTROL = 215
+"""What brokers of 5.x say when a consumer should slow down for a moment."""
+
+_STATUS: dict[int, Literal["found", "nothing", "moved"]] = {
+    ResponseCode.SUCCESS: "found",
+    ResponseCode.PULL_NOT_FOUND: "nothing",
+    ResponseCode.PULL_RETRY_IMMEDIATELY: "nothing",
+    ResponseCode.PULL_OFFSET_MOVED: "moved",
+}
+
+
+@dataclass(slots=True)
+class PullRequest:
+    """What to ask for."""
+
+    group: str
+    queue: MessageQueue
+    subscription: Subscription
+    offset: int
+    max_messages: int
+    flags: int = 0
+    commit_offset: int = 0
+    suspend_ms: int = 0
+    timeout_ms: float = 10_000
+    broker_id: int = MASTER_ID
+    sub_version: int | None = None
+    """Another version of the subscription than its own."""
+
+
+@dataclass(slots=True)
+class Pulled:
+    """What the broker says.
+
+    ``found``: `body` has messages. ``nothing``: none here, or none that is wanted; go on at
+    `next_offset`. ``moved``: the queue has no such offset, `next_offset` is the nearest it has.
+    """
+
+    status: Literal["found", "nothing", "moved"]
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    broker_id: int
+    """Where the broker suggests to pull from next."""
+    body: bytes
+
+
+def pull(routes: RouteTable, request: PullRequest) -> Flow[Pulled]:
+    """Pull once; refusals are raised."""
+    queue, flags = request.queue, request.flags
+    address = routes.address(queue.broker_name, request.broker_id)
+    if address is None:
+        yield from fetch_route(routes, queue.topic)
+        address = routes.address(queue.broker_name, request.broker_id)
+        if address is None:
+            raise ClientError(f"broker {queue.broker_name} is not known to any nameserver")
+    if flags & PullFlag.COMMIT_OFFSET and address != routes.master(queue.broker_name):
+        flags &= ~PullFlag.COMMIT_OFFSET  # only masters take commits
+    subscription = request.subscription
+    version = request.sub_version
+    ext = {
+        "consumerGroup": request.group,
+        "topic": queue.topic,
+        "queueId": str(queue.queue_id),
+        "queueOffset": str(request.offset),
+        "maxMsgNums": str(request.max_messages),
+        "sysFlag": str(flags),
+        "commitOffset": str(request.commit_offset),
+        "suspendTimeoutMillis": str(request.suspend_ms),
+        "subVersion": str(subscription.sub_version if version is None else version),
+        "expressionType": subscription.expression_type,
+        "bname": queue.broker_name,
+    }
+    if flags & PullFlag.SUBSCRIPTION:
+        ext["subscription"] = subscription.sub_string
+    response = yield Call(address, RequestCode.PULL_MESSAGE, ext, None, request.timeout_ms)
+    status = _STATUS.get(response.code)
+    if status is None:
+        busy = response.code in (ResponseCode.SYSTEM_BUSY, FLOW_CONTROL)
+        refusal = BrokerBusy if busy else BrokerRefused
+        raise refusal(response.code, response.remark, address=address)
+    answer = response.ext or {}
+    return Pulled(
+        status,
+        int(answer.get("nextBeginOffset", request.offset)),
+        int(answer.get("minOffset", 0)),
+        int(answer.get("maxOffset", 0)),
+        int(answer.get("suggestWhichBrokerId", MASTER_ID)),
+        response.body,
+    )
+
+
+def messages_of(
+    pulled: Pulled,
+    queue: MessageQueue,
+    subscription: Subscription,
+    *,
+    topic: str | None = None,
+    namespace: str | None = None,
+    after: int | None = None,
+) -> list[ReceivedMessage]:
+    """Return the messages of a pull that the subscription wants."""
+    if pulled.status != "found":
+        return []
+    return decode_messages(
+        pulled.body,
+        queue,
+        topic=topic,
+        namespace=namespace or "",
+        tags=subscription.tags or None,
+        after=after,
+        min_offset=pulled.min_offset,
+        max_offset=pulled.max_offset,
+    )

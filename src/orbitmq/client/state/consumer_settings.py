@@ -1,0 +1,112 @@
+"""Settings of consumers, with the limits RocketMQ sets them and defaults made for Python."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+from orbitmq.client.state.allocate import AllocateStrategy, Averagely
+from orbitmq.client.state.offsets import StartRule
+from orbitmq.client.state.process_queue import CacheLimits
+from orbitmq.errors import ConfigError
+
+__all__ = ["ConsumerSettings", "check_group"]
+
+MAX_GROUP_LENGTH = 255
+RESERVED_GROUP = "DEFAULT_CONSUMER"
+_GROUP = re.compile(r"[%|a-zA-Z0-9_-]+")
+DEFAULT_MAX_RECONSUME_TIMES = 16
+
+
+def check_group(group: str) -> str:
+    """Return a group's name if brokers would take it."""
+    if not group or not group.strip():
+        raise ConfigError("a consumer needs a group: pass group='...'")
+    if len(group) > MAX_GROUP_LENGTH:
+        raise ConfigError(f"group {group[:40]}… is longer than {MAX_GROUP_LENGTH} characters")
+    if not _GROUP.fullmatch(group):
+        raise ConfigError(f"group {group!r}: only letters, digits and _ - % | are allowed")
+    if group == RESERVED_GROUP:
+        raise ConfigError(f"group {RESERVED_GROUP} is RocketMQ's own; choose another name")
+    return group
+
+
+@dataclass(slots=True, kw_only=True)
+class ConsumerSettings:
+    """What consumers have in common."""
+
+    group: str
+    broadcast: bool = False
+    """Every member gets every message, and keeps its offsets in a file of its own."""
+    consume_from: Literal["first", "last"] | int | datetime = "last"
+    """Where a group begins that has never consumed: ``first``, ``last`` or a time."""
+    strategy: AllocateStrategy = field(default_factory=Averagely)
+    """How the members of the group share the queues; must be the same for all of them."""
+    concurrency: int = 20
+    """Threads, or tasks, that handle messages at the same time."""
+    pull_batch_size: int = 1024
+    """How many messages a pull asks for; brokers give 32 at a time unless set up otherwise."""
+    pull_interval_ms: float = 0
+    max_cached_messages: int = 4096
+    """How many messages of one queue may wait here."""
+    max_cached_bytes: int = 64 << 20
+    """How many bytes of one queue may wait here."""
+    max_span: int = 16_384
+    """How far the offsets of one queue that are being worked on may lie apart."""
+    max_reconsume_times: int = -1
+    """How often a message is retried before it becomes a dead letter; -1: 16, in order for ever."""
+    suspend_ms: int = 1000
+    """How long an ordered queue waits before it retries a message."""
+    stop_timeout_s: float = 30
+    """How long `stop` waits for handlers that are at work."""
+    suspend_pull_ms: int = 15_000
+    """How long a broker may hold a pull that finds nothing."""
+    pull_timeout_ms: int = 30_000
+    error_delay_ms: float = 1000
+    """How long a queue that could not be pulled is left alone."""
+    rebalance_s: float = 20
+    lock_s: float = 20
+    offset_directory: Path | str | None = None
+    """Where a broadcast consumer keeps its offsets; ``~/.rocketmq_offsets``."""
+
+    def __post_init__(self) -> None:
+        check_group(self.group)
+        for name, low, high in (
+            ("concurrency", 1, 1000),
+            ("pull_batch_size", 1, 65_535),
+            ("max_cached_messages", 1, 65_535),
+            ("max_span", 1, 65_535),
+            ("max_cached_bytes", 1, 1 << 40),
+            ("pull_interval_ms", 0, 65_535),
+        ):
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise ConfigError(f"{name} must lie between {low} and {high}, it is {value}")
+        if self.pull_timeout_ms < self.suspend_pull_ms:
+            raise ConfigError("pull_timeout_ms must not be less than suspend_pull_ms")
+        StartRule.of(self.consume_from)
+
+    @property
+    def start_rule(self) -> StartRule:
+        """Where to begin in queues without a committed offset."""
+        return StartRule.of(self.consume_from)
+
+    @property
+    def message_model(self) -> str:
+        """What heartbeats call it."""
+        return "BROADCASTING" if self.broadcast else "CLUSTERING"
+
+    @property
+    def send_back_limit(self) -> int:
+        """How often a message that is sent back may have been tried."""
+        limit = self.max_reconsume_times
+        return DEFAULT_MAX_RECONSUME_TIMES if limit < 0 else limit
+
+    def limits(self, *, ordered: bool) -> CacheLimits:
+        """Return how much of one queue may be held; order needs no span."""
+        return CacheLimits(
+            self.max_cached_messages, self.max_cached_bytes, None if ordered else self.max_span
+        )

@@ -1,0 +1,115 @@
+"""Subscriptions, offsets and settings of consumers."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from orbitmq._native import java_hash
+from orbitmq.client.state.consumer_settings import ConsumerSettings
+from orbitmq.client.state.offsets import OffsetTable, StartAt, StartRule
+from orbitmq.client.state.subscription import SubscriptionTable, subscribe
+from orbitmq.errors import ConfigError
+from orbitmq.protocol.bodies import MessageQueue
+
+QUEUE = MessageQueue("T", "b", 0)
+
+
+@pytest.mark.parametrize("tags", [None, "", "*", " * "])
+def test_everything(tags: str | None) -> None:
+    subscription = subscribe("T", tags, None, 5)
+    assert (subscription.sub_string, subscription.tags, subscription.sub_version) == ("*", (), 5)
+
+
+def test_tags_and_their_codes() -> None:
+    subscription = subscribe("T", "a || b||", None, 1)
+    assert subscription.sub_string == "a || b||"
+    assert subscription.tags == ("a", "b")
+    assert subscription.codes == (java_hash("a"), java_hash("b"))
+
+
+def test_sql() -> None:
+    subscription = subscribe("T", None, "price > 10", 1)
+    assert subscription.expression_type == "SQL92"
+    assert (subscription.sub_string, subscription.tags) == ("price > 10", ())
+
+
+@pytest.mark.parametrize(("tags", "sql"), [("||", None), ("a", "x = 1"), (None, " ")])
+def test_bad_expressions(tags: str | None, sql: str | None) -> None:
+    with pytest.raises(ConfigError, match="topic T"):
+        subscribe("T", tags, sql, 1)
+
+
+def test_touching_gives_a_new_version() -> None:
+    table = SubscriptionTable()
+    table.put(subscribe("T", "a", None, 1))
+    table.touch("T", 9)
+    table.touch("unknown", 9)
+    assert [(s.topic, s.sub_string, s.sub_version) for s in table] == [("T", "a", 9)]
+    table.remove("T")
+    assert "T" not in table
+
+
+def test_offsets_go_forward_unless_told_otherwise() -> None:
+    table = OffsetTable()
+    table.advance(QUEUE, -1)
+    assert table.get(QUEUE) is None
+    table.advance(QUEUE, 5)
+    table.advance(QUEUE, 3)
+    assert table.get(QUEUE) == 5
+    table.put(QUEUE, 3)
+    assert table.of_topic("T") == table.of_topic("") == {QUEUE: 3}
+    assert table.of_topic("other") == {}
+    table.forget(QUEUE)
+    assert table.get(QUEUE) is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "topic", "stored", "start"),
+    [
+        ("last", "T", 7, StartAt("offset", 7)),
+        ("last", "T", 0, StartAt("offset", 0)),
+        ("last", "T", -1, StartAt("max")),
+        ("last", "%RETRY%g", -1, StartAt("offset", 0)),
+        ("first", "T", -1, StartAt("offset", 0)),
+        ("first", "T", 7, StartAt("offset", 7)),
+        ("first", "%RETRY%g", -1, StartAt("offset", 0)),
+        (1234, "T", -1, StartAt("time", 1234)),
+        (1234, "T", 7, StartAt("offset", 7)),
+        (1234, "%RETRY%g", -1, StartAt("max")),
+    ],
+)
+def test_where_a_queue_begins(rule: str | int, topic: str, stored: int, start: StartAt) -> None:
+    assert StartRule.of(rule).start(topic, stored) == start
+
+
+def test_a_time_to_begin_at() -> None:
+    rule = StartRule.of(datetime(2024, 1, 1, tzinfo=UTC))
+    assert (rule.where, rule.time_ms) == ("time", 1_704_067_200_000)
+    assert rule.java_name == "CONSUME_FROM_TIMESTAMP"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"group": ""},
+        {"group": "with space"},
+        {"group": "x" * 256},
+        {"group": "DEFAULT_CONSUMER"},
+        {"group": "g", "concurrency": 0},
+        {"group": "g", "pull_batch_size": 0},
+        {"group": "g", "max_span": 0},
+        {"group": "g", "consume_from": "middle"},
+        {"group": "g", "pull_timeout_ms": 1},
+    ],
+)
+def test_settings_no_consumer_could_start_with(wrong: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        ConsumerSettings(**wrong)  # type: ignore[arg-type]
+
+
+def test_order_needs_no_span() -> None:
+    settings = ConsumerSettings(group="g", max_span=3)
+    assert settings.limits(ordered=False).span == 3
+    assert settings.limits(ordered=True).span is None
+    assert settings.send_back_limit == 16
+    assert ConsumerSettings(group="g", max_reconsume_times=2).send_back_limit == 2

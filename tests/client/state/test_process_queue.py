@@ -1,0 +1,155 @@
+"""What may be committed, whatever is done first."""
+
+import random
+
+import pytest
+
+from orbitmq._native import ReceivedMessage, decode_messages, encode_record
+from orbitmq.client.state.orderly_queue import LOCK_VALID_MS, OrderlyQueue
+from orbitmq.client.state.process_queue import CacheLimits, ProcessQueue
+from orbitmq.protocol.bodies import MessageQueue
+
+QUEUE = MessageQueue("T", "b", 0)
+LIMITS = CacheLimits(messages=10, size_bytes=5000, span=20)
+
+
+def _messages(*offsets: int) -> list[ReceivedMessage]:
+    data = b"".join(encode_record("T", b"x", queue_offset=offset) for offset in offsets)
+    return decode_messages(data, QUEUE, topic="T")
+
+
+def _queue() -> ProcessQueue:
+    return ProcessQueue(QUEUE, 0, LIMITS)
+
+
+def test_a_new_queue_has_nothing_to_commit() -> None:
+    assert _queue().commit_offset == -1
+
+
+def test_the_smallest_unfinished_offset_is_committed() -> None:
+    queue = _queue()
+    one, two, three = queue.add(_messages(3, 4, 5, 9, 10, 11), 600, run_length=2)
+    queue.finish(two)
+    assert queue.commit_offset == -1
+    queue.finish(one)
+    assert queue.commit_offset == 10
+    queue.finish(three)
+    assert queue.commit_offset == 12
+    assert (queue.count, queue.size_bytes, queue.min_offset) == (0, 0, -1)
+
+
+def test_any_order_ends_at_the_end() -> None:
+    rng = random.Random(7)
+    for _ in range(200):
+        queue = _queue()
+        runs = queue.add(_messages(*range(5, 25)), 2000, rng.choice([1, 3, 7, None]))
+        if len(runs[0].messages) > 1:
+            runs += queue.split(runs[0], 1, rng.choice([1, None]))
+        rng.shuffle(runs)
+        open_offsets = {message.queue_offset for run in runs for message in run.messages}
+        for run in runs:
+            queue.finish(run)
+            open_offsets -= {message.queue_offset for message in run.messages}
+            assert queue.commit_offset <= min(open_offsets, default=25)
+        assert queue.commit_offset == 25
+        assert (queue.count, queue.size_bytes) == (0, 0)
+
+
+def test_kept_messages_hold_the_offset_back() -> None:
+    queue = _queue()
+    messages = _messages(0, 1, 2, 3)
+    (run,) = queue.add(messages, sum(m.stored_size for m in messages))
+    first, third = queue.finish(run, [messages[0], messages[2]])
+    assert (queue.count, queue.commit_offset, queue.min_offset) == (2, -1, 0)
+    queue.finish(first)
+    assert queue.commit_offset == 2
+    queue.finish(third)
+    assert (queue.commit_offset, queue.count, queue.size_bytes) == (4, 0, 0)
+
+
+def test_a_kept_message_behind_an_unfinished_run() -> None:
+    queue = _queue()
+    messages = _messages(0, 1, 2, 3)
+    early, late = queue.add(messages, 400, run_length=2)
+    (kept,) = queue.finish(late, [messages[2]])
+    queue.finish(early)
+    assert queue.commit_offset == 2
+    queue.finish(kept)
+    assert queue.commit_offset == 4
+
+
+def test_nothing_found_moves_only_an_empty_queue() -> None:
+    queue = _queue()
+    queue.found_nothing(7)
+    assert queue.commit_offset == 7
+    (run,) = queue.add(_messages(8), 100)
+    queue.found_nothing(20)
+    assert queue.commit_offset == 7
+    queue.finish(run)
+    assert queue.commit_offset == 9
+    queue.found_nothing(5)
+    assert queue.commit_offset == 9
+
+
+@pytest.mark.parametrize(
+    ("offsets", "size_bytes", "full"),
+    [(range(10), 100, False), (range(11), 100, True), ([1], 5001, True), ([1, 22], 10, True)],
+)
+def test_full_by_count_bytes_and_span(offsets: range, size_bytes: int, full: bool) -> None:
+    queue = _queue()
+    runs = queue.add(_messages(*offsets), size_bytes)
+    assert queue.is_full is full
+    told: list[bool] = []
+    queue.on_room = lambda: told.append(True)
+    queue.finish(runs[0])
+    assert not queue.is_full
+    assert told == [True]
+
+
+# ---- in order
+
+
+def _orderly() -> OrderlyQueue:
+    return OrderlyQueue(QUEUE, 0, LIMITS)
+
+
+def test_one_worker_at_a_time() -> None:
+    queue = _orderly()
+    assert queue.add(_messages(0, 1), 200)
+    assert not queue.add(_messages(2), 100)
+    assert not queue.claim()
+    assert [m.queue_offset for m in queue.take(2)] == [0, 1]
+    queue.commit()
+    assert [m.queue_offset for m in queue.take(2)] == [2]
+    queue.commit()
+    assert not queue.claim()  # still the same worker's
+    assert queue.take(2) == []
+    assert queue.commit_offset == 3
+    assert queue.count == 0
+    assert queue.add(_messages(3), 100)
+
+
+def test_what_is_put_back_comes_first() -> None:
+    queue = _orderly()
+    queue.add(_messages(0, 1, 2), 300)
+    taken = queue.take(2)
+    queue.put_back([message.with_reconsume_times(1) for message in taken])
+    assert (queue.commit_offset, queue.count, queue.min_offset) == (-1, 3, 0)
+    queue.release()
+    assert queue.claim()
+    again = queue.take(3)
+    assert [m.queue_offset for m in again] == [0, 1, 2]
+    assert [m.reconsume_times for m in again] == [1, 1, 0]
+
+
+def test_the_lock_holds_for_a_while() -> None:
+    queue = _orderly()
+    assert not queue.is_ours(0)
+    queue.granted(1000)
+    assert queue.is_ours(1000 + LOCK_VALID_MS)
+    assert not queue.is_ours(1001 + LOCK_VALID_MS)
+    queue.granted(50_000)
+    queue.refused()
+    assert not queue.is_ours(50_000)
+    queue.needs_lock = False
+    assert queue.is_ours(50_000)
