@@ -1,0 +1,60 @@
+"""The official Java client and brokers that acknowledge nothing before it is on disk.
+
+A representative part of the scenarios, with binary headers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from compat.java_client import JavaClient
+from orbitmq.testing import LocalCluster
+
+SCENARIOS = (
+    "send_sync",
+    "send_async",
+    "send_oneway",
+    "send_batch",
+    "send_selector",
+    "push_concurrently",
+    "push_orderly",
+    "pull_long_poll",
+    "query_by_key",
+)
+
+
+@pytest.fixture(scope="module")
+def flushing_cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(brokers=2, settings={"flushDiskType": "SYNC_FLUSH"}) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def flushing_client(
+    flushing_cluster: LocalCluster,
+    java_peer_jars: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[JavaClient]:
+    home = tmp_path_factory.mktemp("java-client-flushing")
+    started = JavaClient(home, "ROCKETMQ", flushing_cluster.address)
+    try:
+        yield started
+    finally:
+        started.close()
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_scenario(flushing_client: JavaClient, scenario: str) -> None:
+    flushing_client.play(scenario)
+
+
+def test_everything_acknowledged_was_flushed(flushing_cluster: LocalCluster) -> None:
+    for broker in flushing_cluster.brokers.values():
+        assert broker.acks is not None
+        assert len(broker.acks) == 0
+        assert broker.stats.put_times > 0
+        assert sum(broker.stats.put_times_ms.now) > 0, "no send has waited for the disk"
+        assert broker.store.wait_flushed(broker.store.max_physical_offset, timeout_ms=5000)
