@@ -6,6 +6,7 @@ A suite whose scenarios hold here and fail against OrbitMQ has found something.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from compat.java_cluster import BrokerSettings, JavaCluster, StoreSizes
@@ -42,8 +43,11 @@ class JavaPair:
         self._release = release
         self._settings = dict(settings)
         self._brokers: dict[str, _OneOfSeveral] = {}
-        for name in ("broker-a", "broker-b"):
-            self.start_broker(name)
+        names = ("broker-a", "broker-b")
+        for name in names:
+            self._add_broker(name)
+        with ThreadPoolExecutor(len(names)) as pool:
+            list(pool.map(self.start_broker, names))
 
     @property
     def address(self) -> str:
@@ -51,15 +55,18 @@ class JavaPair:
 
     def start_broker(self, name: str) -> None:
         if name not in self._brokers:
-            first = next(iter(self._brokers.values()), None)
-            settings = BrokerSettings(
-                name=name,
-                sizes=StoreSizes(commit_log_file_size=64 << 20, consume_queue_file_size=6_000_000),
-                extra=self._settings,
-                release=self._release,
-            )
-            self._brokers[name] = _OneOfSeveral(self._directory / name, settings, first)
+            self._add_broker(name)
         self._brokers[name].start_broker()
+
+    def _add_broker(self, name: str) -> None:
+        first = next(iter(self._brokers.values()), None)
+        settings = BrokerSettings(
+            name=name,
+            sizes=StoreSizes(commit_log_file_size=64 << 20, consume_queue_file_size=6_000_000),
+            extra=self._settings,
+            release=self._release,
+        )
+        self._brokers[name] = _OneOfSeveral(self._directory / name, settings, first)
 
     def stop_broker(self, name: str) -> None:
         self._brokers[name].stop_broker()

@@ -46,6 +46,7 @@ public final class Driver {
         Offsets.register(SCENARIOS);
         Upheavals.register(SCENARIOS);
         Members.register(SCENARIOS);
+        Interop.register(SCENARIOS);
     }
 
     public static void main(String[] args) throws Exception {

@@ -1,0 +1,136 @@
+"""Three clusters for one suite: ours, Apache RocketMQ 4.9.7 and Apache RocketMQ 5.4.0.
+
+Every test runs against each of them, and each cluster is started once. The Java ones take seconds
+to start, so they do it in the background while the tests of the first cluster run.
+`ORBITMQ_COMPAT_AGAINST` (``ours``, ``4.9.7``, ``5.4.0``) leaves only one of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compat import jars
+from compat.java_client import IMPATIENT, Cluster, JavaClient
+from compat.java_pair import JavaPair
+from compat.python_client import Java, Way
+from orbitmq.admin.admin import Admin
+from orbitmq.testing import LocalCluster
+from tests.both_ways import LoopThread, way_of
+
+SETTINGS = {
+    # Retries begin at level 3; level 2 is for the test of delays.
+    "messageDelayLevel": "1s 2s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s",
+}
+ONLY = os.environ.get("ORBITMQ_COMPAT_AGAINST")
+KINDS = ["ours", "4.9.7", "5.4.0"] if ONLY is None else [ONLY]
+
+
+@pytest.fixture(scope="session")
+def starting(
+    java_peer_jars: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Future[Cluster]]]:
+    """The clusters of the run, all of them about to start."""
+    jars.fetch(jars.LOCK_FILE_5_4)
+    directory = tmp_path_factory.mktemp("python-client")
+
+    def java(release: str) -> Cluster:
+        return JavaPair(directory / release, SETTINGS, release)
+
+    makers: dict[str, Callable[[], Cluster]] = {
+        "ours": lambda: LocalCluster(brokers=2, settings=SETTINGS).start(),
+        "4.9.7": lambda: java("4.9.7"),
+        "5.4.0": lambda: java("5.4.0"),
+    }
+    # One after the other: the machine has something else to do, too.
+    pools = [ThreadPoolExecutor(1, "starting"), ThreadPoolExecutor(1, "starting-java")]
+    started = {kind: pools[kind != "ours"].submit(makers[kind]) for kind in KINDS}
+    try:
+        yield started
+    finally:
+        for pool in pools:
+            pool.shutdown(cancel_futures=True)
+        for future in started.values():
+            if not future.cancelled() and future.exception() is None:
+                future.result().stop()
+
+
+@pytest.fixture(scope="session", params=KINDS)
+def cluster(request: pytest.FixtureRequest, starting: dict[str, Future[Cluster]]) -> Cluster:
+    """Two brokers, called broker-a and broker-b, behind one nameserver."""
+    return starting[request.param].result()
+
+
+@pytest.fixture(scope="session")
+def loop_thread() -> Iterator[LoopThread]:
+    thread = LoopThread()
+    yield thread
+    thread.close()
+
+
+@pytest.fixture(params=["sync", "async"])
+def way(request: pytest.FixtureRequest, loop_thread: LoopThread) -> Way:
+    """Which of two twins a test is about, as in ``way(Producer, AsyncProducer)(...)``."""
+    return way_of(request.param, loop_thread)
+
+
+@pytest.fixture
+def is_async(request: pytest.FixtureRequest) -> bool:
+    """Whether the test is about the asyncio twin."""
+    return bool(request.node.callspec.params["way"] == "async")
+
+
+@pytest.fixture(scope="session")
+def admin(cluster: Cluster) -> Iterator[Admin]:
+    with Admin(cluster.address) as admin:
+        yield admin
+
+
+_marks = itertools.count(1)
+
+
+@pytest.fixture
+def mark(request: pytest.FixtureRequest) -> str:
+    """A word that is in no other test's names of topics and groups."""
+    return f"{re.sub(r'[^a-zA-Z0-9]+', '-', request.node.name)[:60]}{next(_marks)}"
+
+
+@pytest.fixture
+def topic(admin: Admin, mark: str) -> str:
+    """A topic of two queues on each broker, which exists nowhere else."""
+    name = f"T-{mark}"
+    admin.create_topic(name, queues=2)
+    return name
+
+
+@pytest.fixture
+def group(mark: str) -> str:
+    return f"G-{mark}"
+
+
+@pytest.fixture(scope="session")
+def jvm(java_peer_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
+    """A JVM with Java's own client, for all clusters."""
+    home = tmp_path_factory.mktemp("jvm")
+    started = JavaClient(home, "JSON", "", flags=IMPATIENT)
+    try:
+        yield started
+    finally:
+        started.close()
+
+
+@pytest.fixture
+def java(jvm: JavaClient, cluster: Cluster, mark: str) -> Java:
+    """Have Java's client do something with the cluster; see `Interop.java` and `Members.java`."""
+
+    def play(scenario: str, **words: Any) -> Any:
+        return jvm.play(scenario, mark=mark, nameserver=cluster.address, **words)
+
+    return play

@@ -1,0 +1,66 @@
+"""What the tests of `python-client/` share: words for its fixtures, bodies, and waiting."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from orbitmq.admin.admin import Admin
+
+__all__ = ["Catcher", "Java", "Way", "await_true", "count", "pattern", "sha1"]
+
+Way = Callable[[Callable[..., Any], Callable[..., Any]], Callable[..., Any]]
+"""Picks one of two twins; what it returns is called like the first, the blocking one."""
+Java = Callable[..., Any]
+"""Has Java's client play a scenario."""
+
+LIMIT_S = 30.0
+
+
+def pattern(size: int) -> bytes:
+    """Return the bytes that `Interop.java` makes of a size."""
+    return bytes((i * 31 + (i >> 8) * 7) & 0xFF for i in range(size))
+
+
+def sha1(body: bytes) -> str:
+    return hashlib.sha1(body).hexdigest()
+
+
+def await_true(what: str, holds: Callable[[], Any], limit_s: float = LIMIT_S) -> None:
+    """Wait for something another process does, which gives no sign that could be awaited."""
+    deadline = time.monotonic() + limit_s
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {limit_s} s: {what}"
+        time.sleep(0.02)
+
+
+def count(admin: Admin, topic: str) -> int:
+    """How many messages a topic holds."""
+    return sum(ends.count for ends in admin.topic_ends(topic).values())
+
+
+class Catcher:
+    """A handler that keeps what it is given, in the order it came."""
+
+    def __init__(self) -> None:
+        self.messages: list[Any] = []
+        self._changed = threading.Condition()
+
+    def add(self, message: Any) -> None:
+        with self._changed:
+            self.messages.append(message)
+            self._changed.notify_all()
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [message.body for message in self.messages]
+
+    def wait(self, wanted: int, limit_s: float = LIMIT_S) -> list[Any]:
+        """Wait until so many messages have come, and return them."""
+        with self._changed:
+            enough = self._changed.wait_for(lambda: len(self.messages) >= wanted, limit_s)
+            assert enough, f"{len(self.messages)} of {wanted} messages came within {limit_s} s"
+            return list(self.messages)
