@@ -1,4 +1,11 @@
-"""OrbitMQ: a message system that speaks Apache RocketMQ 4.9 on the wire and on disk."""
+"""OrbitMQ: a message system that speaks Apache RocketMQ 4.9 on the wire and on disk.
+
+The client's classes are loaded when they are first asked for: a program that only reads a store
+should not wait for asyncio, nor one that only sends for the consumers.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from orbitmq._native import VERSION as __version__
 from orbitmq._native import (
@@ -6,6 +13,7 @@ from orbitmq._native import (
     Cleaned,
     NewMessage,
     ReadResult,
+    ReceivedMessage,
     Record,
     Recovery,
     Store,
@@ -14,16 +22,58 @@ from orbitmq._native import (
 )
 from orbitmq.errors import OrbitError
 
+if TYPE_CHECKING:
+    from orbitmq.client.producer import AsyncProducer, Producer
+    from orbitmq.client.request_reply import reply_to
+    from orbitmq.client.settings import ClientSettings
+    from orbitmq.message import Message, MessageQueue, SendResult, SendStatus
+    from orbitmq.remoting.tls import Tls
+
 __all__ = [
     "Appended",
+    "AsyncProducer",
     "Cleaned",
+    "ClientSettings",
+    "Message",
+    "MessageQueue",
     "NewMessage",
     "OrbitError",
+    "Producer",
     "ReadResult",
+    "ReceivedMessage",
     "Record",
     "Recovery",
+    "SendResult",
+    "SendStatus",
     "Store",
     "StoreOptions",
+    "Tls",
     "__version__",
     "decode_records",
+    "reply_to",
 ]
+
+_LOADED_LATER = {
+    "AsyncProducer": "orbitmq.client.producer",
+    "ClientSettings": "orbitmq.client.settings",
+    "Message": "orbitmq.message",
+    "MessageQueue": "orbitmq.message",
+    "Producer": "orbitmq.client.producer",
+    "SendResult": "orbitmq.message",
+    "SendStatus": "orbitmq.message",
+    "Tls": "orbitmq.remoting.tls",
+    "reply_to": "orbitmq.client.request_reply",
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = _LOADED_LATER.get(name)
+    if module is None:
+        raise AttributeError(f"module 'orbitmq' has no attribute {name!r}")
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,433 @@
+"""Producers: `Producer` for threads, `AsyncProducer` for asyncio.
+
+Both run the same flows. A `Producer`'s calling thread writes the request and reads the answer
+itself; only the heartbeat and the refresh of routes are done by the background thread. Its sends
+may come from any number of threads. An `AsyncProducer` belongs to one event loop; sends of one turn
+of the loop leave in one write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from orbitmq.client import background
+from orbitmq.client.batcher import Batcher
+from orbitmq.client.drivers import awaiting, blocking
+from orbitmq.client.producing import BaseProducer, QueueSelector
+from orbitmq.client.request_reply import Requesting
+from orbitmq.client.state.batching import can_linger
+from orbitmq.client.wishes import Flow
+from orbitmq.errors import ClientClosed
+from orbitmq.message import Message, MessageQueue, SendResult
+from orbitmq.remoting.blocking import BlockingNetwork
+
+if TYPE_CHECKING:
+    from orbitmq._native import ReceivedMessage
+
+__all__ = ["AsyncProducer", "Producer"]
+
+T = TypeVar("T")
+
+
+class Producer(Requesting, BaseProducer):
+    """Sends messages; may be shared by threads.
+
+    ::
+
+        with Producer("127.0.0.1:9876", group="shop") as producer:
+            result = producer.send(Message("orders", b"...", tags="created", keys=["42"]))
+            print(result.message_id, result.queue)
+
+    Settings (keyword arguments, all but `group` optional):
+
+    - `timeout_ms`: for a send with all its attempts; `retry_times`: attempts after the first;
+      `retry_when_not_stored_ok`: try another broker if a message was taken but not made safe.
+    - `compress_over_bytes`, `codec`, `compress_level`: when and how bodies are compressed;
+      `max_message_bytes`: the largest body.
+    - `queue_nums`: how many queues a topic gets that its first message creates.
+    - `latency_faults`: keep away from brokers that were slow.
+    - `linger_ms`: wait so long for other messages and send them as one batch of at most
+      `batch_bytes` and `batch_messages`; None does not.
+    - `trace`: True, or the name of the topic to record each send in.
+    - `namespace`, `access_key`, `secret_key`, `security_token`, `tls`, `instance_name`,
+      `unit_name`, `vip_channel`: as for every client.
+    """
+
+    _network: BlockingNetwork | None = None
+    _batcher: Batcher | None = None
+    _generation = 0
+
+    def start(self) -> Self:
+        """Start the background work; nothing is asked of servers before the first send.
+
+        >>> producer = Producer("127.0.0.1:9876", group="shop").start()
+        >>> producer.close()
+        """
+        if self._instance is not None:
+            raise ClientClosed(f"{self!r} was started before")
+        self._generation = background.generation()
+        self._network = BlockingNetwork(self.settings.make_hooks(), self.settings.make_tls())
+        instance = background.run(self._open())
+        background.loop().call_soon_threadsafe(
+            lambda: instance.every(30, self._close_idle, first_s=30)
+        )
+        if self._linger_ms is not None:
+            self._batcher = background.run(self._open_batcher(self._linger_ms))
+        return self
+
+    def close(self) -> None:
+        """Send what waits, tell brokers goodbye and close all connections.
+
+        >>> producer = Producer("127.0.0.1:9876", group="shop").start()
+        >>> producer.close()
+        """
+        if self._instance is None:
+            return
+        if self._generation == background.generation():
+            if self._batcher is not None:
+                background.run(self._batcher.close())
+            background.run(self._shut())
+        self._instance = self._batcher = None
+        if self._network is not None:
+            self._network.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # ---- sending
+
+    def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | None = None,
+        selector: QueueSelector | None = None,
+        timeout_ms: float | None = None,
+    ) -> SendResult:
+        """Send a message and wait until a broker has taken it.
+
+        Messages with one `sharding_key` go to one queue, in the order they are sent in; `selector`
+        chooses the queue by any other rule, `queue` names it.
+
+        ::
+
+            producer.send(Message("orders", b"paid"), sharding_key="customer-7")
+            producer.send(Message("orders", b"paid"), selector=lambda queues, message: queues[0])
+
+        Raises `SendFailed` when all attempts failed, `BrokerRefused` for a refusal that no other
+        attempt would change, `NoRoute` when there is no queue, `BadMessage` for a message that no
+        broker would take.
+        """
+        choose = self._choose(message, queue, sharding_key, selector)
+        if self._batcher is not None and choose is None and can_linger(message):
+            return background.run(self._send_in_batch(message, queue))
+        flow = self._send_flow(self._outgoing(message), queue, choose, timeout_ms)
+        return self._perform(flow)
+
+    def send_many(
+        self,
+        messages: Sequence[Message],
+        *,
+        queue: MessageQueue | None = None,
+        timeout_ms: float | None = None,
+    ) -> SendResult:
+        """Send messages of one topic as one batch, which is stored as a whole in one queue.
+
+        ::
+
+            producer.send_many([Message("orders", b"1"), Message("orders", b"2")])
+        """
+        flow = self._send_flow(self._outgoing_batch(messages), queue, None, timeout_ms)
+        return self._perform(flow)
+
+    def send_oneway(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | None = None,
+        selector: QueueSelector | None = None,
+    ) -> None:
+        """Send a message and do not wait for what becomes of it: fast, but it may be lost.
+
+        ::
+
+            producer.send_oneway(Message("metrics", b"cpu=0.3"))
+        """
+        choose = self._choose(message, queue, sharding_key, selector)
+        self._perform(self._oneway_flow(self._outgoing(message), queue, choose, None))
+
+    def queues(self, topic: str) -> list[MessageQueue]:
+        """Return the queues that messages to a topic can go to.
+
+        ::
+
+            producer.send(message, queue=producer.queues("orders")[0])
+        """
+        return self._perform(self._queues_flow(topic))
+
+    def request(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | None = None,
+        selector: QueueSelector | None = None,
+        timeout_ms: float | None = None,
+    ) -> ReceivedMessage:
+        """Send a message and wait for the reply that its consumer sends (see `reply_to`).
+
+        ::
+
+            reply = producer.request(Message("prices", b"apple"), timeout_ms=5000)
+            print(reply.body)
+
+        Raises `NoReply` when there is none in time.
+        """
+        self._running()
+        choose = self._choose(message, queue, sharding_key, selector)
+        budget_ms = self._policy.timeout_ms if timeout_ms is None else timeout_ms
+        asked, deadline = self._ask(message, budget_ms)
+        try:
+            background.run(self._be_known(asked.message.topic, budget_ms))
+            self._perform(self._send_flow(self._outgoing(asked.message), queue, choose, budget_ms))
+            return self._await_reply(asked, deadline)
+        finally:
+            self._forget(asked)
+
+    # ---- how
+
+    def _perform(self, flow: Flow[T]) -> T:
+        network = self._network
+        if network is None or self._instance is None:
+            self._running()
+            raise AssertionError  # a running producer has a network
+        if self._generation != background.generation():
+            self._start_again()
+        return blocking.perform(flow, network)
+
+    def _start_again(self) -> None:
+        """Give a forked child its own heartbeat; the parent's goes on without it."""
+        self._generation = background.generation()
+        sending = self._sending
+        background.run(self._open())
+        if sending is not None:  # the flow that is about to run knows the old routes
+            self._sending = sending
+        if self._linger_ms is not None:
+            self._batcher = background.run(self._open_batcher(self._linger_ms))
+
+    async def _close_idle(self) -> None:
+        if self._network is not None:
+            self._network.close_idle()
+
+    async def _open_batcher(self, linger_ms: float) -> Batcher:
+        return Batcher(self._send_batch, linger_ms, self._batch_bytes, self._batch_messages)
+
+    async def _send_in_batch(self, message: Message, queue: MessageQueue | None) -> SendResult:
+        if self._batcher is None:
+            raise ClientClosed("this Producer is closed")
+        return await self._batcher.add(message, queue)
+
+    async def _send_batch(
+        self, messages: Sequence[Message], queue: MessageQueue | None
+    ) -> SendResult:
+        outgoing = (
+            self._outgoing(messages[0]) if len(messages) == 1 else self._outgoing_batch(messages)
+        )
+        return await self._running().run(self._send_flow(outgoing, queue, None, None))
+
+
+class AsyncProducer(Requesting, BaseProducer):
+    """Sends messages; belongs to the event loop it was started on.
+
+    ::
+
+        async with AsyncProducer("127.0.0.1:9876", group="shop") as producer:
+            messages = [Message("orders", b"%d" % number) for number in range(1000)]
+            await asyncio.gather(*(producer.send(message) for message in messages))
+
+    Settings (keyword arguments, all but `group` optional):
+
+    - `timeout_ms`: for a send with all its attempts; `retry_times`: attempts after the first;
+      `retry_when_not_stored_ok`: try another broker if a message was taken but not made safe.
+    - `compress_over_bytes`, `codec`, `compress_level`: when and how bodies are compressed;
+      `max_message_bytes`: the largest body.
+    - `queue_nums`: how many queues a topic gets that its first message creates.
+    - `latency_faults`: keep away from brokers that were slow.
+    - `linger_ms`: wait so long for other messages and send them as one batch of at most
+      `batch_bytes` and `batch_messages`; None does not.
+    - `trace`: True, or the name of the topic to record each send in.
+    - `namespace`, `access_key`, `secret_key`, `security_token`, `tls`, `instance_name`,
+      `unit_name`, `vip_channel`: as for every client.
+    """
+
+    _retries_refusals = False
+    _batcher: Batcher | None = None
+
+    async def start(self) -> Self:
+        """Start the background work; nothing is asked of servers before the first send.
+
+        ::
+
+            producer = await AsyncProducer("127.0.0.1:9876", group="shop").start()
+        """
+        if self._instance is not None:
+            raise ClientClosed(f"{self!r} was started before")
+        await self._open()
+        if self._linger_ms is not None:
+            self._batcher = Batcher(
+                self._send_batch, self._linger_ms, self._batch_bytes, self._batch_messages
+            )
+        return self
+
+    async def close(self) -> None:
+        """Send what waits, tell brokers goodbye and close all connections.
+
+        ::
+
+            await producer.close()
+        """
+        if self._instance is None:
+            return
+        if self._batcher is not None:
+            await self._batcher.close()
+            self._batcher = None
+        await self._shut()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # ---- sending
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | None = None,
+        selector: QueueSelector | None = None,
+        timeout_ms: float | None = None,
+    ) -> SendResult:
+        """Send a message and wait until a broker has taken it.
+
+        Messages with one `sharding_key` go to one queue, in the order they are sent in; `selector`
+        chooses the queue by any other rule, `queue` names it.
+
+        ::
+
+            await producer.send(Message("orders", b"paid"), sharding_key="customer-7")
+            await producer.send(Message("orders", b"paid"), selector=lambda queues, m: queues[0])
+
+        Raises `SendFailed` when all attempts failed, `BrokerRefused` for a refusal that no other
+        attempt would change, `NoRoute` when there is no queue, `BadMessage` for a message that no
+        broker would take.
+        """
+        choose = (
+            None
+            if sharding_key is None and selector is None
+            else self._choose(message, queue, sharding_key, selector)
+        )
+        if self._batcher is not None and choose is None and can_linger(message):
+            return await self._batcher.add(message, queue)
+        flow = self._send_flow(self._outgoing(message), queue, choose, timeout_ms)
+        return await awaiting.perform(flow, self._running().network)
+
+    async def send_many(
+        self,
+        messages: Sequence[Message],
+        *,
+        queue: MessageQueue | None = None,
+        timeout_ms: float | None = None,
+    ) -> SendResult:
+        """Send messages of one topic as one batch, which is stored as a whole in one queue.
+
+        ::
+
+            await producer.send_many([Message("orders", b"1"), Message("orders", b"2")])
+        """
+        flow = self._send_flow(self._outgoing_batch(messages), queue, None, timeout_ms)
+        return await self._running().run(flow)
+
+    async def send_oneway(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | None = None,
+        selector: QueueSelector | None = None,
+    ) -> None:
+        """Send a message and do not wait for what becomes of it: fast, but it may be lost.
+
+        ::
+
+            await producer.send_oneway(Message("metrics", b"cpu=0.3"))
+        """
+        choose = self._choose(message, queue, sharding_key, selector)
+        flow = self._oneway_flow(self._outgoing(message), queue, choose, None)
+        await self._running().run(flow)
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """Return the queues that messages to a topic can go to.
+
+        ::
+
+            await producer.send(message, queue=(await producer.queues("orders"))[0])
+        """
+        return await self._running().run(self._queues_flow(topic))
+
+    async def request(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | None = None,
+        selector: QueueSelector | None = None,
+        timeout_ms: float | None = None,
+    ) -> ReceivedMessage:
+        """Send a message and wait for the reply that its consumer sends (see `reply_to`).
+
+        ::
+
+            reply = await producer.request(Message("prices", b"apple"), timeout_ms=5000)
+            print(reply.body)
+
+        Raises `NoReply` when there is none in time.
+        """
+        instance = self._running()
+        choose = self._choose(message, queue, sharding_key, selector)
+        budget_ms = self._policy.timeout_ms if timeout_ms is None else timeout_ms
+        asked, deadline = self._ask(message, budget_ms)
+        try:
+            await self._be_known(asked.message.topic, budget_ms)
+            flow = self._send_flow(self._outgoing(asked.message), queue, choose, budget_ms)
+            await instance.run(flow)
+            return await self._reply(asked, deadline)
+        finally:
+            self._forget(asked)
+
+    async def _send_batch(
+        self, messages: Sequence[Message], queue: MessageQueue | None
+    ) -> SendResult:
+        outgoing = (
+            self._outgoing(messages[0]) if len(messages) == 1 else self._outgoing_batch(messages)
+        )
+        return await self._running().run(self._send_flow(outgoing, queue, None, None))

@@ -1,0 +1,148 @@
+"""Several messages as one: the batch a program makes itself, and the ones that form by themselves.
+
+A batch is one request: its messages go to one queue, in their order, and are stored all or none. So
+they need one topic, and none may be delayed or a retry.
+
+With a *linger* messages that are sent shortly after each other are put into one batch without the
+program's doing: `Lingering` collects them and says when a batch is due.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Generic, TypeVar
+
+from orbitmq._native import encode_batch
+from orbitmq.client.state.namespace import wrap
+from orbitmq.client.state.outgoing import (
+    Outgoing,
+    SendPolicy,
+    check_body,
+    check_topic,
+    properties_text,
+    request_fields,
+)
+from orbitmq.client.state.unique_ids import make_unique_id
+from orbitmq.errors import BadMessage
+from orbitmq.message import Message, MessageQueue, SendResult
+from orbitmq.protocol.codes import RequestCode
+from orbitmq.protocol.names import RETRY_PREFIX
+
+__all__ = ["Lingering", "can_linger", "make_batch", "results_of_each"]
+
+W = TypeVar("W")
+
+BATCH_OVERHEAD_BYTES = 22
+"""What the batch layout adds to each message's body and properties."""
+
+
+def make_batch(
+    messages: Sequence[Message], group: str, policy: SendPolicy, namespace: str | None = None
+) -> Outgoing:
+    """Check messages and make one batch of them."""
+    if not messages:
+        raise BadMessage("a batch needs at least one message")
+    first = messages[0]
+    topic = wrap(namespace, first.topic) if namespace else first.topic
+    check_topic(topic)
+    if topic.startswith(RETRY_PREFIX):
+        raise BadMessage("messages to a retry topic cannot be batched")
+    now_ms = time.time_ns() // 1_000_000
+    ids, parts = [], []
+    for message in messages:
+        if message.topic != first.topic:
+            raise BadMessage(
+                f"a batch goes to one topic, this one to {first.topic!r} and {message.topic!r}"
+            )
+        if message.wait_store_ok != first.wait_store_ok:
+            raise BadMessage("wait_store_ok must be the same for all messages of a batch")
+        if message.delay_level > 0:
+            raise BadMessage("delayed messages cannot be batched; send them one by one")
+        check_body(message.body, policy)
+        message_id = make_unique_id(now_ms)
+        ids.append(message_id)
+        parts.append((message.flag, message.body, properties_text(message, message_id)))
+    body = encode_batch(parts)
+    if len(body) > policy.max_message_bytes:
+        raise BadMessage(
+            f"the batch has {len(body)} bytes, more than max_message_bytes="
+            f"{policy.max_message_bytes}; send fewer messages at once"
+        )
+    ext = request_fields(group, topic, policy, 0, now_ms, 0)
+    ext["i"] = f"WAIT\1{'true' if first.wait_store_ok else 'false'}"
+    if namespace:
+        ext["i"] += f"\2INSTANCE_ID\1{namespace}"
+    ext["m"] = "true"
+    return Outgoing(
+        RequestCode.SEND_BATCH_MESSAGE, topic, body, ext, ",".join(ids), first, len(messages)
+    )
+
+
+def results_of_each(result: SendResult, count: int) -> list[SendResult]:
+    """Return what became of each message of a batch."""
+    ids = result.message_id.split(",")
+    offset_ids = result.offset_id.split(",")
+    if len(offset_ids) != count:  # a broker that names only the first
+        offset_ids = [result.offset_id] * count
+    return [
+        replace(
+            result,
+            message_id=ids[index],
+            offset_id=offset_ids[index],
+            queue_offset=result.queue_offset + index,
+        )
+        for index in range(count)
+    ]
+
+
+def can_linger(message: Message) -> bool:
+    """Whether a message may be sent in a batch."""
+    return message.delay_level <= 0 and not message.system
+
+
+class Lingering(Generic[W]):
+    """Messages that wait to be sent together, with who waits for each, per topic and queue."""
+
+    def __init__(self, max_bytes: int, max_messages: int) -> None:
+        self._max_bytes = max_bytes
+        self._max_messages = max_messages
+        self._waiting: dict[
+            tuple[str, bool, MessageQueue | None], tuple[list[tuple[Message, W]], list[int]]
+        ] = {}
+
+    def __len__(self) -> int:
+        return sum(len(entries) for entries, _ in self._waiting.values())
+
+    def add(
+        self, message: Message, waiter: W, queue: MessageQueue | None = None
+    ) -> tuple[bool, list[tuple[Message, W]] | None]:
+        """Add a message; returns whether it is the first of a batch, and a batch that is full.
+
+        A full batch is not waiting any more. When the new message does not fit with the others,
+        they are the full batch, and it is the first of the next.
+        """
+        key = (message.topic, message.wait_store_ok, queue)
+        size = len(message.body) + BATCH_OVERHEAD_BYTES + 128
+        if message.properties:
+            size += sum(len(name) + len(text) for name, text in message.properties.items())
+        waiting = self._waiting.get(key)
+        if waiting is not None:
+            entries, total = waiting
+            if total[0] + size <= self._max_bytes:
+                entries.append((message, waiter))
+                total[0] += size
+                if len(entries) >= self._max_messages:
+                    del self._waiting[key]
+                    return False, entries
+                return False, None
+            self._waiting[key] = ([(message, waiter)], [size])
+            return True, entries
+        self._waiting[key] = ([(message, waiter)], [size])
+        return True, None
+
+    def take_all(self) -> list[tuple[MessageQueue | None, list[tuple[Message, W]]]]:
+        """Return everything that waits, as batches."""
+        waiting, self._waiting = self._waiting, {}
+        return [(key[2], entries) for key, (entries, _) in waiting.items()]
