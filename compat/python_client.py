@@ -10,12 +10,14 @@ from typing import Any
 
 from orbitmq.admin.admin import Admin
 
-__all__ = ["Catcher", "Java", "Way", "await_true", "count", "pattern", "sha1"]
+__all__ = ["Catcher", "Java", "ReadAll", "Way", "await_true", "count", "pattern", "sha1"]
 
 Way = Callable[[Callable[..., Any], Callable[..., Any]], Callable[..., Any]]
 """Picks one of two twins; what it returns is called like the first, the blocking one."""
 Java = Callable[..., Any]
 """Has Java's client play a scenario."""
+ReadAll = Callable[[str, int], list[dict[str, Any]]]
+"""Has Java's client read all of a topic, which is to hold so many messages."""
 
 LIMIT_S = 30.0
 

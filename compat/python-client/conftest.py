@@ -20,7 +20,7 @@ import pytest
 from compat import jars
 from compat.java_client import IMPATIENT, Cluster, JavaClient
 from compat.java_pair import JavaPair
-from compat.python_client import Java, Way
+from compat.python_client import Java, ReadAll, Way, await_true, count
 from orbitmq.admin.admin import Admin
 from orbitmq.testing import LocalCluster
 from tests.both_ways import LoopThread, way_of
@@ -134,3 +134,19 @@ def java(jvm: JavaClient, cluster: Cluster, mark: str) -> Java:
         return jvm.play(scenario, mark=mark, nameserver=cluster.address, **words)
 
     return play
+
+
+@pytest.fixture
+def read_all(java: Java, admin: Admin) -> ReadAll:
+    """Have Java's client read a topic that is to hold so many messages.
+
+    Java's broker acknowledges messages a moment before they are in their queues.
+    """
+
+    def read(topic: str, wanted: int) -> list[dict[str, Any]]:
+        await_true(f"{topic} holds {wanted}", lambda: count(admin, topic) >= wanted)
+        messages: list[dict[str, Any]] = java("read_all", topic=topic)
+        assert len(messages) == wanted
+        return messages
+
+    return read
