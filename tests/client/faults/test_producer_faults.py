@@ -1,0 +1,160 @@
+"""Producers on a network that fails: what was acknowledged is there, and no call hangs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from orbitmq.admin.admin import Admin
+from orbitmq.client.producer import AsyncProducer, Producer
+from orbitmq.errors import NoRoute, OrbitError, SendFailed
+from orbitmq.message import Message
+from tests.client.faults.proxy import FaultyNetwork
+
+Way = Callable[..., Any]
+
+
+def stored_bodies(network: FaultyNetwork, topic: str) -> Counter[bytes]:
+    """Everything a topic holds, read in the stores themselves."""
+    bodies: Counter[bytes] = Counter()
+    for broker in network.cluster.brokers.values():
+        for name, queue_id in broker.store.queues():
+            if name != topic:
+                continue
+            offset = broker.store.min_offset(name, queue_id)
+            while (result := broker.store.read(name, queue_id, offset)).status == "FOUND":
+                bodies.update(record.body for record in result.records())
+                offset = result.next_offset
+    return bodies
+
+
+@pytest.mark.parametrize("answers", [False, True], ids=["requests", "answers"])
+def test_cuts_in_the_middle_of_frames(
+    network: FaultyNetwork, admin: Admin, way: Way, answers: bool
+) -> None:
+    admin.create_topic("T", queues=4)
+    with way(Producer, AsyncProducer)(network.address, group="g") as producer:
+        acknowledged = []
+        for number in range(60):
+            if number % 6 == 5:
+                # Somewhere in the next frame: in its length, its header, or its body.
+                network.broker.cut_after(1 + number * 3, answers=answers)
+            body = b"%d-" % number + b"x" * 100
+            producer.send(Message("T", body))
+            acknowledged.append(body)
+        assert network.broker.cuts >= 8
+    stored = stored_bodies(network, "T")
+    assert set(stored) == set(acknowledged)
+    # A request whose answer was cut off was stored, and is stored again by the retry.
+    twice = sum(count - 1 for count in stored.values())
+    assert twice <= network.broker.cuts if answers else twice == 0
+
+
+def test_a_broker_that_restarts(network: FaultyNetwork, admin: Admin, way: Way) -> None:
+    admin.create_topic("T", queues=4)
+    restarted = threading.Event()
+    acknowledged: list[bytes] = []
+    failures: list[OrbitError] = []
+
+    def send_on(producer: Producer) -> None:
+        number = 0
+        until = None
+        while until is None or number < until:
+            body = b"%d" % number
+            try:
+                producer.send(Message("T", body), timeout_ms=500)
+            except OrbitError as error:
+                assert error.retriable, error
+                failures.append(error)
+            else:
+                acknowledged.append(body)
+            number += 1
+            if until is None and restarted.is_set():
+                until = number + 100
+
+    with way(Producer, AsyncProducer)(network.address, group="g") as producer:
+        sending = threading.Thread(target=send_on, args=(producer,))
+        sending.start()
+        while len(acknowledged) < 50:
+            time.sleep(0.001)
+        network.restart_broker()
+        restarted.set()
+        sending.join(30)
+        assert not sending.is_alive()
+    assert set(acknowledged) <= set(stored_bodies(network, "T"))
+    assert acknowledged[-1] == b"%d" % (len(acknowledged) + len(failures) - 1)
+
+
+def test_a_broker_that_falls_silent(network: FaultyNetwork, admin: Admin, way: Way) -> None:
+    admin.create_topic("T", queues=4)
+    with way(Producer, AsyncProducer)(network.address, group="g") as producer:
+        producer.send(Message("T", b"before"))
+        network.broker.withhold()
+        begin = time.monotonic()
+        with pytest.raises(SendFailed):
+            producer.send(Message("T", b"lost in time"), timeout_ms=300)
+        assert time.monotonic() - begin < 2
+        network.broker.withhold(False)
+        producer.send(Message("T", b"after"), timeout_ms=5000)
+    assert {b"before", b"after"} <= set(stored_bodies(network, "T"))
+
+
+def test_another_broker_takes_over(way: Way) -> None:
+    with FaultyNetwork(brokers=2) as network:
+        with Admin(network.cluster.address) as admin:
+            admin.create_topic("T", queues=2)
+        with way(Producer, AsyncProducer)(network.address, group="g") as producer:
+            producer.send(Message("T", b"0"))
+            network.broker.refuse()
+            results = [producer.send(Message("T", b"%d" % n)) for n in range(1, 9)]
+            assert {result.queue.broker_name for result in results} == {"broker-b"}
+        assert len(stored_bodies(network, "T")) == 9
+
+
+def test_slow_network(network: FaultyNetwork, admin: Admin, way: Way) -> None:
+    admin.create_topic("T", queues=2)
+    network.broker.delay_s = 0.05
+    with way(Producer, AsyncProducer)(network.address, group="g") as producer:
+        for number in range(5):
+            producer.send(Message("T", b"%d" % number))
+    assert stored_bodies(network, "T") == {b"%d" % number: 1 for number in range(5)}
+
+
+def test_nameservers_that_are_lost(way: Way) -> None:
+    with FaultyNetwork(nameservers=2) as network:
+        with Admin(network.cluster.address) as admin:
+            admin.create_topic("T", queues=2)
+            admin.create_topic("U", queues=2)
+        with way(Producer, AsyncProducer)(network.address, group="g", timeout_ms=2000) as producer:
+            network.nameservers[0].refuse()
+            producer.send(Message("T", b"one is left"))
+            network.nameservers[1].refuse()
+            producer.send(Message("T", b"the route is known"))
+            with pytest.raises(NoRoute) as caught:
+                producer.send(Message("U", b"this one is not"))
+            assert caught.value.cause == "no_nameserver"
+            network.nameservers[1].refuse(False)
+            producer.send(Message("U", b"now it is"))
+
+
+def test_nothing_stays_behind(network: FaultyNetwork, admin: Admin, way: Way) -> None:
+    admin.create_topic("T", queues=2)
+
+    def once() -> None:
+        with way(Producer, AsyncProducer)(network.address, group="g") as producer:
+            producer.send(Message("T", b"x"))
+
+    once()
+    threads, connections = set(threading.enumerate()), network.broker.connection_count
+    for _ in range(20):
+        once()
+    assert set(threading.enumerate()) <= threads
+    deadline = time.monotonic() + 5
+    while network.broker.connection_count > connections:
+        assert time.monotonic() < deadline, "connections stay open"
+        time.sleep(0.01)
