@@ -7,15 +7,15 @@ happens on one event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
-from orbitmq.client.state.batching import Lingering, results_of_each
+from orbitmq.client.state.batching import Gathered, Lingering, Part, results_of_each
 from orbitmq.message import Message, MessageQueue, SendResult
 
-__all__ = ["Batcher"]
+__all__ = ["Batcher", "Waiter"]
 
-SendTogether = Callable[[Sequence[Message], MessageQueue | None], Awaitable[SendResult]]
 Waiter = asyncio.Future[SendResult]
+SendTogether = Callable[[Gathered[Waiter]], Awaitable[SendResult]]
 
 
 class Batcher:
@@ -31,12 +31,12 @@ class Batcher:
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def add(self, message: Message, queue: MessageQueue | None = None) -> Waiter:
+    def add(self, message: Message, part: Part, queue: MessageQueue | None = None) -> Waiter:
         """Send a message with others; the future is what becomes of it."""
         waiter: Waiter = self._loop.create_future()
-        first, full = self._lingering.add(message, waiter, queue)
+        first, full = self._lingering.add(message, part, waiter, queue)
         if full is not None:
-            self._leave(full, queue)
+            self._leave(full)
         if first and self._timer is None:
             self._timer = (
                 self._loop.call_later(self._linger_s, self.flush)
@@ -50,8 +50,8 @@ class Batcher:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for queue, entries in self._lingering.take_all():
-            self._leave(entries, queue)
+        for gathered in self._lingering.take_all():
+            self._leave(gathered)
 
     async def close(self) -> None:
         """Send what waits, and wait until it is sent."""
@@ -59,26 +59,24 @@ class Batcher:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    def _leave(self, entries: list[tuple[Message, Waiter]], queue: MessageQueue | None) -> None:
-        task = self._loop.create_task(self._send_batch(entries, queue))
+    def _leave(self, gathered: Gathered[Waiter]) -> None:
+        task = self._loop.create_task(self._send_batch(gathered))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _send_batch(
-        self, entries: list[tuple[Message, Waiter]], queue: MessageQueue | None
-    ) -> None:
+    async def _send_batch(self, gathered: Gathered[Waiter]) -> None:
+        waiters = gathered.waiters
         try:
-            result = await self._send([message for message, _ in entries], queue)
-            results = [result] if len(entries) == 1 else results_of_each(result, len(entries))
+            results = results_of_each(await self._send(gathered), len(waiters))
         except Exception as error:
-            for _, waiter in entries:
+            for waiter in waiters:
                 if not waiter.done():
                     waiter.set_exception(error)
             return
         except asyncio.CancelledError:
-            for _, waiter in entries:
+            for waiter in waiters:
                 waiter.cancel()
             raise
-        for (_, waiter), of_one in zip(entries, results, strict=True):
+        for waiter, result in zip(waiters, results, strict=True):
             if not waiter.done():
-                waiter.set_result(of_one)
+                waiter.set_result(result)

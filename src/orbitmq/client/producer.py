@@ -17,7 +17,8 @@ from orbitmq.client.batcher import Batcher
 from orbitmq.client.drivers import awaiting, blocking
 from orbitmq.client.producing import BaseProducer, QueueSelector
 from orbitmq.client.request_reply import Requesting
-from orbitmq.client.state.batching import can_linger
+from orbitmq.client.state.batching import Part, can_linger, make_part
+from orbitmq.client.turns import Turns
 from orbitmq.client.wishes import Flow
 from orbitmq.errors import ClientClosed
 from orbitmq.message import Message, MessageQueue, SendResult
@@ -50,6 +51,8 @@ class Producer(Requesting, BaseProducer):
     - `latency_faults`: keep away from brokers that were slow.
     - `linger_ms`: wait so long for other messages and send them as one batch of at most
       `batch_bytes` and `batch_messages`; None does not.
+    - `max_in_flight`: how many sends of an `AsyncProducer` may wait for their answers; more of them
+      wait for their turn, so that a burst does not drown the broker.
     - `trace`: True, or the name of the topic to record each send in.
     - `namespace`, `access_key`, `secret_key`, `security_token`, `tls`, `instance_name`,
       `unit_name`, `vip_channel`: as for every client.
@@ -130,8 +133,10 @@ class Producer(Requesting, BaseProducer):
         broker would take.
         """
         choose = self._choose(message, queue, sharding_key, selector)
-        if self._batcher is not None and choose is None and can_linger(message):
-            return background.run(self._send_in_batch(message, queue))
+        if self._batcher is not None and choose is None and can_linger(message, self._policy):
+            return background.run(
+                self._send_in_batch(message, make_part(message, self._policy), queue)
+            )
         flow = self._send_flow(self._outgoing(message), queue, choose, timeout_ms)
         return self._perform(flow)
 
@@ -232,20 +237,14 @@ class Producer(Requesting, BaseProducer):
             self._network.close_idle()
 
     async def _open_batcher(self, linger_ms: float) -> Batcher:
-        return Batcher(self._send_batch, linger_ms, self._batch_bytes, self._batch_messages)
+        return Batcher(self._send_gathered, linger_ms, self._batch_bytes, self._batch_messages)
 
-    async def _send_in_batch(self, message: Message, queue: MessageQueue | None) -> SendResult:
+    async def _send_in_batch(
+        self, message: Message, part: Part, queue: MessageQueue | None
+    ) -> SendResult:
         if self._batcher is None:
             raise ClientClosed("this Producer is closed")
-        return await self._batcher.add(message, queue)
-
-    async def _send_batch(
-        self, messages: Sequence[Message], queue: MessageQueue | None
-    ) -> SendResult:
-        outgoing = (
-            self._outgoing(messages[0]) if len(messages) == 1 else self._outgoing_batch(messages)
-        )
-        return await self._running().run(self._send_flow(outgoing, queue, None, None))
+        return await self._batcher.add(message, part, queue)
 
 
 class AsyncProducer(Requesting, BaseProducer):
@@ -267,6 +266,8 @@ class AsyncProducer(Requesting, BaseProducer):
     - `latency_faults`: keep away from brokers that were slow.
     - `linger_ms`: wait so long for other messages and send them as one batch of at most
       `batch_bytes` and `batch_messages`; None does not.
+    - `max_in_flight`: how many sends of an `AsyncProducer` may wait for their answers; more of them
+      wait for their turn, so that a burst does not drown the broker.
     - `trace`: True, or the name of the topic to record each send in.
     - `namespace`, `access_key`, `secret_key`, `security_token`, `tls`, `instance_name`,
       `unit_name`, `vip_channel`: as for every client.
@@ -274,6 +275,7 @@ class AsyncProducer(Requesting, BaseProducer):
 
     _retries_refusals = False
     _batcher: Batcher | None = None
+    _turns: Turns
 
     async def start(self) -> Self:
         """Start the background work; nothing is asked of servers before the first send.
@@ -285,9 +287,10 @@ class AsyncProducer(Requesting, BaseProducer):
         if self._instance is not None:
             raise ClientClosed(f"{self!r} was started before")
         await self._open()
+        self._turns = Turns(self._max_in_flight)
         if self._linger_ms is not None:
             self._batcher = Batcher(
-                self._send_batch, self._linger_ms, self._batch_bytes, self._batch_messages
+                self._send_gathered, self._linger_ms, self._batch_bytes, self._batch_messages
             )
         return self
 
@@ -346,10 +349,20 @@ class AsyncProducer(Requesting, BaseProducer):
             if sharding_key is None and selector is None
             else self._choose(message, queue, sharding_key, selector)
         )
-        if self._batcher is not None and choose is None and can_linger(message):
-            return await self._batcher.add(message, queue)
-        flow = self._send_flow(self._outgoing(message), queue, choose, timeout_ms)
-        return await awaiting.perform(flow, self._running().network)
+        if self._batcher is not None and choose is None and can_linger(message, self._policy):
+            return await self._batcher.add(message, make_part(message, self._policy), queue)
+        network = self._running().network
+        outgoing = self._outgoing(message)
+        turns = self._turns
+        if turns.free > 0:
+            turns.free -= 1
+        else:
+            await turns.wait()
+        try:
+            flow = self._send_flow(outgoing, queue, choose, timeout_ms)
+            return await awaiting.perform(flow, network)
+        finally:
+            turns.end()
 
     async def send_many(
         self,
@@ -423,11 +436,3 @@ class AsyncProducer(Requesting, BaseProducer):
             return await self._reply(asked, deadline)
         finally:
             self._forget(asked)
-
-    async def _send_batch(
-        self, messages: Sequence[Message], queue: MessageQueue | None
-    ) -> SendResult:
-        outgoing = (
-            self._outgoing(messages[0]) if len(messages) == 1 else self._outgoing_batch(messages)
-        )
-        return await self._running().run(self._send_flow(outgoing, queue, None, None))

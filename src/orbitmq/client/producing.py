@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from orbitmq.client.flows.send import Choose, Sending, send, send_oneway
 from orbitmq.client.instance import ClientInstance
 from orbitmq.client.settings import ClientSettings
-from orbitmq.client.state.batching import make_batch
+from orbitmq.client.state.batching import Gathered, join_parts, make_batch
 from orbitmq.client.state.namespace import wrap
 from orbitmq.client.state.outgoing import Outgoing, SendPolicy, make_outgoing
 from orbitmq.client.state.selection import by_hash
@@ -62,6 +62,7 @@ class BaseProducer:
         linger_ms: float | None = None,
         batch_bytes: int = 256 << 10,
         batch_messages: int = 1000,
+        max_in_flight: int = 1000,
         trace: bool | str = False,
         namespace: str | None = None,
         access_key: str | None = None,
@@ -83,8 +84,10 @@ class BaseProducer:
             unit_name=unit_name,
             vip_channel=vip_channel,
         )
-        if timeout_ms <= 0 or retry_times < 0:
-            raise ConfigError("timeout_ms must be positive and retry_times not negative")
+        if timeout_ms <= 0 or retry_times < 0 or max_in_flight < 1:
+            raise ConfigError(
+                "timeout_ms and max_in_flight must be positive and retry_times not negative"
+            )
         self.group = check_group(group, "DEFAULT_PRODUCER")
         self._group = wrap(self.settings.namespace, group)
         self._policy = SendPolicy(
@@ -102,6 +105,7 @@ class BaseProducer:
         self._linger_ms = linger_ms
         self._batch_bytes = min(batch_bytes, max_message_bytes)
         self._batch_messages = batch_messages
+        self._max_in_flight = max_in_flight
         self._trace_topic = trace if isinstance(trace, str) else TRACE_TOPIC if trace else None
         self._instance: ClientInstance | None = None
         self._sending: Sending | None = None
@@ -191,6 +195,14 @@ class BaseProducer:
             self._running()
             raise AssertionError
         return send_oneway(sending, outgoing, queue=queue, choose=choose, timeout_ms=timeout_ms)
+
+    async def _send_gathered(self, gathered: Gathered[Any]) -> SendResult:
+        """Send a batch that has formed by itself."""
+        outgoing = join_parts(
+            gathered.first, gathered.parts, self._group, self._policy, self.settings.namespace
+        )
+        flow = self._send_flow(outgoing, gathered.queue, None, None)
+        return await self._running().run(flow)
 
     def _choose(
         self,

@@ -20,6 +20,7 @@ import os
 import select
 import socket
 import ssl
+import struct
 import threading
 import time
 import weakref
@@ -54,12 +55,14 @@ class _Link:
         self.rested_since = 0.0
         self._reader = FrameReader()
         timeout_s = min(timeout_s, CONNECT_TIMEOUT_S)
-        self._timeout_s = timeout_s
+        self._timeout_s = 0.0
         try:
             self.socket: socket.socket = socket.create_connection((host, port), timeout_s)
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if tls is not None:
                 self.socket = tls.wrap_socket(self.socket, server_hostname=host)
+            else:
+                self.socket.setblocking(True)
         except TimeoutError:
             raise ConnectionLost(f"cannot connect to {address} within {timeout_s:.1f} s") from None
         except OSError as error:
@@ -81,11 +84,22 @@ class _Link:
             return True
 
     def send(self, frame: bytes, timeout_s: float) -> None:
-        # A blocking socket with a timeout polls before each call; the value itself changes seldom.
-        if timeout_s != self._timeout_s:
-            self.socket.settimeout(timeout_s)
-            self._timeout_s = timeout_s
+        # Setting the timeout is a call into the kernel; a twentieth more or less is the same one.
+        if not 0.95 * timeout_s < self._timeout_s <= 1.05 * timeout_s:
+            self._set_timeout(timeout_s)
         self.socket.sendall(frame)
+
+    def _set_timeout(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        if isinstance(self.socket, ssl.SSLSocket):
+            self.socket.settimeout(timeout_s)
+            return
+        # Python's own timeouts ask the kernel before each call whether it would block; these are
+        # kept by the kernel itself and end a call with EAGAIN.
+        micros = max(int(timeout_s * 1e6), 1000)
+        value = struct.pack("@ll", *divmod(micros, 1_000_000))
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)
 
     def receive(self, opaque: int, deadline: float) -> Command:
         feed, receive = self._reader.feed, self.socket.recv
@@ -103,8 +117,7 @@ class _Link:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 raise TimeoutError
-            self.socket.settimeout(left_s)
-            self._timeout_s = left_s
+            self._set_timeout(left_s)
 
 
 def _readable(sock: socket.socket) -> bool:
@@ -114,13 +127,54 @@ def _readable(sock: socket.socket) -> bool:
 
 
 class _Pool:
-    """The connections to one address."""
+    """The connections to one address.
 
-    __slots__ = ("free", "permits")
+    Borrowing and giving back a resting connection takes no lock, a list's `pop` and `append` are
+    atomic; the lock guards the count of connections and the wait for one.
+    """
+
+    __slots__ = ("changed", "count", "free", "waiting")
 
     def __init__(self) -> None:
         self.free: list[_Link] = []
-        self.permits = threading.BoundedSemaphore(MAX_PER_ADDRESS)
+        self.count = 0
+        self.waiting = 0
+        self.changed = threading.Condition()
+
+    def may_connect(self, deadline: float) -> _Link | None:
+        """Wait for a connection to rest, or for the permission to make one (None)."""
+        with self.changed:
+            while True:
+                if self.free:
+                    with contextlib.suppress(IndexError):
+                        return self.free.pop()
+                if self.count < MAX_PER_ADDRESS:
+                    self.count += 1
+                    return None
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    raise TimeoutError
+                self.waiting += 1
+                try:
+                    # Who gives one back may just have seen nobody waiting, so look again soon.
+                    self.changed.wait(min(left_s, 0.01))
+                finally:
+                    self.waiting -= 1
+
+    def rest(self, link: _Link) -> None:
+        link.rested_since = time.monotonic()
+        self.free.append(link)
+        if self.waiting:
+            with self.changed:
+                self.changed.notify()
+
+    def drop(self, link: _Link | None) -> None:
+        """A connection, or the permission to make one, is given up."""
+        if link is not None:
+            link.close()
+        with self.changed:
+            self.count -= 1
+            self.changed.notify()
 
 
 class BlockingNetwork:
@@ -157,25 +211,24 @@ class BlockingNetwork:
         """Send a frame that is ready and wait for the response with its opaque."""
         timeout_s = timeout_ms / 1000
         deadline = time.monotonic() + timeout_s
-        pool, link = self._borrow(address, timeout_s)
+        pool, link = self._borrow(address, deadline)
         try:
             link.send(frame, timeout_s)
             response = link.receive(opaque, deadline)
-        except TimeoutError:
-            link.close()
-            pool.permits.release()
+        except (TimeoutError, BlockingIOError):
+            pool.drop(link)
             text = f"{address} did not answer a request within {timeout_ms:.0f} ms"
             raise RequestTimeout(text) from None
         except OSError as error:
-            link.close()
-            pool.permits.release()
+            pool.drop(link)
             raise ConnectionLost(f"connection to {address} broke: {error}") from error
         except BaseException:
             # An interrupted call leaves an answer behind that the next caller must not get.
-            link.close()
-            pool.permits.release()
+            pool.drop(link)
             raise
-        self._give_back(pool, link)
+        pool.rest(link)
+        if self._closed:
+            self.close()
         return response
 
     def notify(
@@ -197,52 +250,49 @@ class BlockingNetwork:
     def post(self, address: str, frame: bytes, timeout_ms: float = 3000) -> None:
         """Send a frame that is ready and that wants no response."""
         timeout_s = timeout_ms / 1000
-        pool, link = self._borrow(address, timeout_s)
+        pool, link = self._borrow(address, time.monotonic() + timeout_s)
         try:
             link.send(frame, timeout_s)
         except OSError as error:
-            link.close()
-            pool.permits.release()
+            pool.drop(link)
             raise ConnectionLost(f"connection to {address} broke: {error}") from error
         except BaseException:
-            link.close()
-            pool.permits.release()
+            pool.drop(link)
             raise
-        self._give_back(pool, link)
+        pool.rest(link)
 
     # ---- the pool
 
-    def _borrow(self, address: str, timeout_s: float) -> tuple[_Pool, _Link]:
+    def _borrow(self, address: str, deadline: float) -> tuple[_Pool, _Link]:
         if self._closed:
             raise ConnectionLost("this client is closed")
         pool = self._pools.get(address)
         if pool is None:
             pool = self._pools.setdefault(address, _Pool())
-        if not pool.permits.acquire(timeout=max(timeout_s, 0)):
-            text = f"{MAX_PER_ADDRESS} threads wait for answers of {address} already"
-            raise RequestTimeout(text)
+        while True:
+            link: _Link | None
+            try:
+                link = pool.free.pop()
+            except IndexError:
+                link = self._wait_for_link(pool, address, deadline)
+            if link is None:
+                break
+            rested_s = time.monotonic() - link.rested_since
+            if rested_s < LOOK_AFTER_S or not (rested_s > CLOSE_AFTER_S or link.is_dead()):
+                return pool, link
+            pool.drop(link)
         try:
-            while pool.free:
-                try:
-                    link = pool.free.pop()
-                except IndexError:  # another thread was faster
-                    break
-                rested_s = time.monotonic() - link.rested_since
-                if rested_s < LOOK_AFTER_S or not (rested_s > CLOSE_AFTER_S or link.is_dead()):
-                    return pool, link
-                link.close()
-            return pool, _Link(address, self._tls, timeout_s)
+            return pool, _Link(address, self._tls, deadline - time.monotonic())
         except BaseException:
-            pool.permits.release()
+            pool.drop(None)
             raise
 
-    def _give_back(self, pool: _Pool, link: _Link) -> None:
-        link.rested_since = time.monotonic()
-        if self._closed:
-            link.close()
-        else:
-            pool.free.append(link)
-        pool.permits.release()
+    def _wait_for_link(self, pool: _Pool, address: str, deadline: float) -> _Link | None:
+        try:
+            return pool.may_connect(deadline)
+        except TimeoutError:
+            text = f"{MAX_PER_ADDRESS} threads wait for answers of {address} already"
+            raise RequestTimeout(text) from None
 
     def connection_count(self) -> int:
         """How many connections rest in the pools."""
@@ -254,19 +304,13 @@ class BlockingNetwork:
         for pool in list(self._pools.values()):
             # Those used last are at the end, where they are borrowed from.
             while pool.free and pool.free[0].rested_since < oldest:
-                try:
-                    link = pool.free.pop(0)
-                except IndexError:
-                    break
-                link.close()
+                with contextlib.suppress(IndexError):
+                    pool.drop(pool.free.pop(0))
 
     def close(self) -> None:
-        """Close all connections that rest; those in use are closed by their users."""
+        """Close all connections that rest; those in use are closed when they are given back."""
         self._closed = True
-        for pool in list(self._pools.values()):
-            while pool.free:
-                with contextlib.suppress(IndexError):
-                    pool.free.pop().close()
+        self.close_idle(-1)
 
     def _forget_parent(self) -> None:
         # Closing the child's copies of the sockets does not end the parent's connections.

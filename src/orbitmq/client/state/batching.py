@@ -30,12 +30,32 @@ from orbitmq.message import Message, MessageQueue, SendResult
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.protocol.names import RETRY_PREFIX
 
-__all__ = ["Lingering", "can_linger", "make_batch", "results_of_each"]
+__all__ = [
+    "Gathered",
+    "Lingering",
+    "Part",
+    "can_linger",
+    "join_parts",
+    "make_batch",
+    "make_part",
+    "results_of_each",
+]
 
 W = TypeVar("W")
+Part = tuple[str, tuple[int, bytes, str]]
+"""A message's id, and its flag, body and properties."""
 
 BATCH_OVERHEAD_BYTES = 22
 """What the batch layout adds to each message's body and properties."""
+
+
+def make_part(message: Message, policy: SendPolicy, now_ms: int | None = None) -> Part:
+    """Check a message and write down what a batch carries of it."""
+    if message.delay_level > 0:
+        raise BadMessage("delayed messages cannot be batched; send them one by one")
+    check_body(message.body, policy)
+    message_id = make_unique_id(now_ms)
+    return message_id, (message.flag, message.body, properties_text(message, message_id))
 
 
 def make_batch(
@@ -45,12 +65,8 @@ def make_batch(
     if not messages:
         raise BadMessage("a batch needs at least one message")
     first = messages[0]
-    topic = wrap(namespace, first.topic) if namespace else first.topic
-    check_topic(topic)
-    if topic.startswith(RETRY_PREFIX):
-        raise BadMessage("messages to a retry topic cannot be batched")
     now_ms = time.time_ns() // 1_000_000
-    ids, parts = [], []
+    parts = []
     for message in messages:
         if message.topic != first.topic:
             raise BadMessage(
@@ -58,26 +74,35 @@ def make_batch(
             )
         if message.wait_store_ok != first.wait_store_ok:
             raise BadMessage("wait_store_ok must be the same for all messages of a batch")
-        if message.delay_level > 0:
-            raise BadMessage("delayed messages cannot be batched; send them one by one")
-        check_body(message.body, policy)
-        message_id = make_unique_id(now_ms)
-        ids.append(message_id)
-        parts.append((message.flag, message.body, properties_text(message, message_id)))
-    body = encode_batch(parts)
+        parts.append(make_part(message, policy, now_ms))
+    return join_parts(first, parts, group, policy, namespace)
+
+
+def join_parts(
+    first: Message,
+    parts: Sequence[Part],
+    group: str,
+    policy: SendPolicy,
+    namespace: str | None = None,
+) -> Outgoing:
+    """Make one batch of parts whose messages all go where the first one goes."""
+    topic = wrap(namespace, first.topic) if namespace else first.topic
+    check_topic(topic)
+    if topic.startswith(RETRY_PREFIX):
+        raise BadMessage("messages to a retry topic cannot be batched")
+    body = encode_batch([part for _, part in parts])
     if len(body) > policy.max_message_bytes:
         raise BadMessage(
             f"the batch has {len(body)} bytes, more than max_message_bytes="
             f"{policy.max_message_bytes}; send fewer messages at once"
         )
-    ext = request_fields(group, topic, policy, 0, now_ms, 0)
+    ext = request_fields(group, topic, policy, 0, time.time_ns() // 1_000_000, 0)
     ext["i"] = f"WAIT\1{'true' if first.wait_store_ok else 'false'}"
     if namespace:
         ext["i"] += f"\2INSTANCE_ID\1{namespace}"
     ext["m"] = "true"
-    return Outgoing(
-        RequestCode.SEND_BATCH_MESSAGE, topic, body, ext, ",".join(ids), first, len(messages)
-    )
+    ids = ",".join([message_id for message_id, _ in parts])
+    return Outgoing(RequestCode.SEND_BATCH_MESSAGE, topic, body, ext, ids, first, len(parts))
 
 
 def results_of_each(result: SendResult, count: int) -> list[SendResult]:
@@ -97,9 +122,26 @@ def results_of_each(result: SendResult, count: int) -> list[SendResult]:
     ]
 
 
-def can_linger(message: Message) -> bool:
-    """Whether a message may be sent in a batch."""
-    return message.delay_level <= 0 and not message.system
+def can_linger(message: Message, policy: SendPolicy) -> bool:
+    """Whether a message may be sent in a batch; one that gets compressed goes alone."""
+    return (
+        message.delay_level <= 0
+        and message.system is None
+        and len(message.body) < policy.compress_over_bytes
+    )
+
+
+class Gathered(Generic[W]):
+    """Messages that will leave together."""
+
+    __slots__ = ("bytes", "first", "parts", "queue", "waiters")
+
+    def __init__(self, first: Message, queue: MessageQueue | None) -> None:
+        self.first = first
+        self.queue = queue
+        self.parts: list[Part] = []
+        self.waiters: list[W] = []
+        self.bytes = 0
 
 
 class Lingering(Generic[W]):
@@ -108,41 +150,37 @@ class Lingering(Generic[W]):
     def __init__(self, max_bytes: int, max_messages: int) -> None:
         self._max_bytes = max_bytes
         self._max_messages = max_messages
-        self._waiting: dict[
-            tuple[str, bool, MessageQueue | None], tuple[list[tuple[Message, W]], list[int]]
-        ] = {}
+        self._waiting: dict[tuple[str, bool, MessageQueue | None], Gathered[W]] = {}
 
     def __len__(self) -> int:
-        return sum(len(entries) for entries, _ in self._waiting.values())
+        return sum(len(gathered.parts) for gathered in self._waiting.values())
 
     def add(
-        self, message: Message, waiter: W, queue: MessageQueue | None = None
-    ) -> tuple[bool, list[tuple[Message, W]] | None]:
+        self, message: Message, part: Part, waiter: W, queue: MessageQueue | None = None
+    ) -> tuple[bool, Gathered[W] | None]:
         """Add a message; returns whether it is the first of a batch, and a batch that is full.
 
         A full batch is not waiting any more. When the new message does not fit with the others,
         they are the full batch, and it is the first of the next.
         """
         key = (message.topic, message.wait_store_ok, queue)
-        size = len(message.body) + BATCH_OVERHEAD_BYTES + 128
-        if message.properties:
-            size += sum(len(name) + len(text) for name, text in message.properties.items())
-        waiting = self._waiting.get(key)
-        if waiting is not None:
-            entries, total = waiting
-            if total[0] + size <= self._max_bytes:
-                entries.append((message, waiter))
-                total[0] += size
-                if len(entries) >= self._max_messages:
-                    del self._waiting[key]
-                    return False, entries
-                return False, None
-            self._waiting[key] = ([(message, waiter)], [size])
-            return True, entries
-        self._waiting[key] = ([(message, waiter)], [size])
-        return True, None
+        size = len(part[1][1]) + 4 * len(part[1][2]) + BATCH_OVERHEAD_BYTES
+        gathered = self._waiting.get(key)
+        full = None
+        if gathered is not None and gathered.bytes + size > self._max_bytes:
+            full, gathered = gathered, None
+        is_first = gathered is None
+        if gathered is None:
+            gathered = self._waiting[key] = Gathered(message, queue)
+        gathered.parts.append(part)
+        gathered.waiters.append(waiter)
+        gathered.bytes += size
+        if len(gathered.parts) >= self._max_messages:
+            del self._waiting[key]
+            return False, gathered
+        return is_first, full
 
-    def take_all(self) -> list[tuple[MessageQueue | None, list[tuple[Message, W]]]]:
+    def take_all(self) -> list[Gathered[W]]:
         """Return everything that waits, as batches."""
         waiting, self._waiting = self._waiting, {}
-        return [(key[2], entries) for key, (entries, _) in waiting.items()]
+        return list(waiting.values())

@@ -1,0 +1,73 @@
+"""Plays the network for flows: what each wish gets is written down before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from orbitmq._native import Command
+from orbitmq.client.wishes import Call, Flow, Notify, Pause, Wish
+
+T = TypeVar("T")
+
+Reaction = Command | Exception | Callable[[Any], Command | Exception]
+
+
+def answer(
+    code: int = 0,
+    *,
+    ext: dict[str, str] | None = None,
+    body: bytes | None = None,
+    remark: str | None = None,
+) -> Command:
+    return Command(code, flag=1, ext=ext, body=body, remark=remark)
+
+
+def stored(queue_id: int = 0, offset: int = 0, code: int = 0) -> Command:
+    """What a broker answers to a send."""
+    ext = {"msgId": "7F0000010000" + "0" * 20, "queueId": str(queue_id), "queueOffset": str(offset)}
+    return answer(code, ext=ext)
+
+
+class Clock:
+    """A clock that goes on only when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Play:
+    """Runs a flow; `wishes` is what it wished for."""
+
+    def __init__(self, reactions: Iterable[Reaction] = ()) -> None:
+        self._reactions = iter(reactions)
+        self.wishes: list[Wish] = []
+
+    @property
+    def calls(self) -> list[Call]:
+        return [wish for wish in self.wishes if isinstance(wish, Call)]
+
+    @property
+    def notices(self) -> list[Notify]:
+        return [wish for wish in self.wishes if isinstance(wish, Notify)]
+
+    def run(self, flow: Flow[T]) -> T:
+        try:
+            wish = next(flow)
+            while True:
+                self.wishes.append(wish)
+                if isinstance(wish, Notify | Pause):
+                    wish = flow.send(None)
+                    continue
+                reaction = next(self._reactions)
+                if callable(reaction):
+                    reaction = reaction(wish)
+                wish = (
+                    flow.throw(reaction) if isinstance(reaction, Exception) else flow.send(reaction)
+                )
+        except StopIteration as end:
+            value: T = end.value
+            return value

@@ -1,0 +1,197 @@
+"""Routes: what they say, who is asked, and what is said when there is none."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from orbitmq.client.flows.routes import fetch_route, publish_route, route_or_diagnose
+from orbitmq.client.state.routes import Nameservers, RouteTable, TopicRoute
+from orbitmq.errors import ConnectionLost, NoRoute, RequestTimeout
+from orbitmq.protocol.codes import RequestCode
+from tests.client.playing import Play, answer
+
+LOST = ConnectionLost("connection refused")
+MISSING = answer(17, remark="No topic route info")
+
+
+def route_body(
+    *names: str, perm: int = 6, write: int = 2, read: int = 2, ids: tuple[int, ...] = (0,)
+) -> bytes:
+    return json.dumps(
+        {
+            "queueDatas": [
+                {
+                    "brokerName": name,
+                    "readQueueNums": read,
+                    "writeQueueNums": write,
+                    "perm": perm,
+                    "topicSysFlag": 0,
+                }
+                for name in names
+            ],
+            "brokerDatas": [
+                {
+                    "brokerName": name,
+                    "cluster": "C",
+                    "brokerAddrs": {str(i): f"{name}{i}:10911" for i in ids},
+                }
+                for name in names
+            ],
+        }
+    ).encode()
+
+
+def clusters(*names: str) -> bytes:
+    return json.dumps({"brokerAddrTable": {name: {} for name in names}}).encode()
+
+
+def table(*addresses: str) -> RouteTable:
+    return RouteTable(Nameservers(addresses or ("ns1:9876", "ns2:9876"), first=0))
+
+
+def test_a_route_lists_queues_by_permission_and_master() -> None:
+    route = TopicRoute.decode("T", route_body("b", "a"))
+    assert [(q.broker_name, q.queue_id) for q in route.publish_queues] == [
+        ("a", 0),
+        ("a", 1),
+        ("b", 0),
+        ("b", 1),
+    ]
+    assert not TopicRoute.decode("T", route_body("a", perm=4)).publish_queues
+    assert TopicRoute.decode("T", route_body("a", perm=4)).subscribe_queues
+    assert not TopicRoute.decode("T", route_body("a", perm=2)).subscribe_queues
+    slaves = TopicRoute.decode("T", route_body("a", ids=(1, 2)))
+    assert not slaves.publish_queues
+    assert len(slaves.subscribe_queues) == 2
+
+
+def test_keys_may_come_unquoted_and_an_ordered_topic_has_the_queues_it_was_given() -> None:
+    body = (
+        b'{"orderTopicConf":"b:1;a:2","queueDatas":[],'
+        b'"brokerDatas":[{"brokerName":"a","brokerAddrs":{0:"h:1"},"cluster":"C"}]}'
+    )
+    route = TopicRoute.decode("T", body)
+    assert route.is_ordered
+    assert [(q.broker_name, q.queue_id) for q in route.publish_queues] == [
+        ("b", 0),
+        ("a", 0),
+        ("a", 1),
+    ]
+    assert route.brokers["a"][0] == "h:1"
+
+
+def test_the_table_tells_changes_and_new_brokers_apart() -> None:
+    routes, told = table(), []
+    routes.on_new_brokers = lambda: told.append(1)
+    assert routes.apply("T", route_body("a"))
+    assert not routes.apply("T", route_body("a"))
+    assert routes.apply("T", route_body("a", write=4))
+    assert told == [1]
+    assert routes.apply("T", route_body("a", "b"))
+    assert told == [1, 1]
+    assert routes.master("b") == "b0:10911"
+    routes.apply("T", route_body("a"))
+    routes.drop_unrouted_brokers()
+    assert routes.master("b") is None
+
+
+def test_reading_addresses_fall_back_to_another_of_the_name() -> None:
+    routes = table()
+    routes.apply("T", route_body("a", ids=(0, 2)))
+    assert routes.address("a", 0) == "a0:10911"
+    assert routes.address("a", 1) == "a2:10911"
+    assert routes.address("a", 7) == "a0:10911"
+    assert routes.address("a", 7, only_this=True) is None
+    assert routes.address("nobody") is None
+    assert routes.addresses() == {"a0:10911", "a2:10911"}
+    assert routes.addresses(masters_only=True) == {"a0:10911"}
+
+
+def test_nameservers_are_tried_in_turn_and_the_one_that_answers_is_kept() -> None:
+    routes = table()
+    play = Play([LOST, answer(body=route_body("a"))])
+    assert play.run(fetch_route(routes, "T")) is not None
+    assert [call.address for call in play.calls] == ["ns1:9876", "ns2:9876"]
+    again = Play([answer(body=route_body("a"))])
+    again.run(fetch_route(routes, "T"))
+    assert [call.address for call in again.calls] == ["ns2:9876"]
+
+
+def test_a_topic_that_goes_missing_keeps_its_route() -> None:
+    routes = table()
+    routes.apply("T", route_body("a"))
+    assert Play([MISSING]).run(fetch_route(routes, "T")) is None
+    assert routes.publish_queues("T")
+
+
+def test_a_new_topic_borrows_the_template_and_readers_do_not_see_it() -> None:
+    routes = table()
+    play = Play([MISSING, answer(body=route_body("a", perm=7, write=8, read=8))])
+    route = play.run(publish_route(routes, "New", max_queues=4))
+    assert route.is_borrowed
+    assert [q.topic for q in route.publish_queues] == ["New"] * 4
+    assert play.calls[1].ext == {"topic": "TBW102", "acceptStandardJsonOnly": "true"}
+    assert not routes.subscribe_queues("New")
+    assert "New" in routes.watched
+    # A second send asks nobody.
+    assert Play().run(publish_route(routes, "New")) == route
+    # The real one takes its place.
+    Play([answer(body=route_body("a"))]).run(fetch_route(routes, "New"))
+    real = routes.route("New")
+    assert real is not None
+    assert not real.is_borrowed
+
+
+def test_no_nameserver() -> None:
+    with pytest.raises(NoRoute, match="no nameserver can be reached") as caught:
+        Play([LOST, RequestTimeout("slow")]).run(publish_route(table(), "T"))
+    assert caught.value.cause == "no_nameserver"
+    assert "ns1:9876: connection refused" in str(caught.value)
+    assert "ns2:9876: slow" in str(caught.value)
+
+
+def test_no_broker() -> None:
+    play = Play([MISSING, MISSING, answer(body=clusters())])
+    with pytest.raises(NoRoute, match="no broker is registered with nameserver ns1:9876") as caught:
+        play.run(publish_route(table(), "T"))
+    assert caught.value.cause == "no_broker"
+    assert play.calls[-1].code == RequestCode.GET_BROKER_CLUSTER_INFO
+
+
+def test_no_topic_and_none_made_on_demand() -> None:
+    routes = table()
+    play = Play([MISSING, MISSING, answer(body=clusters("a"))])
+    with pytest.raises(NoRoute, match="autoCreateTopicEnable=true") as caught:
+        play.run(publish_route(routes, "T"))
+    assert caught.value.cause == "no_topic"
+    assert caught.value.topic == "T"
+    assert "T" not in routes.watched
+
+
+def test_no_topic_for_a_reader() -> None:
+    play = Play([MISSING, answer(body=clusters("a"))])
+    with pytest.raises(NoRoute, match="does not exist on a") as caught:
+        play.run(route_or_diagnose(table(), "T"))
+    assert caught.value.cause == "no_topic"
+
+
+@pytest.mark.parametrize(
+    ("body", "cause", "words"),
+    [
+        (route_body("a", perm=4), "no_permission", "may not be written .a: R--."),
+        (route_body("a", ids=(1,)), "no_broker", "no master of a is registered"),
+        (route_body("a", write=0), "no_topic", "it has no queues to be written"),
+    ],
+)
+def test_a_route_that_leads_nowhere(body: bytes, cause: str, words: str) -> None:
+    with pytest.raises(NoRoute, match=words) as caught:
+        Play([answer(body=body)]).run(publish_route(table(), "T"))
+    assert caught.value.cause == cause
+
+
+def test_a_broker_in_the_place_of_a_nameserver() -> None:
+    with pytest.raises(NoRoute, match="address of a broker instead of a nameserver") as caught:
+        Play([answer(3, remark=" request type 105 not supported")]).run(publish_route(table(), "T"))
+    assert caught.value.cause == "refused"
