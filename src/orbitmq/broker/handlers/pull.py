@@ -8,6 +8,7 @@ and the answer follows.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,7 +28,7 @@ from orbitmq.protocol.flags import Permission, PullFlag
 from orbitmq.protocol.headers import Header, Long
 from orbitmq.protocol.names import FAQ, OFFSET_MOVED_EVENT, Property
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Answer, Refused, Router, respond
+from orbitmq.remoting.handling import Answer, Refused, Router
 
 __all__ = ["PullHandlers", "PullHeader"]
 
@@ -44,6 +45,10 @@ _CODES = {
     "OFFSET_TOO_SMALL": ResponseCode.PULL_OFFSET_MOVED,
 }
 _LOOKED_AT_MESSAGES = ("FOUND", "NO_MATCHED_MESSAGE", "MESSAGE_WAS_REMOVING")
+
+
+# Consumers that send their subscription along send the same one with every pull.
+_of_tags = functools.lru_cache(1024)(Subscription.of_tags)
 
 
 class PullHeader(Header):
@@ -152,18 +157,13 @@ class PullHandlers:
                 return None
         elif code == ResponseCode.PULL_OFFSET_MOVED:
             self._tell_offset_moved(header, result.next_offset)
-        return respond(
-            request,
-            code,
-            result.status,
-            ext={
-                "suggestWhichBrokerId": str(self._suggested_broker(group, result)),
-                "nextBeginOffset": str(result.next_offset),
-                "minOffset": str(result.min_offset),
-                "maxOffset": str(result.max_offset),
-            },
-            body=body,
-        )
+        ext = {
+            "suggestWhichBrokerId": str(self._suggested_broker(group, result)),
+            "nextBeginOffset": str(result.next_offset),
+            "minOffset": str(result.min_offset),
+            "maxOffset": str(result.max_offset),
+        }
+        return request.respond(code, result.status, ext, body)
 
     def _checked_group(self, header: PullHeader, connection: Connection) -> SubscriptionGroup:
         if not self.config.broker_permission & Permission.READ:
@@ -210,9 +210,7 @@ class PullHandlers:
                     raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)
                 return Subscription(header.topic, expression_type=header.expression_type or "")
             try:
-                return Subscription.of_tags(
-                    header.topic, header.subscription, header.sub_version or 0
-                )
+                return _of_tags(header.topic, header.subscription, header.sub_version or 0)
             except ValueError:
                 remark = "parse the consumer's subscription failed"
                 raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark) from None
