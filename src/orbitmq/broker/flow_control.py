@@ -9,7 +9,9 @@ that a producer can try another broker; each has the words of the Java case that
 ``TIMEOUT_CLEAN_QUEUE``  The request waited longer than `waitTimeMillsInSendQueue` and its kin. One
                          turn of the loop serves all connections that had something to read when it
                          began, so that whoever is served late in a long turn has provably waited
-                         since: for a stalled disk, or for too many others.
+                         since: for a stalled disk, or for too many others. One long turn may be a
+                         hiccup, which costs nobody more than its time; in the second in a row the
+                         broker does not keep up.
 ``REJECTREQUEST``        Under sync flush: the oldest send that waits for the disk has waited longer
                          than `osPageCacheBusyTimeOutMills`. The disk is stuck, and a send that is
                          taken now would only wait, too.
@@ -17,9 +19,8 @@ that a producer can try another broker; each has the words of the Java case that
                          `sendThreadPoolQueueCapacity` allows.
 =====================  ===========================================================================
 
-What arrives during a turn is served in the next one, however long the turn was: its wait is over,
-and most producers do not try again after SYSTEM_BUSY. A broker with `brokerFastFailureEnable=false`
-never says that a request waited too long.
+Most producers do not try again after SYSTEM_BUSY, so it is not said lightly. A broker with
+`brokerFastFailureEnable=false` never says that a request waited too long.
 """
 
 from __future__ import annotations
@@ -81,10 +82,14 @@ class FlowControl:
         self.unflushed: UnflushedSends | None = None
         """Set when sends are answered only when they are on disk."""
         self._turn_began: float | None = None
+        self._last_turn = (0.0, 0.0)  # when it ended, how long it took
+        self._turn_before_s = 0.0
         self.refused = 0
         """How many requests were."""
 
     def _end_turn(self) -> None:
+        now = self._clock_s()
+        self._last_turn = (now, now - (self._turn_began or now))
         self._turn_began = None
 
     def is_calm(self) -> bool:
@@ -93,7 +98,9 @@ class FlowControl:
         Asked before each request that may be refused; the first of a turn begins to measure it.
         """
         if self._turn_began is None:
-            self._turn_began = self._clock_s()
+            self._turn_began = now = self._clock_s()
+            ended, took = self._last_turn
+            self._turn_before_s = took if now - ended < SHORT_TURN_S else 0.0
             self.call_soon(self._end_turn)
             return self.unflushed is None
         return self.unflushed is None and self._clock_s() - self._turn_began < SHORT_TURN_S
@@ -103,7 +110,9 @@ class FlowControl:
         config = self._config
         began = self._turn_began
         waited_ms = 0 if began is None else int((self._clock_s() - began) * 1000)
-        if config.broker_fast_failure_enable and waited_ms >= getattr(config, _LIMITS[code]):
+        limit_ms = getattr(config, _LIMITS[code])
+        late = waited_ms >= limit_ms and self._turn_before_s * 1000 >= limit_ms
+        if late and config.broker_fast_failure_enable:
             return self._busy(
                 f"[TIMEOUT_CLEAN_QUEUE]broker busy, {START_FLOW_CONTROL}, "
                 f"period in queue: {waited_ms}ms, size of queue: {len(self.unflushed or ())}"
