@@ -26,12 +26,19 @@ if TYPE_CHECKING:
     from orbitmq.client.producer import AsyncProducer, Producer
     from orbitmq.client.request_reply import reply_to
     from orbitmq.client.settings import ClientSettings
+    from orbitmq.client.transaction import (
+        AsyncTransactionProducer,
+        TransactionProducer,
+        TransactionResult,
+        TransactionState,
+    )
     from orbitmq.message import Message, MessageQueue, SendResult, SendStatus
     from orbitmq.remoting.tls import Tls
 
 __all__ = [
     "Appended",
     "AsyncProducer",
+    "AsyncTransactionProducer",
     "Cleaned",
     "ClientSettings",
     "Message",
@@ -48,6 +55,9 @@ __all__ = [
     "Store",
     "StoreOptions",
     "Tls",
+    "TransactionProducer",
+    "TransactionResult",
+    "TransactionState",
     "__version__",
     "decode_records",
     "reply_to",
@@ -55,6 +65,7 @@ __all__ = [
 
 _LOADED_LATER = {
     "AsyncProducer": "orbitmq.client.producer",
+    "AsyncTransactionProducer": "orbitmq.client.transaction",
     "ClientSettings": "orbitmq.client.settings",
     "Message": "orbitmq.message",
     "MessageQueue": "orbitmq.message",
@@ -62,6 +73,9 @@ _LOADED_LATER = {
     "SendResult": "orbitmq.message",
     "SendStatus": "orbitmq.message",
     "Tls": "orbitmq.remoting.tls",
+    "TransactionProducer": "orbitmq.client.transaction",
+    "TransactionResult": "orbitmq.client.transaction",
+    "TransactionState": "orbitmq.client.transaction",
     "reply_to": "orbitmq.client.request_reply",
 }
 

@@ -62,12 +62,20 @@ public final class Tools {
         PrintStream before = System.out;
         System.setOut(new PrintStream(printed, true, StandardCharsets.UTF_8));
         try {
-            MQAdminStartup.main0(arguments, null);
+            Commands.run(arguments);
         } finally {
             System.out.flush();
             System.setOut(before);
         }
         return printed.toString(StandardCharsets.UTF_8);
+    }
+
+    /** Commands made for each run: those that mqadmin keeps from the run before work only once, some of them. */
+    private static final class Commands extends MQAdminStartup {
+        static void run(String[] arguments) {
+            subCommandList.clear();
+            main0(arguments, null);
+        }
     }
 
     private static JSONObject defaults() {

@@ -81,6 +81,7 @@ class Nameserver:
             try:
                 for host in self._hosts:
                     self.port = await self._server.listen(host, self.port)
+                self.config.listen_port = self.port
             except OSError:
                 await self._server.close()
                 raise

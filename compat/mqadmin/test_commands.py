@@ -1,0 +1,161 @@
+"""Each command of the real mqadmin prints the same of a real broker and of ours.
+
+The commands run in this order, for some change what later ones look at. What they print is compared
+line by line once it is neutral (see `normalise.py`), and must have a word in it that says it did
+what it was asked to: a command that fails prints nothing on standard output.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+import pytest
+
+from compat.mqadmin.conftest import Both
+from compat.mqadmin.normalise import OF_THE_MOMENT, OF_THE_SUITE, table
+
+HERE = ("-c", "DefaultCluster")
+AT = ("-b", "{broker}")
+ORDERS = ("-t", "Orders")
+
+
+class Case(NamedTuple):
+    command: tuple[str, ...]
+    names: str
+    """What must be in the output."""
+    in_any_order: bool = False
+
+
+CASES = [
+    Case(("clusterList",), "broker-a"),
+    Case(("clusterList", "-m"), "20"),
+    Case(("topicList",), "Orders", in_any_order=True),
+    Case(("topicList", "-c"), "Orders", in_any_order=True),
+    Case(("topicRoute", *ORDERS), '"readQueueNums":4'),
+    Case(("topicRoute", "-l", *ORDERS), "{0=BROKER}"),
+    Case(("topicStatus", *ORDERS), "TIME"),
+    Case(("topicClusterList", *ORDERS), "DefaultCluster"),
+    Case(("allocateMQ", *ORDERS, "-i", "10.0.0.1,10.0.0.2"), "10.0.0.2"),
+    # topics and groups
+    Case(("updateTopic", *HERE, "-t", "Made", "-r", "2", "-w", "3"), "success"),
+    Case(("updateTopicPerm", *HERE, "-t", "Made", "-p", "4"), "from 6 to 4"),
+    Case(("updateTopicPerm", *AT, "-t", "Made", "-p", "6"), "from 4 to 6"),
+    Case(("topicRoute", "-t", "Made"), '"writeQueueNums":3'),
+    Case(("updateSubGroup", *HERE, "-g", "newgroup", "-r", "5", "-q", "2"), "retryMaxTimes=5"),
+    Case(("getConsumerConfig", "-g", "newgroup"), "retryMaxTimes"),
+    Case(("updateOrderConf", *ORDERS, "-m", "put", "-v", "broker-a:4"), "success"),
+    Case(("updateOrderConf", *ORDERS, "-m", "get"), "broker-a:4"),
+    Case(("updateOrderConf", *ORDERS, "-m", "delete"), "success"),
+    Case(("updateKvConfig", "-s", "N", "-k", "k", "-v", "v"), "success"),
+    Case(("deleteKvConfig", "-s", "N", "-k", "k"), "success"),
+    Case(("wipeWritePerm", "-b", "broker-a"), "OK"),
+    Case(("addWritePerm", "-b", "broker-a"), "OK"),
+    # who is there and how far they are
+    Case(("consumerProgress", "-g", "watched"), "Diff Total: 14"),
+    Case(("consumerProgress",), "watched"),
+    Case(("consumerConnection", "-g", "watched"), "127.0.0.1@1"),
+    Case(("consumerStatus", "-g", "watched"), "127.0.0.1@1"),
+    Case(("producerConnection", "-g", "makers", *ORDERS), "127.0.0.1@2"),
+    Case(("producer", *AT), "makers"),
+    Case(("brokerConsumeStats", *AT), "Diff Total: 14"),
+    Case(("brokerConsumeStats", *AT, "-o", "true"), "Diff Total: 0"),
+    Case(("statsAll", *ORDERS), "watched"),
+    # messages
+    Case(("queryMsgByKey", *ORDERS, "-k", "key3"), "0003"),
+    Case(("queryMsgById", "-i", "{id}"), "key3"),
+    Case(("queryMsgByOffset", *ORDERS, "-b", "broker-a", "-i", "3", "-o", "0"), "key3"),
+    Case(("queryMsgByUniqueKey", *ORDERS, "-i", "7F000001000000000000000000000003"), "CONSUMED"),
+    Case(("queryCq", *ORDERS, "-q", "0", "-i", "0", "-c", "3", *AT), "physicOffset=748"),
+    Case(("printMsg", *ORDERS, "-d", "true"), "body 19"),
+    Case(("printMsgByQueue", *ORDERS, "-a", "broker-a", "-i", "1", "-p", "true"), "key1"),
+    Case(("consumeMessage", *ORDERS, "-b", "broker-a", "-i", "0", "-o", "0", "-c", "2"), "key4"),
+    Case(("sendMessage", *ORDERS, "-p", "hello", "-b", "broker-a", "-i", "2"), "SEND_OK"),
+    Case(("sendMsgStatus", "-b", "broker-a", "-s", "64", "-c", "2"), "SEND_OK"),
+    Case(("checkMsgSendRT", *ORDERS, "-a", "3", "-s", "32"), "true"),
+    # offsets
+    Case(("cloneGroupOffset", "-s", "watched", "-d", "clone", *ORDERS), "success"),
+    Case(("resetOffsetByTime", "-g", "clone", *ORDERS, "-s", "now"), "broker-a"),
+    Case(("skipAccumulatedMessage", "-g", "clone", *ORDERS), "broker-a"),
+    # house
+    Case(("updateBrokerConfig", *AT, "-k", "traceOn", "-v", "false"), "success"),
+    Case(("cleanExpiredCQ", *AT), "success"),
+    Case(("cleanUnusedTopic", *AT), "success"),
+    Case(("deleteExpiredCommitLog", *AT), "success"),
+    Case(("deleteSubGroup", *HERE, "-g", "newgroup"), "success"),
+    Case(("deleteTopic", *HERE, "-t", "Made"), "success"),
+]
+
+IN_VAIN = [
+    ("topicRoute", "-t", "NoSuchTopic"),
+    ("topicStatus", "-t", "NoSuchTopic"),
+    ("queryMsgByKey", *ORDERS, "-k", "nokey"),
+    ("queryMsgById", "-i", "7F000001000000000000000000FFFFFF"),
+    ("consumerProgress", "-g", "nosuch"),
+    ("consumerConnection", "-g", "nosuch"),
+]
+"""Commands that find nothing: both print nothing, or the same excuse."""
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(case.command))
+def test_command(both: Both, case: Case) -> None:
+    java, ours = (printed.splitlines() for printed in both.run(*case.command))
+    if case.in_any_order:
+        java, ours = sorted(java), sorted(ours)
+    assert ours == java
+    assert case.names in "\n".join(ours)
+
+
+@pytest.mark.parametrize("command", IN_VAIN, ids=" ".join)
+def test_in_vain(both: Both, command: tuple[str, ...]) -> None:
+    java, ours = both.run(*command)
+    assert ours == java
+
+
+def test_broker_status(both: Both) -> None:
+    java, ours = (table(printed, ":") for printed in both.run("brokerStatus", *AT))
+    assert _but(ours, OF_THE_MOMENT) == _but(java, OF_THE_MOMENT)
+    assert _keys(ours) == _keys(java)
+    assert ours["commitLogMaxOffset"] != "0"
+
+
+def _keys(status: dict[str, str]) -> set[str]:
+    return {key for key in status if not key.startswith("commitLogDiskRatio_")}
+
+
+def _but(values: dict[str, str], left_out: set[str]) -> dict[str, str]:
+    return {
+        key: value
+        for key, value in values.items()
+        if key not in left_out and not key.startswith("commitLogDiskRatio_")
+    }
+
+
+@pytest.mark.parametrize("command", [("getBrokerConfig", *AT), ("getNamesrvConfig",)])
+def test_settings(both: Both, command: tuple[str, ...]) -> None:
+    java, ours = (table(printed, "=") for printed in both.run(*command))
+    assert _but(ours, OF_THE_SUITE) == _but(java, OF_THE_SUITE)
+    assert len(_but(ours, OF_THE_SUITE)) > 10
+
+
+@pytest.mark.parametrize(
+    ("command", "file"),
+    [
+        (("exportMetadata", *HERE, "-t"), "topic.json"),
+        (("exportMetadata", *HERE, "-g"), "subscriptionGroup.json"),
+        (("exportConfigs", *HERE), "configs.json"),
+        (("exportMetrics", *HERE), "metrics.json"),
+    ],
+)
+def test_export(both: Both, command: tuple[str, ...], file: str) -> None:
+    java, ours = both.run(*command, "-f", "{dir}/export")
+    assert ours == java == f"export DIR/export/{file} success"
+    written = [json.loads((side.directory / "export" / file).read_text()) for side in both.sides]
+    assert _shape(written[1]) == _shape(written[0])
+
+
+def _shape(value: object) -> object:
+    """The keys all the way down; numbers and times are compared elsewhere."""
+    if isinstance(value, dict):
+        return {key: _shape(member) for key, member in value.items()}
+    return [_shape(member) for member in value] if isinstance(value, list) else None
