@@ -10,12 +10,14 @@ from typing import Any
 
 from orbitmq.admin.admin import Admin
 
-__all__ = ["Catcher", "Java", "ReadAll", "Way", "await_true", "count", "pattern", "sha1"]
+__all__ = ["Catcher", "Java", "Listen", "ReadAll", "Way", "await_true", "count", "pattern", "sha1"]
 
 Way = Callable[[Callable[..., Any], Callable[..., Any]], Callable[..., Any]]
 """Picks one of two twins; what it returns is called like the first, the blocking one."""
 Java = Callable[..., Any]
 """Has Java's client play a scenario."""
+Listen = Callable[..., Any]
+"""Starts a push consumer: `listen(topic, function, tags=..., concurrency=...)`."""
 ReadAll = Callable[[str, int], list[dict[str, Any]]]
 """Has Java's client read all of a topic, which is to hold so many messages."""
 
@@ -24,7 +26,8 @@ LIMIT_S = 30.0
 
 def pattern(size: int) -> bytes:
     """Return the bytes that `Interop.java` makes of a size."""
-    return bytes((i * 31 + (i >> 8) * 7) & 0xFF for i in range(size))
+    blocks = [bytes((i * 31 + shift) & 0xFF for i in range(256)) for shift in range(256)]
+    return b"".join(blocks[n * 7 & 0xFF] for n in range(size // 256 + 1))[:size]
 
 
 def sha1(body: bytes) -> str:

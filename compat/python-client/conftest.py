@@ -20,8 +20,10 @@ import pytest
 from compat import jars
 from compat.java_client import IMPATIENT, Cluster, JavaClient
 from compat.java_pair import JavaPair
-from compat.python_client import Java, ReadAll, Way, await_true, count
+from compat.python_client import Java, Listen, ReadAll, Way, await_true, count
 from orbitmq.admin.admin import Admin
+from orbitmq.client.producer import Producer
+from orbitmq.client.push import AsyncPushConsumer, PushConsumer
 from orbitmq.testing import LocalCluster
 from tests.both_ways import LoopThread, way_of
 
@@ -85,6 +87,45 @@ def way(request: pytest.FixtureRequest, loop_thread: LoopThread) -> Way:
 def is_async(request: pytest.FixtureRequest) -> bool:
     """Whether the test is about the asyncio twin."""
     return bool(request.node.callspec.params["way"] == "async")
+
+
+@pytest.fixture
+def producer(cluster: Cluster) -> Iterator[Producer]:
+    """A producer for tests that are about something else."""
+    with Producer(cluster.address, group="for-tests", timeout_ms=10_000) as producer:
+        yield producer
+
+
+@pytest.fixture
+def listen(
+    cluster: Cluster, way: Way, is_async: bool, group: str, tmp_path: Path
+) -> Iterator[Listen]:
+    """Start push consumers that give the messages of a topic to a function."""
+    consumers = []
+
+    def start(topic: str, function: Callable[[Any], Any], **options: Any) -> Any:
+        of_topic = {"tags", "sql", "orderly", "batch"}
+        settings = {
+            "group": group,
+            "consume_from": "first",
+            "offset_directory": tmp_path,
+            "rebalance_s": 2,
+            "lock_s": 2,
+            **{name: value for name, value in options.items() if name not in of_topic},
+        }
+        consumer = way(PushConsumer, AsyncPushConsumer)(cluster.address, **settings)
+
+        async def handle(message: Any) -> None:
+            function(message)
+
+        on = consumer.on(topic, **{name: options[name] for name in of_topic & options.keys()})
+        on(handle if is_async else function)
+        consumers.append(consumer)
+        return consumer.start()
+
+    yield start
+    for consumer in consumers:
+        consumer.stop()
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,210 @@
+"""Push consumers of either kind, against every kind of broker."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import Any
+
+import pytest
+
+from compat.python_client import Catcher, Listen, await_true, count
+from orbitmq.admin.admin import Admin
+from orbitmq.client.producer import Producer
+from orbitmq.message import Message
+
+
+def test_concurrent(producer: Producer, topic: str, listen: Listen) -> None:
+    catcher = Catcher()
+    for number in range(100):
+        producer.send(Message(topic, b"%d" % number))
+    listen(topic, catcher.add)
+    catcher.wait(100)
+    for number in range(100, 200):
+        producer.send(Message(topic, b"%d" % number))
+    catcher.wait(200)
+    assert Counter(catcher.bodies) == {b"%d" % number: 1 for number in range(200)}
+    assert {message.topic for message in catcher.messages} == {topic}
+
+
+def test_all_of_a_message(producer: Producer, topic: str, listen: Listen) -> None:
+    catcher = Catcher()
+    body = "grün ".encode() * 2000
+    message = Message(topic, body, tags="new", keys=["a", "b"], properties={"p": "ä"}, flag=5)
+    result = producer.send(message)
+    listen(topic, catcher.add)
+    (got,) = catcher.wait(1)
+    assert got.body == body
+    assert got.message_id == result.message_id
+    assert got.offset_id == result.offset_id
+    assert got.queue == result.queue
+    assert got.queue_offset == result.queue_offset
+    assert (got.tags, got.keys, got.flag) == ("new", ("a", "b"), 5)
+    assert got.get_property("p") == "ä"
+    assert got.reconsume_times == 0
+
+
+def test_tags(producer: Producer, topic: str, listen: Listen) -> None:
+    catcher = Catcher()
+    for number in range(30):
+        tags = ["red", "green", "blue"][number % 3]
+        producer.send(Message(topic, b"%d" % number, tags=tags))
+    listen(topic, catcher.add, tags="red || blue")
+    assert {message.tags for message in catcher.wait(20)} == {"red", "blue"}
+    producer.send(Message(topic, b"last", tags="red"))
+    catcher.wait(21)
+    assert len(catcher.messages) == 21
+
+
+def test_batches(producer: Producer, topic: str, listen: Listen) -> None:
+    catcher, sizes = Catcher(), []
+
+    def handle(messages: list[Any]) -> None:
+        sizes.append(len(messages))
+        for message in messages:
+            catcher.add(message)
+
+    for start in range(0, 100, 20):
+        producer.send_many([Message(topic, b"%d" % (start + n)) for n in range(20)])
+    listen(topic, handle, batch=8)
+    catcher.wait(100)
+    assert sorted(catcher.bodies, key=int) == [b"%d" % number for number in range(100)]
+    assert 1 < max(sizes) <= 8
+
+
+def test_orderly(producer: Producer, topic: str, listen: Listen) -> None:
+    catcher = Catcher()
+    failed: list[Any] = []
+
+    def handle(message: Any) -> None:
+        if message.body == b"25" and not failed:
+            failed.append(message)
+            raise RuntimeError("not yet")
+        catcher.add(message)
+
+    for number in range(100):
+        producer.send(Message(topic, b"%d" % number), sharding_key=str(number % 5))
+    listen(topic, handle, orderly=True, suspend_ms=100)
+    catcher.wait(100)
+    by_queue = defaultdict(list)
+    for message in catcher.messages:
+        by_queue[message.queue].append(message.queue_offset)
+    assert all(offsets == list(range(len(offsets))) for offsets in by_queue.values())
+    assert len(failed) == 1
+
+
+def test_broadcast(producer: Producer, topic: str, listen: Listen) -> None:
+    catchers = [Catcher(), Catcher()]
+    for number, catcher in enumerate(catchers):
+        listen(topic, catcher.add, broadcast=True, instance_name=f"one-{number}")
+    for number in range(20):
+        producer.send(Message(topic, b"%d" % number))
+    for catcher in catchers:
+        catcher.wait(20)
+        assert sorted(catcher.bodies, key=int) == [b"%d" % number for number in range(20)]
+
+
+def test_broadcast_goes_on_where_it_was(producer: Producer, topic: str, listen: Listen) -> None:
+    first, second = Catcher(), Catcher()
+    producer.send(Message(topic, b"first"))
+    consumer = listen(topic, first.add, broadcast=True, instance_name="same")
+    first.wait(1)
+    consumer.stop()
+    producer.send(Message(topic, b"second"))
+    listen(topic, second.add, broadcast=True, instance_name="same")
+    second.wait(1)
+    assert second.bodies == [b"second"]
+
+
+def test_a_failed_message_comes_again(producer: Producer, topic: str, listen: Listen) -> None:
+    catcher = Catcher()
+
+    def handle(message: Any) -> None:
+        catcher.add(message)
+        if message.body == b"bad" and message.reconsume_times == 0:
+            raise RuntimeError("try again")
+
+    producer.send(Message(topic, b"bad", keys=["k"], tags="t"))
+    producer.send(Message(topic, b"good"))
+    listen(topic, handle)
+    tries = [message for message in catcher.wait(3) if message.body == b"bad"]
+    assert [message.reconsume_times for message in tries] == [0, 1]
+    assert {message.topic for message in tries} == {topic}
+    assert {message.message_id for message in tries} == {tries[0].message_id}
+    assert (tries[1].tags, tries[1].keys) == ("t", ("k",))
+
+
+@pytest.mark.parametrize("orderly", [False, True], ids=["concurrent", "orderly"])
+def test_dead_letters(
+    producer: Producer, topic: str, group: str, listen: Listen, admin: Admin, orderly: bool
+) -> None:
+    tries = Catcher()
+
+    def handle(message: Any) -> None:
+        tries.add(message)
+        if message.body == b"poison":
+            raise RuntimeError("never")
+
+    producer.send(Message(topic, b"poison"), sharding_key="k")
+    producer.send(Message(topic, b"next"), sharding_key="k")
+    listen(topic, handle, max_reconsume_times=1, orderly=orderly, suspend_ms=50)
+    dead = f"%DLQ%{group}"
+    await_true("a dead letter", lambda: dead in admin.topic_names() and count(admin, dead) == 1)
+    assert Counter(tries.bodies) == {b"poison": 2, b"next": 1}
+
+
+def test_offsets_are_kept(
+    producer: Producer, topic: str, group: str, listen: Listen, admin: Admin
+) -> None:
+    first, second = Catcher(), Catcher()
+    for number in range(20):
+        producer.send(Message(topic, b"%d" % number))
+    consumer = listen(topic, first.add)
+    first.wait(20)
+    consumer.stop()
+    assert admin.group_lag(group, topic).total == 0
+    for number in range(20, 40):
+        producer.send(Message(topic, b"%d" % number))
+    listen(topic, second.add)
+    second.wait(20)
+    assert sorted(second.bodies, key=int) == [b"%d" % number for number in range(20, 40)]
+
+
+def test_two_members_share_the_queues(
+    producer: Producer, topic: str, group: str, listen: Listen, admin: Admin
+) -> None:
+    one, other = Catcher(), Catcher()
+    listen(topic, one.add, instance_name="one")
+    listen(topic, other.add, instance_name="other")
+    queues = producer.queues(topic)
+    assert len(queues) == 4
+
+    def shares() -> bool:
+        one.messages.clear()
+        other.messages.clear()
+        for queue in queues:
+            producer.send(Message(topic, b"x"), queue=queue)
+        await_true("all came", lambda: len(one.messages) + len(other.messages) >= 4)
+        return len(one.messages) == len(other.messages) == 2
+
+    await_true("each has half of the queues", shares)
+    mine, others = ({m.queue for m in catcher.messages} for catcher in (one, other))
+    assert mine | others == set(queues)
+    assert not mine & others
+    members = admin.group_members(group)
+    assert members is not None
+    assert len(members.members) == 2
+
+
+def test_start_at_the_end(
+    producer: Producer, topic: str, group: str, listen: Listen, admin: Admin
+) -> None:
+    catcher = Catcher()
+    for _ in range(10):
+        producer.send(Message(topic, b"old"))
+    await_true("all are stored", lambda: count(admin, topic) == 10)
+    admin.create_group(group)
+    admin.set_offsets(group, admin.offsets_at(topic, "latest"))
+    listen(topic, catcher.add, consume_from="first")
+    producer.send(Message(topic, b"new"))
+    catcher.wait(1)
+    assert catcher.bodies == [b"new"]

@@ -1,0 +1,184 @@
+"""Transactions against Apache's brokers: what is committed is seen, what is lost is asked for.
+
+The brokers here ask for lost outcomes after a second, not after a minute as they would by default.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compat import jars
+from compat.java_pair import JavaPair
+from compat.python_client import Way, await_true, count
+from orbitmq._native import ReceivedMessage
+from orbitmq.admin.admin import Admin
+from orbitmq.client.transaction import (
+    AsyncTransactionProducer,
+    TransactionProducer,
+    TransactionState,
+)
+from orbitmq.message import Message
+
+COMMIT, ROLLBACK, UNKNOWN = (
+    TransactionState.COMMIT,
+    TransactionState.ROLLBACK,
+    TransactionState.UNKNOWN,
+)
+SETTINGS = {
+    "transactionCheckInterval": "1000",
+    "transactionTimeOut": "1000",
+    "transactionCheckMax": "15",
+}
+
+
+@pytest.fixture(scope="module", params=["4.9.7", "5.4.0"])
+def brokers(
+    request: pytest.FixtureRequest, java_peer_jars: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[JavaPair]:
+    if request.param != "4.9.7":
+        jars.fetch(jars.LOCK_FILE_5_4)
+    pair = JavaPair(tmp_path_factory.mktemp("transactions"), SETTINGS, request.param)
+    yield pair
+    pair.stop()
+
+
+@pytest.fixture
+def admin(brokers: JavaPair) -> Iterator[Admin]:
+    with Admin(brokers.address) as admin:
+        yield admin
+
+
+@pytest.fixture
+def topic(admin: Admin, mark: str) -> str:
+    name = f"T-{mark}"
+    admin.create_topic(name, queues=2)
+    return name
+
+
+class Checks:
+    """Answers brokers that ask back, and keeps what they asked about."""
+
+    def __init__(self) -> None:
+        self.asked: list[ReceivedMessage] = []
+        self.answers: list[TransactionState | Exception] = []
+        self._changed = threading.Condition()
+
+    def __call__(self, message: ReceivedMessage) -> TransactionState | None:
+        with self._changed:
+            self.asked.append(message)
+            self._changed.notify_all()
+            answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def wait(self, wanted: int) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.asked) >= wanted, 30)
+
+
+@pytest.fixture
+def checks() -> Checks:
+    return Checks()
+
+
+@pytest.fixture
+def producer(
+    brokers: JavaPair, way: Way, is_async: bool, group: str, checks: Checks
+) -> Iterator[TransactionProducer]:
+    async def check_later(message: ReceivedMessage) -> TransactionState | None:
+        return checks(message)
+
+    make = way(TransactionProducer, AsyncTransactionProducer)
+    with make(
+        brokers.address,
+        group=group,
+        check=check_later if is_async else checks,
+        timeout_ms=10_000,
+    ) as producer:
+        yield producer
+
+
+def always(state: TransactionState | None) -> Callable[[Message, Any], TransactionState | None]:
+    return lambda _message, _sent: state
+
+
+def test_a_committed_message_is_seen_when_the_work_is_done(
+    producer: TransactionProducer, topic: str, admin: Admin
+) -> None:
+    seen_before = []
+
+    def work(message: Message, sent: Any) -> TransactionState:
+        seen_before.append(count(admin, topic))
+        assert sent.transaction_id == sent.message_id
+        return COMMIT
+
+    message = Message(topic, b"paid", tags="t", keys=["order-1"], properties={"shop": "7"})
+    result = producer.send_in_transaction(message, work)
+    assert result.state is COMMIT
+    assert seen_before == [0]
+    await_true("the message is there", lambda: count(admin, topic) == 1)
+    await_true("its key is indexed", lambda: admin.messages_by_key(topic, "order-1"))
+    [stored] = admin.messages_by_key(topic, "order-1")
+    assert stored.body == b"paid"
+    assert stored.properties["shop"] == "7"
+    assert stored.properties["UNIQ_KEY"] == result.sent.message_id
+
+
+def test_what_is_rolled_back_is_never_seen_nor_asked_for(
+    producer: TransactionProducer, topic: str, admin: Admin, checks: Checks
+) -> None:
+    checks.answers = [COMMIT]
+    dropped = producer.send_in_transaction(Message(topic, b"no"), always(ROLLBACK))
+    lost = producer.send_in_transaction(Message(topic, b"yes"), always(UNKNOWN))
+    assert (dropped.state, lost.state) == (ROLLBACK, UNKNOWN)
+    await_true("the other message is there", lambda: count(admin, topic) == 1)
+    # They may be of two brokers, whose rounds come a second apart.
+    checks.wait(1)
+    assert {message.message_id for message in checks.asked} == {lost.sent.message_id}
+    assert count(admin, topic) == 1
+
+
+def test_a_lost_outcome_is_asked_for_until_it_is_known(
+    producer: TransactionProducer, topic: str, admin: Admin, checks: Checks
+) -> None:
+    checks.answers = [RuntimeError("the database is away"), UNKNOWN, COMMIT]
+
+    def fail(_message: Message, _sent: Any) -> TransactionState:
+        raise RuntimeError("killed in the middle")
+
+    body = b"compressed" * 1000
+    message = Message(topic, body, tags="t", keys=["a", "b"], properties={"shop": "7"})
+    result = producer.send_in_transaction(message, fail)
+    assert result.state is UNKNOWN
+    checks.wait(3)
+    await_true("the message is there", lambda: count(admin, topic) == 1)
+    asked = checks.asked[0]
+    assert asked.message_id == result.sent.message_id
+    assert asked.transaction_id == result.sent.message_id
+    assert asked.topic == topic
+    assert asked.body == body
+    assert asked.tags == "t"
+    assert asked.keys == ("a", "b")
+    assert asked.get_property("shop") == "7"
+
+
+def test_another_producer_of_the_group_can_answer(
+    brokers: JavaPair, topic: str, group: str, admin: Admin
+) -> None:
+    with TransactionProducer(
+        brokers.address, group=group, check=lambda _message: None, timeout_ms=10_000
+    ) as first:
+        lost = first.send_in_transaction(Message(topic, b"lost"), always(None))
+    checks = Checks()
+    checks.answers = [COMMIT]
+    with TransactionProducer(brokers.address, group=group, check=checks) as second:
+        second.queues(topic)  # from here on brokers know it
+        checks.wait(1)
+        await_true("the message is there", lambda: count(admin, topic) == 1)
+    assert checks.asked[0].message_id == lost.sent.message_id
