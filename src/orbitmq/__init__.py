@@ -23,7 +23,9 @@ from orbitmq._native import (
 from orbitmq.errors import OrbitError
 
 if TYPE_CHECKING:
+    from orbitmq.client.handlers import RetryLater
     from orbitmq.client.producer import AsyncProducer, Producer
+    from orbitmq.client.push import AsyncPushConsumer, PushConsumer
     from orbitmq.client.request_reply import reply_to
     from orbitmq.client.settings import ClientSettings
     from orbitmq.client.transaction import (
@@ -46,10 +48,12 @@ __all__ = [
     "NewMessage",
     "OrbitError",
     "Producer",
+    "PushConsumer",
     "ReadResult",
     "ReceivedMessage",
     "Record",
     "Recovery",
+    "RetryLater",
     "SendResult",
     "SendStatus",
     "Store",
@@ -65,11 +69,14 @@ __all__ = [
 
 _LOADED_LATER = {
     "AsyncProducer": "orbitmq.client.producer",
+    "AsyncPushConsumer": "orbitmq.client.push",
     "AsyncTransactionProducer": "orbitmq.client.transaction",
     "ClientSettings": "orbitmq.client.settings",
     "Message": "orbitmq.message",
     "MessageQueue": "orbitmq.message",
     "Producer": "orbitmq.client.producer",
+    "PushConsumer": "orbitmq.client.push",
+    "RetryLater": "orbitmq.client.handlers",
     "SendResult": "orbitmq.message",
     "SendStatus": "orbitmq.message",
     "Tls": "orbitmq.remoting.tls",

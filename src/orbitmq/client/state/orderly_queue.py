@@ -26,6 +26,8 @@ class OrderlyQueue(QueueCache):
         super().__init__(queue, next_offset, limits)
         self.is_busy = False
         """Whether a worker is on it, or about to be."""
+        self.is_suspended = False
+        """Whether it waits before the next try."""
         self.needs_lock = True
         self._locked_at_ms: int | None = None
         self._messages: deque[ReceivedMessage] = deque()
@@ -69,7 +71,7 @@ class OrderlyQueue(QueueCache):
             return self._claim()
 
     def _claim(self) -> bool:
-        if self.is_busy or not self._messages:
+        if self.is_busy or self.is_suspended or not self._messages:
             return False
         self.is_busy = True
         return True

@@ -156,6 +156,13 @@ class ProcessQueue(QueueCache):
         with self.lock:
             return self._unfinished[0] if self._unfinished else NOTHING
 
+    def extend(self, run: Run, messages: Sequence[ReceivedMessage], size_bytes: int) -> None:
+        """Take in a pulled chunk as part of a run that nobody has begun with."""
+        with self.lock:
+            self._note(messages, size_bytes)
+        run.messages = [*run.messages, *messages]
+        run.size_bytes += size_bytes
+
     def finish(self, run: Run, kept: Sequence[ReceivedMessage] = ()) -> list[Run]:
         """Note that the messages of a run are done, or taken care of, all but those `kept`.
 

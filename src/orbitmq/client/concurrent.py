@@ -1,0 +1,227 @@
+"""Handling messages in any order, several at a time.
+
+A pulled chunk goes to one worker as a whole: that is what makes small messages cheap. It would be
+wrong for slow handlers, whose messages should be spread over all workers. So the handler's pace
+decides: chunks are cut into runs that take about `RUN_S`, and a worker that notices in the middle
+of a run that it has become slow gives the rest of it to the others.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from orbitmq._native import ReceivedMessage
+from orbitmq.client.handlers import Failure, Handler, HandlerTable, RetryLater, failures
+from orbitmq.client.state.process_queue import ProcessQueue, Run
+from orbitmq.client.workers import Workers
+
+__all__ = ["ConcurrentService", "Pace"]
+
+_log = logging.getLogger(__name__)
+
+RUN_S = 0.002
+"""How long a worker should be busy with one run."""
+WEIGHT = 0.25
+"""How much the latest run counts in the average."""
+
+
+class Pace:
+    """How long a handler takes for one message, on average."""
+
+    def __init__(self) -> None:
+        self._seconds: float | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether anything was noted yet."""
+        return self._seconds is not None
+
+    @property
+    def run_length(self) -> int | None:
+        """How many messages make a run; None for any number."""
+        return None if self._seconds is None else max(int(RUN_S / self._seconds), 1)
+
+    def note(self, seconds: float, messages: int) -> None:
+        """Take a run into account."""
+        latest = seconds / messages
+        before = self._seconds
+        self._seconds = latest if before is None else before + WEIGHT * (latest - before)
+
+
+class ConcurrentService:
+    """Gives messages to handlers and says which ones failed."""
+
+    def __init__(
+        self,
+        handlers: HandlerTable,
+        workers: Workers,
+        on_failed: Callable[[Run, list[Failure]], None],
+        *,
+        concurrency: int,
+        awaits: bool,
+    ) -> None:
+        self._concurrency = concurrency
+        self._handlers = handlers
+        self._workers = workers
+        self._on_failed = on_failed
+        self._awaits = awaits
+        self._paces: dict[str, Pace] = {}
+        self._waiting: dict[ProcessQueue, Run] = {}
+        self._lock = threading.Lock()
+        self.consumed = 0
+        self.failed = 0
+
+    def take(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], size: int) -> None:
+        """Have a pulled chunk handled."""
+        if queue.queue.topic.startswith("%"):
+            length: int | None = 1  # a retry queue holds messages of any topic
+        else:
+            handler = self._handlers.find(messages[0].topic)
+            if handler is not None and handler.batch > 1:
+                self._take_for_batches(queue, messages, size, handler.batch)
+                return
+            pace = self._pace(messages[0].topic)
+            # A handler nobody knows yet may be slow: all workers begin.
+            length = pace.run_length if pace.is_known else -(-len(messages) // self._concurrency)
+        for run in queue.add(messages, size, length):
+            self.submit(run)
+
+    def _take_for_batches(
+        self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], size: int, batch: int
+    ) -> None:
+        """Join a chunk to the one before it, as long as nobody has begun with that."""
+        with self._lock:
+            waiting = self._waiting.get(queue)
+            if waiting is not None and len(waiting.messages) + len(messages) <= batch:
+                queue.extend(waiting, messages, size)
+                return
+            runs = queue.add(messages, size, batch)
+            if len(runs[-1].messages) < batch:
+                self._waiting[queue] = runs[-1]
+        for run in runs:
+            self.submit(run)
+
+    def submit(self, run: Run) -> None:
+        """Have a run handled."""
+        if self._awaits:
+            self._workers.submit(lambda: self._handle_awaiting(run))
+        else:
+            self._workers.submit(lambda: self._handle(run))
+
+    def _pace(self, topic: str) -> Pace:
+        pace = self._paces.get(topic)
+        if pace is None:
+            pace = self._paces[topic] = Pace()
+        return pace
+
+    def _begin(self, run: Run) -> tuple[Handler, Any] | None:
+        """Return the handler and what to give it, piece by piece; None when there is no need to."""
+        queue, messages = run.queue, run.messages
+        if self._waiting.get(queue) is run:
+            with self._lock:
+                if self._waiting.get(queue) is run:
+                    del self._waiting[queue]
+                messages = run.messages
+        if queue.is_stopped:
+            return None
+        handler = self._handlers.find(messages[0].topic)
+        if handler is None:
+            error = RetryLater(f"nobody here handles topic {messages[0].topic}")
+            self._on_failed(run, [Failure(message, error) for message in messages])
+            return None
+        batch = handler.batch
+        if batch == 1:
+            return handler, messages
+        return handler, [messages[at : at + batch] for at in range(0, len(messages), batch)]
+
+    # The two functions below are the same but for an await; neither calls anything of ours per
+    # message, so that a handler that does little costs little.
+
+    def _handle(self, run: Run) -> None:
+        begun = self._begin(run)
+        if begun is None:
+            return
+        handler, units = begun
+        function, queue = handler.function, run.queue
+        failed: list[Failure] | None = None
+        clock = time.perf_counter
+        start = before = clock()
+        done = 0
+        for unit in units:
+            if queue.is_stopped:
+                break
+            try:
+                function(unit)
+            except Exception as error:
+                failed = [*(failed or ()), *failures(unit, error)]
+            done += 1
+            now = clock()
+            taken, before = now - before, now
+            if taken > RUN_S:
+                self._share(run, handler, done, taken)
+                if done * handler.batch >= len(run.messages):
+                    break
+        self._end(run, handler, done, failed, before - start)
+
+    async def _handle_awaiting(self, run: Run) -> None:
+        begun = self._begin(run)
+        if begun is None:
+            return
+        handler, units = begun
+        function, queue = handler.function, run.queue
+        failed: list[Failure] | None = None
+        clock = time.perf_counter
+        start = before = clock()
+        done = 0
+        for unit in units:
+            if queue.is_stopped:
+                break
+            try:
+                await function(unit)
+            except Exception as error:
+                failed = [*(failed or ()), *failures(unit, error)]
+            done += 1
+            now = clock()
+            taken, before = now - before, now
+            if taken > RUN_S:
+                self._share(run, handler, done, taken)
+                if done * handler.batch >= len(run.messages):
+                    break
+        self._end(run, handler, done, failed, before - start)
+
+    def _share(self, run: Run, handler: Handler, done: int, seconds: float) -> None:
+        """Give what is left of a slow run to others."""
+        at = done * handler.batch
+        if at >= len(run.messages):
+            return
+        self._pace(handler.topic).note(seconds, handler.batch)
+        length = max(int(RUN_S / seconds), 1) * handler.batch
+        for piece in run.queue.split(run, at, length):
+            self.submit(piece)
+
+    def _end(
+        self,
+        run: Run,
+        handler: Handler,
+        done: int,
+        failed: list[Failure] | None,
+        seconds: float,
+    ) -> None:
+        queue = run.queue
+        if queue.is_dropped or not done:
+            return
+        at = done * handler.batch
+        if at < len(run.messages):
+            queue.split(run, at)  # they were not begun with, and nobody will now
+        count = len(run.messages)
+        self._pace(handler.topic).note(max(seconds, 1e-9), count)
+        self.consumed += count
+        if failed:
+            self.failed += len(failed)
+            self._on_failed(run, failed)
+        else:
+            queue.finish(run)

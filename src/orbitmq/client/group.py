@@ -1,0 +1,321 @@
+"""A member of a consumer group: its queues, how it gets and loses them, and how far it is.
+
+Everything here happens on the instance's loop. What kinds of consumers do with a queue they have
+got is their own (`_open_queue`); that they get the right ones, begin where they should and leave
+nothing behind is decided here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from orbitmq.client.flows.membership import check_filter
+from orbitmq.client.flows.offsets import start_offset
+from orbitmq.client.flows.rebalance import changes, share_of_topic
+from orbitmq.client.flows.routes import fetch_route
+from orbitmq.client.instance import ClientInstance, Repeating
+from orbitmq.client.offset_store import (
+    LocalOffsets,
+    OffsetStore,
+    RemoteOffsets,
+    default_directory,
+)
+from orbitmq.client.settings import ClientSettings
+from orbitmq.client.state.consumer_settings import ConsumerSettings
+from orbitmq.client.state.namespace import unwrap, wrap
+from orbitmq.client.state.process_queue import QueueCache
+from orbitmq.client.state.subscription import SubscriptionTable, subscribe
+from orbitmq.errors import NoRoute, OrbitError
+from orbitmq.protocol.bodies import MessageQueue, Subscription
+
+__all__ = ["GroupMember", "now_ms"]
+
+_log = logging.getLogger(__name__)
+
+MAX_PULL_IDLE_MS = 120_000
+"""A queue that nothing was pulled from for so long is taken up anew."""
+
+
+def now_ms() -> int:
+    """Return the time as messages carry it."""
+    return time.time_ns() // 1_000_000
+
+
+class GroupMember:
+    """One consumer, as its group and the brokers see it."""
+
+    consume_type = "CONSUME_PASSIVELY"
+    is_stream = False
+    expires_idle_queues = True
+
+    def __init__(self, client: ClientSettings, settings: ConsumerSettings) -> None:
+        self.settings = settings
+        self.namespace = client.namespace
+        self.group = wrap(client.namespace, settings.group)
+        self.instance = ClientInstance(client, stream=self.is_stream)
+        self.subscriptions = SubscriptionTable()
+        self.queues: dict[MessageQueue, QueueCache] = {}
+        self.offsets: OffsetStore = self._make_offsets()
+        self.is_suspended = False
+        self.is_closing = False
+        self.started_at_ms = 0
+        self._loop = asyncio.get_running_loop()
+        self._rebalancing = asyncio.Lock()
+        self._rebalance_timer: Repeating | None = None
+        self._beat_at = 0.0
+        self._told: dict[str, int] = {}
+
+    def _make_offsets(self) -> OffsetStore:
+        if not self.settings.broadcast:
+            return RemoteOffsets(self.instance, self.group)
+        directory = Path(self.settings.offset_directory or default_directory())
+        return LocalOffsets(directory, self.instance.client_id, self.group)
+
+    # ---- life
+
+    async def start(self) -> None:
+        """Join the group."""
+        self.started_at_ms = now_ms()
+        await self.offsets.load()
+        self.instance.add_consumer(self.group, self.describe, self.rebalance_soon)
+        await self.instance.start()
+        try:
+            await self._find_topics(self.subscriptions.topics)
+            for subscription in self.subscriptions:
+                await self.instance.run(
+                    check_filter(
+                        self.instance.routes, self.group, self.instance.client_id, subscription
+                    )
+                )
+        except BaseException:
+            await self.instance.stop()
+            raise
+        await self.beat()
+        period = self.instance.settings.offset_persist_s
+        self.instance.every(period, self.persist)
+        self._rebalance_timer = self.instance.every(
+            self.settings.rebalance_s, self.rebalance, first_s=0
+        )
+
+    async def _find_topics(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            self.instance.routes.watch(topic)
+            try:
+                route = await self.instance.run(fetch_route(self.instance.routes, topic))
+            except NoRoute:
+                # Nobody to ask: later refreshes would only hide that the address is wrong.
+                raise
+            if route is None and not topic.startswith("%"):
+                _log.warning(
+                    "topic %s does not exist yet; its messages will be consumed once it does",
+                    topic,
+                )
+
+    async def stop(self) -> None:
+        """Leave the group, with everything committed that was done."""
+        self.is_closing = True
+        for queue in self.queues.values():
+            queue.is_stopped = True
+        await self._finish_work()
+        await self.persist(wait=True)
+        await self._give_back()
+        for queue in self.queues.values():
+            queue.drop()
+        await self.instance.stop()
+        self.queues.clear()
+
+    async def _finish_work(self) -> None:
+        """Wait for what is being done."""
+
+    async def _give_back(self) -> None:
+        """Return what brokers have lent us."""
+
+    # ---- what brokers hear
+
+    def describe(self) -> dict[str, Any]:
+        """Return this consumer's part of the heartbeat."""
+        return {
+            "consumeFromWhere": self.settings.start_rule.java_name,
+            "consumeType": self.consume_type,
+            "groupName": self.group,
+            "messageModel": self.settings.message_model,
+            "subscriptionDataSet": [each.as_json() for each in self.subscriptions],
+            "unitMode": self.instance.settings.unit_mode,
+        }
+
+    async def beat(self) -> None:
+        """Tell brokers what we want, and remember which version of it they know."""
+        versions = {each.topic: each.sub_version for each in self.subscriptions}
+        await self.instance.heartbeat()
+        self._told.update(versions)
+
+    def told_version(self, topic: str) -> int:
+        """Return the version of a subscription that brokers have heard of."""
+        return self._told.get(topic, 0)
+
+    def beat_soon(self) -> None:
+        """Introduce ourselves again, but not more than once a second."""
+        if self._loop.time() - self._beat_at >= 1:
+            self._beat_at = self._loop.time()
+            self.instance.spawn(self.beat())
+
+    async def subscribe(self, topic: str, tags: str | None = None, sql: str | None = None) -> None:
+        """Want a topic; also while running."""
+        subscription = subscribe(wrap(self.namespace, topic), tags, sql, now_ms())
+        self.subscriptions.put(subscription)
+        if self.instance.is_running:
+            await self._find_topics([subscription.topic])
+            await self.beat()
+            self.rebalance_soon()
+
+    async def unsubscribe(self, topic: str) -> None:
+        """Want a topic no more."""
+        wrapped = wrap(self.namespace, topic)
+        self.subscriptions.remove(wrapped)
+        self.instance.routes.unwatch(wrapped)
+        if self.instance.is_running:
+            await self.rebalance()
+            await self.beat()
+
+    def user_topic(self, topic: str) -> str:
+        """Return a topic's name as users of the namespace know it."""
+        return unwrap(self.namespace, topic)
+
+    # ---- queues
+
+    def rebalance_soon(self) -> None:
+        """Look after the shares in a moment."""
+        if self._rebalance_timer is not None and not self.is_closing:
+            self._rebalance_timer.soon()
+
+    async def rebalance(self) -> None:
+        """Take up queues that have become ours, give up those that no longer are."""
+        if self.is_suspended or self.is_closing:
+            return
+        async with self._rebalancing:
+            changed = False
+            await self._look_for_missing_topics()
+            for topic in self.subscriptions.topics:
+                share = await self.instance.run(
+                    share_of_topic(
+                        self.instance.routes,
+                        topic,
+                        self.group,
+                        self.instance.client_id,
+                        None if self.settings.broadcast else self.settings.strategy,
+                    )
+                )
+                if share is not None and await self._take_share(topic, share):
+                    changed = True
+                    self.subscriptions.touch(topic, now_ms())
+            for cache in [
+                cache for cache in self.queues.values() if not self._is_wanted(cache.queue)
+            ]:
+                changed = await self._release(cache) or changed
+            if changed and not self.is_closing:
+                self.assignment_changed()
+                await self.beat()
+
+    async def _look_for_missing_topics(self) -> None:
+        """Ask for topics that were not there yet: the group's retries have none at first."""
+        routes = self.instance.routes
+        for topic in self.subscriptions.topics:
+            if not routes.subscribe_queues(topic):
+                try:
+                    await self.instance.run(fetch_route(routes, topic))
+                except OrbitError as error:
+                    _log.debug("no route to %s: %s", topic, error)
+
+    def _is_wanted(self, queue: MessageQueue) -> bool:
+        return queue.topic in self.subscriptions
+
+    def assignment_changed(self) -> None:
+        """Called after queues have come or gone."""
+
+    async def _take_share(self, topic: str, share: list[MessageQueue]) -> bool:
+        held = [queue for queue in self.queues if queue.topic == topic]
+        stale = {queue for queue in held if self._is_stale(self.queues[queue])}
+        steps = changes(held, share, stale)
+        changed = False
+        for queue in steps.dropped:
+            changed = await self._release(self.queues[queue]) or changed
+        added = await self._lend([queue for queue in steps.added if queue not in self.queues])
+        offsets = await asyncio.gather(*(self._first_offset(queue) for queue in added))
+        for queue, offset in zip(added, offsets, strict=True):
+            if offset is not None and not self.is_closing:
+                self.queues[queue] = self._open_queue(queue, offset)
+                changed = True
+        return changed
+
+    def _is_stale(self, cache: QueueCache) -> bool:
+        if cache.is_dropped:
+            return True  # it was to be given up, but could not be then
+        idle_ms = now_ms() - cache.last_pull_ms
+        return (
+            self.expires_idle_queues
+            and idle_ms > max(MAX_PULL_IDLE_MS, 4 * self.settings.pull_timeout_ms)
+            and not cache.is_full
+        )
+
+    async def _first_offset(self, queue: MessageQueue) -> int | None:
+        """Return where to begin with a queue; None when that cannot be found out now."""
+        if not self.settings.broadcast:
+            self.offsets.table.forget(queue)
+        try:
+            stored = await self.offsets.read(queue)
+            offset = await self.instance.run(
+                start_offset(self.instance.routes, queue, self.settings.start_rule, stored)
+            )
+        except OrbitError as error:
+            _log.warning("%s is left for the next round: %s", queue, error)
+            return None
+        return offset if offset >= 0 else None
+
+    async def _lend(self, queues: list[MessageQueue]) -> list[MessageQueue]:
+        """Return those of the queues that may be taken up."""
+        return queues
+
+    def _open_queue(self, queue: MessageQueue, offset: int) -> QueueCache:
+        """Begin with a queue."""
+        raise NotImplementedError
+
+    async def _release(self, cache: QueueCache) -> bool:
+        """Give up a queue; returns whether it is gone."""
+        cache.is_stopped = True
+        if not await self._let_go(cache):
+            cache.is_dropped = True
+            return False
+        self._collect(cache)
+        cache.drop()
+        if self._is_wanted(cache.queue):
+            await self.offsets.persist([cache.queue])
+        self.offsets.table.forget(cache.queue)
+        if self.queues.get(cache.queue) is cache:
+            del self.queues[cache.queue]
+        return True
+
+    async def _let_go(self, _cache: QueueCache) -> bool:
+        """Stop working on a queue; returns False when that takes longer."""
+        return True
+
+    def subscription_of(self, queue: MessageQueue) -> Subscription | None:
+        """Return what we want of a queue's topic."""
+        return self.subscriptions.get(queue.topic)
+
+    # ---- offsets
+
+    def _collect(self, cache: QueueCache) -> None:
+        """Take over how far a queue is."""
+        if not cache.is_dropped:
+            self.offsets.table.advance(cache.queue, cache.commit_offset)
+
+    async def persist(self, *, wait: bool = False) -> None:
+        """Store how far all queues are."""
+        for cache in self.queues.values():
+            self._collect(cache)
+        await self.offsets.persist(list(self.queues), wait=wait)

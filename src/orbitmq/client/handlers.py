@@ -1,0 +1,113 @@
+"""The functions that messages are given to, and how they say that something went wrong.
+
+A handler that returns has done its work; one that raises will get the message again later. To say
+when, or which ones of a batch, it raises `RetryLater`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from orbitmq._native import ReceivedMessage
+
+__all__ = ["DEAD_LETTER", "Failure", "Handler", "HandlerTable", "RetryLater", "failures"]
+
+DEAD_LETTER = -1
+"""The delay level of a message that shall not be retried."""
+
+Function = Callable[[Any], Any] | Callable[[Any], Awaitable[Any]]
+
+
+class RetryLater(Exception):
+    """Raised by a handler to have a message retried, in its own words. ::
+
+        @consumer.on("orders", batch=32)
+        def handle(messages):
+            failed = store(messages)
+            if failed:
+                raise RetryLater(messages=failed, delay_level=3)
+
+    `delay_level` is one of the broker's levels (1 s, 5 s, 10 s, 30 s, 1 min …); 0 lets the broker
+    choose, `RetryLater.dead_letter()` gives the message up. `messages` are those of a batch that
+    failed, all of them if left out. `suspend_ms` is how long an ordered queue waits.
+    """
+
+    def __init__(
+        self,
+        reason: str = "the handler asked for another try",
+        *,
+        delay_level: int = 0,
+        messages: Iterable[ReceivedMessage] | None = None,
+        suspend_ms: int | None = None,
+    ) -> None:
+        super().__init__(reason)
+        self.delay_level = delay_level
+        self.messages = None if messages is None else list(messages)
+        self.suspend_ms = suspend_ms
+
+    @classmethod
+    def dead_letter(cls, reason: str = "the handler gave it up") -> RetryLater:
+        """Return what to raise for a message that no retry can help. ::
+
+        raise RetryLater.dead_letter("no such customer")
+        """
+        return cls(reason, delay_level=DEAD_LETTER)
+
+
+@dataclass(slots=True, frozen=True)
+class Handler:
+    """A function and the messages it is meant for."""
+
+    topic: str
+    function: Callable[[Any], Any]
+    batch: int = 1
+    is_ordered: bool = False
+
+
+@dataclass(slots=True)
+class Failure:
+    """A message that has to be tried again, and why."""
+
+    message: ReceivedMessage
+    error: BaseException
+
+    @property
+    def delay_level(self) -> int:
+        """When: a level of the broker's, 0 for its own choice."""
+        return self.error.delay_level if isinstance(self.error, RetryLater) else 0
+
+
+def failures(unit: ReceivedMessage | list[ReceivedMessage], error: Exception) -> list[Failure]:
+    """Return what has to be tried again after a handler raised, given a message or a batch."""
+    messages = unit if isinstance(unit, list) else [unit]
+    if isinstance(error, RetryLater) and error.messages is not None:
+        failed = {message.queue_offset for message in error.messages}
+        messages = [message for message in messages if message.queue_offset in failed]
+    return [Failure(message, error) for message in messages]
+
+
+class HandlerTable:
+    """Handlers by the topic that users know."""
+
+    def __init__(self) -> None:
+        self._of_topic: dict[str, Handler] = {}
+
+    def put(self, handler: Handler) -> None:
+        """Have a handler get the messages of its topic."""
+        self._of_topic[handler.topic] = handler
+
+    def remove(self, topic: str) -> None:
+        """Have nobody get the messages of a topic any more."""
+        self._of_topic.pop(topic, None)
+
+    def find(self, topic: str) -> Handler | None:
+        """Return the handler of a topic."""
+        return self._of_topic.get(topic)
+
+    def __iter__(self) -> Any:
+        return iter(list(self._of_topic.values()))
+
+    def __len__(self) -> int:
+        return len(self._of_topic)

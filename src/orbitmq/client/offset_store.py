@@ -1,0 +1,110 @@
+"""Where a group's offsets are kept: with the brokers, or in a file when everybody gets everything.
+
+The file is Java's, so that a consumer written there can be followed by one written here:
+``<directory>/<client id>/<group>/offsets.json`` with ``{"offsetTable":{{queue}:offset, …}}``; the
+version before the last is in ``offsets.json.bak``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol
+
+from orbitmq._native import dumps_lenient, loads_lenient
+from orbitmq.client.flows.offsets import commit_offset, report_offset, stored_offset
+from orbitmq.client.instance import ClientInstance
+from orbitmq.client.state.offsets import OffsetTable
+from orbitmq.errors import OrbitError
+from orbitmq.persist import load, save
+from orbitmq.protocol.bodies import MessageQueue
+
+__all__ = ["LocalOffsets", "OffsetStore", "RemoteOffsets", "default_directory"]
+
+_log = logging.getLogger(__name__)
+
+
+class OffsetStore(Protocol):
+    """Keeps offsets beyond the life of a consumer."""
+
+    table: OffsetTable
+
+    async def load(self) -> None:
+        """Read what can be read at once."""
+
+    async def read(self, queue: MessageQueue) -> int:
+        """Return what is stored for a queue, -1 for nothing; raises when nobody can tell."""
+
+    async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
+        """Store the offsets of these queues, surely when it `wait`s."""
+
+
+class RemoteOffsets:
+    """Offsets of a group, kept by the brokers of its queues."""
+
+    def __init__(self, instance: ClientInstance, group: str) -> None:
+        self.table = OffsetTable()
+        self._instance = instance
+        self._group = group
+
+    async def load(self) -> None:
+        """Nothing is read before it is needed."""
+
+    async def read(self, queue: MessageQueue) -> int:
+        """Ask the broker."""
+        return await self._instance.run(stored_offset(self._instance.routes, self._group, queue))
+
+    async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
+        """Tell the brokers; one that does not hear it is told again next time."""
+        known = [(queue, self.table.get(queue)) for queue in queues]
+        await asyncio.gather(
+            *(self._persist(queue, offset, wait) for queue, offset in known if offset is not None)
+        )
+
+    async def _persist(self, queue: MessageQueue, offset: int, wait: bool) -> None:
+        routes = self._instance.routes
+        tell = commit_offset if wait else report_offset
+        try:
+            await self._instance.run(tell(routes, self._group, queue, offset))
+        except OrbitError as error:
+            _log.warning("offset %d of %s could not be committed: %s", offset, queue, error)
+
+
+def default_directory() -> Path:
+    """Return where Java keeps the files, too."""
+    return Path.home() / ".rocketmq_offsets"
+
+
+class LocalOffsets:
+    """Offsets of one consumer, kept in a file."""
+
+    def __init__(self, directory: Path, client_id: str, group: str) -> None:
+        self.table = OffsetTable()
+        self.path = directory / client_id / group / "offsets.json"
+
+    async def load(self) -> None:
+        """Read the file, or the one before it when it is missing or broken."""
+        for queue, offset in (await asyncio.to_thread(load, self.path, _parse) or {}).items():
+            self.table.put(queue, offset)
+
+    async def read(self, queue: MessageQueue) -> int:
+        """Return what was in the file."""
+        offset = self.table.get(queue)
+        return -1 if offset is None else offset
+
+    async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
+        """Write the file anew."""
+        offsets = {
+            queue.as_key(): offset
+            for queue in queues
+            if (offset := self.table.get(queue)) is not None
+        }
+        if offsets:
+            await asyncio.to_thread(save, self.path, dumps_lenient({"offsetTable": offsets}))
+
+
+def _parse(content: bytes) -> dict[MessageQueue, int]:
+    offsets = loads_lenient(content).get("offsetTable") or {}
+    return {MessageQueue.from_json(key): int(value) for key, value in offsets.items()}

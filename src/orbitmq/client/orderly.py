@@ -1,0 +1,175 @@
+"""Handling the messages of a queue one after the other, as long as the broker lends us the queue.
+
+One worker at a time is on a queue. It leaves when the queue is empty, when it has had it for a
+minute (others want workers, too), when the broker's lock is not sure any more, and when a handler
+fails: then the messages are put back and the queue waits, so that nothing overtakes them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from orbitmq._native import ReceivedMessage
+from orbitmq.client.handlers import Handler, RetryLater
+from orbitmq.client.state.orderly_queue import OrderlyQueue
+from orbitmq.client.workers import Workers
+
+__all__ = ["OrderlyService", "suspend_ms"]
+
+_log = logging.getLogger(__name__)
+
+TIME_SLICE_S = 60
+RESUME_S = 0.01
+LOCK_RETRY_S = 3.0
+MIN_SUSPEND_MS, MAX_SUSPEND_MS = 10, 30_000
+
+
+def suspend_ms(error: BaseException, default_ms: int) -> int:
+    """Return how long a queue waits after an error."""
+    asked = error.suspend_ms if isinstance(error, RetryLater) else None
+    return min(max(default_ms if asked is None else asked, MIN_SUSPEND_MS), MAX_SUSPEND_MS)
+
+
+class OrderlyService:
+    """Gives messages to handlers in order.
+
+    `relock` asks the broker for a queue and says whether it is ours. `settle` decides about
+    messages that failed: None when somebody else has taken care of them, else how they are to be
+    put back. Both are called on the loop.
+    """
+
+    def __init__(
+        self,
+        find_handler: Callable[[OrderlyQueue], Handler | None],
+        workers: Workers,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        relock: Callable[[OrderlyQueue], Awaitable[bool]],
+        settle: Callable[
+            [OrderlyQueue, list[ReceivedMessage], Exception],
+            Awaitable[list[ReceivedMessage] | None],
+        ],
+        spawn: Callable[[Any], Any],
+        suspend_ms: int,
+        awaits: bool,
+    ) -> None:
+        self._find_handler = find_handler
+        self._workers = workers
+        self._loop = loop
+        self._relock = relock
+        self._settle = settle
+        self._spawn = spawn
+        self._suspend_ms = suspend_ms
+        self._awaits = awaits
+        self.consumed = 0
+        self.failed = 0
+
+    def take(self, queue: OrderlyQueue, messages: list[ReceivedMessage], size: int) -> None:
+        """Have a pulled chunk handled, after what came before it."""
+        if queue.add(messages, size):
+            self._submit(queue)
+
+    def _submit(self, queue: OrderlyQueue) -> None:
+        if self._awaits:
+            self._workers.submit(lambda: self._handle_awaiting(queue))
+        else:
+            self._workers.submit(lambda: self._handle(queue))
+
+    def _on_loop(self, work: Callable[[], Any]) -> None:
+        """Start a coroutine on the loop, from wherever we are."""
+        self._loop.call_soon_threadsafe(lambda: self._spawn(work()))
+
+    def _may_go_on(self, queue: OrderlyQueue, began: float, now: float) -> bool:
+        """Whether the worker may take the next messages; else it is on its way out."""
+        if queue.is_stopped:
+            queue.release()
+        elif not queue.is_ours(int(now * 1000)):
+            self._on_loop(lambda: self._resume_when_ours(queue))
+        elif now - began > TIME_SLICE_S:
+            self._on_loop(lambda: self._resume(queue, RESUME_S))
+        else:
+            return True
+        return False
+
+    # The same but for an await, as in `concurrent`.
+
+    def _handle(self, queue: OrderlyQueue) -> None:
+        handler = self._find_handler(queue)
+        if handler is None:
+            queue.release()  # unsubscribed; the next rebalance gives the queue away
+            return
+        batch, function = handler.batch, handler.function
+        began = now = time.monotonic()
+        while self._may_go_on(queue, began, now):
+            taken = queue.take(batch)
+            if not taken:
+                return
+            try:
+                function(taken if batch > 1 else taken[0])
+            except Exception as error:
+                self._fail(queue, taken, error)
+                return
+            queue.commit()
+            self.consumed += len(taken)
+            now = time.monotonic()
+
+    async def _handle_awaiting(self, queue: OrderlyQueue) -> None:
+        handler = self._find_handler(queue)
+        if handler is None:
+            queue.release()  # unsubscribed; the next rebalance gives the queue away
+            return
+        batch, function = handler.batch, handler.function
+        began = now = time.monotonic()
+        while self._may_go_on(queue, began, now):
+            taken = queue.take(batch)
+            if not taken:
+                return
+            try:
+                await function(taken if batch > 1 else taken[0])
+            except Exception as error:
+                self._fail(queue, taken, error)
+                return
+            queue.commit()
+            self.consumed += len(taken)
+            now = time.monotonic()
+
+    def _fail(self, queue: OrderlyQueue, taken: list[ReceivedMessage], error: Exception) -> None:
+        self.failed += len(taken)
+        _log.warning(
+            "the handler of %s failed on message %s, which was tried %d times before",
+            taken[0].topic,
+            ", ".join(message.message_id for message in taken),
+            taken[0].reconsume_times,
+            exc_info=error,
+        )
+        self._on_loop(lambda: self._settled(queue, taken, error))
+
+    # ---- on the loop
+
+    async def _settled(
+        self, queue: OrderlyQueue, taken: list[ReceivedMessage], error: Exception
+    ) -> None:
+        back = None if queue.is_dropped else await self._settle(queue, taken, error)
+        if back is None:
+            queue.commit()
+            await self._resume(queue, 0)
+        else:
+            queue.put_back(back)
+            await self._resume(queue, suspend_ms(error, self._suspend_ms) / 1000)
+
+    async def _resume_when_ours(self, queue: OrderlyQueue) -> None:
+        ours = await self._relock(queue)
+        await self._resume(queue, RESUME_S if ours else LOCK_RETRY_S)
+
+    async def _resume(self, queue: OrderlyQueue, delay_s: float) -> None:
+        """Let the worker go and send one again after a while."""
+        queue.is_suspended = True
+        queue.release()
+        await asyncio.sleep(delay_s)
+        queue.is_suspended = False
+        if not queue.is_stopped and queue.claim():
+            self._submit(queue)

@@ -1,0 +1,410 @@
+"""Push consumers: messages come to functions. One class for threads, one for tasks.
+
+Both are thin: what they share is in `_PushConsumer`, how they work in `PushMember`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import signal
+import threading
+from collections.abc import Awaitable, Callable
+from types import FrameType, TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+from orbitmq.client import background
+from orbitmq.client.broker_calls import answer_brokers
+from orbitmq.client.consumer_options import ConsumerOptions, Nameservers, sort_options
+from orbitmq.client.handlers import Handler, HandlerTable
+from orbitmq.client.pushing import PushMember
+from orbitmq.client.state.subscription import subscribe
+from orbitmq.client.workers import TaskWorkers, ThreadWorkers, Workers
+from orbitmq.errors import ClientClosed, ConfigError
+from orbitmq.protocol.names import topic_name_fault
+
+__all__ = ["AsyncPushConsumer", "PushConsumer"]
+
+F = TypeVar("F", bound=Callable[[Any], Any])
+A = TypeVar("A", bound=Callable[[Any], Awaitable[Any]])
+
+MAX_BATCH = 65_535
+
+
+class _PushConsumer:
+    _awaits = False
+
+    def __init__(
+        self,
+        nameservers: Nameservers = None,
+        *,
+        group: str,
+        **options: Unpack[ConsumerOptions],
+    ) -> None:
+        self.client_settings, self.settings = sort_options(nameservers, group, options)
+        self._handlers = HandlerTable()
+        self._wanted: dict[str, tuple[str | None, str | None]] = {}
+        self._member: PushMember | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of group {self.settings.group!r}>"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the consumer was started and not stopped."""
+        return self._member is not None
+
+    @property
+    def client_id(self) -> str:
+        """What brokers call this consumer."""
+        return self._running.instance.client_id
+
+    @property
+    def _running(self) -> PushMember:
+        if self._member is None:
+            raise ClientClosed(f"{self!r} is not running: call start() first")
+        return self._member
+
+    def _add(
+        self,
+        topic: str,
+        function: Callable[[Any], Any],
+        tags: str | None,
+        sql: str | None,
+        orderly: bool,
+        batch: int,
+    ) -> None:
+        fault = topic_name_fault(topic)
+        if fault is not None:
+            raise ConfigError(f"topic {topic!r}: {fault}")
+        if not 1 <= batch <= MAX_BATCH:
+            raise ConfigError(f"batch must lie between 1 and {MAX_BATCH}, it is {batch}")
+        if inspect.iscoroutinefunction(function) and not self._awaits:
+            raise ConfigError(
+                f"the handler of {topic} is a coroutine function: use AsyncPushConsumer for it"
+            )
+        subscribe(topic, tags, sql, 0)  # says what is wrong with it
+        self._handlers.put(Handler(topic, function, batch, orderly))
+        self._wanted[topic] = (tags, sql)
+
+    async def _join(self, workers: Workers) -> PushMember:
+        if not self._wanted:
+            raise ConfigError(f"{self!r} has no handlers: add some with @consumer.on(topic)")
+        member = PushMember(
+            self.client_settings, self.settings, self._handlers, workers, awaits=self._awaits
+        )
+        for topic, (tags, sql) in self._wanted.items():
+            await member.subscribe(topic, tags, sql)
+        answer_brokers(member)
+        await member.start()
+        return member
+
+
+class PushConsumer(_PushConsumer):
+    """Calls functions with messages, on a pool of threads.
+
+    ::
+
+        consumer = PushConsumer("127.0.0.1:9876", group="billing")
+
+        @consumer.on("orders", tags="created || paid")
+        def handle(message):
+            print(message.message_id, message.body)
+
+        consumer.run()
+
+    A function that returns has done its work; when it raises, the error is logged with the
+    message's id and the message comes again later, up to `max_reconsume_times`; then it becomes a
+    dead letter.
+
+    Settings (keyword arguments, all but `group` optional):
+
+    - `consume_from`: where a new group begins, ``"last"`` (default), ``"first"`` or a time;
+    - `concurrency`: how many threads; `broadcast`: every consumer gets every message;
+    - `pull_batch_size`, `max_cached_messages`, `max_cached_bytes`, `max_span`: how much is pulled
+      at a time, and held of each queue;
+    - `max_reconsume_times`, `suspend_ms`: how often and, in order, how soon messages are retried;
+    - `stop_timeout_s`: how long `stop` waits for functions that are at work;
+    - `strategy`: how the group's members share the queues;
+    - `namespace`, `access_key`, `secret_key`, `security_token`, `tls`, `instance_name`: as for
+      every client.
+    """
+
+    def __init__(
+        self,
+        nameservers: Nameservers = None,
+        *,
+        group: str,
+        **options: Unpack[ConsumerOptions],
+    ) -> None:
+        super().__init__(nameservers, group=group, **options)
+        self._workers: ThreadWorkers | None = None
+        self._stopped = threading.Event()
+
+    def on(
+        self,
+        topic: str,
+        *,
+        tags: str | None = None,
+        sql: str | None = None,
+        orderly: bool = False,
+        batch: int = 1,
+    ) -> Callable[[F], F]:
+        """Have a function get the messages of a topic, all or those that `tags` or `sql` select.
+
+        ::
+
+            @consumer.on("orders", sql="price > 10", batch=32)
+            def handle(messages):          # a list, because of batch
+                ...
+
+            @consumer.on("steps", orderly=True)
+            def step(message):             # the messages of a queue one after the other
+                ...
+        """
+
+        def add(function: F) -> F:
+            self._add(topic, function, tags, sql, orderly, batch)
+            if self._member is not None:
+                background.run(self._member.subscribe(topic, tags, sql))
+            return function
+
+        return add
+
+    def unsubscribe(self, topic: str) -> None:
+        """Consume a topic no more. ::
+
+        consumer.unsubscribe("orders")
+        """
+        self._wanted.pop(topic, None)
+        if self._member is not None:
+            background.run(self._member.unsubscribe(topic))
+        self._handlers.remove(topic)
+
+    def start(self) -> Self:
+        """Begin to consume, in the background.
+
+        ::
+
+            consumer.start()
+            ...
+            consumer.stop()
+        """
+        if self._member is not None:
+            raise ClientClosed(f"{self!r} is running already")
+        self._stopped.clear()
+        self._workers = ThreadWorkers(self.settings.concurrency, f"orbitmq-{self.settings.group}")
+        self._member = background.run(self._join(self._workers))
+        return self
+
+    def stop(self) -> None:
+        """Finish the messages that are being handled, commit what was done, leave the group.
+
+        A handler may call it, too; then it returns at once. ::
+
+            consumer.stop()
+        """
+        member, self._member = self._member, None
+        if member is None:
+            return
+        if self._workers is not None and self._workers.is_worker:
+            future = asyncio.run_coroutine_threadsafe(member.stop(), background.loop())
+            future.add_done_callback(lambda _: self._stopped.set())
+            return
+        try:
+            background.run(member.stop())
+        finally:
+            self._stopped.set()
+
+    def suspend(self) -> None:
+        """Pull no more until `resume`. ::
+
+        consumer.suspend()
+        """
+        self._running.is_suspended = True
+
+    def resume(self) -> None:
+        """Go on after `suspend`. ::
+
+        consumer.resume()
+        """
+        member = self._running
+        member.is_suspended = False
+        background.loop().call_soon_threadsafe(member.rebalance_soon)
+
+    def run(self) -> None:
+        """Consume until `stop` is called, or the process is told to end (SIGINT, SIGTERM).
+
+        ::
+
+            if __name__ == "__main__":
+                consumer.run()
+        """
+        if self._member is None:
+            self.start()
+        before: Any = None
+        on_main_thread = threading.current_thread() is threading.main_thread()
+        if on_main_thread:
+            before = signal.signal(signal.SIGTERM, self._end)
+        try:
+            # In slices: a wait without an end would not let signals through on every system.
+            while not self._stopped.wait(1):
+                pass
+        except KeyboardInterrupt:
+            pass
+        finally:
+            if on_main_thread:
+                signal.signal(signal.SIGTERM, before)
+            self.stop()
+
+    def _end(self, _number: int, _frame: FrameType | None) -> None:
+        self._stopped.set()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+class AsyncPushConsumer(_PushConsumer):
+    """Awaits coroutine functions with messages, a bounded number at a time.
+
+    ::
+
+        consumer = AsyncPushConsumer("127.0.0.1:9876", group="billing")
+
+        @consumer.on("orders", tags="created || paid")
+        async def handle(message):
+            await store(message.body)
+
+        asyncio.run(consumer.run())
+
+    It belongs to the loop it is started on. Everything else is as for `PushConsumer`;
+    `concurrency` counts tasks.
+    """
+
+    _awaits = True
+    _stopped: asyncio.Event | None = None
+
+    def on(
+        self,
+        topic: str,
+        *,
+        tags: str | None = None,
+        sql: str | None = None,
+        orderly: bool = False,
+        batch: int = 1,
+    ) -> Callable[[A], A]:
+        """Have a coroutine function get the messages of a topic, before the start. ::
+
+        @consumer.on("orders", tags="created || paid")
+        async def handle(message):
+            ...
+        """
+
+        def add(function: A) -> A:
+            if self._member is not None:
+                raise ConfigError("add handlers before the start, or with `await subscribe(...)`")
+            self._add(topic, function, tags, sql, orderly, batch)
+            return function
+
+        return add
+
+    async def subscribe(
+        self,
+        topic: str,
+        function: Callable[[Any], Awaitable[Any]],
+        *,
+        tags: str | None = None,
+        sql: str | None = None,
+        orderly: bool = False,
+        batch: int = 1,
+    ) -> None:
+        """Have a coroutine function get the messages of a topic, also while running. ::
+
+        await consumer.subscribe("orders", handle, tags="paid")
+        """
+        self._add(topic, function, tags, sql, orderly, batch)
+        if self._member is not None:
+            await self._member.subscribe(topic, tags, sql)
+
+    async def unsubscribe(self, topic: str) -> None:
+        """Consume a topic no more. ::
+
+        await consumer.unsubscribe("orders")
+        """
+        self._wanted.pop(topic, None)
+        if self._member is not None:
+            await self._member.unsubscribe(topic)
+        self._handlers.remove(topic)
+
+    async def start(self) -> Self:
+        """Begin to consume on the running loop. ::
+
+        await consumer.start()
+        """
+        if self._member is not None:
+            raise ClientClosed(f"{self!r} is running already")
+        self._stopped = asyncio.Event()
+        self._member = await self._join(TaskWorkers(self.settings.concurrency))
+        return self
+
+    async def stop(self) -> None:
+        """Finish the messages that are being handled, commit what was done, leave the group. ::
+
+        await consumer.stop()
+        """
+        member, self._member = self._member, None
+        if member is None:
+            return
+        try:
+            await member.stop()
+        finally:
+            if self._stopped is not None:
+                self._stopped.set()
+
+    def suspend(self) -> None:
+        """Pull no more until `resume`. ::
+
+        consumer.suspend()
+        """
+        self._running.is_suspended = True
+
+    def resume(self) -> None:
+        """Go on after `suspend`. ::
+
+        consumer.resume()
+        """
+        member = self._running
+        member.is_suspended = False
+        member.rebalance_soon()
+
+    async def run(self) -> None:
+        """Consume until `stop` is called or the task is cancelled. ::
+
+        asyncio.run(consumer.run())
+        """
+        if self._member is None:
+            await self.start()
+        try:
+            if self._stopped is not None:
+                await self._stopped.wait()
+        finally:
+            await self.stop()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        await self.stop()

@@ -1,0 +1,145 @@
+"""Who handles messages: threads for functions, tasks for coroutines, a bounded number of each.
+
+Work comes in large pieces (a pulled chunk, a queue), so a plain lock around the bookkeeping costs
+nothing worth saving. Workers are made when there is work for them and live until the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import queue
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+__all__ = ["TaskWorkers", "ThreadWorkers", "Workers"]
+
+_log = logging.getLogger(__name__)
+
+
+class Workers(Protocol):
+    """Does pieces of work, a few at a time."""
+
+    def submit(self, work: Callable[[], Any]) -> None:
+        """Have something done as soon as a worker is free; may be called by workers, too."""
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Wait until nothing is left to do; returns whether that was in time."""
+
+    def close(self) -> None:
+        """Send the workers home once they are done."""
+
+
+class ThreadWorkers:
+    """Workers that are threads."""
+
+    def __init__(self, limit: int, name: str) -> None:
+        self._limit = limit
+        self._name = name
+        self._work: queue.SimpleQueue[Callable[[], Any] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._open = 0
+        self._numbers = itertools.count(1)
+        self._on_idle: Callable[[], None] | None = None
+
+    def submit(self, work: Callable[[], Any]) -> None:
+        """Have something done as soon as a thread is free."""
+        self._work.put(work)
+        with self._lock:
+            self._open += 1
+            if self._open <= len(self._threads) or len(self._threads) >= self._limit:
+                return
+            name = f"{self._name}-{next(self._numbers)}"
+            thread = threading.Thread(target=self._run, name=name, daemon=True)
+            self._threads.append(thread)
+        thread.start()
+
+    def _run(self) -> None:
+        while True:
+            work = self._work.get()
+            if work is None:
+                return
+            try:
+                work()
+            except Exception:
+                _log.exception("a worker failed")
+            del work  # a thread that waits must not keep messages alive
+            with self._lock:
+                self._open -= 1
+                told = self._on_idle if self._open == 0 else None
+            if told is not None:
+                told()
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether the calling thread is one of the workers."""
+        return threading.current_thread() in self._threads
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Wait until nothing is left to do."""
+        loop = asyncio.get_running_loop()
+        idle = asyncio.Event()
+
+        def tell() -> None:
+            loop.call_soon_threadsafe(idle.set)
+
+        with self._lock:
+            if self._open == 0:
+                return True
+            self._on_idle = tell
+        try:
+            async with asyncio.timeout(timeout_s):
+                await idle.wait()
+        except TimeoutError:
+            return False
+        finally:
+            self._on_idle = None
+        return True
+
+    def close(self) -> None:
+        """Let the threads end."""
+        for _ in self._threads:
+            self._work.put(None)
+
+
+class TaskWorkers:
+    """Workers that are tasks of the running loop."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._work: deque[Callable[[], Awaitable[Any]]] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def submit(self, work: Callable[[], Any]) -> None:
+        """Have something done as soon as a task is free."""
+        self._work.append(work)
+        if len(self._tasks) < self._limit:
+            task = asyncio.get_running_loop().create_task(self._run())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _run(self) -> None:
+        while self._work:
+            try:
+                await self._work.popleft()()
+            except Exception:
+                _log.exception("a worker failed")
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Wait until nothing is left to do."""
+        tasks = self._tasks - {asyncio.current_task()}
+        if not tasks:
+            return True
+        _, late = await asyncio.wait(tasks, timeout=timeout_s)
+        return not late
+
+    def close(self) -> None:
+        """Cancel what is still going on."""
+        current = asyncio.current_task()
+        for task in list(self._tasks):
+            if task is not current:
+                task.cancel()

@@ -1,0 +1,374 @@
+"""Push consumers against brokers: all of it arrives, failures come again, nothing is lost."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from orbitmq.client.handlers import RetryLater
+from orbitmq.client.push import AsyncPushConsumer, PushConsumer
+from orbitmq.errors import ClientClosed, ConfigError
+from orbitmq.message import MessageQueue
+from orbitmq.testing import LocalCluster
+from tests.client.conftest import Seen, eventually
+
+Make = Callable[..., Any]
+
+
+@pytest.fixture
+def make(way: Any, cluster: LocalCluster, group: str) -> Make:
+    """Makes a consumer of either kind, with a plain function as its handler."""
+
+    def make(topic: str, function: Callable[[Any], Any], **options: Any) -> Any:
+        how = {name: options.pop(name) for name in ("tags", "orderly", "batch") if name in options}
+        options = {"group": group, "consume_from": "first", "rebalance_s": 1} | options
+        consumer = way(PushConsumer, AsyncPushConsumer)(cluster.address, **options)
+        if way.kind == "async":
+
+            async def handle(message: Any) -> None:
+                function(message)
+
+            consumer._target.on(topic, **how)(handle)
+        else:
+            consumer.on(topic, **how)(function)
+        return consumer
+
+    return make
+
+
+def _committed(cluster: LocalCluster, group: str, topic: str) -> dict[int, int]:
+    (broker,) = cluster.brokers.values()
+    return broker.offsets.of_group(topic, group)
+
+
+def test_messages_arrive_and_are_committed(
+    make: Make, send: Any, topic: str, group: str, seen: Seen, cluster: LocalCluster
+) -> None:
+    bodies = [str(number) for number in range(40)]
+    ids = send(*bodies[:20])
+    with make(topic, seen):
+        send(*bodies[20:])
+        assert sorted(seen.wait(40)) == sorted(bodies)
+    assert len(seen.messages) == 40
+    assert {m.topic for m in seen.messages} == {topic}
+    assert set(ids) <= {m.message_id for m in seen.messages}
+    assert sum(_committed(cluster, group, topic).values()) == 40
+
+
+def test_a_second_life_goes_on_where_the_first_ended(
+    make: Make, send: Any, topic: str, seen: Seen
+) -> None:
+    send("a", "b")
+    with make(topic, seen):
+        seen.wait(2)
+    send("c")
+    again = Seen()
+    with make(topic, again):
+        assert again.wait(1) == ["c"]
+
+
+def test_tags_select(make: Make, send: Any, topic: str, seen: Seen) -> None:
+    send("yes", tags="a")
+    send("no", tags="c")
+    send("also", tags="b")
+    send("untagged")
+    with make(topic, seen, tags="a || b"):
+        seen.wait(2)
+        send("last", tags="a")
+        assert sorted(seen.wait(3)) == ["also", "last", "yes"]
+
+
+def test_a_failed_message_comes_again(
+    make: Make, send: Any, topic: str, seen: Seen, caplog: pytest.LogCaptureFixture
+) -> None:
+    def handle(message: Any) -> None:
+        seen(message)
+        if message.body == b"bad" and message.reconsume_times == 0:
+            raise ValueError("not yet")
+
+    (message_id,) = send("bad")
+    with make(topic, handle):
+        seen.wait_for(lambda: seen.bodies.count("bad") == 2)
+    first, second = seen.messages
+    assert (first.reconsume_times, second.reconsume_times) == (0, 1)
+    assert second.topic == topic
+    assert second.stored_topic.startswith("%RETRY%")
+    assert second.message_id == message_id
+    (line,) = [record for record in caplog.records if "failed on message" in record.message]
+    assert message_id in line.message
+    assert line.exc_info is not None
+
+
+def test_too_many_failures_make_a_dead_letter(
+    make: Make, send: Any, topic: str, group: str, seen: Seen, cluster: LocalCluster
+) -> None:
+    def handle(message: Any) -> None:
+        seen(message)
+        raise ValueError("never")
+
+    (message_id,) = send("bad")
+    with make(topic, handle, max_reconsume_times=1):
+        seen.wait(2)
+        dead = Seen()
+        other = PushConsumer(cluster.address, group=f"{group}-dead", consume_from="first")
+        other.on(f"%DLQ%{group}")(dead)
+        with other:
+            dead.wait(1)
+    assert dead.messages[0].message_id == message_id
+    assert len(seen.messages) == 2
+
+
+def test_a_handler_may_give_a_message_up(
+    make: Make, send: Any, topic: str, group: str, seen: Seen, cluster: LocalCluster
+) -> None:
+    def handle(message: Any) -> None:
+        seen(message)
+        raise RetryLater.dead_letter("no such customer")
+
+    send("bad")
+    (broker,) = cluster.brokers.values()
+    with make(topic, handle):
+        seen.wait(1)
+        eventually(lambda: broker.store.max_offset(f"%DLQ%{group}", 0) == 1)
+    assert len(seen.messages) == 1
+
+
+def test_batches(make: Make, send: Any, topic: str, cluster: LocalCluster, group: str) -> None:
+    batches: list[list[Any]] = []
+    every = Seen()
+
+    def handle(messages: list[Any]) -> None:
+        batches.append(messages)
+        for message in messages:
+            every(message)
+
+    send(*map(str, range(50)))
+    with make(topic, handle, batch=8):
+        every.wait(50)
+    assert max(map(len, batches)) == 8
+    assert sum(_committed(cluster, group, topic).values()) == 50
+
+
+def test_only_the_failed_part_of_a_batch_comes_again(
+    make: Make, send: Any, topic: str, seen: Seen
+) -> None:
+    def handle(messages: list[Any]) -> None:
+        for message in messages:
+            seen(message)
+        bad = [m for m in messages if m.body == b"bad" and m.reconsume_times == 0]
+        if bad:
+            raise RetryLater(messages=bad, delay_level=1)
+
+    send("good", "bad", "fine")
+    with make(topic, handle, batch=10):
+        seen.wait(4)
+    assert sorted(seen.bodies) == ["bad", "bad", "fine", "good"]
+
+
+def test_order_is_kept_through_failures(make: Make, send: Any, topic: str, seen: Seen) -> None:
+    failures: list[int] = []
+
+    def handle(message: Any) -> None:
+        if message.body == b"5" and len(failures) < 3:
+            failures.append(message.reconsume_times)
+            raise ValueError("wait")
+        seen(message)
+
+    send("0")
+    queue = MessageQueue(topic, "broker-a", 1)
+    send(*map(str, range(1, 20)), queue=queue)
+    with make(topic, handle, orderly=True, suspend_ms=20):
+        seen.wait(20)
+    in_queue = [m.body.decode() for m in seen.messages if m.queue_id == queue.queue_id]
+    expected = [str(n) for n in range(20) if str(n) in in_queue]
+    assert in_queue == expected
+    assert failures == [0, 1, 2]
+
+
+def test_an_ordered_dead_letter(
+    make: Make, send: Any, topic: str, group: str, seen: Seen, cluster: LocalCluster
+) -> None:
+    def handle(message: Any) -> None:
+        seen(message)
+        if message.body == b"bad":
+            raise ValueError("never")
+
+    send("bad")
+    (broker,) = cluster.brokers.values()
+    with make(topic, handle, orderly=True, suspend_ms=20, max_reconsume_times=2):
+        seen.wait(3)
+        eventually(lambda: broker.store.max_offset(f"%DLQ%{group}", 0) == 1)
+        send("good")
+        seen.wait_for(lambda: "good" in seen.bodies)
+    assert seen.bodies.count("bad") == 3
+
+
+def test_two_members_share_the_queues(make: Make, send: Any, topic: str, seen: Seen) -> None:
+    send("first")
+    other = Seen()
+    with make(topic, seen) as one, make(topic, other) as two:
+        eventually(lambda: _queue_count(one, topic) == 2 and _queue_count(two, topic) == 2)
+        send(*map(str, range(16)))
+        eventually(lambda: len(seen.messages) + len(other.messages) == 17)
+        assert {m.queue_id for m in seen.messages[1:]}.isdisjoint(
+            {m.queue_id for m in other.messages[1:]}
+        )
+        two.stop()
+        eventually(lambda: _queue_count(one, topic) == 4)
+        send("after")
+        seen.wait_for(lambda: "after" in seen.bodies)
+
+
+def _queue_count(consumer: Any, topic: str) -> int:
+    return sum(queue.topic == topic for queue in list(consumer._member.queues))
+
+
+def test_everybody_hears_a_broadcast(
+    make: Make, send: Any, topic: str, tmp_path: Any, seen: Seen
+) -> None:
+    other = Seen()
+    options: dict[str, Any] = {"broadcast": True, "offset_directory": tmp_path}
+    send("0")
+    with (
+        make(topic, seen, **options, instance_name="one"),
+        make(topic, other, **options, instance_name="two"),
+    ):
+        send("1", "2", "3")
+        assert sorted(seen.wait(4)) == sorted(other.wait(4)) == ["0", "1", "2", "3"]
+    send("4")
+    again = Seen()
+    with make(topic, again, **options, instance_name="one"):
+        assert again.wait(1) == ["4"]
+
+
+def test_stopping_commits_what_was_done_and_no_more(
+    make: Make, send: Any, topic: str, group: str, cluster: LocalCluster
+) -> None:
+    begun, go_on, done = threading.Event(), threading.Event(), []
+
+    def handle(message: Any) -> None:
+        if message.body == b"slow":
+            begun.set()
+            assert go_on.wait(20)
+        done.append(message.body)
+
+    queue = MessageQueue(topic, "broker-a", 0)
+    send("x")  # makes the topic
+    send("a", "b", "slow", "c", "d", queue=queue)
+    consumer = make(topic, handle, concurrency=1)
+    if isinstance(consumer, PushConsumer):
+        consumer.start()
+        assert begun.wait(20)
+        stopping = threading.Thread(target=consumer.stop)
+        stopping.start()
+        eventually(lambda: not consumer.is_running)
+        go_on.set()
+        stopping.join()
+        assert b"slow" in done
+        rest = Seen()
+        with make(topic, rest):
+            left = {b"a", b"b", b"slow", b"c", b"d", b"x"} - set(done)
+            assert left
+            rest.wait(len(left))
+            assert {m.body for m in rest.messages} >= left
+            assert b"slow" not in {m.body for m in rest.messages} or b"c" in done
+
+
+def test_a_slow_handler_does_not_fill_memory(make: Make, send: Any, topic: str) -> None:
+    gate = threading.Event()
+    seen = Seen()
+
+    def handle(message: Any) -> None:
+        seen(message)
+        gate.wait(20)
+
+    send(*map(str, range(200)))
+    options = {"max_cached_messages": 10, "pull_batch_size": 8, "concurrency": 2}
+    consumer = make(topic, handle, **options)
+    if not isinstance(consumer, PushConsumer):
+        return  # a coroutine that blocks its loop is nobody's fault but its own
+    with consumer:
+        seen.wait(2)
+        eventually(lambda: all(c.count > 0 for q, c in _caches(consumer, topic)))
+        time.sleep(0.2)
+        assert all(cache.count <= 10 + 8 for _, cache in _caches(consumer, topic))
+        gate.set()
+        seen.wait(200)
+
+
+def _caches(consumer: Any, topic: str) -> list[tuple[MessageQueue, Any]]:
+    return [(q, c) for q, c in list(consumer._member.queues.items()) if q.topic == topic]
+
+
+def test_slow_messages_are_spread_over_the_threads(
+    cluster: LocalCluster, send: Any, topic: str, group: str
+) -> None:
+    lock, active, most = threading.Lock(), 0, 0
+    seen = Seen()
+
+    def handle(message: Any) -> None:
+        nonlocal active, most
+        with lock:
+            active += 1
+            most = max(most, active)
+        time.sleep(0.05)
+        with lock:
+            active -= 1
+        seen(message)
+
+    send("0")
+    send(*map(str, range(1, 41)), queue=MessageQueue(topic, "broker-a", 2))
+    consumer = PushConsumer(cluster.address, group=group, consume_from="first", concurrency=12)
+    consumer.on(topic)(handle)
+    with consumer:
+        seen.wait(41)
+    assert 8 <= most <= 12
+
+
+def test_a_handler_may_stop_its_consumer(
+    cluster: LocalCluster, send: Any, topic: str, group: str
+) -> None:
+    consumer = PushConsumer(cluster.address, group=group, consume_from="first")
+
+    @consumer.on(topic)
+    def handle(_message: Any) -> None:
+        consumer.stop()
+
+    send("enough")
+    consumer.run()
+    assert not consumer.is_running
+
+
+def test_subscribing_while_it_runs(
+    cluster: LocalCluster, send: Any, topic: str, group: str
+) -> None:
+    seen = Seen()
+    consumer = PushConsumer(cluster.address, group=group, consume_from="first")
+    consumer.on("nothing-here")(seen)
+    with consumer:
+        send("late")
+        consumer.on(topic)(seen)
+        assert seen.wait(1) == ["late"]
+        consumer.unsubscribe(topic)
+        assert _queue_count(consumer, topic) == 0
+
+
+def test_what_cannot_be_started() -> None:
+    with pytest.raises(ConfigError, match="no handlers"):
+        PushConsumer("127.0.0.1:1", group="g").start()
+    consumer = PushConsumer("127.0.0.1:1", group="g")
+    with pytest.raises(ConfigError, match="AsyncPushConsumer"):
+
+        @consumer.on("T")
+        async def handle(_message: Any) -> None: ...
+
+    with pytest.raises(ConfigError, match="batch"):
+        consumer.on("T", batch=0)(print)
+    with pytest.raises(ConfigError, match="illegal characters"):
+        consumer.on("a b")(print)
+    with pytest.raises(ClientClosed):
+        consumer.suspend()
