@@ -1,0 +1,138 @@
+"""When a broker deletes what has expired: by the hour, by the disk, by request."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orbitmq._native import NewMessage, Store, StoreOptions
+from orbitmq.broker.retention import MANUAL_ROUNDS, Retention
+from orbitmq.broker.stats import BrokerStats
+from orbitmq.config import BrokerConfig
+
+FILE_BYTES = 1 << 16
+HOUR_MS = 3_600_000
+OLD_H = 100
+"""How long ago the old files were written, in hours; 72 are kept by default."""
+
+
+class Disk:
+    """A store that is as full as a test says."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.used_ratio = 0.3
+
+    def clean(self, **how: object) -> object:
+        return self.store.clean(**how, used_ratio=self.used_ratio)  # type: ignore[arg-type]
+
+
+class World:
+    def __init__(self, directory: Path) -> None:
+        options = StoreOptions(commit_log_file_size=FILE_BYTES, index_enabled=False)
+        self.store = Store.open(directory, options)
+        self.disk = Disk(self.store)
+        self.config = BrokerConfig()
+        self.now_ms = time.time_ns() // 1_000_000
+        self.stats = BrokerStats("c", lambda: self.now_ms)
+        self.retention = Retention(self.config, self.disk, self.stats, lambda: self.now_ms)  # type: ignore[arg-type]
+        self._log = directory / "commitlog"
+        for _ in range(20):
+            self.store.append_many([NewMessage("t", bytes(10_000))])
+        # A file's age is that of the last page written to it.
+        assert self.store.wait_flushed(self.store.max_physical_offset, 10_000)
+        self.written_to = self.store.max_physical_offset // FILE_BYTES * FILE_BYTES
+        assert self.written_to >= 3 * FILE_BYTES
+        # Nothing is due in this hour, unless a test changes that.
+        self.set(deleteWhen=self.hour(12))
+
+    def set(self, **settings: str) -> None:
+        self.config.take(settings, source="test")
+
+    def hour(self, from_now: int) -> str:
+        return time.strftime("%H", time.localtime(self.now_ms / 1000 + from_now * 3600))
+
+    @property
+    def first(self) -> int:
+        """Where the log begins."""
+        begin = self.store.min_physical_offset
+        assert begin == min(int(path.name) for path in self._log.iterdir())
+        return begin
+
+    def age(self) -> None:
+        """Make all files but the one that is written to as old as can be."""
+        then_s = self.now_ms / 1000 - OLD_H * 3600
+        for path in self._log.iterdir():
+            if int(path.name) < self.written_to:
+                os.utime(path, (then_s, then_s))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.store.close()
+
+
+def test_expired_files_stay_until_their_hour(world: World) -> None:
+    world.age()
+    world.retention.run()
+    assert world.first == 0
+    world.set(deleteWhen=f"{world.hour(12)};{world.hour(0)}")
+    world.retention.run()
+    assert world.first == world.written_to, "the one that is written to"
+    assert world.store.min_offset("t", 0) > 0
+    assert world.stats.disk_used_ratio == 0.3
+
+
+def test_what_has_not_expired_stays_in_any_hour(world: World) -> None:
+    world.set(deleteWhen=world.hour(0))
+    world.retention.run()
+    world.age()
+    world.set(fileReservedTime=str(OLD_H + 1))
+    world.retention.run()
+    assert world.first == 0
+    world.set(fileReservedTime=str(OLD_H - 1))
+    world.retention.run()
+    assert world.first > 0
+
+
+def test_a_fuller_disk_is_reason_enough_for_what_has_expired(world: World) -> None:
+    world.disk.used_ratio = 0.76
+    world.retention.run()
+    assert world.first == 0, "nothing has expired"
+    world.age()
+    world.set(diskMaxUsedSpaceRatio="80")
+    world.retention.run()
+    assert world.first == 0, "the disk may be that full"
+    world.set(diskMaxUsedSpaceRatio="75")
+    world.retention.run()
+    assert world.first == world.written_to
+
+
+def test_a_disk_that_is_nearly_full_takes_files_of_any_age(world: World) -> None:
+    world.disk.used_ratio = 0.86
+    world.set(cleanFileForciblyEnable="false")
+    world.retention.run()
+    assert world.first == 0
+    world.set(cleanFileForciblyEnable="true")
+    world.retention.run()
+    assert world.first > 0
+
+
+def test_a_request_counts_for_a_number_of_rounds(world: World) -> None:
+    world.retention.request()
+    for _ in range(MANUAL_ROUNDS):
+        assert world.retention.is_due()
+        world.retention.run()
+    assert not world.retention.is_due()
+    world.age()
+    world.retention.run()
+    assert world.first == 0
+    world.retention.request()
+    world.retention.run()
+    assert world.first == world.written_to
