@@ -247,3 +247,17 @@ def test_producers_are_told_of_a_disk_that_does_not_flush() -> None:
         assert {wire.answer(opaque).code for opaque in waiting} == {ResponseCode.SUCCESS}
         assert wire.send("t").code == ResponseCode.SUCCESS
         wire.close()
+
+
+def test_a_send_whose_flush_takes_too_long_is_answered_as_late() -> None:
+    settings = {"flushDiskType": "SYNC_FLUSH", "syncFlushTimeout": "100"}
+    with LocalCluster(settings=settings) as cluster:
+        wire = Wire(broker_address(cluster))
+        (broker,) = cluster.brokers.values()
+        assert broker.acks is not None
+        broker.acks._store = StuckDisk(broker.store)  # type: ignore[assignment]
+        late = wire.send("t")
+        assert late.code == ResponseCode.FLUSH_DISK_TIMEOUT
+        assert late.get_ext("queueOffset") == "0", "it is there all the same"
+        assert wire.pull("t").code == ResponseCode.SUCCESS
+        wire.close()
