@@ -24,6 +24,9 @@ from orbitmq.client.transaction import (
 )
 from orbitmq.message import Message
 
+# Two brokers start within the first test's time.
+pytestmark = pytest.mark.timeout(180)
+
 COMMIT, ROLLBACK, UNKNOWN = (
     TransactionState.COMMIT,
     TransactionState.ROLLBACK,

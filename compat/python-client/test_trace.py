@@ -1,0 +1,124 @@
+"""Traces of our producers, found and read by Java's own tool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from compat.java_client import Cluster
+from compat.java_machine import JavaProcess
+from compat.python_client import Way, await_true
+from orbitmq.admin.admin import Admin
+from orbitmq.client.producer import AsyncProducer, Producer
+from orbitmq.client.transaction import TransactionProducer, TransactionState
+from orbitmq.message import Message
+from orbitmq.protocol.names import TRACE_TOPIC
+from orbitmq.testing import LocalCluster
+
+Tool = Callable[..., str]
+
+
+@pytest.fixture
+def mqadmin(java_peer_jars: Path, tmp_path: Path, cluster: Cluster) -> Tool:
+    """Run a command of Java's mqadmin and return what it prints."""
+
+    def run(*arguments: str) -> str:
+        log = tmp_path / "mqadmin.log"
+        log.unlink(missing_ok=True)
+        conf = tmp_path / "conf"
+        conf.mkdir(exist_ok=True)
+        (conf / "logback_tools.xml").write_text("<configuration/>")
+        process = JavaProcess(
+            "org.apache.rocketmq.tools.command.MQAdminStartup",
+            [*arguments, "-n", cluster.address],
+            home=tmp_path,
+            log=log,
+            flags=[f"-Drocketmq.home.dir={tmp_path}"],
+        )
+        process.process.wait(40)
+        process.stop()
+        return log.read_text()
+
+    return run
+
+
+def traced(admin: Admin, key: str, topic: str = TRACE_TOPIC) -> list[str]:
+    """The fields of each record about a message, once there is one."""
+    found: list[str] = []
+
+    def look() -> bool:
+        found[:] = [
+            record
+            for message in admin.messages_by_key(topic, key)
+            for record in message.body.decode().split("\2")
+            if key in record
+        ]
+        return bool(found)
+
+    await_true(f"{key} is in the trace", look)
+    return found
+
+
+def test_java_reads_what_we_trace(
+    cluster: Cluster, way: Way, group: str, topic: str, admin: Admin, mqadmin: Tool
+) -> None:
+    make = way(Producer, AsyncProducer)
+    with make(cluster.address, group=group, trace=True, timeout_ms=10_000) as producer:
+        result = producer.send(Message(topic, b"12345", tags="t", keys=["k1", "k2"]))
+        plain = producer.send(Message(topic, b"x"))
+    [record] = traced(admin, result.message_id)
+    fields = record.split("\1")
+    assert fields[0] == "Pub"
+    assert fields[2:8] == ["DefaultRegion", group, topic, result.message_id, "t", "k1 k2"]
+    assert fields[9] == "5"
+    assert fields[11:] == ["0", result.offset_id, "true"]
+    # Nothing stands for nothing, and the message's own key finds its record.
+    assert traced(admin, plain.message_id)[0].split("\1")[6:8] == ["null", "null"]
+    assert admin.messages_by_key(TRACE_TOPIC, "k2")
+
+    printed = mqadmin("queryMsgTraceById", "-i", result.message_id)
+    lines = [line for line in printed.splitlines() if line.startswith("Pub")]
+    assert lines, printed
+    assert group in lines[0]
+    assert "success" in lines[0]
+
+
+def test_a_topic_of_ones_own_and_what_is_not_traced(
+    cluster: Cluster, way: Way, group: str, topic: str, mark: str, admin: Admin
+) -> None:
+    own = f"trace-{mark}"
+    admin.create_topic(own, queues=1)
+    make = way(Producer, AsyncProducer)
+    with make(cluster.address, group=group, trace=own, timeout_ms=10_000) as producer:
+        unseen = producer.send(Message(own, b"a trace is not traced"))
+        batch = producer.send_many([Message(topic, b"1"), Message(topic, b"2")])
+    first = batch.message_id.split(",")[0]
+    assert traced(admin, first, own)
+    # Closing has flushed; had the other been traced it would be there, too.
+    assert not [
+        message
+        for message in admin.messages_by_key(own, unseen.message_id)
+        if message.properties["UNIQ_KEY"] != unseen.message_id
+    ]
+
+
+def test_the_end_of_a_transaction_is_traced(
+    cluster: Cluster, group: str, topic: str, admin: Admin
+) -> None:
+    if isinstance(cluster, LocalCluster):
+        pytest.skip("our broker does not take half messages yet")
+    with TransactionProducer(
+        cluster.address, group=group, check=lambda _message: None, trace=True, timeout_ms=10_000
+    ) as producer:
+        result = producer.send_in_transaction(
+            Message(topic, b"x", keys=["k"]), lambda _message, _sent: TransactionState.COMMIT
+        )
+    message_id = result.sent.message_id
+    records = [record.split("\1") for record in traced(admin, message_id)]
+    by_kind = {record[0]: record for record in records}
+    assert by_kind["Pub"][11] == "1"
+    ended = by_kind["EndTransaction"]
+    assert ended[3:8] == [group, topic, message_id, "null", "k"]
+    assert ended[9:] == ["2", message_id, "COMMIT_MESSAGE", "false"]
