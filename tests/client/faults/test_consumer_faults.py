@@ -1,0 +1,288 @@
+"""Push consumers on a network that fails, and with handlers that do.
+
+Nothing is lost, queues stay in order, and only what was being handled may come twice.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from orbitmq.admin.admin import Admin
+from orbitmq.client.producer import Producer
+from orbitmq.client.push import AsyncPushConsumer, PushConsumer
+from orbitmq.errors import OrbitError
+from orbitmq.message import Message
+from tests.client.faults.proxy import FaultyNetwork
+
+QUEUES = 4
+LIMIT_S = 30.0
+
+Way = Callable[..., Any]
+Listen = Callable[..., Any]
+
+
+class Seen:
+    """What came, in the order it came, with the number of each try."""
+
+    def __init__(self) -> None:
+        self.messages: list[Any] = []
+        self._changed = threading.Condition()
+
+    def add(self, message: Any) -> None:
+        with self._changed:
+            self.messages.append(message)
+            self._changed.notify_all()
+
+    def wait_for(self, what: str, holds: Callable[[], bool]) -> None:
+        with self._changed:
+            assert self._changed.wait_for(holds, LIMIT_S), f"{what}; {len(self.messages)} came"
+
+    @property
+    def bodies(self) -> Counter[bytes]:
+        return Counter(message.body for message in self.messages)
+
+    def wait_for_all(self, wanted: set[bytes]) -> None:
+        self.wait_for("all messages", lambda: wanted <= {m.body for m in self.messages})
+
+    def assert_in_order(self) -> None:
+        """Each queue came without gaps; it may go back, but only to what came before."""
+        highest: dict[Any, int] = defaultdict(lambda: -1)
+        for message in self.messages:
+            assert message.queue_offset <= highest[message.queue] + 1
+            highest[message.queue] = max(highest[message.queue], message.queue_offset)
+
+
+@pytest.fixture
+def listen(network: FaultyNetwork, way: Way, request: pytest.FixtureRequest) -> Iterator[Listen]:
+    """Start push consumers that give the messages of topic T to a function."""
+    consumers = []
+    is_async = request.node.callspec.params["way"] == "async"
+
+    def start(function: Callable[[Any], Any], *, orderly: bool = False, **settings: Any) -> Any:
+        settings = {
+            "group": "g",
+            "consume_from": "first",
+            "error_delay_ms": 50,
+            "rebalance_s": 1,
+            "lock_s": 1,
+            "offset_persist_s": 0.2,
+            "route_refresh_s": 0.5,
+            **settings,
+        }
+        consumer = way(PushConsumer, AsyncPushConsumer)(network.address, **settings)
+
+        async def handle(message: Any) -> None:
+            function(message)
+
+        consumer.on("T", orderly=orderly)(handle if is_async else function)
+        consumers.append(consumer)
+        return consumer.start()
+
+    yield start
+    for consumer in consumers:
+        consumer.stop()
+
+
+@pytest.fixture
+def producer(network: FaultyNetwork, admin: Admin) -> Iterator[Producer]:
+    """A producer that goes past the proxies."""
+    admin.create_topic("T", queues=QUEUES)
+    with Producer(network.cluster.address, group="p") as producer:
+        yield producer
+
+
+def send_numbers(producer: Producer, numbers: range) -> set[bytes]:
+    bodies = [b"%d" % number for number in numbers]
+    for number, body in zip(numbers, bodies, strict=True):
+        producer.send(Message("T", body), sharding_key=str(number % 16))
+    return set(bodies)
+
+
+@pytest.mark.parametrize("orderly", [False, True], ids=["concurrent", "orderly"])
+def test_cuts_in_the_middle_of_frames(
+    network: FaultyNetwork, producer: Producer, listen: Listen, orderly: bool
+) -> None:
+    seen = Seen()
+    listen(seen.add, orderly=orderly, pull_batch_size=8)
+    sent = set()
+    for round_number in range(4):
+        # Far enough for some whole answers, in the middle of the one after.
+        network.broker.cut_after(700 + 531 * round_number, answers=round_number % 2 == 0)
+        sent |= send_numbers(producer, range(round_number * 40, round_number * 40 + 40))
+        seen.wait_for_all(sent)
+    assert network.broker.cuts >= 3
+    assert set(seen.bodies) == sent
+    if orderly:
+        seen.assert_in_order()
+    else:
+        # Offsets are known here, a cut alone gives nothing twice.
+        assert max(seen.bodies.values()) == 1
+
+
+@pytest.mark.parametrize("orderly", [False, True], ids=["concurrent", "orderly"])
+def test_a_broker_that_restarts(
+    network: FaultyNetwork, producer: Producer, listen: Listen, orderly: bool
+) -> None:
+    seen = Seen()
+    listen(seen.add, orderly=orderly)
+    sent = send_numbers(producer, range(100))
+    seen.wait_for_all(sent)
+    network.restart_broker()
+    number = 100
+    while number < 200:
+        try:
+            sent |= send_numbers(producer, range(number, number + 1))
+        except OrbitError as error:
+            assert error.retriable, error
+        else:
+            number += 1
+    seen.wait_for_all(sent)
+    assert set(seen.bodies) == sent
+    if orderly:
+        seen.assert_in_order()
+
+
+def test_a_broker_that_falls_silent(
+    network: FaultyNetwork, producer: Producer, listen: Listen
+) -> None:
+    seen = Seen()
+    listen(seen.add, suspend_pull_ms=200, pull_timeout_ms=400)
+    sent = send_numbers(producer, range(50))
+    seen.wait_for_all(sent)
+    network.broker.withhold()
+    sent |= send_numbers(producer, range(50, 100))
+    time.sleep(0.6)  # longer than a pull may take: what matters here is time itself
+    network.broker.withhold(False)
+    seen.wait_for_all(sent)
+    assert set(seen.bodies) == sent
+
+
+def test_nameservers_that_are_lost(
+    network: FaultyNetwork, producer: Producer, listen: Listen
+) -> None:
+    seen = Seen()
+    listen(seen.add)
+    sent = send_numbers(producer, range(50))
+    seen.wait_for_all(sent)
+    network.nameservers[0].refuse()
+    time.sleep(0.7)  # routes are refreshed twice a second here, and now cannot be
+    sent |= send_numbers(producer, range(50, 100))
+    seen.wait_for_all(sent)
+    network.nameservers[0].refuse(False)
+    assert max(seen.bodies.values()) == 1
+
+
+def test_what_was_committed_does_not_come_again_after_a_loss(
+    network: FaultyNetwork, producer: Producer, admin: Admin, listen: Listen
+) -> None:
+    first, second = Seen(), Seen()
+    consumer = listen(first.add)
+    sent = send_numbers(producer, range(100))
+    first.wait_for_all(sent)
+    deadline = time.monotonic() + LIMIT_S
+    while admin.group_lag("g", "T").total:
+        assert time.monotonic() < deadline, "offsets are not committed while running"
+        time.sleep(0.02)
+    network.broker.refuse()  # it cannot say goodbye
+    consumer.stop()
+    network.broker.refuse(False)
+    later = send_numbers(producer, range(100, 120))
+    listen(second.add)
+    second.wait_for_all(later)
+    assert set(second.bodies) == later
+
+
+def test_a_slow_handler_holds_back_the_pulls(
+    network: FaultyNetwork, producer: Producer, listen: Listen
+) -> None:
+    seen, may_go_on = Seen(), threading.Event()
+
+    def handle(message: Any) -> None:
+        # The asyncio twin has one thread for all, so there only the first one waits.
+        assert may_go_on.wait(LIMIT_S)
+        seen.add(message)
+
+    body = b"x" * 10_000
+    count = 400
+    for _ in range(count):
+        producer.send(Message("T", body))
+    before = network.broker.passed_bytes[True]
+    listen(handle, max_cached_messages=16, pull_batch_size=8, concurrency=2)
+    time.sleep(0.5)  # for it to pull as much as it likes
+    pulled = network.broker.passed_bytes[True] - before
+    assert pulled < QUEUES * (16 + 2 * 32) * len(body) * 1.2
+    may_go_on.set()
+    seen.wait_for("all messages", lambda: len(seen.messages) >= count)
+    assert len(seen.messages) == count
+
+
+def test_a_poison_message_does_not_stop_the_others(
+    network: FaultyNetwork, producer: Producer, admin: Admin, listen: Listen
+) -> None:
+    seen, poisoned = Seen(), Seen()
+
+    def handle(message: Any) -> None:
+        if message.body == b"7":
+            poisoned.add(message)
+            raise ValueError("poison")
+        seen.add(message)
+
+    listen(handle, max_reconsume_times=0)
+    sent = send_numbers(producer, range(100))
+    seen.wait_for_all(sent - {b"7"})
+    deadline = time.monotonic() + LIMIT_S
+    while "%DLQ%g" not in admin.topic_names() or not any(
+        ends.count for ends in admin.topic_ends("%DLQ%g").values()
+    ):
+        assert time.monotonic() < deadline, "no dead letter"
+        time.sleep(0.02)
+    assert max(seen.bodies.values()) == 1
+    assert len(poisoned.messages) == 1
+
+
+def test_a_poison_message_stops_only_its_queue_when_in_order(
+    network: FaultyNetwork, producer: Producer, listen: Listen
+) -> None:
+    seen, tries = Seen(), Seen()
+    queues = producer.queues("T")
+
+    def handle(message: Any) -> None:
+        if message.body == b"poison" and len(tries.messages) < 5:
+            tries.add(message)
+            raise ValueError("poison")
+        seen.add(message)
+
+    listen(handle, orderly=True, suspend_ms=50)
+    producer.send(Message("T", b"poison"), queue=queues[0])
+    producer.send(Message("T", b"behind it"), queue=queues[0])
+    for queue in queues[1:]:
+        producer.send(Message("T", b"elsewhere"), queue=queue)
+    seen.wait_for("all messages", lambda: len(seen.messages) == 5)
+    order = [message.body for message in seen.messages if message.queue == queues[0]]
+    assert order == [b"poison", b"behind it"]
+    assert [message.reconsume_times for message in tries.messages] == [0, 1, 2, 3, 4]
+
+
+def test_nothing_stays_behind(network: FaultyNetwork, producer: Producer, listen: Listen) -> None:
+    def once() -> None:
+        seen = Seen()
+        consumer = listen(seen.add, concurrency=4)
+        sent = send_numbers(producer, range(20))
+        seen.wait_for_all(sent)
+        consumer.stop()
+
+    once()
+    threads = set(threading.enumerate())
+    for _ in range(5):
+        once()
+    assert set(threading.enumerate()) <= threads
+    deadline = time.monotonic() + 5
+    while network.broker.connection_count:
+        assert time.monotonic() < deadline, "connections stay open"
+        time.sleep(0.01)
