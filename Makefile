@@ -97,7 +97,8 @@ up: build ## Run nameserver and broker in one process (options in ARGS, e.g. ARG
 # ---- the rest ----------------------------------------------------------------------------------
 
 .PHONY: bench
-bench: build ## Measure against Apache RocketMQ 4.9.7 in one run (needs a JDK 17)
+bench: build ## Measure against Apache RocketMQ 4.9.7 and its like in one run (needs a JDK 17)
+	$(PYTHON) -m pip install --quiet --group bench
 	@$(NEED) cargo java javac -- $(PYTHON) -m benches
 
 .PHONY: clean

@@ -1,4 +1,4 @@
-"""`python -m benches`: OrbitMQ's store and broker against Apache RocketMQ 4.9.7's, in one run."""
+"""`python -m benches`: OrbitMQ's store, broker and client against their peers, in one run."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from pathlib import Path
 
 from benches import measurements
 from benches.broker import BrokerSizes, broker
+from benches.client import ClientSizes, client
 from benches.measurements import Outcome, Sizes
 from benches.sides import REPOSITORY_ROOT, BenchError, java_side, rust_side
 
-NAMES = ("append", "read", "open", "broker")
+NAMES = ("append", "read", "open", "broker", "client")
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -49,9 +50,17 @@ def chosen_sizes(options: argparse.Namespace) -> Sizes:
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    head = ("", "OrbitMQ", "RocketMQ 4.9.7", "", "ratio", "target")
+    head = ("", "OrbitMQ", "peer", "", "ratio", "target", "the peer")
     rows = [
-        (o.name, _figure(o.our_median), _figure(o.java_median), o.unit, f"{o.ratio:.1f}", o.target)
+        (
+            o.name,
+            _figure(o.our_median),
+            "" if o.their_median is None else _figure(o.their_median),
+            o.unit,
+            "" if o.ratio is None else f"{o.ratio:.1f}",
+            o.target,
+            o.peer,
+        )
         for o in outcomes
     ]
     widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
@@ -91,6 +100,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             broker_sizes = BrokerSizes.quick() if options.quick else small
             of_broker, load_commands = broker(broker_sizes, work)
             outcomes += of_broker
+        if "client" in names:
+            whole = dataclasses.replace(ClientSizes(), rounds=sizes.rounds)
+            of_client, commands = client(ClientSizes.quick() if options.quick else whole, work)
+            outcomes += of_client
+            load_commands += commands
     except BenchError as error:
         print(f"benches: {error}", file=sys.stderr)
         return 1
@@ -101,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "sizes": dataclasses.asdict(sizes),
             "outcomes": [{**dataclasses.asdict(o), "ratio": o.ratio} for o in outcomes],
             "commands": {side.name: side.commands_run for side in (rust, java)}
-            | {"loadgen": load_commands},
+            | {"load": load_commands},
         }
         options.json.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
     return 0

@@ -1,6 +1,6 @@
 """What is measured, in rounds: each side once a round, in turn, so that a slow minute hits both.
 
-The figure of a side is the median of its rounds; the ratio is ours over Java's.
+The figure of a side is the median of its rounds; the ratio is ours over the peer's.
 """
 
 from __future__ import annotations
@@ -43,23 +43,27 @@ class Outcome:
     unit: str
     target: str
     ours: list[float]
-    java: list[float]
+    theirs: list[float]
+    """Empty when there is nobody to compare with."""
     higher_is_better: bool = True
+    peer: str = "RocketMQ 4.9.7"
 
     @property
     def our_median(self) -> float:
         return statistics.median(self.ours)
 
     @property
-    def java_median(self) -> float:
-        return statistics.median(self.java)
+    def their_median(self) -> float | None:
+        return statistics.median(self.theirs) if self.theirs else None
 
     @property
-    def ratio(self) -> float:
-        """How many times better ours is than Java's."""
+    def ratio(self) -> float | None:
+        """How many times better ours is than the peer's."""
+        if self.their_median is None:
+            return None
         if self.higher_is_better:
-            return self.our_median / self.java_median
-        return self.java_median / self.our_median
+            return self.our_median / self.their_median
+        return self.their_median / self.our_median
 
 
 @contextmanager

@@ -1,13 +1,13 @@
 //! The load of the broker benchmark: the same bytes for whichever broker listens.
 //!
 //! ```text
-//! loadgen send|pull --address HOST:PORT --topic T --queues N --connections N --messages N [--body BYTES]
+//! loadgen send|pull --address HOST:PORT --topic T --queues N --connections N --messages N [--body BYTES] [--window N]
 //! ```
 //! One thread waits on all connections with epoll; each has one request in flight, the way a synchronous producer or one queue of
-//! a consumer has. A pull asks for 32 messages and begins again at the queue's first when it has read the last. Prints one line of
+//! a consumer has, or as many sends as the window says. A pull asks for 32 messages and begins again at the queue's first when it has read the last. Prints one line of
 //! JSON: messages per second, and the latency of a request in microseconds at the median and at the 99th of 100.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::error::Error;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -31,6 +31,7 @@ struct Load {
     queues: usize,
     messages: u64,
     body: Vec<u8>,
+    window: usize,
 }
 
 struct Connection {
@@ -38,7 +39,7 @@ struct Connection {
     received: Vec<u8>,
     queue_id: usize,
     offset: u64,
-    asked_at: Instant,
+    asked_at: VecDeque<Instant>,
 }
 
 fn main() -> Fallible<()> {
@@ -55,6 +56,7 @@ fn main() -> Fallible<()> {
         queues: option("queues")?.parse()?,
         messages: option("messages")?.parse()?,
         body: vec![b'b'; options.get("body").map_or(Ok(0), |bytes| bytes.parse())?],
+        window: options.get("window").map_or(Ok(1), |requests| requests.parse())?,
     };
     let address = option("address")?;
     let connections = (0..option("connections")?.parse()?)
@@ -73,7 +75,7 @@ fn run(load: &Load, mut connections: Vec<Connection>) -> Fallible<()> {
     let mut done = 0;
     let began = Instant::now();
     for connection in &mut connections {
-        connection.ask(load, &mut sequence)?;
+        connection.ask(load, load.window, &mut sequence)?;
     }
     let mut events = Vec::with_capacity(connections.len());
     while done < load.messages {
@@ -84,11 +86,9 @@ fn run(load: &Load, mut connections: Vec<Connection>) -> Fallible<()> {
         }
         for event in &events {
             let connection = &mut connections[event.data.u64() as usize];
-            if let Some(messages) = connection.take_answer(load)? {
-                latencies_us.push(connection.asked_at.elapsed().as_micros() as u64);
-                done += messages;
-                connection.ask(load, &mut sequence)?;
-            }
+            let answered = latencies_us.len();
+            done += connection.take_answers(load, &mut latencies_us)?;
+            connection.ask(load, latencies_us.len() - answered, &mut sequence)?;
         }
     }
     let seconds = began.elapsed().as_secs_f64();
@@ -103,25 +103,27 @@ impl Connection {
         let socket = TcpStream::connect(address)?;
         socket.set_nodelay(true)?;
         socket.set_nonblocking(true)?;
-        Ok(Connection { socket, received: Vec::with_capacity(1 << 20), queue_id, offset: 0, asked_at: Instant::now() })
+        Ok(Connection { socket, received: Vec::with_capacity(1 << 20), queue_id, offset: 0, asked_at: VecDeque::new() })
     }
 
-    fn ask(&mut self, load: &Load, sequence: &mut u64) -> Fallible<()> {
-        *sequence += 1;
-        let (code, pairs) = if load.sends { self.send(load, *sequence) } else { self.pull(load) };
-        let command = Command {
-            code,
-            language: Language::Java,
-            version: 407,
-            opaque: (*sequence & 0x7FFF_FFFF) as i32,
-            flag: 0,
-            remark: None,
-            ext_fields: Some(pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect()),
-        };
-        let mut bytes = Vec::with_capacity(1024 + load.body.len());
-        frame::encode(&command, Encoding::Json, if load.sends { &load.body } else { &[] }, &mut bytes)?;
-        self.asked_at = Instant::now();
-        // One small request in flight: the socket has room for it.
+    fn ask(&mut self, load: &Load, requests: usize, sequence: &mut u64) -> Fallible<()> {
+        let mut bytes = Vec::with_capacity(requests * (1024 + load.body.len()));
+        for _ in 0..requests {
+            *sequence += 1;
+            let (code, pairs) = if load.sends { self.send(load, *sequence) } else { self.pull(load) };
+            let command = Command {
+                code,
+                language: Language::Java,
+                version: 407,
+                opaque: (*sequence & 0x7FFF_FFFF) as i32,
+                flag: 0,
+                remark: None,
+                ext_fields: Some(pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect()),
+            };
+            frame::encode(&command, Encoding::Json, if load.sends { &load.body } else { &[] }, &mut bytes)?;
+            self.asked_at.push_back(Instant::now());
+        }
+        // A few small requests in flight: the socket has room for them.
         self.socket.write_all(&bytes)?;
         Ok(())
     }
@@ -165,8 +167,8 @@ impl Connection {
         (PULL_MESSAGE, pairs)
     }
 
-    /// Reads what is there; the number of messages sent or pulled once the answer is whole.
-    fn take_answer(&mut self, load: &Load) -> Fallible<Option<u64>> {
+    /// Reads what is there; the number of messages sent or pulled by the answers that are whole.
+    fn take_answers(&mut self, load: &Load, latencies_us: &mut Vec<u64>) -> Fallible<u64> {
         let mut portion = [0; 1 << 16];
         loop {
             match self.socket.read(&mut portion) {
@@ -176,19 +178,26 @@ impl Connection {
                 Err(error) => return Err(error.into()),
             }
         }
-        let Cut::Frame { frame, .. } = frame::cut(&self.received)? else { return Ok(None) };
-        let answer = frame.command()?;
-        if answer.code != 0 {
-            return Err(format!("the broker answers {}: {:?}", answer.code, answer.remark).into());
-        }
-        let mut messages = 1;
-        if !load.sends {
-            messages = wire::record::decode_list_with(frame.body, wire::Crc::Trust).count() as u64;
+        let (mut taken, mut messages) = (0, 0);
+        while let Cut::Frame { frame, len } = frame::cut(&self.received[taken..])? {
+            taken += len;
+            let answer = frame.command()?;
+            if answer.code != 0 {
+                return Err(format!("the broker answers {}: {:?}", answer.code, answer.remark).into());
+            }
+            // Answers come in any order; with more than one in flight the latency is that of the window.
+            let asked_at = self.asked_at.pop_front().ok_or("more answers than requests")?;
+            latencies_us.push(asked_at.elapsed().as_micros() as u64);
+            if load.sends {
+                messages += 1;
+                continue;
+            }
+            messages += wire::record::decode_list_with(frame.body, wire::Crc::Trust).count() as u64;
             let number = |name| answer.ext(name).and_then(|text| text.parse().ok()).unwrap_or(0_u64);
             let next = number("nextBeginOffset");
             self.offset = if next < number("maxOffset") { next } else { 0 };
         }
-        self.received.clear();
-        Ok(Some(messages))
+        self.received.drain(..taken);
+        Ok(messages)
     }
 }
