@@ -1,0 +1,27 @@
+"""Numbers that no 64 bits hold: refused like any text that is no number, and not worth a trace."""
+
+from __future__ import annotations
+
+import pytest
+
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from tests.broker.conftest import Wire, pull_ext, send_ext
+
+TWENTY_DIGITS = "12345678901234567890"
+
+
+@pytest.mark.parametrize("field", ["queueId", "sysFlag", "bornTimestamp", "flag"])
+def test_in_sends(wire: Wire, field: str, caplog: pytest.LogCaptureFixture) -> None:
+    answer = wire.ask(RequestCode.SEND_MESSAGE, send_ext("t", **{field: TWENTY_DIGITS}))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert field in str(answer.remark)
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+@pytest.mark.parametrize("field", ["queueId", "queueOffset", "maxMsgNums", "sysFlag"])
+def test_in_pulls(wire: Wire, field: str, caplog: pytest.LogCaptureFixture) -> None:
+    wire.send("t")
+    answer = wire.ask(RequestCode.PULL_MESSAGE, pull_ext("t", 0, **{field: TWENTY_DIGITS}))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert field in str(answer.remark)
+    assert not [record for record in caplog.records if record.exc_info]
