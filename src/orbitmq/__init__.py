@@ -24,7 +24,9 @@ from orbitmq.errors import OrbitError
 
 if TYPE_CHECKING:
     from orbitmq.client.handlers import RetryLater
+    from orbitmq.client.lite import AsyncConsumer, Consumer
     from orbitmq.client.producer import AsyncProducer, Producer
+    from orbitmq.client.pull import AsyncPullConsumer, PullConsumer
     from orbitmq.client.push import AsyncPushConsumer, PushConsumer
     from orbitmq.client.request_reply import reply_to
     from orbitmq.client.settings import ClientSettings
@@ -39,15 +41,20 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Appended",
+    "AsyncConsumer",
     "AsyncProducer",
+    "AsyncPullConsumer",
+    "AsyncPushConsumer",
     "AsyncTransactionProducer",
     "Cleaned",
     "ClientSettings",
+    "Consumer",
     "Message",
     "MessageQueue",
     "NewMessage",
     "OrbitError",
     "Producer",
+    "PullConsumer",
     "PushConsumer",
     "ReadResult",
     "ReceivedMessage",
@@ -68,13 +75,17 @@ __all__ = [
 ]
 
 _LOADED_LATER = {
+    "AsyncConsumer": "orbitmq.client.lite",
     "AsyncProducer": "orbitmq.client.producer",
+    "AsyncPullConsumer": "orbitmq.client.pull",
     "AsyncPushConsumer": "orbitmq.client.push",
     "AsyncTransactionProducer": "orbitmq.client.transaction",
     "ClientSettings": "orbitmq.client.settings",
+    "Consumer": "orbitmq.client.lite",
     "Message": "orbitmq.message",
     "MessageQueue": "orbitmq.message",
     "Producer": "orbitmq.client.producer",
+    "PullConsumer": "orbitmq.client.pull",
     "PushConsumer": "orbitmq.client.push",
     "RetryLater": "orbitmq.client.handlers",
     "SendResult": "orbitmq.message",

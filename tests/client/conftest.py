@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from orbitmq import Message, Producer
+from orbitmq.client import background
+from orbitmq.client.flows.routes import fetch_route
 from orbitmq.testing import LocalCluster
 from tests.both_ways import LoopThread, way_of
 
@@ -64,6 +66,15 @@ def send(producer: Producer, topic: str) -> Callable[..., list[str]]:
         return [result.message_id for result in results]
 
     return send
+
+
+def _has_route(producer: Producer, topic: str) -> bool:
+    instance = producer._instance
+    assert instance is not None
+    route = instance.routes.route(topic)
+    if route is None or route.is_borrowed:
+        route = background.run(instance.run(fetch_route(instance.routes, topic)))
+    return route is not None
 
 
 class Seen:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from orbitmq._native import ReceivedMessage
@@ -75,7 +75,7 @@ class ConcurrentService:
         self.consumed = 0
         self.failed = 0
 
-    def take(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], size: int) -> None:
+    def take(self, queue: ProcessQueue, messages: list[ReceivedMessage], size: int) -> None:
         """Have a pulled chunk handled."""
         if queue.queue.topic.startswith("%"):
             length: int | None = 1  # a retry queue holds messages of any topic
@@ -91,7 +91,7 @@ class ConcurrentService:
             self.submit(run)
 
     def _take_for_batches(
-        self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], size: int, batch: int
+        self, queue: ProcessQueue, messages: list[ReceivedMessage], size: int, batch: int
     ) -> None:
         """Join a chunk to the one before it, as long as nobody has begun with that."""
         with self._lock:

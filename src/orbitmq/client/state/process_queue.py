@@ -41,7 +41,7 @@ class Run:
     __slots__ = ("first_offset", "messages", "queue", "size_bytes")
 
     def __init__(
-        self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], size_bytes: int
+        self, queue: ProcessQueue, messages: list[ReceivedMessage], size_bytes: int
     ) -> None:
         self.queue = queue
         self.messages = messages
@@ -138,7 +138,7 @@ class ProcessQueue(QueueCache):
         self._finished_early: set[int] = set()
 
     def add(
-        self, messages: Sequence[ReceivedMessage], size_bytes: int, run_length: int | None = None
+        self, messages: list[ReceivedMessage], size_bytes: int, run_length: int | None = None
     ) -> list[Run]:
         """Take in a pulled chunk; return it cut into runs of at most `run_length` messages."""
         if not messages:
@@ -203,7 +203,7 @@ class ProcessQueue(QueueCache):
 
 def _cut(
     queue: ProcessQueue,
-    messages: Sequence[ReceivedMessage],
+    messages: list[ReceivedMessage],
     size_bytes: int,
     run_length: int | None,
 ) -> list[Run]:

@@ -1,0 +1,286 @@
+"""How a consumer works that is asked for messages instead of handing them out.
+
+Its queues are its share of the topics it subscribes to, or those it was given (`assign`). They are
+pulled ahead of the reader, as far as the limits let it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from orbitmq.client.flows.offsets import max_offset, min_offset, search_offset
+from orbitmq.client.flows.pull import LITE_PULL, PullRequest, messages_of, pull
+from orbitmq.client.flows.routes import route_or_diagnose
+from orbitmq.client.group import GroupMember, now_ms
+from orbitmq.client.inbox import Inbox
+from orbitmq.client.settings import ClientSettings
+from orbitmq.client.state.consumer_settings import ConsumerSettings
+from orbitmq.client.state.namespace import wrap
+from orbitmq.client.state.process_queue import ProcessQueue, QueueCache
+from orbitmq.client.state.subscription import subscribe
+from orbitmq.errors import BrokerBusy, ClientError, ConfigError, OrbitError
+from orbitmq.protocol.bodies import MessageQueue, Subscription
+from orbitmq.protocol.flags import PullFlag
+
+__all__ = ["LiteMember"]
+
+_log = logging.getLogger(__name__)
+
+BUSY_DELAY_S = 0.02
+_FLAGS = PullFlag.SUSPEND | PullFlag.SUBSCRIPTION | LITE_PULL
+
+
+class LiteMember(GroupMember):
+    """A member of a group whose messages wait in an inbox."""
+
+    consume_type = "CONSUME_ACTIVELY"
+    is_stream = True
+    expires_idle_queues = False
+
+    def __init__(
+        self,
+        client: ClientSettings,
+        settings: ConsumerSettings,
+        inbox: Inbox,
+        *,
+        auto_commit: bool,
+    ) -> None:
+        super().__init__(client, settings)
+        self.inbox = inbox
+        self.auto_commit = auto_commit
+        self.assigned: dict[MessageQueue, Subscription] | None = None
+        self.paused: set[MessageQueue] = set()
+        self._resumed = asyncio.Event()
+        self._pulls: dict[QueueCache, asyncio.Task[Any]] = {}
+
+    def describe(self) -> dict[str, Any]:
+        """Return this consumer's part of the heartbeat."""
+        return super().describe() | {"consumeFromWhere": "CONSUME_FROM_LAST_OFFSET"}
+
+    async def _finish_work(self) -> None:
+        for task in list(self._pulls.values()):
+            task.cancel()
+        self.inbox.close()
+
+    # ---- which queues
+
+    async def subscribe(self, topic: str, tags: str | None = None, sql: str | None = None) -> None:
+        """Want our share of a topic."""
+        if self.assigned is not None:
+            raise ConfigError("a consumer either subscribes to topics or is assigned queues")
+        await super().subscribe(topic, tags, sql)
+
+    async def assign(self, queues: Iterable[MessageQueue], tags: str | None = None) -> None:
+        """Want exactly these queues."""
+        if self.subscriptions.topics:
+            raise ConfigError("a consumer either subscribes to topics or is assigned queues")
+        self.assigned = {
+            queue: subscribe(queue.topic, tags, None, 0)
+            for queue in (self.own_queue(queue) for queue in queues)
+        }
+        if self.instance.is_running:
+            for topic in {queue.topic for queue in self.assigned}:
+                self.instance.routes.watch(topic)
+                await self.instance.run(route_or_diagnose(self.instance.routes, topic))
+            await self.beat()  # brokers must know the group before it pulls
+            await self.rebalance()
+
+    def own_queue(self, queue: MessageQueue) -> MessageQueue:
+        """Return a queue as brokers know it."""
+        topic = wrap(self.namespace, queue.topic)
+        return (
+            queue
+            if topic == queue.topic
+            else MessageQueue(topic, queue.broker_name, queue.queue_id)
+        )
+
+    async def rebalance(self) -> None:
+        """Take up queues that are ours, give up those that are not."""
+        if self.assigned is None:
+            await super().rebalance()
+            return
+        async with self._rebalancing:
+            for topic in {queue.topic for queue in [*self.assigned, *self.queues]}:
+                share = [queue for queue in self.assigned if queue.topic == topic]
+                await self._take_share(topic, share)
+
+    def _is_wanted(self, queue: MessageQueue) -> bool:
+        return queue in self.assigned if self.assigned is not None else super()._is_wanted(queue)
+
+    def subscription_of(self, queue: MessageQueue) -> Subscription | None:
+        """Return what we want of a queue."""
+        if self.assigned is not None:
+            return self.assigned.get(queue)
+        return super().subscription_of(queue)
+
+    def _open_queue(self, queue: MessageQueue, offset: int) -> QueueCache:
+        cache = ProcessQueue(queue, offset, self.settings.limits(ordered=False))
+        task = self.instance.spawn(self._pull_forever(cache))
+        self._pulls[cache] = task
+        task.add_done_callback(lambda _: self._pulls.pop(cache, None))
+        return cache
+
+    async def _let_go(self, cache: QueueCache) -> bool:
+        pulling = self._pulls.get(cache)
+        if pulling is not None:
+            pulling.cancel()
+        return True
+
+    # ---- pulling
+
+    async def _pull_forever(self, cache: ProcessQueue) -> None:
+        while not cache.is_stopped:
+            if cache.queue in self.paused:
+                self._resumed.clear()
+                await self._resumed.wait()
+            elif cache.is_full:
+                await self._room(cache)
+            else:
+                await self._pull_once(cache)
+
+    async def _room(self, cache: ProcessQueue) -> None:
+        loop = self._loop
+        room = asyncio.Event()
+
+        def tell() -> None:
+            loop.call_soon_threadsafe(room.set)
+
+        cache.on_room = tell
+        if cache.is_full:
+            await room.wait()
+        cache.on_room = None
+
+    async def _pull_once(self, cache: ProcessQueue) -> None:
+        queue = cache.queue
+        subscription = self.subscription_of(queue)
+        if subscription is None:
+            await asyncio.sleep(self.settings.error_delay_ms / 1000)
+            return
+        cache.last_pull_ms = now_ms()
+        request = PullRequest(
+            self.group,
+            queue,
+            subscription,
+            cache.next_offset,
+            self.settings.pull_batch_size,
+            flags=_FLAGS,
+            suspend_ms=self.settings.suspend_pull_ms,
+            timeout_ms=self.settings.pull_timeout_ms,
+            broker_id=cache.broker_id,
+            sub_version=0 if subscription.is_tags else None,
+        )
+        try:
+            pulled = await self.instance.run(pull(self.instance.routes, request))
+            messages = messages_of(
+                pulled,
+                queue,
+                subscription,
+                topic=self.user_topic(queue.topic),
+                after=cache.max_offset,
+            )
+        except OrbitError as error:
+            cache.broker_id = 0
+            if isinstance(error, BrokerBusy):
+                await asyncio.sleep(BUSY_DELAY_S)
+                return
+            _log.warning("pull of %s failed: %s", queue, error)
+            await asyncio.sleep(self.settings.error_delay_ms / 1000)
+            return
+        if cache.is_stopped:
+            return
+        cache.broker_id = pulled.broker_id
+        cache.next_offset = pulled.next_offset
+        if messages:
+            (run,) = cache.add(messages, len(pulled.body))
+            self.inbox.put(run)
+        else:
+            cache.found_nothing(pulled.next_offset)
+
+    # ---- the reader's wishes
+
+    def _cache(self, queue: MessageQueue) -> ProcessQueue:
+        cache = self.queues.get(self.own_queue(queue))
+        if not isinstance(cache, ProcessQueue):
+            raise ClientError(f"{queue} is not among the queues of this consumer")
+        return cache
+
+    async def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Go on at another offset of a queue."""
+        cache = self._cache(queue)
+        first = await self.instance.run(min_offset(self.instance.routes, cache.queue))
+        end = await self.instance.run(max_offset(self.instance.routes, cache.queue))
+        if not first <= offset <= end:
+            raise ClientError(f"{queue} has offsets from {first} to {end}, not {offset}")
+        await self._let_go(cache)
+        cache.drop()
+        self.inbox.forget(cache)
+        self.offsets.table.forget(cache.queue)
+        fresh = self._open_queue(cache.queue, offset)
+        # What was sought is where the group stands, even if it stops before the next message.
+        fresh.found_nothing(offset)
+        self.queues[cache.queue] = fresh
+
+    async def end_of(self, queue: MessageQueue, *, first: bool) -> int:
+        """Return one of a queue's ends."""
+        ask = min_offset if first else max_offset
+        return await self.instance.run(ask(self.instance.routes, self.own_queue(queue)))
+
+    async def offset_at(self, queue: MessageQueue, time_ms: int) -> int:
+        """Return the offset of the first message stored at a time or later."""
+        own = self.own_queue(queue)
+        return await self.instance.run(search_offset(self.instance.routes, own, time_ms))
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Pull these queues no more."""
+        self.paused.update(self.own_queue(queue) for queue in queues)
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """Pull these queues again."""
+        self.paused.difference_update(self.own_queue(queue) for queue in queues)
+        self._resumed.set()
+
+    async def queues_of(self, topic: str) -> list[MessageQueue]:
+        """Return all queues of a topic that can be read."""
+        route = await self.instance.run(
+            route_or_diagnose(self.instance.routes, wrap(self.namespace, topic))
+        )
+        return [
+            MessageQueue(topic, queue.broker_name, queue.queue_id)
+            for queue in route.subscribe_queues
+        ]
+
+    # ---- offsets
+
+    def _collect(self, cache: QueueCache) -> None:
+        if self.auto_commit:
+            super()._collect(cache)
+
+    async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
+        """Commit these offsets; without any, how far the reader has come."""
+        if offsets is None:
+            for cache in self.queues.values():
+                super()._collect(cache)
+            queues = list(self.queues)
+        else:
+            queues = []
+            for queue, offset in offsets.items():
+                own = self.own_queue(queue)
+                self.offsets.table.put(own, offset)
+                queues.append(own)
+        await self.offsets.persist(queues, wait=True)
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """Return what is committed for a queue, None for nothing."""
+        own = self.own_queue(queue)
+        known = self.offsets.table.get(own)
+        if known is None:
+            known = await self.offsets.read(own)
+        return known if known >= 0 else None
+
+    def position(self, queue: MessageQueue) -> int:
+        """Return the offset of the next message to be handed out and done."""
+        cache = self._cache(queue)
+        return cache.commit_offset if cache.commit_offset >= 0 else cache.next_offset

@@ -1,0 +1,255 @@
+"""Consumers that are asked: iterating, polling, seeking, pausing, committing; and classic pulls."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from orbitmq.client.lite import AsyncConsumer, Consumer
+from orbitmq.client.pull import AsyncPullConsumer, PullConsumer
+from orbitmq.errors import ClientClosed, ClientError, ConfigError
+from orbitmq.message import MessageQueue
+from orbitmq.testing import LocalCluster
+from tests.client.conftest import eventually
+
+Make = Callable[..., Any]
+
+
+@pytest.fixture
+def make(way: Any, cluster: LocalCluster, group: str) -> Make:
+    def make(*topics: str, **options: Any) -> Any:
+        options = {"group": group, "consume_from": "first", "rebalance_s": 1} | options
+        return way(Consumer, AsyncConsumer)(cluster.address, *topics, **options)
+
+    return make
+
+
+def _take(consumer: Any, count: int) -> list[str]:
+    return [message.body.decode() for message in itertools.islice(consumer, count)]
+
+
+def _committed(cluster: LocalCluster, group: str, topic: str) -> int:
+    (broker,) = cluster.brokers.values()
+    return sum(broker.offsets.of_group(topic, group).values())
+
+
+def test_one_by_one(make: Make, send: Any, topic: str, group: str, cluster: LocalCluster) -> None:
+    bodies = [str(number) for number in range(50)]
+    send(*bodies)
+    with make(topic) as consumer:
+        # Two loops one after the other lose nothing in between.
+        assert sorted(_take(consumer, 20) + _take(consumer, 30)) == sorted(bodies)
+    assert _committed(cluster, group, topic) == 50
+
+
+def test_a_message_whose_work_failed_comes_again(make: Make, send: Any, topic: str) -> None:
+    send("a")
+    send("b", "c", queue=MessageQueue(topic, "broker-a", 0))
+    done = []
+    with pytest.raises(ZeroDivisionError), make(topic) as consumer:  # noqa: PT012
+        for number, message in enumerate(consumer):
+            if number == 2:
+                raise ZeroDivisionError
+            done.append(message.body.decode())
+    with make(topic) as consumer:
+        (again,) = _take(consumer, 1)
+        assert sorted([*done, again]) == ["a", "b", "c"]
+
+
+def test_lists(make: Make, send: Any, topic: str, group: str, cluster: LocalCluster) -> None:
+    send(*map(str, range(100)))
+    got: list[str] = []
+    with make(topic) as consumer:
+        while len(got) < 100:
+            messages = consumer.poll(7)
+            assert 1 <= len(messages) <= 7
+            got += [message.body.decode() for message in messages]
+        assert consumer.poll(7, timeout_s=0.05) == []
+    assert sorted(got, key=int) == list(map(str, range(100)))
+    assert _committed(cluster, group, topic) == 100
+
+
+def test_lists_and_single_messages_mixed(make: Make, send: Any, topic: str) -> None:
+    send(*map(str, range(60)))
+    got: list[str] = []
+    with make(topic) as consumer:
+        while len(got) < 60:
+            got += _take(consumer, 1)
+            if len(got) < 60:
+                got += [m.body.decode() for m in consumer.poll(3)]
+    assert sorted(got, key=int) == list(map(str, range(60)))
+
+
+def test_commit_by_hand(
+    make: Make, send: Any, topic: str, group: str, cluster: LocalCluster
+) -> None:
+    send("x")
+    send(*map(str, range(10)), queue=MessageQueue(topic, "broker-a", 1))
+    options: dict[str, Any] = {"auto_commit": False, "offset_persist_s": 0.05}
+    with make(topic, **options) as consumer:
+        assert len(_take(consumer, 11)) == 11
+        time.sleep(0.2)
+        assert _committed(cluster, group, topic) == 0
+    assert _committed(cluster, group, topic) == 0
+    with make(topic, **options) as consumer:
+        assert len(_take(consumer, 6)) == 6
+        consumer.commit()
+        assert _committed(cluster, group, topic) == 6
+        queue = MessageQueue(topic, "broker-a", 1)
+        consumer.commit({queue: 3})
+        assert consumer.committed(queue) == 3
+    assert _committed(cluster, group, topic) in (3, 4)
+
+
+def test_assign_seek_and_the_ends(make: Make, send: Any, topic: str) -> None:
+    send("x")
+    queue = MessageQueue(topic, "broker-a", 2)
+    send(*map(str, range(10)), queue=queue)
+    with make() as consumer:
+        assert queue in consumer.queues(topic)
+        consumer.assign([queue])
+        eventually(lambda: consumer.assignment == [queue])
+        end = consumer.end_offset(queue)
+        assert end - consumer.begin_offset(queue) in (10, 11)
+        first = end - 10
+        consumer.seek(queue, first + 7)
+        assert _take(consumer, 3) == ["7", "8", "9"]
+        consumer.seek(queue, first + 2)
+        assert _take(consumer, 2) == ["2", "3"]
+        assert consumer.position(queue) <= first + 4
+        consumer.commit()
+        assert consumer.position(queue) == first + 4
+        consumer.seek_to_begin(queue)
+        assert len(_take(consumer, 5)) == 5
+        consumer.seek_to_end(queue)
+        send("new", queue=queue)
+        assert _take(consumer, 1) == ["new"]
+        consumer.seek(queue, first)
+        bodies = []
+        for message in consumer:
+            bodies.append(message.body.decode())
+            if bodies == ["0", "1"]:
+                consumer.seek(queue, first + 8)
+            if message.body == b"9":
+                break
+        assert bodies == ["0", "1", "8", "9"]
+        with pytest.raises(ClientError, match="has offsets from"):
+            consumer.seek(queue, 10**9)
+        with pytest.raises(ClientError, match="not among"):
+            consumer.seek(MessageQueue(topic, "broker-a", 3), 0)
+        with pytest.raises(ConfigError, match="either"):
+            consumer.subscribe(topic)
+
+
+def test_a_time_in_the_past(make: Make, send: Any, topic: str) -> None:
+    send("x")
+    queue = MessageQueue(topic, "broker-a", 0)
+    send("old", queue=queue)
+    time.sleep(0.01)
+    between = time.time_ns() // 1_000_000
+    time.sleep(0.01)
+    send("new", queue=queue)
+    with make() as consumer:
+        consumer.assign([queue])
+        consumer.seek(queue, consumer.offset_for_time(queue, between))
+        assert _take(consumer, 1) == ["new"]
+
+
+def test_paused_queues_rest(make: Make, send: Any, topic: str) -> None:
+    send("x")
+    queue = MessageQueue(topic, "broker-a", 0)
+    with make(pull_timeout_ms=300, suspend_pull_ms=200) as consumer:
+        consumer.assign([queue])
+        consumer.seek_to_end(queue)
+        consumer.pause(queue)
+        time.sleep(0.4)  # a pull that was under way comes back in the meantime
+        send("held", queue=queue)
+        assert consumer.poll(timeout_s=0.3) == []
+        consumer.resume(queue)
+        assert [m.body for m in consumer.poll(timeout_s=10)] == [b"held"]
+
+
+def test_tags(make: Make, send: Any, topic: str) -> None:
+    send("no", tags="b")
+    send("yes", tags="a")
+    with make(topic, tags="a") as consumer:
+        assert _take(consumer, 1) == ["yes"]
+
+
+def test_two_members_share(make: Make, send: Any, topic: str) -> None:
+    send("x")
+    with make(topic) as one, make(topic) as two:
+        eventually(lambda: len(one.assignment) == len(two.assignment) == 2)
+        assert set(one.assignment).isdisjoint(two.assignment)
+
+
+def test_unsubscribing(make: Make, send: Any, topic: str) -> None:
+    send("x")
+    with make(topic) as consumer:
+        eventually(lambda: len(consumer.assignment) == 4)
+        consumer.unsubscribe(topic)
+        assert consumer.assignment == []
+
+
+def test_it_must_be_running(make: Make, topic: str) -> None:
+    consumer = make(topic)
+    with pytest.raises(ClientClosed):
+        consumer.poll(1)
+    with pytest.raises(ConfigError):
+        make(topic, tags="||")
+
+
+# ---- classic pulls
+
+
+def test_classic_pulls(way: Any, cluster: LocalCluster, group: str, send: Any, topic: str) -> None:
+    send("x")
+    queue = MessageQueue(topic, "broker-a", 1)
+    send(*map(str, range(5)), queue=queue)
+    with way(PullConsumer, AsyncPullConsumer)(cluster.address, group=group) as consumer:
+        assert len(consumer.queues(topic)) == 4
+        end = consumer.end_offset(queue)
+        result = consumer.pull(queue, end - 5, 3)
+        assert (result.status, [m.body for m in result.messages]) == ("found", [b"0", b"1", b"2"])
+        assert result.next_offset == end - 2
+        assert {m.topic for m in result.messages} == {topic}
+        nothing = consumer.pull(queue, end)
+        assert (nothing.status, nothing.messages, nothing.next_offset) == ("nothing", [], end)
+        assert consumer.pull(queue, end + 100).status == "moved"
+        consumer.commit({queue: end - 1})
+        assert consumer.committed(queue) == end - 1
+        assert consumer.offset_for_time(queue, 0) == consumer.begin_offset(queue) == 0
+        with pytest.raises(ConfigError):
+            consumer.pull(queue, -1)
+
+
+def test_a_classic_pull_may_wait(
+    way: Any, cluster: LocalCluster, group: str, send: Any, topic: str
+) -> None:
+    send("x")
+    queue = MessageQueue(topic, "broker-a", 0)
+    with way(PullConsumer, AsyncPullConsumer)(cluster.address, group=group) as consumer:
+        end = consumer.end_offset(queue)
+        sender = threading.Timer(0.2, send, ["late"], {"queue": queue})
+        sender.start()
+        result = consumer.pull(queue, end, block=True)
+        sender.join()
+        assert [m.body for m in result.messages] == [b"late"]
+
+
+def test_sending_back(way: Any, cluster: LocalCluster, group: str, send: Any, topic: str) -> None:
+    send("bad")
+    with way(PullConsumer, AsyncPullConsumer)(cluster.address, group=group) as consumer:
+        (message,) = [
+            message
+            for queue in consumer.queues(topic)
+            for message in consumer.pull(queue, 0).messages
+        ]
+        consumer.send_back(message, delay_level=1)
+        (broker,) = cluster.brokers.values()
+        eventually(lambda: broker.store.max_offset(f"%RETRY%{group}", 0) == 1)
