@@ -1,0 +1,181 @@
+"""Consumers that are asked for messages, of either kind, against every kind of broker."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from compat.java_client import Cluster
+from compat.python_client import Way, await_true, count
+from orbitmq.admin.admin import Admin
+from orbitmq.client.lite import AsyncConsumer, Consumer
+from orbitmq.client.producer import Producer
+from orbitmq.message import Message, MessageQueue
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture
+def open_consumer(cluster: Cluster, way: Way, group: str) -> Iterator[Open]:
+    consumers = []
+
+    def open_one(*topics: str, **settings: Any) -> Any:
+        settings = {"group": group, "consume_from": "first", "rebalance_s": 2, **settings}
+        consumer = way(Consumer, AsyncConsumer)(cluster.address, *topics, **settings)
+        consumers.append(consumer)
+        return consumer
+
+    yield open_one
+    for consumer in consumers:
+        consumer.stop()
+
+
+def take(consumer: Any, wanted: int) -> list[Any]:
+    """Poll until so many messages have come."""
+    messages: list[Any] = []
+    while len(messages) < wanted:
+        more = consumer.poll(timeout_s=20)
+        assert more, f"only {len(messages)} of {wanted} messages came"
+        messages += more
+    return messages
+
+
+def send_numbers(producer: Producer, topic: str, numbers: range) -> list[bytes]:
+    bodies = [b"%d" % number for number in numbers]
+    for body in bodies:
+        producer.send(Message(topic, body))
+    return bodies
+
+
+def bodies_of(messages: list[Any]) -> list[bytes]:
+    return sorted((message.body for message in messages), key=int)
+
+
+def test_iterate(producer: Producer, topic: str, open_consumer: Open) -> None:
+    sent = send_numbers(producer, topic, range(50))
+    consumer = open_consumer(topic).start()
+    messages = list(itertools.islice(consumer, 50))
+    assert bodies_of(messages) == sent
+    by_queue: dict[MessageQueue, int] = {}
+    for message in messages:
+        assert message.queue_offset == by_queue.get(message.queue, 0)
+        by_queue[message.queue] = message.queue_offset + 1
+
+
+def test_poll(producer: Producer, topic: str, open_consumer: Open) -> None:
+    consumer = open_consumer(topic).start()
+    assert consumer.poll(timeout_s=0.1) == []
+    sent = send_numbers(producer, topic, range(50))
+    assert bodies_of(take(consumer, 50)) == sent
+    assert consumer.poll(timeout_s=0.1) == []
+    await_true("all queues are ours", lambda: len(consumer.assignment) == 4)
+
+
+def test_tags(producer: Producer, topic: str, open_consumer: Open) -> None:
+    for number in range(20):
+        producer.send(Message(topic, b"%d" % number, tags="even" if number % 2 == 0 else "odd"))
+    consumer = open_consumer(topic, tags="even").start()
+    assert bodies_of(take(consumer, 10)) == [b"%d" % number for number in range(0, 20, 2)]
+
+
+def test_offsets_are_kept(
+    producer: Producer, topic: str, group: str, open_consumer: Open, admin: Admin
+) -> None:
+    send_numbers(producer, topic, range(20))
+    first = open_consumer(topic).start()
+    take(first, 20)
+    first.stop()
+    assert admin.group_lag(group, topic).total == 0
+    sent = send_numbers(producer, topic, range(20, 40))
+    second = open_consumer(topic).start()
+    assert bodies_of(take(second, 20)) == sent
+
+
+def test_commit_by_hand(
+    producer: Producer, topic: str, group: str, open_consumer: Open, admin: Admin
+) -> None:
+    send_numbers(producer, topic, range(20))
+    consumer = open_consumer(topic, auto_commit=False).start()
+    take(consumer, 20)
+    assert admin.group_lag(group, topic).total == 20
+    consumer.commit()
+    assert admin.group_lag(group, topic).total == 0
+    queue = consumer.assignment[0]
+    consumer.commit({queue: 1})
+    assert consumer.committed(queue) == 1
+    assert admin.committed_offsets(group, topic)[queue] == 1
+
+
+def test_without_a_commit_all_comes_again(
+    producer: Producer, topic: str, open_consumer: Open
+) -> None:
+    sent = send_numbers(producer, topic, range(20))
+    for _ in range(2):
+        consumer = open_consumer(topic, auto_commit=False).start()
+        assert bodies_of(take(consumer, 20)) == sent
+        consumer.stop()
+
+
+def test_assign_and_seek(producer: Producer, topic: str, open_consumer: Open, admin: Admin) -> None:
+    queue, other = producer.queues(topic)[:2]
+    times = []
+    for number in range(10):
+        producer.send(Message(topic, b"%d" % number), queue=queue)
+    producer.send(Message(topic, b"other"), queue=other)
+    await_true("all are stored", lambda: count(admin, topic) == 11)
+    consumer = open_consumer()
+    consumer.start()
+    assert queue in consumer.queues(topic)
+    consumer.assign([queue])
+    messages = take(consumer, 10)
+    assert bodies_of(messages) == [b"%d" % number for number in range(10)]
+    times = [message.store_timestamp for message in messages]
+
+    consumer.seek(queue, 7)
+    assert bodies_of(take(consumer, 3)) == [b"7", b"8", b"9"]
+    consumer.seek_to_begin(queue)
+    assert bodies_of(take(consumer, 10))[0] == b"0"
+    assert consumer.begin_offset(queue) == 0
+    assert consumer.end_offset(queue) == 10
+    assert times[consumer.offset_for_time(queue, times[5])] == times[5]
+    consumer.seek_to_end(queue)
+    producer.send(Message(topic, b"10"), queue=queue)
+    assert bodies_of(take(consumer, 1)) == [b"10"]
+
+
+def test_pause_and_resume(producer: Producer, topic: str, open_consumer: Open) -> None:
+    one, other = producer.queues(topic)[:2]
+    consumer = open_consumer()
+    consumer.start()
+    consumer.assign([one, other])
+    producer.send(Message(topic, b"1"), queue=one)
+    producer.send(Message(topic, b"2"), queue=other)
+    assert bodies_of(take(consumer, 2)) == [b"1", b"2"]
+    consumer.pause(one)
+    producer.send(Message(topic, b"3"), queue=other)
+    first = take(consumer, 1)
+    producer.send(Message(topic, b"4"), queue=one)
+    producer.send(Message(topic, b"5"), queue=other)
+    # A pull of the paused queue that was on its way may still bring its message.
+    first += take(consumer, 1)
+    producer.send(Message(topic, b"6"), queue=one)
+    first += consumer.poll(timeout_s=0.5)
+    assert b"6" not in bodies_of(first)
+    consumer.resume(one)
+    while b"6" not in bodies_of(first):
+        first += take(consumer, 1)
+    assert bodies_of(first) == [b"3", b"4", b"5", b"6"]
+
+
+def test_two_share_the_queues(producer: Producer, topic: str, open_consumer: Open) -> None:
+    one = open_consumer(topic, instance_name="one").start()
+    other = open_consumer(topic, instance_name="other").start()
+    await_true("each has half", lambda: len(one.assignment) == len(other.assignment) == 2)
+    assert not set(one.assignment) & set(other.assignment)
+    other.stop()
+    await_true("one has all", lambda: len(one.assignment) == 4)
+    sent = send_numbers(producer, topic, range(20))
+    assert bodies_of(take(one, 20)) == sent
