@@ -12,7 +12,7 @@ CARGO := cargo
 NEED := .ci/need
 
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name 'Cargo.toml')
-PYTHON_PATHS := $(wildcard src tests compat crash benches)
+PYTHON_PATHS := $(wildcard src tests compat crash benches examples)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

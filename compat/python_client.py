@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from orbitmq.admin.admin import Admin
 
-__all__ = ["Catcher", "Java", "Listen", "ReadAll", "Way", "await_true", "count", "pattern", "sha1"]
+__all__ = [
+    "KINDS",
+    "Catcher",
+    "Java",
+    "Listen",
+    "ReadAll",
+    "Way",
+    "await_true",
+    "count",
+    "of_apache",
+    "pattern",
+    "sha1",
+]
 
 Way = Callable[[Callable[..., Any], Callable[..., Any]], Callable[..., Any]]
 """Picks one of two twins; what it returns is called like the first, the blocking one."""
@@ -22,6 +37,14 @@ ReadAll = Callable[[str, int], list[dict[str, Any]]]
 """Has Java's client read all of a topic, which is to hold so many messages."""
 
 LIMIT_S = 30.0
+ONLY = os.environ.get("ORBITMQ_COMPAT_AGAINST")
+KINDS = [kind for kind in ("ours", "4.9.7", "5.4.0") if ONLY in (None, kind)]
+"""The clusters every test runs against."""
+
+of_apache = pytest.mark.parametrize(
+    "cluster", [kind for kind in KINDS if kind != "ours"], indirect=True, scope="session"
+)
+"""Marks tests of what only Apache's brokers can do so far."""
 
 
 def pattern(size: int) -> bytes:

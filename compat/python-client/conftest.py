@@ -8,7 +8,6 @@ to start, so they do it in the background while the tests of the first cluster r
 from __future__ import annotations
 
 import itertools
-import os
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,7 +19,7 @@ import pytest
 from compat import jars
 from compat.java_client import IMPATIENT, Cluster, JavaClient
 from compat.java_pair import JavaPair
-from compat.python_client import Java, Listen, ReadAll, Way, await_true, count
+from compat.python_client import KINDS, Java, Listen, ReadAll, Way, await_true, count
 from orbitmq.admin.admin import Admin
 from orbitmq.client.producer import Producer
 from orbitmq.client.push import AsyncPushConsumer, PushConsumer
@@ -31,8 +30,14 @@ SETTINGS = {
     # Retries begin at level 3; level 2 is for the test of delays.
     "messageDelayLevel": "1s 2s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s",
 }
-ONLY = os.environ.get("ORBITMQ_COMPAT_AGAINST")
-KINDS = ["ours", "4.9.7", "5.4.0"] if ONLY is None else [ONLY]
+OF_APACHE = SETTINGS | {
+    # A broker asks for the outcome of a transaction after a minute otherwise.
+    "transactionCheckInterval": "1000",
+    "transactionTimeOut": "1000",
+    "transactionCheckMax": "15",
+    # 5.x takes down outcomes in batches, every three seconds; until then it may ask all the same.
+    "transactionOpBatchInterval": "100",
+}
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +49,7 @@ def starting(
     directory = tmp_path_factory.mktemp("python-client")
 
     def java(release: str) -> Cluster:
-        return JavaPair(directory / release, SETTINGS, release)
+        return JavaPair(directory / release, OF_APACHE, release)
 
     makers: dict[str, Callable[[], Cluster]] = {
         "ours": lambda: LocalCluster(brokers=2, settings=SETTINGS).start(),

@@ -23,6 +23,8 @@ from orbitmq._native import (
 from orbitmq.errors import OrbitError
 
 if TYPE_CHECKING:
+    from orbitmq.admin.admin import Admin
+    from orbitmq.admin.async_admin import AsyncAdmin
     from orbitmq.client.handlers import RetryLater
     from orbitmq.client.lite import AsyncConsumer, Consumer
     from orbitmq.client.producer import AsyncProducer, Producer
@@ -40,7 +42,9 @@ if TYPE_CHECKING:
     from orbitmq.remoting.tls import Tls
 
 __all__ = [
+    "Admin",
     "Appended",
+    "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
     "AsyncPullConsumer",
@@ -75,6 +79,8 @@ __all__ = [
 ]
 
 _LOADED_LATER = {
+    "Admin": "orbitmq.admin.admin",
+    "AsyncAdmin": "orbitmq.admin.async_admin",
     "AsyncConsumer": "orbitmq.client.lite",
     "AsyncProducer": "orbitmq.client.producer",
     "AsyncPullConsumer": "orbitmq.client.pull",

@@ -1,0 +1,23 @@
+"""Programs of examples/ that need more than our broker can do yet."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from compat.jars import REPOSITORY_ROOT
+from compat.java_client import Cluster
+from compat.python_client import of_apache
+
+SAYS = {"request_reply.py": "1.20 EUR", "transaction.py": "COMMIT"}
+
+
+@of_apache
+@pytest.mark.parametrize("program", SAYS)
+def test_example(program: str, cluster: Cluster) -> None:
+    command = [sys.executable, str(REPOSITORY_ROOT / "examples" / program), cluster.address]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=40, check=False)
+    assert done.returncode == 0, done.stderr
+    assert SAYS[program] in done.stdout
