@@ -34,6 +34,18 @@ def test_messages_come_with_the_place_to_go_on(wire: Wire) -> None:
     assert [record.body for record in decode_records(rest.body)] == [b"3", b"4"]
 
 
+def test_a_client_of_ours_may_ask_for_more_at_once(wire: Wire) -> None:
+    for i in range(100):
+        wire.send("t", str(i).encode())
+
+    def count(**ext: str) -> int:
+        return len(decode_records(wire.pull("t", maxMsgNums="90", **ext).body))
+
+    assert count() == 32, "what Java's broker gives"
+    assert count(orbitMaxBytes="100000") == 90
+    assert 1 < count(orbitMaxBytes="2000") < 32, "bytes count, too"
+
+
 def test_tags_are_filtered_at_the_broker(wire: Wire) -> None:
     for tag in "ABCAB":
         wire.send("t", tag.encode(), properties=f"TAGS\x01{tag}")

@@ -13,8 +13,8 @@ use crate::error::{Result, StoreError};
 use crate::flush::Durable;
 use crate::mapped_file::MappedFile;
 
-/// Bytes of units that a read looks at before its first message, and so the ones that must be in memory.
-const FIRST_UNITS: u64 = 800 * UNIT_LEN;
+/// Java looks at 16 000 bytes of units at least, so that a selective filter makes progress.
+const LEAST_UNITS: usize = 800;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -146,11 +146,10 @@ impl Durable {
             return Ok(result);
         };
         // Readers near the end of their queue, which most are, have just seen its units being written.
-        let far_behind = (max - offset) as u64 * UNIT_LEN > FIRST_UNITS;
-        if request.resident_beyond.is_some()
-            && far_behind
-            && file.resident_len(pos, len.min(FIRST_UNITS))? < len.min(FIRST_UNITS)
-        {
+        let most_units = request.max_messages.max(LEAST_UNITS) as u64;
+        let far_behind = (max - offset) as u64 > most_units;
+        let looked_at = len.min(most_units * UNIT_LEN);
+        if request.resident_beyond.is_some() && far_behind && file.resident_len(pos, looked_at)? < looked_at {
             result.status = ReadStatus::NotResident;
             return Ok(result);
         }
@@ -159,8 +158,7 @@ impl Durable {
     }
 
     fn collect(&self, request: &ReadRequest<'_>, units: &[u8], result: &mut ReadResult) -> Result<()> {
-        // Java looks at 16 000 bytes of units at least, so that a selective filter makes progress.
-        let most_units = (request.max_messages).max(800);
+        let most_units = request.max_messages.max(LEAST_UNITS);
         let log_end = self.log.max() as i64;
         result.slices.reserve(request.max_messages.min(request.in_memory.max_messages).min(units.len() / 20));
         let mut current: Option<Arc<MappedFile>> = None;

@@ -35,6 +35,10 @@ __all__ = ["PullHandlers", "PullHeader"]
 RESIDENT_BYTES = 32 << 20
 """The end of the log that is taken to be in memory: it was written a moment ago."""
 
+BULK_BYTES = 4 << 20
+BULK_MESSAGES = 8192
+"""What one answer has at most, however much a client of ours asks for."""
+
 _CODES = {
     "FOUND": ResponseCode.SUCCESS,
     "NO_MATCHED_MESSAGE": ResponseCode.PULL_RETRY_IMMEDIATELY,
@@ -67,6 +71,8 @@ class PullHeader(Header):
     subscription: str | None = None
     sub_version: Long | None = None
     expression_type: str | None = None
+    orbit_max_bytes: int = 0
+    """A client of ours that wants more at once than Java's limits allow; others do not say it."""
 
 
 @dataclass(slots=True)
@@ -236,18 +242,25 @@ class PullHandlers:
         self, header: PullHeader, tag_codes: Sequence[int] | None, resident_beyond: int | None
     ) -> ReadResult:
         config = self.config
+        bulk_bytes = min(header.orbit_max_bytes, BULK_BYTES)
+        if bulk_bytes > 0:
+            most = most_on_disk = BULK_MESSAGES
+            bytes_ = bytes_on_disk = bulk_bytes
+        else:
+            most = config.max_transfer_count_on_message_in_memory
+            most_on_disk = config.max_transfer_count_on_message_in_disk
+            bytes_ = config.max_transfer_bytes_on_message_in_memory
+            bytes_on_disk = config.max_transfer_bytes_on_message_in_disk
         return self.store.read(
             header.topic,
             header.queue_id,
             header.queue_offset,
-            max_messages=min(
-                max(header.max_msg_nums, 1), config.max_transfer_count_on_message_in_memory
-            ),
-            max_bytes=config.max_transfer_bytes_on_message_in_memory,
+            max_messages=min(max(header.max_msg_nums, 1), most),
+            max_bytes=bytes_,
             tag_codes=tag_codes,
             memory_bytes=self.memory_bytes,
-            max_messages_on_disk=config.max_transfer_count_on_message_in_disk,
-            max_bytes_on_disk=config.max_transfer_bytes_on_message_in_disk,
+            max_messages_on_disk=most_on_disk,
+            max_bytes_on_disk=bytes_on_disk,
             resident_beyond=resident_beyond,
         )
 

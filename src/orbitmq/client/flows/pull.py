@@ -21,6 +21,10 @@ LITE_PULL = 16
 FLOW_CONTROL = 215
 """What brokers of 5.x say when a consumer should slow down for a moment."""
 
+BULK_BYTES = str(1 << 20)
+"""How much an OrbitMQ broker may send at once. Apache's know no such field and keep to their own
+limit, 32 messages unless set up otherwise."""
+
 _STATUS: dict[int, Literal["found", "nothing", "moved"]] = {
     ResponseCode.SUCCESS: "found",
     ResponseCode.PULL_NOT_FOUND: "nothing",
@@ -89,6 +93,7 @@ def pull(routes: RouteTable, request: PullRequest) -> Flow[Pulled]:
         "subVersion": str(subscription.sub_version if version is None else version),
         "expressionType": subscription.expression_type,
         "bname": queue.broker_name,
+        "orbitMaxBytes": BULK_BYTES,
     }
     if flags & PullFlag.SUBSCRIPTION:
         ext["subscription"] = subscription.sub_string

@@ -48,7 +48,7 @@ class ConsumerSettings:
     concurrency: int = 20
     """Threads, or tasks, that handle messages at the same time."""
     pull_batch_size: int = 1024
-    """How many messages a pull asks for; brokers give 32 at a time unless set up otherwise."""
+    """How many messages a pull asks for; Apache's brokers give 32 unless set up otherwise."""
     pull_interval_ms: float = 0
     max_cached_messages: int = 4096
     """How many messages of one queue may wait here."""
