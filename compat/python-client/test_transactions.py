@@ -36,6 +36,8 @@ SETTINGS = {
     "transactionCheckInterval": "1000",
     "transactionTimeOut": "1000",
     "transactionCheckMax": "15",
+    # 5.x takes down outcomes in batches, every three seconds; until then it may ask all the same.
+    "transactionOpBatchInterval": "100",
 }
 
 

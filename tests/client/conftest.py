@@ -57,12 +57,11 @@ def send(producer: Producer, topic: str) -> Callable[..., list[str]]:
     """Sends bodies to the test's topic, the same each time it is called."""
 
     def send(*bodies: str, **more: Any) -> list[str]:
-        results = [
-            producer.send(
-                Message(topic, body.encode(), tags=more.get("tags")), queue=more.get("queue")
-            )
-            for body in bodies
-        ]
+        tags, queue = more.get("tags"), more.get("queue")
+        messages = [Message(topic, body.encode(), tags=tags) for body in bodies]
+        results = [producer.send(message, queue=queue) for message in messages]
+        # The first message makes the topic; nameservers hear of it a moment later.
+        eventually(lambda: _has_route(producer, topic))
         return [result.message_id for result in results]
 
     return send

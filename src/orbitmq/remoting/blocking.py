@@ -57,16 +57,21 @@ class _Link:
         timeout_s = min(timeout_s, CONNECT_TIMEOUT_S)
         self._timeout_s = 0.0
         try:
-            self.socket: socket.socket = socket.create_connection((host, port), timeout_s)
-            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if tls is not None:
-                self.socket = tls.wrap_socket(self.socket, server_hostname=host)
-            else:
-                self.socket.setblocking(True)
+            sock = socket.create_connection((host, port), timeout_s)
+            try:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if tls is not None:
+                    sock = tls.wrap_socket(sock, server_hostname=host)
+                else:
+                    sock.setblocking(True)
+            except BaseException:
+                sock.close()
+                raise
         except TimeoutError:
             raise ConnectionLost(f"cannot connect to {address} within {timeout_s:.1f} s") from None
         except OSError as error:
             raise ConnectionLost(f"cannot connect to {address}: {error}") from error
+        self.socket: socket.socket = sock
 
     def close(self) -> None:
         with contextlib.suppress(OSError):

@@ -17,6 +17,7 @@ from orbitmq.remoting.hooks import RequestHook, prepare
 __all__ = ["RemotingClient", "split_address"]
 
 CONNECT_TIMEOUT_S = 3.0
+CLOSING_GRACE_S = 1.0
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -136,6 +137,11 @@ class RemotingClient:
         self._closed = True
         for attempt in list(self._connecting.values()):
             attempt.cancel()
-        for connection in self._connections.values():
-            connection.close()
+        connections = list(self._connections.values())
         self._connections.clear()
+        for connection in connections:
+            connection.close()
+        # TLS says goodbye and waits for the answer; a loop that ends now would leave it open.
+        await asyncio.gather(
+            *(connection.wait_closed(CLOSING_GRACE_S) for connection in connections)
+        )

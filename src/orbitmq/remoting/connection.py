@@ -73,6 +73,7 @@ class Connection(asyncio.Protocol):
         self._sweep: asyncio.TimerHandle | None = None
         self._writable: asyncio.Event | None = None
         self._frames: list[bytes] = []
+        self._gone: asyncio.Event | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self.remote: tuple[str, int] = ("", 0)
         self.local: tuple[str, int] = ("", 0)
@@ -143,6 +144,8 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the event loop."""
         self._transport = None
+        if self._gone is not None:
+            self._gone.set()
         self._inbox.clear()
         self._outbox.clear()
         self._frames.clear()
@@ -365,6 +368,17 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._flush()
             self._transport.close()
+
+    async def wait_closed(self, grace_s: float) -> None:
+        """Wait until a connection that was closed is gone, for at most so long."""
+        if self._transport is None:
+            return
+        self._gone = self._gone or asyncio.Event()
+        try:
+            async with asyncio.timeout(grace_s):
+                await self._gone.wait()
+        except TimeoutError:
+            self.abort()
 
     def abort(self) -> None:
         """Close at once."""
