@@ -268,6 +268,7 @@ class GroupMember:
             self.offsets.table.forget(queue)
         try:
             stored = await self.offsets.read(queue)
+            self._known(queue, stored)
             offset = await self.instance.run(
                 start_offset(self.instance.routes, queue, self.settings.start_rule, stored)
             )
@@ -275,6 +276,10 @@ class GroupMember:
             _log.warning("%s is left for the next round: %s", queue, error)
             return None
         return offset if offset >= 0 else None
+
+    def _known(self, queue: MessageQueue, stored: int) -> None:
+        """Keep committing what is committed: brokers reset only queues they have an offset of."""
+        self.offsets.table.advance(queue, stored)
 
     async def _lend(self, queues: list[MessageQueue]) -> list[MessageQueue]:
         """Return those of the queues that may be taken up."""

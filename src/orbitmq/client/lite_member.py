@@ -254,6 +254,10 @@ class LiteMember(GroupMember):
 
     # ---- offsets
 
+    def _known(self, queue: MessageQueue, stored: int) -> None:
+        if self.auto_commit:
+            super()._known(queue, stored)
+
     def _collect(self, cache: QueueCache) -> None:
         if self.auto_commit:
             super()._collect(cache)

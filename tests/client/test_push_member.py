@@ -1,0 +1,406 @@
+"""What a member of a group decides, with a network that is only played: no sockets, no threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from orbitmq._native import Command, dumps_lenient, encode_record, loads_lenient
+from orbitmq.client import pushing
+from orbitmq.client.handlers import Handler, HandlerTable
+from orbitmq.client.pushing import PushMember
+from orbitmq.client.settings import ClientSettings
+from orbitmq.client.state.consumer_settings import ConsumerSettings
+from orbitmq.client.workers import TaskWorkers
+from orbitmq.errors import BrokerRefused, ConnectionLost
+from orbitmq.protocol.bodies import MessageQueue
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from tests.client.playing import answer
+
+BROKER = "10.0.0.1:10911"
+QUEUES = [MessageQueue("T", "a", number) for number in range(2)]
+
+
+class PlayedCluster:
+    """Answers as one broker and its nameserver would; what was asked is in `log`."""
+
+    def __init__(self) -> None:
+        self.log: list[tuple[int, dict[str, str], bytes | None]] = []
+        self.members: list[str] | None = None
+        self.stored = {0: 0, 1: 0}
+        self.messages: dict[int, list[bytes]] = {0: [], 1: []}
+        self.refused_locks: set[int] = set()
+        self.answers: dict[int, Callable[[dict[str, str]], Command]] = {}
+        self.committed: dict[str, int] = {}
+        self.arrived = asyncio.Event()
+
+    def codes(self, *wanted: int) -> list[int]:
+        return [code for code, _, _ in self.log if code in wanted]
+
+    async def invoke(
+        self,
+        address: str,
+        code: int,
+        *,
+        ext: dict[str, str] | None = None,
+        body: bytes | None = None,
+        timeout_ms: float = 3000,
+    ) -> Command:
+        ext = ext or {}
+        self.log.append((code, ext, body))
+        if code in self.answers:
+            return self.answers[code](ext)
+        if code == RequestCode.PULL_MESSAGE:
+            return await self._pull(ext)
+        return self._answer(code, ext, body)
+
+    def _answer(self, code: int, ext: dict[str, str], body: bytes | None) -> Command:
+        if code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
+            count = 2 if ext["topic"] == "T" else 0
+            if not count:
+                return answer(ResponseCode.TOPIC_NOT_EXIST)
+            brokers = [{"brokerName": "a", "cluster": "c", "brokerAddrs": {0: BROKER}}]
+            queues = [{"brokerName": "a", "readQueueNums": 2, "writeQueueNums": 2, "perm": 6}]
+            return answer(body=dumps_lenient({"brokerDatas": brokers, "queueDatas": queues}))
+        if code == RequestCode.HEART_BEAT:
+            self.client_id = loads_lenient(body or b"")["clientID"]
+        elif code == RequestCode.GET_CONSUMER_LIST_BY_GROUP:
+            ids = [self.client_id] if self.members is None else self.members
+            return answer(body=dumps_lenient({"consumerIdList": ids}))
+        elif code == RequestCode.QUERY_CONSUMER_OFFSET:
+            return answer(ext={"offset": str(self.stored[int(ext["queueId"])])})
+        elif code == RequestCode.UPDATE_CONSUMER_OFFSET:
+            self.committed[ext["queueId"]] = int(ext["commitOffset"])
+        elif code == RequestCode.LOCK_BATCH_MQ:
+            wanted = loads_lenient(body or b"")["mqSet"]
+            granted = [each for each in wanted if each["queueId"] not in self.refused_locks]
+            return answer(body=dumps_lenient({"lockOKMQSet": granted}))
+        return answer()
+
+    async def _pull(self, ext: dict[str, str]) -> Command:
+        queue, offset = int(ext["queueId"]), int(ext["queueOffset"])
+        while not self.messages[queue][offset:]:
+            await self.arrived.wait()
+            self.arrived.clear()
+        records = self.messages[queue][offset:]
+        end = {"nextBeginOffset": offset + len(records), "maxOffset": 100, "minOffset": 0}
+        fields = {name: str(value) for name, value in end.items()} | {"suggestWhichBrokerId": "0"}
+        return answer(ext=fields, body=b"".join(records))
+
+    def put(self, queue: int, *bodies: bytes) -> None:
+        for body in bodies:
+            offset = len(self.messages[queue])
+            record = encode_record("T", body, queue_id=queue, queue_offset=offset)
+            self.messages[queue].append(record)
+        self.arrived.set()
+
+    async def notify(
+        self, address: str, code: int, *, ext: dict[str, str] | None = None, body: Any = None
+    ) -> None:
+        self.log.append((code, ext or {}, body))
+        self._answer(code, ext or {}, body)
+
+    def open_connection(self, address: str) -> object:
+        return self
+
+    async def close(self) -> None:
+        self.log.append((-1, {}, None))
+
+
+def _play(
+    test: Callable[[PushMember, PlayedCluster, list[bytes]], Awaitable[None]],
+    *,
+    handle: Callable[[Any], None] | None = None,
+    ordered: bool = False,
+    **options: Any,
+) -> None:
+    async def run() -> None:
+        done: list[bytes] = []
+
+        async def handler(message: Any) -> None:
+            if handle is not None:
+                handle(message)
+            done.append(message.body)
+
+        handlers = HandlerTable()
+        handlers.put(Handler("T", handler, is_ordered=ordered))
+        settings = ConsumerSettings(group="g", **options)
+        client = ClientSettings.of("10.9.9.9:9876")
+        member = PushMember(client, settings, handlers, TaskWorkers(4), awaits=True)
+        cluster = PlayedCluster()
+        member.instance.network = cluster  # type: ignore[assignment]
+        await member.subscribe("T")
+        await test(member, cluster, done)
+        if member.instance.is_running:
+            await member.stop()
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - nobody tells of what is waited for here
+        await asyncio.sleep(0.001)
+
+
+def test_start_introduces_itself_before_it_pulls() -> None:
+    async def test(member: PushMember, cluster: PlayedCluster, _done: list[bytes]) -> None:
+        await member.start()
+        await _until(lambda: len(cluster.codes(RequestCode.PULL_MESSAGE)) == 2)
+        first_pull = next(
+            at for at, (code, _, _) in enumerate(cluster.log) if code == RequestCode.PULL_MESSAGE
+        )
+        assert RequestCode.HEART_BEAT in [code for code, _, _ in cluster.log[:first_pull]]
+        entry = member.describe()
+        assert entry["consumeType"] == "CONSUME_PASSIVELY"
+        topics = [each["topic"] for each in entry["subscriptionDataSet"]]
+        assert topics == ["%RETRY%g", "T"]
+
+    _play(test)
+
+
+def test_what_is_done_is_committed_when_it_stops() -> None:
+    async def test(member: PushMember, cluster: PlayedCluster, done: list[bytes]) -> None:
+        cluster.put(0, b"0", b"1", b"2")
+        await member.start()
+        await _until(lambda: len(done) == 3)
+        await member.stop()
+        assert cluster.committed["0"] == 3
+        order = cluster.codes(RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.UNREGISTER_CLIENT, -1)
+        # First the offsets, then goodbye, then the connections.
+        assert order[-2:] == [RequestCode.UNREGISTER_CLIENT, -1]
+        assert order[0] == RequestCode.UPDATE_CONSUMER_OFFSET
+
+    _play(test)
+
+
+def test_stopping_waits_for_handlers_and_counts_only_what_they_finish() -> None:
+    async def run() -> None:
+        begun, go_on = asyncio.Event(), asyncio.Event()
+        done: list[bytes] = []
+
+        async def handler(message: Any) -> None:
+            begun.set()
+            await go_on.wait()
+            done.append(message.body)
+
+        handlers = HandlerTable()
+        handlers.put(Handler("T", handler))
+        settings = ConsumerSettings(group="g", concurrency=1)
+        member = PushMember(
+            ClientSettings.of("10.9.9.9:9876"), settings, handlers, TaskWorkers(1), awaits=True
+        )
+        cluster = PlayedCluster()
+        member.instance.network = cluster  # type: ignore[assignment]
+        await member.subscribe("T")
+        cluster.put(0, b"0", b"1", b"2")
+        await member.start()
+        await begun.wait()
+        stopping = asyncio.get_running_loop().create_task(member.stop())
+        await asyncio.sleep(0.02)
+        assert not stopping.done()
+        go_on.set()
+        await stopping
+        assert done == [b"0"]
+        assert cluster.committed["0"] == 1
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+
+
+def test_a_lost_queue_is_committed_and_let_go() -> None:
+    async def test(member: PushMember, cluster: PlayedCluster, done: list[bytes]) -> None:
+        cluster.put(0, b"0")
+        cluster.put(1, b"1")
+        await member.start()
+        await _until(lambda: len(done) == 2)
+        cluster.members = [member.instance.client_id, "zzz"]
+        await member.rebalance()
+        assert list(member.queues) == [QUEUES[0]]
+        assert cluster.committed == {"1": 1}
+        cluster.members = None
+        cluster.stored[1] = 1
+        await member.rebalance()
+        assert sorted(member.queues) == QUEUES
+        cluster.put(1, b"2")
+        await _until(lambda: len(done) == 3)
+
+    _play(test)
+
+
+def test_a_group_that_does_not_know_us_gets_everything_back() -> None:
+    async def test(member: PushMember, cluster: PlayedCluster, _done: list[bytes]) -> None:
+        await member.start()
+        await _until(lambda: len(member.queues) == 2)
+        cluster.members = ["somebody", "else"]
+        await member.rebalance()
+        assert member.queues == {}
+        cluster.answers[RequestCode.GET_CONSUMER_LIST_BY_GROUP] = lambda _: answer(1)
+        cluster.members = None
+        await member.rebalance()
+        assert member.queues == {}
+
+    _play(test)
+
+
+def test_a_queue_without_an_answer_is_left_for_the_next_round() -> None:
+    async def test(member: PushMember, cluster: PlayedCluster, _done: list[bytes]) -> None:
+        def lost(ext: dict[str, str]) -> Command:
+            if ext["queueId"] == "1":
+                raise ConnectionLost("gone")
+            return answer(ext={"offset": "0"})
+
+        cluster.answers[RequestCode.QUERY_CONSUMER_OFFSET] = lost
+        await member.start()
+        await _until(lambda: len(member.queues) == 1)
+        assert list(member.queues) == [QUEUES[0]]
+        del cluster.answers[RequestCode.QUERY_CONSUMER_OFFSET]
+        await member.rebalance()
+        assert sorted(member.queues) == QUEUES
+
+    _play(test)
+
+
+def test_an_offset_that_moved_is_taken_up_and_committed() -> None:
+    async def test(member: PushMember, cluster: PlayedCluster, done: list[bytes]) -> None:
+        cluster.stored[0] = 50
+        cluster.put(0, b"0", b"1", b"2")
+
+        def moved(ext: dict[str, str]) -> Command:
+            if ext["queueId"] == "0":
+                del cluster.answers[RequestCode.PULL_MESSAGE]
+                cluster.stored[0] = 2
+                fields = {"nextBeginOffset": "2", "minOffset": "2", "maxOffset": "3"}
+                return answer(ResponseCode.PULL_OFFSET_MOVED, ext=fields)
+            raise ConnectionLost("busy with the other")
+
+        cluster.answers[RequestCode.PULL_MESSAGE] = moved
+        await member.start()
+        await _until(lambda: done == [b"2"])
+        assert cluster.committed["0"] == 2
+
+    _play(test, error_delay_ms=10)
+
+
+def test_a_broker_that_forgot_us_is_told_again() -> None:
+    async def test(member: PushMember, cluster: PlayedCluster, _done: list[bytes]) -> None:
+        await member.start()
+        await _until(lambda: len(cluster.codes(RequestCode.PULL_MESSAGE)) == 2)
+        await _until(lambda: not member._rebalancing.locked())
+        beats = len(cluster.codes(RequestCode.HEART_BEAT))
+        cache = member.queues[QUEUES[0]]
+        refusal = BrokerRefused(ResponseCode.SUBSCRIPTION_NOT_EXIST, "who are you")
+        await member._pull_failed(cache, refusal)
+        assert len(cluster.codes(RequestCode.HEART_BEAT)) == beats + 1
+
+    _play(test, error_delay_ms=1)
+
+
+def test_a_failed_message_goes_back_once() -> None:
+    def fail(message: Any) -> None:
+        if message.body == b"1":
+            raise ValueError("no")
+
+    async def test(member: PushMember, cluster: PlayedCluster, done: list[bytes]) -> None:
+        cluster.put(0, b"0", b"1", b"2")
+        await member.start()
+        await _until(lambda: member.queues != {} and member.queues[QUEUES[0]].commit_offset == 3)
+        assert done == [b"0", b"2"]
+        (back,) = [
+            ext for code, ext, _ in cluster.log if code == RequestCode.CONSUMER_SEND_MSG_BACK
+        ]
+        assert (back["group"], back["delayLevel"], back["maxReconsumeTimes"]) == ("g", "0", "16")
+
+    _play(test, handle=fail)
+
+
+def test_what_no_broker_takes_back_is_tried_here_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pushing, "LOCAL_RETRY_S", 0.01)
+    tries: list[int] = []
+
+    def fail(message: Any) -> None:
+        tries.append(message.reconsume_times)
+        if len(tries) < 3:
+            raise ValueError("no")
+
+    async def test(member: PushMember, cluster: PlayedCluster, done: list[bytes]) -> None:
+        cluster.answers[RequestCode.CONSUMER_SEND_MSG_BACK] = lambda _: answer(1)
+        cluster.put(0, b"0")
+        await member.start()
+        await _until(lambda: done == [b"0"])
+        assert tries == [0, 1, 2]
+        await _until(lambda: member.queues[QUEUES[0]].commit_offset == 1)
+
+    _play(test, handle=fail)
+
+
+def test_broadcast_failures_are_dropped(tmp_path: Any) -> None:
+    def fail(_message: Any) -> None:
+        raise ValueError("no")
+
+    async def test(member: PushMember, cluster: PlayedCluster, _done: list[bytes]) -> None:
+        cluster.put(0, b"0")
+        await member.start()
+        await _until(lambda: member.queues != {} and member.queues[QUEUES[0]].commit_offset == 1)
+        assert cluster.codes(RequestCode.CONSUMER_SEND_MSG_BACK) == []
+        assert cluster.codes(RequestCode.GET_CONSUMER_LIST_BY_GROUP) == []
+        assert "%RETRY%g" not in member.subscriptions
+
+    _play(test, handle=fail, broadcast=True, consume_from="first", offset_directory=tmp_path)
+
+
+def test_an_ordered_queue_needs_the_brokers_word() -> None:
+    async def test(member: PushMember, cluster: PlayedCluster, done: list[bytes]) -> None:
+        cluster.refused_locks = {1}
+        cluster.put(0, b"0", b"1")
+        cluster.put(1, b"x")
+        await member.start()
+        await _until(lambda: done == [b"0", b"1"])
+        assert list(member.queues) == [QUEUES[0]]
+        cluster.refused_locks = set()
+        await member.rebalance()
+        await _until(lambda: done == [b"0", b"1", b"x"])
+        await member.stop()
+        last = [code for code, _, _ in cluster.log][-3:]
+        assert last == [RequestCode.UNLOCK_BATCH_MQ, RequestCode.UNREGISTER_CLIENT, -1]
+
+    _play(test, ordered=True)
+
+
+def test_a_lock_that_is_lost_stops_the_queue() -> None:
+    async def test(member: PushMember, cluster: PlayedCluster, done: list[bytes]) -> None:
+        await member.start()
+        await _until(lambda: len(member.queues) == 2)
+        cluster.refused_locks = {0}
+        await member._renew_locks()
+        cluster.put(0, b"0")
+        cluster.put(1, b"1")
+        await _until(lambda: done == [b"1"])
+        await asyncio.sleep(0.02)
+        assert done == [b"1"]
+
+    _play(test, ordered=True)
+
+
+def test_a_suspended_member_does_not_rebalance() -> None:
+    async def test(member: PushMember, cluster: PlayedCluster, _done: list[bytes]) -> None:
+        await member.start()
+        await _until(lambda: len(member.queues) == 2)
+        member.is_suspended = True
+        cluster.members = ["others"]
+        await member.rebalance()
+        assert len(member.queues) == 2
+
+    _play(test)
+
+
+def test_unsubscribing_lets_go_of_all_queues() -> None:
+    async def test(member: PushMember, cluster: PlayedCluster, _done: list[bytes]) -> None:
+        await member.start()
+        await _until(lambda: len(member.queues) == 2)
+        await member.unsubscribe("T")
+        assert member.queues == {}
+        assert [each["topic"] for each in member.describe()["subscriptionDataSet"]] == ["%RETRY%g"]
+
+    _play(test)
