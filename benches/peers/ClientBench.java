@@ -1,7 +1,6 @@
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.HashMap;
-import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Semaphore;
@@ -104,7 +103,7 @@ final class ClientBench {
         long[] took = new long[warmup + number("messages", 1_000)];
         Semaphore arrived = new Semaphore(0);
         AtomicLong last = new AtomicLong();
-        consumer.registerMessageListener((MessageListenerConcurrently) (List<MessageExt> messages, var context) -> {
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             for (MessageExt message : messages) {
                 last.set(System.nanoTime() - Long.parseLong(new String(message.getBody(), StandardCharsets.UTF_8)));
                 arrived.release();
