@@ -97,6 +97,22 @@ def test_the_scan_runs_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     run(test)
 
 
+def test_a_connection_on_which_nothing_happens_is_closed(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with running(tmp_path, server_channel_max_idle_time_seconds=1) as cluster:
+            idle, busy = await cluster.caller(), await cluster.caller()
+            await idle.register()
+            ended = asyncio.create_task(idle.at_end())
+
+            async def forgotten() -> bool:
+                return bool(await busy.route("T1") == 17)
+
+            await until(forgotten, "the idle broker is gone", pause_s=0.1)
+            assert await ended
+
+    run(test)
+
+
 def test_each_client_is_given_the_host_it_came_by(tmp_path: Path) -> None:
     async def test() -> None:
         async with running(tmp_path, hosts=("127.0.0.1", "127.0.0.2")) as cluster:
