@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-__all__ = ["Call", "Flow", "Notify", "Pause", "Wish"]
+__all__ = ["Call", "Encoding", "Flow", "Notify", "Pause", "Wish"]
 
 T = TypeVar("T")
+Encoding = Literal["json", "binary"]
 
 
 @dataclass(slots=True)
@@ -31,6 +32,8 @@ class Call:
     ext: dict[str, str] | None = None
     body: bytes | None = None
     timeout_ms: float = 3000
+    encoding: Encoding = "json"
+    """How the header travels; the answer's follows it. Binary is what sends are made of."""
 
 
 @dataclass(slots=True)
@@ -41,6 +44,7 @@ class Notify:
     code: int
     ext: dict[str, str] | None = None
     body: bytes | None = None
+    encoding: Encoding = "json"
 
 
 @dataclass(slots=True)

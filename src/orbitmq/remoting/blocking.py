@@ -25,6 +25,7 @@ import threading
 import time
 import weakref
 from collections.abc import Sequence
+from typing import Literal
 
 from orbitmq._native import Command, FrameReader
 from orbitmq.errors import ConnectionLost, RequestTimeout
@@ -204,12 +205,13 @@ class BlockingNetwork:
         ext: dict[str, str] | None = None,
         body: bytes | None = None,
         timeout_ms: float = 3000,
+        encoding: Literal["json", "binary"] = "json",
     ) -> Command:
         """Send a request to an address and wait for its response."""
         opaque = _next_opaque() & 0x7FFFFFFF
         if self.hooks:
             ext = prepare(self.hooks, code, ext, body)
-        frame = Command(code, opaque=opaque, ext=ext, body=body).encode()
+        frame = Command(code, opaque=opaque, ext=ext, body=body, encoding=encoding).encode()
         return self.exchange(address, frame, opaque, timeout_ms)
 
     def exchange(self, address: str, frame: bytes, opaque: int, timeout_ms: float) -> Command:
@@ -244,13 +246,14 @@ class BlockingNetwork:
         ext: dict[str, str] | None = None,
         body: bytes | None = None,
         timeout_ms: float = 3000,
+        encoding: Literal["json", "binary"] = "json",
     ) -> None:
         """Send a request that wants no response."""
         opaque = _next_opaque() & 0x7FFFFFFF
         if self.hooks:
             ext = prepare(self.hooks, code, ext, body)
-        frame = Command(code, opaque=opaque, flag=ONEWAY, ext=ext, body=body).encode()
-        self.post(address, frame, timeout_ms)
+        notice = Command(code, opaque=opaque, flag=ONEWAY, ext=ext, body=body, encoding=encoding)
+        self.post(address, notice.encode(), timeout_ms)
 
     def post(self, address: str, frame: bytes, timeout_ms: float = 3000) -> None:
         """Send a frame that is ready and that wants no response."""

@@ -7,9 +7,10 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from orbitmq._native import Command
-from orbitmq.errors import ConnectionLost
+from orbitmq.errors import ConnectionLost, RequestTimeout
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Router
 from orbitmq.remoting.hooks import RequestHook, prepare
@@ -101,14 +102,23 @@ class RemotingClient:
         ext: dict[str, str] | None = None,
         body: bytes | None = None,
         timeout_ms: float = 3000,
+        encoding: Literal["json", "binary"] = "json",
     ) -> Command:
         """Send a request to an address and wait for its response."""
-        connection = self.open_connection(address) or await self._connect_within(
-            address, timeout_ms
-        )
+        connection = self._connections.get(address)
+        if connection is None or not connection.is_open:
+            connection = await self._connect_within(address, timeout_ms)
+        if connection.is_write_paused:
+            await connection.writable(timeout_ms)
         if self.hooks:
             ext = prepare(self.hooks, code, ext, body)
-        return await connection.invoke(code, ext=ext, body=body, timeout_ms=timeout_ms)
+        opaque = connection.next_opaque()
+        frame = Command(code, opaque=opaque, ext=ext, body=body, encoding=encoding).encode()
+        try:
+            return await connection.request(frame, opaque, timeout_ms)
+        except RequestTimeout:
+            text = f"{address} did not answer request {code} within {timeout_ms:.0f} ms"
+            raise RequestTimeout(text) from None
 
     async def _connect_within(self, address: str, timeout_ms: float) -> Connection:
         try:
@@ -125,12 +135,13 @@ class RemotingClient:
         *,
         ext: dict[str, str] | None = None,
         body: bytes | None = None,
+        encoding: Literal["json", "binary"] = "json",
     ) -> None:
         """Send a request that wants no response."""
         connection = await self.connection(address)
         if self.hooks:
             ext = prepare(self.hooks, code, ext, body)
-        connection.notify(code, ext=ext, body=body)
+        connection.notify(code, ext=ext, body=body, encoding=encoding)
 
     async def close(self) -> None:
         """Close all connections."""

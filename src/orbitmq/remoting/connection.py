@@ -23,7 +23,7 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from orbitmq._native import Command, FrameReader, encode_commands
 from orbitmq.errors import ConnectionLost, OrbitError, RequestTimeout
@@ -346,13 +346,18 @@ class Connection(asyncio.Protocol):
             self._sweep_at(min(end for _, end in self._waiting_for.values()))
 
     def notify(
-        self, code: int, *, ext: dict[str, str] | None = None, body: bytes | None = None
+        self,
+        code: int,
+        *,
+        ext: dict[str, str] | None = None,
+        body: bytes | None = None,
+        encoding: Literal["json", "binary"] = "json",
     ) -> None:
         """Send a request that wants no response; nothing when the peer does not read."""
         if self._write_paused:
             return
-        opaque = next(self._opaques) & 0x7FFFFFFF
-        self.send(Command(code, opaque=opaque, flag=ONEWAY, ext=ext, body=body))
+        opaque = self.next_opaque()
+        self.send(Command(code, opaque=opaque, flag=ONEWAY, ext=ext, body=body, encoding=encoding))
 
     def _settle(self, response: Command) -> None:
         waiting = self._waiting_for.pop(response.opaque, None)

@@ -31,9 +31,16 @@ async def perform(flow: Flow[T], network: RemotingClient) -> T:
                         ext=wish.ext,
                         body=wish.body,
                         timeout_ms=wish.timeout_ms,
+                        encoding=wish.encoding,
                     )
                 elif type(wish) is Notify:
-                    await network.notify(wish.address, wish.code, ext=wish.ext, body=wish.body)
+                    await network.notify(
+                        wish.address,
+                        wish.code,
+                        ext=wish.ext,
+                        body=wish.body,
+                        encoding=wish.encoding,
+                    )
                 else:
                     await asyncio.sleep(wish.ms / 1000)  # type: ignore[union-attr]
             except RemotingError as error:

@@ -28,9 +28,16 @@ def perform(flow: Flow[T], network: BlockingNetwork) -> T:
                         ext=wish.ext,
                         body=wish.body,
                         timeout_ms=wish.timeout_ms,
+                        encoding=wish.encoding,
                     )
                 elif type(wish) is Notify:
-                    network.notify(wish.address, wish.code, ext=wish.ext, body=wish.body)
+                    network.notify(
+                        wish.address,
+                        wish.code,
+                        ext=wish.ext,
+                        body=wish.body,
+                        encoding=wish.encoding,
+                    )
                 else:
                     time.sleep(wish.ms / 1000)  # type: ignore[union-attr]
             except RemotingError as error:

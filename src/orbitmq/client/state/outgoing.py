@@ -139,8 +139,19 @@ def properties_text(message: Message, message_id: str, namespace: str | None = N
             if not name or not value:
                 raise BadMessage(f"property {name!r} is {value!r}; neither may be empty")
             text += f"\2{name}\1{value}"
-    count = 2 + bool(message.tags) + bool(message.keys) + (message.delay_level > 0)
-    count += bool(namespace) + len(own) + len(system or ())
+    count = 2
+    if message.tags:
+        count += 1
+    if message.keys:
+        count += 1
+    if message.delay_level > 0:
+        count += 1
+    if namespace:
+        count += 1
+    if own:
+        count += len(own)
+    if system:
+        count += len(system)
     if text.count("\1") != count or text.count("\2") != count - 1:
         raise BadMessage("tags, keys and properties may not hold the characters 1 and 2")
     if len(text) > MAX_PROPERTIES_BYTES // 4 and len(text.encode()) > MAX_PROPERTIES_BYTES:
