@@ -39,7 +39,7 @@ def test_a_client_of_ours_may_ask_for_more_at_once(wire: Wire) -> None:
         wire.send("t", str(i).encode())
 
     def count(**ext: str) -> int:
-        return len(decode_records(wire.pull("t", maxMsgNums="90", **ext).body))
+        return len(decode_records(wire.pull("t", 0, maxMsgNums="90", **ext).body))
 
     assert count() == 32, "what Java's broker gives"
     assert count(orbitMaxBytes="100000") == 90
