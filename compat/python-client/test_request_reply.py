@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from compat.java_client import Cluster
-from compat.python_client import Way
+from compat.python_client import Way, of_apache
 from orbitmq._native import ReceivedMessage, decode_messages
 from orbitmq.client.drivers import blocking
 from orbitmq.client.flows.routes import route_or_diagnose
@@ -19,13 +19,8 @@ from orbitmq.errors import BadMessage, NoReply
 from orbitmq.message import Message, MessageQueue
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.remoting.blocking import BlockingNetwork
-from orbitmq.testing import LocalCluster
 
-
-@pytest.fixture(autouse=True)
-def _needs_a_broker_that_replies(cluster: Cluster) -> None:
-    if isinstance(cluster, LocalCluster):
-        pytest.skip("our broker does not push replies yet")
+pytestmark = of_apache
 
 
 class Shop:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from compat.java_client import Cluster
-from compat.java_machine import JavaProcess
+from compat.nameserver.tools import JavaTools
 from compat.python_client import Way, await_true
 from orbitmq.admin.admin import Admin
 from orbitmq.client.producer import AsyncProducer, Producer
 from orbitmq.client.transaction import TransactionProducer, TransactionState
+from orbitmq.errors import NoRoute
 from orbitmq.message import Message
 from orbitmq.protocol.names import TRACE_TOPIC
 from orbitmq.testing import LocalCluster
@@ -20,28 +22,18 @@ from orbitmq.testing import LocalCluster
 Tool = Callable[..., str]
 
 
+@pytest.fixture(scope="session")
+def tools(java_peer_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaTools]:
+    """One warm JVM with Java's mqadmin."""
+    tools = JavaTools(tmp_path_factory.mktemp("mqadmin"))
+    yield tools
+    tools.close()
+
+
 @pytest.fixture
-def mqadmin(java_peer_jars: Path, tmp_path: Path, cluster: Cluster) -> Tool:
+def mqadmin(tools: JavaTools, cluster: Cluster) -> Tool:
     """Run a command of Java's mqadmin and return what it prints."""
-
-    def run(*arguments: str) -> str:
-        log = tmp_path / "mqadmin.log"
-        log.unlink(missing_ok=True)
-        conf = tmp_path / "conf"
-        conf.mkdir(exist_ok=True)
-        (conf / "logback_tools.xml").write_text("<configuration/>")
-        process = JavaProcess(
-            "org.apache.rocketmq.tools.command.MQAdminStartup",
-            [*arguments, "-n", cluster.address],
-            home=tmp_path,
-            log=log,
-            flags=[f"-Drocketmq.home.dir={tmp_path}"],
-        )
-        process.process.wait(40)
-        process.stop()
-        return log.read_text()
-
-    return run
+    return lambda *arguments: tools.mqadmin(*arguments, "-n", cluster.address)
 
 
 def traced(admin: Admin, key: str, topic: str = TRACE_TOPIC) -> list[str]:
@@ -49,12 +41,13 @@ def traced(admin: Admin, key: str, topic: str = TRACE_TOPIC) -> list[str]:
     found: list[str] = []
 
     def look() -> bool:
-        found[:] = [
-            record
-            for message in admin.messages_by_key(topic, key)
-            for record in message.body.decode().split("\2")
-            if key in record
-        ]
+        with contextlib.suppress(NoRoute):  # the first record creates the topic
+            found[:] = [
+                record
+                for message in admin.messages_by_key(topic, key)
+                for record in message.body.decode().split("\2")
+                if key in record
+            ]
         return bool(found)
 
     await_true(f"{key} is in the trace", look)

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from compat import jars
-from compat.java_pair import JavaPair
-from compat.python_client import Way, await_true, count
+from compat.java_client import Cluster
+from compat.python_client import Way, await_true, count, of_apache
 from orbitmq._native import ReceivedMessage
 from orbitmq.admin.admin import Admin
 from orbitmq.client.transaction import (
@@ -24,45 +22,13 @@ from orbitmq.client.transaction import (
 )
 from orbitmq.message import Message
 
-# Two brokers start within the first test's time.
-pytestmark = pytest.mark.timeout(180)
+pytestmark = of_apache
 
 COMMIT, ROLLBACK, UNKNOWN = (
     TransactionState.COMMIT,
     TransactionState.ROLLBACK,
     TransactionState.UNKNOWN,
 )
-SETTINGS = {
-    "transactionCheckInterval": "1000",
-    "transactionTimeOut": "1000",
-    "transactionCheckMax": "15",
-    # 5.x takes down outcomes in batches, every three seconds; until then it may ask all the same.
-    "transactionOpBatchInterval": "100",
-}
-
-
-@pytest.fixture(scope="module", params=["4.9.7", "5.4.0"])
-def brokers(
-    request: pytest.FixtureRequest, java_peer_jars: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[JavaPair]:
-    if request.param != "4.9.7":
-        jars.fetch(jars.LOCK_FILE_5_4)
-    pair = JavaPair(tmp_path_factory.mktemp("transactions"), SETTINGS, request.param)
-    yield pair
-    pair.stop()
-
-
-@pytest.fixture
-def admin(brokers: JavaPair) -> Iterator[Admin]:
-    with Admin(brokers.address) as admin:
-        yield admin
-
-
-@pytest.fixture
-def topic(admin: Admin, mark: str) -> str:
-    name = f"T-{mark}"
-    admin.create_topic(name, queues=2)
-    return name
 
 
 class Checks:
@@ -94,14 +60,14 @@ def checks() -> Checks:
 
 @pytest.fixture
 def producer(
-    brokers: JavaPair, way: Way, is_async: bool, group: str, checks: Checks
+    cluster: Cluster, way: Way, is_async: bool, group: str, checks: Checks
 ) -> Iterator[TransactionProducer]:
     async def check_later(message: ReceivedMessage) -> TransactionState | None:
         return checks(message)
 
     make = way(TransactionProducer, AsyncTransactionProducer)
     with make(
-        brokers.address,
+        cluster.address,
         group=group,
         check=check_later if is_async else checks,
         timeout_ms=10_000,
@@ -174,15 +140,15 @@ def test_a_lost_outcome_is_asked_for_until_it_is_known(
 
 
 def test_another_producer_of_the_group_can_answer(
-    brokers: JavaPair, topic: str, group: str, admin: Admin
+    cluster: Cluster, topic: str, group: str, admin: Admin
 ) -> None:
     with TransactionProducer(
-        brokers.address, group=group, check=lambda _message: None, timeout_ms=10_000
+        cluster.address, group=group, check=lambda _message: None, timeout_ms=10_000
     ) as first:
         lost = first.send_in_transaction(Message(topic, b"lost"), always(None))
     checks = Checks()
     checks.answers = [COMMIT]
-    with TransactionProducer(brokers.address, group=group, check=checks) as second:
+    with TransactionProducer(cluster.address, group=group, check=checks) as second:
         second.queues(topic)  # from here on brokers know it
         checks.wait(1)
         await_true("the message is there", lambda: count(admin, topic) == 1)
