@@ -102,6 +102,7 @@ def test_counters_are_viewed(wire: Wire, on_broker: Callable[..., object]) -> No
     for name, key in (
         ("TOPIC_PUT_NUMS", "t"),
         ("GROUP_GET_NUMS", "t@g"),
+        ("GROUP_GET_LATENCY", "0@t@g"),
         ("BROKER_PUT_NUMS", "DefaultCluster"),
     ):
         answer = wire.ask(RequestCode.VIEW_BROKER_STATS_DATA, {"statsName": name, "statsKey": key})

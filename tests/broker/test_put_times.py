@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from orbitmq._native import loads_lenient
 from orbitmq.broker.put_times import SLOWEST_MS, PutTimes
 from orbitmq.broker.stats import BrokerStats
@@ -72,8 +74,9 @@ def test_pulls_are_timed_by_queue_and_group() -> None:
     assert stats.slowest_get_ms == 8
 
 
-def test_acknowledged_puts_are_timed_until_they_are_on_disk() -> None:
-    with LocalCluster(settings={"flushDiskType": "SYNC_FLUSH"}) as cluster:
+@pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+def test_puts_are_timed_until_they_are_acknowledged(flush: str) -> None:
+    with LocalCluster(settings={"flushDiskType": flush}) as cluster:
         wire = Wire(broker_address(cluster))
         assert wire.send("t").code == ResponseCode.SUCCESS
         (broker,) = cluster.brokers.values()

@@ -17,6 +17,10 @@ use crate::errors::frame_error;
 /// Room that an idle connection may keep for its next partial frame.
 const KEPT_CAPACITY: usize = 64 * 1024;
 
+/// A frame of which this much has come gets room for all of it at once. Growing by doubling would leave behind blocks of all sizes,
+/// which together take more memory than the frames.
+const BELIEVED_LEN: usize = 256 * 1024;
+
 // The signature below spells the limit out, so that people and stubs see the number.
 const _: () = assert!(MAX_FRAME_LEN == 16777216);
 
@@ -53,7 +57,7 @@ impl FrameReader {
             partial.extend_from_slice(data);
             &partial
         };
-        let taken = self.cut_all(py, bytes, &commands)?;
+        let (taken, frame_len) = self.cut_all(py, bytes, &commands)?;
         self.position += taken as u64;
         if self.failure.is_some() {
             return Ok(commands);
@@ -65,6 +69,9 @@ impl FrameReader {
             if !(partial.is_empty() && partial.capacity() > KEPT_CAPACITY) {
                 self.partial = partial;
             }
+        }
+        if self.partial.len() >= BELIEVED_LEN {
+            self.partial.reserve_exact(frame_len.saturating_sub(self.partial.len()));
         }
         Ok(commands)
     }
@@ -81,12 +88,12 @@ impl FrameReader {
 }
 
 impl FrameReader {
-    /// Appends every whole command of `bytes` to `commands`; how many bytes they took.
-    fn cut_all(&mut self, py: Python<'_>, bytes: &[u8], commands: &Bound<'_, PyList>) -> PyResult<usize> {
+    /// Appends every whole command of `bytes` to `commands`; how many bytes they took, and the length of the frame after them.
+    fn cut_all(&mut self, py: Python<'_>, bytes: &[u8], commands: &Bound<'_, PyList>) -> PyResult<(usize, usize)> {
         let mut taken = 0;
         loop {
             let cut = match cut_with(&bytes[taken..], self.max_frame_bytes) {
-                Ok(Cut::NeedMore { .. }) => return Ok(taken),
+                Ok(Cut::NeedMore { len }) => return Ok((taken, len)),
                 Ok(Cut::Frame { frame, len }) => Command::decode(py, &frame)?.map(|command| (command, len)),
                 Err(error) => Err(error),
             };
@@ -98,7 +105,7 @@ impl FrameReader {
                 Err(error) => {
                     let error = frame_error(py, error, Some(self.position + taken as u64));
                     self.failure = Some(error.into_value(py).cast_bound::<PyException>(py)?.clone().unbind());
-                    return Ok(taken);
+                    return Ok((taken, 0));
                 }
             }
         }

@@ -119,6 +119,7 @@ class Broker:
             if config.flush_disk_type == "SYNC_FLUSH"
             else None
         )
+        self.putting.counts_times = self.acks is None
         self.flow_control.unflushed = self.acks
         self.flow_control.call_soon = asyncio.get_running_loop().call_soon
         self.registration = Registration(

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from orbitmq._native import Appended, NewMessage, Store, tags_code
 from orbitmq.broker.longpoll import HeldPulls
+from orbitmq.broker.put_times import SLOWEST_MS
 from orbitmq.broker.stats import BrokerStats
 from orbitmq.errors import (
     DiskFull,
@@ -45,6 +46,8 @@ class Putting:
     held: HeldPulls
     on_scheduled: Callable[[int], None] = field(default=lambda _level: None)
     is_writable: bool = True
+    counts_times: bool = True
+    """Whether a put is over when it is appended; if not, somebody else counts its time."""
 
     def put(self, message: NewMessage, *, from_producer: bool = True) -> Appended:
         """Append one message; raises `Refused` with the code of the reason."""
@@ -62,7 +65,7 @@ class Putting:
     def put_batch(self, messages: Sequence[NewMessage]) -> list[Appended]:
         """Append messages of one queue side by side, or none."""
         appended = self._stored(
-            lambda: self.store.append_many(messages, now_ms=self.clock(), atomic=True)
+            lambda now_ms: self.store.append_many(messages, now_ms=now_ms, atomic=True)
         )
         topic, size = messages[0].topic, sum(one.size for one in appended)
         self.stats.put(topic, len(appended), size)
@@ -91,7 +94,7 @@ class Putting:
         return level
 
     def _append(self, message: NewMessage, level: int, *, counts: bool = True) -> Appended:
-        appended = self._stored(lambda: self.store.append(message, now_ms=self.clock()))
+        appended = self._stored(lambda now_ms: self.store.append(message, now_ms=now_ms))
         self.stats.put(message.topic, 1, appended.size, counts=counts)
         if level:
             self.stats.scheduled(level, appended.size)
@@ -100,12 +103,13 @@ class Putting:
             self._tell_held(message)
         return appended
 
-    def _stored(self, append: Callable[[], T]) -> T:
+    def _stored(self, append: Callable[[int], T]) -> T:
         """Append; what the store refuses becomes the answer that Java would give."""
         if not self.is_writable:
             raise self.not_available()
+        now_ms = self.clock()
         try:
-            return append()
+            appended = append(now_ms)
         except (RecordTooLarge, InvalidMessage):
             self.stats.put_failed += 1
             raise self.illegal() from None
@@ -116,6 +120,11 @@ class Putting:
             self.stats.put_failed += 1
             remark = "create mapped file failed, server is busy or broken."
             raise Refused(ResponseCode.SYSTEM_ERROR, remark) from None
+        if self.counts_times:
+            took_ms = self.clock() - now_ms
+            at = took_ms if 0 <= took_ms < SLOWEST_MS else SLOWEST_MS
+            self.stats.put_times_ms.now[at] += 1
+        return appended
 
     def _tell_held(self, message: NewMessage) -> None:
         code = tags_code(message.get_property(Property.TAGS) or "")

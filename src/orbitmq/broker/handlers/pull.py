@@ -110,13 +110,18 @@ class PullHandlers:
         return self._pull(request, connection, may_hold=False)
 
     def _pull(self, request: Command, connection: Connection, *, may_hold: bool) -> Answer:
+        began_ms = self.putting.clock()
         header = PullHeader.decode(request)
         group = self._checked_group(header, connection)
         tag_codes = self._wanted_tags(header, group)
         result = self._read(header, tag_codes, RESIDENT_BYTES)
         if result.status == "NOT_RESIDENT":
-            return self._pull_from_disk(request, connection, header, group, tag_codes, may_hold)
-        return self._answer(request, connection, header, group, tag_codes, result, may_hold)
+            return self._pull_from_disk(
+                request, connection, header, group, tag_codes, may_hold, began_ms
+            )
+        return self._answer(
+            request, connection, header, group, tag_codes, result, may_hold, began_ms
+        )
 
     async def _pull_from_disk(
         self,
@@ -126,9 +131,12 @@ class PullHandlers:
         group: SubscriptionGroup,
         tag_codes: Sequence[int] | None,
         may_hold: bool,
+        began_ms: int,
     ) -> Command | None:
         result = await asyncio.to_thread(self._read, header, tag_codes, None)
-        return self._answer(request, connection, header, group, tag_codes, result, may_hold)
+        return self._answer(
+            request, connection, header, group, tag_codes, result, may_hold, began_ms
+        )
 
     def _answer(
         self,
@@ -139,6 +147,7 @@ class PullHandlers:
         tag_codes: Sequence[int] | None,
         result: ReadResult,
         may_hold: bool,
+        began_ms: int,
     ) -> Command | None:
         if header.max_msg_nums < 0 and result.status in _LOOKED_AT_MESSAGES:
             raise HeaderFault(f"field maxMsgNums is {header.max_msg_nums}")
@@ -156,6 +165,8 @@ class PullHandlers:
         if code == ResponseCode.SUCCESS:
             body = result.data
             self.stats.got(header.topic, header.consumer_group, result.count, len(body))
+            took_ms = self.putting.clock() - began_ms
+            self.stats.got_in(header.topic, header.consumer_group, header.queue_id, took_ms)
         elif code == ResponseCode.PULL_NOT_FOUND:
             self.stats.got_missed += 1
             may_hold = may_hold and bool(header.sys_flag & PullFlag.SUSPEND)
