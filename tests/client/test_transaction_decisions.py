@@ -260,12 +260,12 @@ def test_records_are_java_s() -> None:
             from_check=False,
         ),
     ]
-    committed = "COMMIT_MESSAGE"
+    commit = "COMMIT_MESSAGE"
     assert [text.replace("\1", "|").replace("\2", "#") for text in texts] == [
         "Pub|1000|DefaultRegion|P1|T|ID|null|k1 k2|1.1.1.1:10911|3|5|0|OFF|true#",
         "SubBefore|1000|DefaultRegion|P1|REQ|ID|0|k1 k2#",
         "SubAfter|REQ|ID|5|true|k1 k2|0|1000|P1#",
-        f"EndTransaction|1000|DefaultRegion|P1|T|ID|null|k1 k2|1.1.1.1:10911|2|TX|{committed}|false#",
+        f"EndTransaction|1000|DefaultRegion|P1|T|ID|null|k1 k2|1.1.1.1:10911|2|TX|{commit}|false#",
     ]
 
 
