@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from orbitmq import Message, Producer
 from orbitmq.client.handlers import RetryLater
+from orbitmq.client.lite import AsyncConsumer, Consumer
 from orbitmq.client.push import AsyncPushConsumer, PushConsumer
 from orbitmq.errors import ClientClosed, ConfigError
 from orbitmq.message import MessageQueue
@@ -357,6 +359,85 @@ def test_subscribing_while_it_runs(
         assert seen.wait(1) == ["late"]
         consumer.unsubscribe(topic)
         assert _queue_count(consumer, topic) == 0
+
+
+def test_what_is_consumed_can_be_traced(
+    make: Make, send: Any, topic: str, group: str, seen: Seen, cluster: LocalCluster
+) -> None:
+    def handle(message: Any) -> None:
+        seen(message)
+        if message.reconsume_times == 0:
+            raise ValueError("once")
+
+    (message_id,) = send("traced")
+    trace_topic = f"trace-{group}"
+    with make(topic, handle, trace=trace_topic):
+        seen.wait(2)
+    with Consumer(cluster.address, trace_topic, group=f"{group}-t", consume_from="first") as traces:
+        text = b""
+        while text.count(b"SubAfter") < 2:
+            text += b"".join(message.body for message in traces.poll(timeout_s=10))
+    records = [record.split("\x01") for record in text.decode().split("\x02") if record]
+    # The two messages that hold them may come from two queues.
+    before = sorted((f for f in records if f[0] == "SubBefore"), key=lambda fields: fields[6])
+    after = sorted((f for f in records if f[0] == "SubAfter"), key=lambda fields: fields[4])
+    assert [(fields[3], fields[5], fields[6]) for fields in before] == [
+        (group, message_id, "0"),
+        (group, message_id, "1"),
+    ]
+    assert [(fields[2], fields[4], fields[6]) for fields in after] == [
+        (message_id, "false", "2"),
+        (message_id, "true", "0"),
+    ]
+    assert [fields[4] for fields in before] == [fields[1] for fields in after]
+
+
+def test_a_namespace_is_invisible_inside(
+    way: Any, cluster: LocalCluster, topic: str, group: str
+) -> None:
+    seen = Seen()
+
+    def handle(message: Any) -> None:
+        seen(message)
+        if message.reconsume_times == 0:
+            raise ValueError("once")
+
+    options: dict[str, Any] = {"group": group, "namespace": "shop", "consume_from": "first"}
+    consumer = PushConsumer(cluster.address, **options)
+    consumer.on(topic)(handle)
+    with Producer(cluster.address, group="p", namespace="shop") as producer, consumer:
+        producer.send(Message(topic, b"x"))
+        seen.wait(2)
+        (broker,) = cluster.brokers.values()
+        assert broker.store.max_offset(f"%RETRY%shop%{group}", 0) == 1
+    assert [m.topic for m in seen.messages] == [topic, topic]
+    options["group"] = f"{group}-reader"
+    with way(Consumer, AsyncConsumer)(cluster.address, topic, **options) as reader:
+        (message,) = reader.poll()
+        assert message.topic == topic
+        assert {queue.topic for queue in reader.assignment} == {topic}
+
+
+def test_a_message_whose_handler_is_stuck_goes_to_somebody_else(
+    cluster: LocalCluster, send: Any, topic: str, group: str
+) -> None:
+    stuck, seen = threading.Event(), Seen()
+
+    def handle(message: Any) -> None:
+        seen(message)
+        if message.reconsume_times == 0:
+            stuck.wait(30)
+
+    send("x")
+    consumer = PushConsumer(
+        cluster.address, group=group, consume_from="first", consume_timeout_s=0.2
+    )
+    consumer.on(topic)(handle)
+    with consumer:
+        seen.wait(2)
+        stuck.set()
+    (broker,) = cluster.brokers.values()
+    assert sum(broker.offsets.of_group(topic, group).values()) == 1
 
 
 def test_what_cannot_be_started() -> None:

@@ -47,7 +47,7 @@ class PlayedCluster:
         *,
         ext: dict[str, str] | None = None,
         body: bytes | None = None,
-        timeout_ms: float = 3000,
+        **_how: Any,
     ) -> Command:
         ext = ext or {}
         self.log.append((code, ext, body))
@@ -98,7 +98,13 @@ class PlayedCluster:
         self.arrived.set()
 
     async def notify(
-        self, address: str, code: int, *, ext: dict[str, str] | None = None, body: Any = None
+        self,
+        address: str,
+        code: int,
+        *,
+        ext: dict[str, str] | None = None,
+        body: bytes | None = None,
+        **_how: Any,
     ) -> None:
         self.log.append((code, ext or {}, body))
         self._answer(code, ext or {}, body)

@@ -72,6 +72,7 @@ class ConcurrentService:
         self._paces: dict[str, Pace] = {}
         self._waiting: dict[ProcessQueue, Run] = {}
         self._lock = threading.Lock()
+        self._active: set[Run] = set()
         self.consumed = 0
         self.failed = 0
 
@@ -128,15 +129,37 @@ class ConcurrentService:
                 messages = run.messages
         if queue.is_stopped:
             return None
+        run.began_at = time.monotonic()
+        self._active.add(run)
         handler = self._handlers.find(messages[0].topic)
         if handler is None:
             error = RetryLater(f"nobody here handles topic {messages[0].topic}")
+            self._active.discard(run)
             self._on_failed(run, [Failure(message, error) for message in messages])
             return None
         batch = handler.batch
         if batch == 1:
             return handler, messages
         return handler, [messages[at : at + batch] for at in range(0, len(messages), batch)]
+
+    def stuck_since(self, moment: float) -> list[Run]:
+        """Return messages that handlers have had since before a moment and have not returned."""
+        return [
+            run
+            for run in list(self._active)
+            if run.began_at is not None
+            and run.began_at < moment
+            and len(run.messages) == 1
+            and not run.queue.is_stopped
+        ]
+
+    def give_up(self, run: Run) -> None:
+        """Note that somebody else has taken care of a message, whatever its handler does yet."""
+        with self._lock:
+            if run not in self._active or run.is_given_up:
+                return
+            run.is_given_up = True
+        run.queue.finish(run)
 
     # The two functions below are the same but for an await; neither calls anything of ours per
     # message, so that a handler that does little costs little.
@@ -157,7 +180,8 @@ class ConcurrentService:
             try:
                 function(unit)
             except Exception as error:
-                failed = [*(failed or ()), *failures(unit, error)]
+                failed = failed or []
+                failed.extend(failures(unit, error))
             done += 1
             now = clock()
             taken, before = now - before, now
@@ -183,7 +207,8 @@ class ConcurrentService:
             try:
                 await function(unit)
             except Exception as error:
-                failed = [*(failed or ()), *failures(unit, error)]
+                failed = failed or []
+                failed.extend(failures(unit, error))
             done += 1
             now = clock()
             taken, before = now - before, now
@@ -212,8 +237,10 @@ class ConcurrentService:
         seconds: float,
     ) -> None:
         queue = run.queue
-        if queue.is_dropped or not done:
-            return
+        with self._lock:
+            self._active.discard(run)
+            if queue.is_dropped or run.is_given_up or not done:
+                return
         at = done * handler.batch
         if at < len(run.messages):
             queue.split(run, at)  # they were not begun with, and nobody will now

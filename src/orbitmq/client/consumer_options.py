@@ -38,6 +38,8 @@ class ConsumerOptions(TypedDict, total=False):
     max_span: int
     max_reconsume_times: int
     suspend_ms: int
+    consume_timeout_s: float
+    trace: bool | str
     stop_timeout_s: float
     suspend_pull_ms: int
     pull_timeout_ms: int

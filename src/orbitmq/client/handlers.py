@@ -6,8 +6,8 @@ when, or which ones of a batch, it raises `RetryLater`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from orbitmq._native import ReceivedMessage
@@ -16,8 +16,6 @@ __all__ = ["DEAD_LETTER", "Failure", "Handler", "HandlerTable", "RetryLater", "f
 
 DEAD_LETTER = -1
 """The delay level of a message that shall not be retried."""
-
-Function = Callable[[Any], Any] | Callable[[Any], Awaitable[Any]]
 
 
 class RetryLater(Exception):
@@ -93,20 +91,32 @@ class HandlerTable:
 
     def __init__(self) -> None:
         self._of_topic: dict[str, Handler] = {}
+        self._in_use: dict[str, Handler] = {}
+        self._wrap: Callable[[Callable[[Any], Any]], Callable[[Any], Any]] | None = None
 
     def put(self, handler: Handler) -> None:
         """Have a handler get the messages of its topic."""
         self._of_topic[handler.topic] = handler
+        if self._wrap is not None:
+            handler = replace(handler, function=self._wrap(handler.function))
+        self._in_use[handler.topic] = handler
 
     def remove(self, topic: str) -> None:
         """Have nobody get the messages of a topic any more."""
         self._of_topic.pop(topic, None)
+        self._in_use.pop(topic, None)
+
+    def wrap(self, wrap: Callable[[Callable[[Any], Any]], Callable[[Any], Any]] | None) -> None:
+        """Put something around every function, of handlers yet to come, too."""
+        self._wrap = wrap
+        for handler in list(self._of_topic.values()):
+            self.put(handler)
 
     def find(self, topic: str) -> Handler | None:
         """Return the handler of a topic."""
-        return self._of_topic.get(topic)
+        return self._in_use.get(topic)
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Handler]:
         return iter(list(self._of_topic.values()))
 
     def __len__(self) -> int:

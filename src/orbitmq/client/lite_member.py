@@ -186,11 +186,13 @@ class LiteMember(GroupMember):
             if isinstance(error, BrokerBusy):
                 await asyncio.sleep(BUSY_DELAY_S)
                 return
-            _log.warning("pull of %s failed: %s", queue, error)
+            level = logging.WARNING if cache.failed(error) else logging.DEBUG
+            _log.log(level, "pull of %s failed: %s", queue, error)
             await asyncio.sleep(self.settings.error_delay_ms / 1000)
             return
         if cache.is_stopped:
             return
+        cache.last_error = None
         cache.broker_id = pulled.broker_id
         cache.next_offset = pulled.next_offset
         if messages:

@@ -9,6 +9,7 @@ from typing import Any
 
 from orbitmq._native import ReceivedMessage
 from orbitmq.client.concurrent import ConcurrentService
+from orbitmq.client.consume_trace import trace_awaiting, trace_calls
 from orbitmq.client.flows.membership import lock_queues, unlock_queues
 from orbitmq.client.flows.pull import Pulled, PullRequest, messages_of, pull
 from orbitmq.client.flows.send_back import send_back, send_copy
@@ -20,12 +21,13 @@ from orbitmq.client.state.consumer_settings import ConsumerSettings
 from orbitmq.client.state.orderly_queue import OrderlyQueue
 from orbitmq.client.state.process_queue import ProcessQueue, QueueCache, Run
 from orbitmq.client.state.subscription import subscribe
+from orbitmq.client.trace import Tracer
 from orbitmq.client.workers import Workers
 from orbitmq.errors import BrokerBusy, BrokerRefused, ConnectionLost, OrbitError
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.flags import PullFlag
-from orbitmq.protocol.names import RETRY_PREFIX, retry_topic
+from orbitmq.protocol.names import RETRY_PREFIX, TRACE_TOPIC, retry_topic
 
 __all__ = ["PushMember"]
 
@@ -36,6 +38,7 @@ SUSPENDED_S = 1.0
 LOCAL_RETRY_S = 5.0
 RELEASE_S = 1.0
 FOREVER = 2**31 - 1
+STUCK_DELAY_LEVEL = 3
 _WHO_ARE_YOU = (ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST)
 """What a broker answers that has not heard our latest heartbeat."""
 
@@ -74,14 +77,28 @@ class PushMember(GroupMember):
         )
         self._pulls: dict[QueueCache, asyncio.Task[Any]] = {}
         self._settling: set[asyncio.Task[Any]] = set()
+        self._awaits = awaits
+        self._tracer: Tracer | None = None
         if not settings.broadcast:
             self.subscriptions.put(subscribe(retry_topic(self.group), None, None, now_ms()))
 
     async def start(self) -> None:
         """Join the group."""
         await super().start()
+        if self.settings.trace:
+            self._trace()
         if not self.settings.broadcast:
             self.instance.every(self.settings.lock_s, self._renew_locks, first_s=1)
+            self.instance.every(
+                min(60, self.settings.consume_timeout_s), self._give_up_stuck_messages
+            )
+
+    def _trace(self) -> None:
+        topic = self.settings.trace if isinstance(self.settings.trace, str) else TRACE_TOPIC
+        tracer = Tracer(self.instance, self.settings.group, "CONSUME", topic)
+        trace = trace_awaiting if self._awaits else trace_calls
+        self.handlers.wrap(lambda function: trace(tracer, function))
+        self._tracer = tracer
 
     def _handler_of(self, queue: MessageQueue) -> Handler | None:
         return self.handlers.find(self.user_topic(queue.topic))
@@ -143,6 +160,9 @@ class PushMember(GroupMember):
         await asyncio.sleep(0)
         if self._settling:
             await asyncio.wait(self._settling, timeout=self.settings.stop_timeout_s)
+        if self._tracer is not None:
+            self.handlers.wrap(None)
+            await self._tracer.close()
 
     # ---- pulling
 
@@ -195,6 +215,7 @@ class PushMember(GroupMember):
         )
         try:
             pulled = await self.instance.run(pull(self.instance.routes, request))
+            cache.last_error = None
             self._take(cache, pulled, request)
         except OrbitError as error:
             await self._pull_failed(cache, error)
@@ -236,7 +257,8 @@ class PushMember(GroupMember):
         if isinstance(error, BrokerBusy):
             await asyncio.sleep(BUSY_DELAY_S)
             return
-        _log.warning("pull of %s failed: %s", cache.queue, error)
+        level = logging.WARNING if cache.failed(error) else logging.DEBUG
+        _log.log(level, "pull of %s failed: %s", cache.queue, error)
         if isinstance(error, ConnectionLost) or (
             isinstance(error, BrokerRefused) and error.code in _WHO_ARE_YOU
         ):
@@ -295,6 +317,24 @@ class PushMember(GroupMember):
         for run in runs:
             if not run.queue.is_stopped:
                 self.concurrent.submit(run)
+
+    async def _give_up_stuck_messages(self) -> None:
+        """Send back what handlers do not come back from, so that its queue can go on."""
+        overdue = time.monotonic() - self.settings.consume_timeout_s
+        for run in self.concurrent.stuck_since(overdue):
+            (message,) = run.messages
+            _log.warning(
+                "the handler of %s has had message %s for more than %.0f s: it will be retried",
+                message.topic,
+                message.message_id,
+                self.settings.consume_timeout_s,
+            )
+            try:
+                await self._send_back(message, STUCK_DELAY_LEVEL)
+            except OrbitError as error:
+                _log.warning("message %s stays here: %s", message.message_id, error)
+                continue
+            self.concurrent.give_up(run)
 
     async def _send_back(self, message: ReceivedMessage, delay_level: int) -> None:
         queue: MessageQueue = message.queue

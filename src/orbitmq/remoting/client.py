@@ -56,6 +56,13 @@ class RemotingClient:
         connection = self._connections.get(address)
         return connection if connection is not None and connection.is_open else None
 
+    def ready(self, address: str) -> Connection | None:
+        """Return the connection to an address if a request can leave on it as it is, at once."""
+        connection = self._connections.get(address)
+        if connection is None or self.hooks or not connection.takes_requests:
+            return None
+        return connection
+
     async def connection(self, address: str) -> Connection:
         """Return the connection to an address, opening it if need be."""
         connection = self._connections.get(address)

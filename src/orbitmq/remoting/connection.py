@@ -322,6 +322,11 @@ class Connection(asyncio.Protocol):
                 raise RequestTimeout(text) from None
 
     @property
+    def takes_requests(self) -> bool:
+        """Whether the connection is open and its peer reads."""
+        return not self._write_paused and self.is_open
+
+    @property
     def is_write_paused(self) -> bool:
         """Whether the peer is behind with reading."""
         return self._write_paused

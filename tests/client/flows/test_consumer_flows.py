@@ -194,6 +194,7 @@ def test_a_pull_asks_for_what_it_should() -> None:
         "subVersion": "33",
         "expressionType": "TAG",
         "bname": "a",
+        "orbitMaxBytes": str(1 << 20),
     }
     _, play = _pull(_pulled(), flags=PullFlag.SUBSCRIPTION, tags="a||b", sub_version=0)
     ext = play.calls[0].ext or {}

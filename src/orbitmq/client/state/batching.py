@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Generic, TypeVar
 
 from orbitmq._native import encode_batch
@@ -111,12 +110,19 @@ def results_of_each(result: SendResult, count: int) -> list[SendResult]:
     offset_ids = result.offset_id.split(",")
     if len(offset_ids) != count:  # a broker that names only the first
         offset_ids = [result.offset_id] * count
+    first = result.queue_offset
+    status, queue, transaction_id = result.status, result.queue, result.transaction_id
+    region, trace_on = result.region, result.trace_on
     return [
-        replace(
-            result,
-            message_id=ids[index],
-            offset_id=offset_ids[index],
-            queue_offset=result.queue_offset + index,
+        SendResult(
+            status,
+            ids[index],
+            offset_ids[index],
+            queue,
+            first + index,
+            transaction_id,
+            region,
+            trace_on,
         )
         for index in range(count)
     ]

@@ -60,6 +60,10 @@ class ConsumerSettings:
     """How often a message is retried before it becomes a dead letter; -1: 16, in order for ever."""
     suspend_ms: int = 1000
     """How long an ordered queue waits before it retries a message."""
+    consume_timeout_s: float = 900
+    """A message that its handler has had for so long is given to another consumer, too."""
+    trace: bool | str = False
+    """Whether to record what is consumed, for tools; or the name of the topic to record it in."""
     stop_timeout_s: float = 30
     """How long `stop` waits for handlers that are at work."""
     suspend_pull_ms: int = 15_000

@@ -38,7 +38,7 @@ class CacheLimits:
 class Run:
     """Messages that one worker takes in one go."""
 
-    __slots__ = ("first_offset", "messages", "queue", "size_bytes")
+    __slots__ = ("began_at", "first_offset", "is_given_up", "messages", "queue", "size_bytes")
 
     def __init__(
         self, queue: ProcessQueue, messages: list[ReceivedMessage], size_bytes: int
@@ -47,6 +47,10 @@ class Run:
         self.messages = messages
         self.first_offset = messages[0].queue_offset
         self.size_bytes = size_bytes
+        self.began_at: float | None = None
+        """When a worker began with it, by the monotonic clock."""
+        self.is_given_up = False
+        """Whether somebody else has taken care of it, because it took too long."""
 
 
 class QueueCache:
@@ -66,6 +70,8 @@ class QueueCache:
         self.on_room: Callable[[], None] | None = None
         """Called once, on any thread, when there is room again for a pull that waits for it."""
         self.last_pull_ms = 0
+        self.last_error: str | None = None
+        """What the latest pull failed with, None if it did not."""
         self.lock = threading.Lock()
         self._count = 0
         self._size_bytes = 0
@@ -116,6 +122,12 @@ class QueueCache:
         with self.lock:
             if not self._count:
                 self._done_to = max(self._done_to, next_offset)
+
+    def failed(self, error: Exception) -> bool:
+        """Note that a pull failed; returns whether that is news."""
+        text = str(error)
+        is_news, self.last_error = text != self.last_error, text
+        return is_news
 
     def _note(self, messages: Sequence[ReceivedMessage], size_bytes: int) -> None:
         self._count += len(messages)
