@@ -57,11 +57,21 @@ class RemoteOffsets:
         return await self._instance.run(stored_offset(self._instance.routes, self._group, queue))
 
     async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
-        """Tell the brokers; one that does not hear it is told again next time."""
-        known = [(queue, self.table.get(queue)) for queue in queues]
-        await asyncio.gather(
-            *(self._persist(queue, offset, wait) for queue, offset in known if offset is not None)
-        )
+        """Tell the brokers; one that does not hear it is told again next time.
+
+        Each broker is told of one queue after the other: Java's loses the first offsets of a group
+        when two of them come at the same time.
+        """
+        by_broker: dict[str, list[tuple[MessageQueue, int]]] = {}
+        for queue in queues:
+            offset = self.table.get(queue)
+            if offset is not None:
+                by_broker.setdefault(queue.broker_name, []).append((queue, offset))
+        await asyncio.gather(*(self._persist_all(known, wait) for known in by_broker.values()))
+
+    async def _persist_all(self, known: list[tuple[MessageQueue, int]], wait: bool) -> None:
+        for queue, offset in known:
+            await self._persist(queue, offset, wait)
 
     async def _persist(self, queue: MessageQueue, offset: int, wait: bool) -> None:
         routes = self._instance.routes
