@@ -173,13 +173,10 @@ class _PullConsumer:
 
     async def _commit(self, offsets: Mapping[MessageQueue, int]) -> None:
         routes = self._running.routes
-        owned = [(self._own(queue), offset) for queue, offset in offsets.items()]
-        await asyncio.gather(
-            *(
-                self._run(commit_offset(routes, self.group, queue, offset), queue.topic)
-                for queue, offset in owned
-            )
-        )
+        # One after the other: see RemoteOffsets.persist.
+        for queue, offset in offsets.items():
+            own = self._own(queue)
+            await self._run(commit_offset(routes, self.group, own, offset), own.topic)
 
     async def _send_back(self, message: ReceivedMessage, delay_level: int) -> None:
         queue: MessageQueue = message.queue
