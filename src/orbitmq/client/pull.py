@@ -5,7 +5,6 @@ Nothing is pulled ahead and no queues are shared out here; for that there are th
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
