@@ -13,6 +13,7 @@ from compat.python_client import Way, await_true, count
 from orbitmq.admin.admin import Admin
 from orbitmq.client.lite import AsyncConsumer, Consumer
 from orbitmq.client.producer import Producer
+from orbitmq.client.pull import AsyncPullConsumer, PullConsumer
 from orbitmq.message import Message, MessageQueue
 
 Open = Callable[..., Any]
@@ -179,3 +180,27 @@ def test_two_share_the_queues(producer: Producer, topic: str, open_consumer: Ope
     await_true("one has all", lambda: len(one.assignment) == 4)
     sent = send_numbers(producer, topic, range(20))
     assert bodies_of(take(one, 20)) == sent
+
+
+def test_classic_pulls(
+    cluster: Cluster, way: Way, producer: Producer, topic: str, group: str, admin: Admin
+) -> None:
+    queue = producer.queues(topic)[0]
+    for number in range(10):
+        tags = "even" if number % 2 == 0 else "odd"
+        producer.send(Message(topic, b"%d" % number, tags=tags), queue=queue)
+    await_true("all are stored", lambda: count(admin, topic) == 10)
+    with way(PullConsumer, AsyncPullConsumer)(cluster.address, group=group) as consumer:
+        assert sorted(consumer.queues(topic)) == sorted(producer.queues(topic))
+        result = consumer.pull(queue, 0, 4)
+        assert (result.status, result.next_offset, result.max_offset) == ("found", 4, 10)
+        assert bodies_of(result.messages) == [b"0", b"1", b"2", b"3"]
+        odd = consumer.pull(queue, 4, 32, tags="odd")
+        assert bodies_of(odd.messages) == [b"5", b"7", b"9"]
+        assert odd.next_offset == 10
+        assert consumer.pull(queue, 10, 32).status == "nothing"
+        assert consumer.pull(queue, 1000, 32).status == "moved"
+        assert consumer.committed(queue) in (0, None)
+        consumer.commit({queue: 4})
+        assert consumer.committed(queue) == 4
+    assert admin.committed_offsets(group, topic)[queue] == 4
