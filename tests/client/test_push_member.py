@@ -109,6 +109,9 @@ class PlayedCluster:
         self.log.append((code, ext or {}, body))
         self._answer(code, ext or {}, body)
 
+    def ready(self, address: str) -> None:
+        """No shortcut past `invoke`."""
+
     def open_connection(self, address: str) -> object:
         return self
 

@@ -40,6 +40,9 @@ _log = logging.getLogger(__name__)
 MAX_PULL_IDLE_MS = 120_000
 """A queue that nothing was pulled from for so long is taken up anew."""
 
+FIRST_LOOK_S = 0.1
+"""How soon a missing topic is looked for again at first."""
+
 
 def now_ms() -> int:
     """Return the time as messages carry it."""
@@ -69,6 +72,7 @@ class GroupMember:
         self._rebalance_timer: Repeating | None = None
         self._beat_at = 0.0
         self._told: dict[str, int] = {}
+        self._look_again_s = FIRST_LOOK_S
 
     def _make_offsets(self) -> OffsetStore:
         if not self.settings.broadcast:
@@ -224,12 +228,18 @@ class GroupMember:
     async def _look_for_missing_topics(self) -> None:
         """Ask for topics that were not there yet: the group's retries have none at first."""
         routes = self.instance.routes
-        for topic in self.subscriptions.topics:
-            if not routes.subscribe_queues(topic):
-                try:
-                    await self.instance.run(fetch_route(routes, topic))
-                except OrbitError as error:
-                    _log.debug("no route to %s: %s", topic, error)
+        missing = [topic for topic in self.subscriptions.topics if not routes.route(topic)]
+        for topic in missing:
+            try:
+                await self.instance.run(fetch_route(routes, topic))
+            except OrbitError as error:
+                _log.debug("no route to %s: %s", topic, error)
+        if all(routes.route(topic) for topic in missing):
+            self._look_again_s = FIRST_LOOK_S
+        elif not self.is_closing:
+            # A topic that is made just now shall not have to wait for a whole round.
+            self._loop.call_later(self._look_again_s, self.rebalance_soon)
+            self._look_again_s = min(2 * self._look_again_s, self.settings.rebalance_s)
 
     def _is_wanted(self, queue: MessageQueue) -> bool:
         return queue.topic in self.subscriptions

@@ -308,7 +308,7 @@ class PushMember(GroupMember):
                 _log.warning("message %s stays here: %s", message.message_id, error)
                 kept.append(message.with_reconsume_times(message.reconsume_times + 1))
         runs = run.queue.finish(run, kept)
-        if not self.instance.routes.subscribe_queues(retry_topic(self.group)):
+        if not self.instance.routes.route(retry_topic(self.group)):
             self.rebalance_soon()  # the topic of retries is there now
         if runs:
             self._loop.call_later(LOCAL_RETRY_S, self._retry_here, runs)
