@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from orbitmq._native import Command
+from orbitmq.client import background
 from orbitmq.client.drivers import awaiting, blocking
 from orbitmq.client.instance import ClientInstance
 from orbitmq.client.settings import ClientSettings
@@ -242,3 +243,18 @@ def test_a_cancelled_caller_closes_the_flow() -> None:
 
     asyncio.run(run())
     assert log == ["closed"]
+
+
+# ---- the background thread
+
+
+def test_a_blocking_call_on_the_background_thread_is_refused() -> None:
+    async def nothing() -> int:
+        return 1
+
+    async def wait_for_oneself() -> None:
+        background.run(nothing())
+
+    assert background.run(nothing()) == 1
+    with pytest.raises(ClientError, match="would wait for itself"):
+        background.run(wait_for_oneself())

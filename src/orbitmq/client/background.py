@@ -13,6 +13,8 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from orbitmq.errors import ClientError
+
 __all__ = ["generation", "loop", "run"]
 
 T = TypeVar("T")
@@ -45,7 +47,14 @@ def loop() -> asyncio.AbstractEventLoop:
 
 def run(work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
     """Let the loop do something and wait for it; never call this on the loop's own thread."""
-    future = asyncio.run_coroutine_threadsafe(work, loop())
+    own = loop()
+    if asyncio._get_running_loop() is own:
+        work.close()
+        raise ClientError(
+            "a blocking call was made on the background thread, which would wait "
+            "for itself; use the Async classes there, or another thread"
+        )
+    future = asyncio.run_coroutine_threadsafe(work, own)
     try:
         return future.result(timeout_s)
     except BaseException:

@@ -18,6 +18,7 @@ from orbitmq.client.drivers import awaiting, blocking
 from orbitmq.client.producing import BaseProducer, QueueSelector
 from orbitmq.client.request_reply import Requesting
 from orbitmq.client.state.batching import Part, can_linger, make_part
+from orbitmq.client.state.outgoing import make_outgoing
 from orbitmq.client.turns import Turns
 from orbitmq.client.wishes import Flow
 from orbitmq.errors import ClientClosed
@@ -352,7 +353,7 @@ class AsyncProducer(Requesting, BaseProducer):
         if self._batcher is not None and choose is None and can_linger(message, self._policy):
             return await self._batcher.add(message, make_part(message, self._policy), queue)
         network = self._running().network
-        outgoing = self._outgoing(message)
+        outgoing = make_outgoing(message, self._group, self._policy, self.settings.namespace)
         turns = self._turns
         if turns.free > 0:
             turns.free -= 1

@@ -98,10 +98,11 @@ def send(
     """Send until a broker has taken the message, or give up."""
     policy, clock = sending.policy, sending.clock
     budget_ms = policy.timeout_ms if timeout_ms is None else timeout_ms
-    begin = clock()
+    begin = attempt_begin = clock()
     route = sending.routes.route(message.topic)
     if route is None or not route.publish_queues:
         route = yield from sending.route(message.topic, budget_ms)
+        attempt_begin = clock()
     wanted = queue
     if choose is not None:
         wanted = choose(route.publish_queues)
@@ -112,7 +113,6 @@ def send(
     queue = wanted or sending.chooser.choose(message.topic, route.publish_queues)
     queue_id = queue.queue_id
     while True:
-        attempt_begin = clock()
         left_ms = budget_ms - (attempt_begin - begin) * 1000
         if left_ms <= 0:
             raise _failed(message, attempts, budget_ms, begin, clock)
@@ -155,6 +155,7 @@ def send(
         if len(attempts) > retries:
             raise _failed(message, attempts, budget_ms, begin, clock)
         _log.debug("attempt %d to send to %s failed: %s", len(attempts), name, error)
+        attempt_begin = clock()
         if wanted is None:
             route = sending.routes.route(message.topic) or route
             queue = sending.chooser.choose(message.topic, route.publish_queues, name)

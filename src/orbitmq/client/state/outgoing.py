@@ -124,6 +124,10 @@ def check_body(body: bytes, policy: SendPolicy) -> None:
 def properties_text(message: Message, message_id: str, namespace: str | None = None) -> str:
     """Write a message's properties: ``name 1 value 2 name 1 value``."""
     text = f"UNIQ_KEY\1{message_id}\2WAIT\1{'true' if message.wait_store_ok else 'false'}"
+    own = message.properties
+    system = message.system
+    if not (message.tags or message.keys or own or system or message.delay_level or namespace):
+        return text
     if message.tags:
         text += f"\2TAGS\1{message.tags}"
     if message.keys:
@@ -132,8 +136,6 @@ def properties_text(message: Message, message_id: str, namespace: str | None = N
         text += f"\2DELAY\1{message.delay_level}"
     if namespace:
         text += f"\2INSTANCE_ID\1{namespace}"
-    own = message.properties
-    system = message.system
     if own or system:
         for name, value in (own if not system else {**own, **system}).items():
             if not name or not value:
@@ -167,11 +169,13 @@ def make_outgoing(
     if topic not in _known_topics:
         check_topic(topic)
     body = message.body
-    check_body(body, policy)
+    size = len(body)
+    if not 0 < size <= policy.max_message_bytes:
+        check_body(body, policy)
     now_ms = time.time_ns() // 1_000_000
     message_id = make_unique_id(now_ms)
     sys_flag = 0
-    if len(body) >= policy.compress_over_bytes:
+    if size >= policy.compress_over_bytes:
         body = compress(body, policy.codec, level=policy.compress_level)
         sys_flag = compression_flags(policy.codec)
     code: int = 310
