@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from orbitmq._native import (
 )
 from orbitmq.client.instance import ClientInstance
 from orbitmq.client.producer import Producer
+from orbitmq.client.producing import ProducerSettings
 from orbitmq.client.request_reply import Asked, reply_to
 from orbitmq.client.state import trace_records
 from orbitmq.client.state.routes import RouteTable
@@ -160,6 +162,11 @@ def test_what_a_check_says(outcome: Any, state: TransactionState) -> None:
             assert await producer._run_check(received()) is state
 
     asyncio.run(run())
+
+
+def test_the_settings_of_a_transaction_producer_are_those_of_a_producer() -> None:
+    given = inspect.signature(Producer).parameters
+    assert set(ProducerSettings.__annotations__) == set(given) - {"nameservers", "group"}
 
 
 # ---- replies

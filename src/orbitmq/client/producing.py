@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from orbitmq.client.flows.send import Choose, Sending, send, send_oneway
 from orbitmq.client.instance import ClientInstance
@@ -21,7 +21,7 @@ from orbitmq.message import Message, MessageQueue, SendResult
 from orbitmq.protocol.names import TRACE_TOPIC
 from orbitmq.remoting.tls import Tls
 
-__all__ = ["BaseProducer", "QueueSelector", "check_group"]
+__all__ = ["BaseProducer", "ProducerSettings", "QueueSelector", "check_group"]
 
 QueueSelector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 """Chooses one of a topic's queues for a message."""
@@ -38,6 +38,33 @@ def check_group(group: str, reserved: str) -> str:
     if group == reserved:
         raise ConfigError(f"group {group!r} is reserved; choose a name of your own")
     return group
+
+
+class ProducerSettings(TypedDict, total=False):
+    """The optional settings of every producer, as `Producer` describes them."""
+
+    timeout_ms: float
+    retry_times: int
+    retry_when_not_stored_ok: bool
+    max_message_bytes: int
+    compress_over_bytes: int
+    codec: Literal["zlib", "lz4", "zstd"]
+    compress_level: int
+    queue_nums: int
+    latency_faults: bool
+    linger_ms: float | None
+    batch_bytes: int
+    batch_messages: int
+    max_in_flight: int
+    trace: bool | str
+    namespace: str | None
+    access_key: str | None
+    secret_key: str | None
+    security_token: str | None
+    tls: Tls | ssl.SSLContext | bool | None
+    instance_name: str | None
+    unit_name: str | None
+    vip_channel: bool | None
 
 
 class BaseProducer:

@@ -16,12 +16,12 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, cast
+from typing import Unpack, cast
 
 from orbitmq._native import Command, ReceivedMessage, decode_messages, decode_offset_id
 from orbitmq.client.instance import ClientInstance
 from orbitmq.client.producer import AsyncProducer, Producer
-from orbitmq.client.producing import BaseProducer
+from orbitmq.client.producing import BaseProducer, ProducerSettings
 from orbitmq.client.settings import ClientSettings
 from orbitmq.client.state.outgoing import Outgoing
 from orbitmq.client.state.trace_records import transaction_ended
@@ -255,7 +255,7 @@ class TransactionProducer(_Transactional, Producer):
         *,
         group: str,
         check: Check,
-        **settings: Any,
+        **settings: Unpack[ProducerSettings],
     ) -> None:
         super().__init__(nameservers, group=group, **settings)
         self._check = check
@@ -331,7 +331,7 @@ class AsyncTransactionProducer(_Transactional, AsyncProducer):
         *,
         group: str,
         check: AsyncCheck,
-        **settings: Any,
+        **settings: Unpack[ProducerSettings],
     ) -> None:
         super().__init__(nameservers, group=group, **settings)
         self._check = check
