@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compat.python_client import Catcher, Listen, await_true, count
+from compat.python_client.shared import Catcher, Listen, await_true, count
 from orbitmq.admin.admin import Admin
 from orbitmq.client.producer import Producer
 from orbitmq.message import Message

@@ -1,4 +1,4 @@
-"""What the tests of `python-client/` share: words for its fixtures, bodies, and waiting."""
+"""What the tests of `python_client/` share: words for its fixtures, bodies, and waiting."""
 
 from __future__ import annotations
 

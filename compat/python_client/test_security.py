@@ -8,7 +8,7 @@ import pytest
 
 from compat.conftest import MakeCluster
 from compat.java_cluster import BrokerSettings, JavaCluster
-from compat.python_client import Way
+from compat.python_client.shared import Way
 from orbitmq.client.producer import AsyncProducer, Producer
 from orbitmq.errors import BrokerRefused, ConnectionLost, NoRoute, SendFailed
 from orbitmq.message import Message, SendStatus

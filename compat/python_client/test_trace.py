@@ -10,7 +10,7 @@ import pytest
 
 from compat.java_client import Cluster
 from compat.nameserver.tools import JavaTools
-from compat.python_client import Way, await_true
+from compat.python_client.shared import Way, await_true
 from orbitmq.admin.admin import Admin
 from orbitmq.client.producer import AsyncProducer, Producer
 from orbitmq.client.transaction import TransactionProducer, TransactionState

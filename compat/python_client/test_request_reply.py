@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from compat.java_client import Cluster
-from compat.python_client import Way, of_apache
+from compat.python_client.shared import Way, of_apache
 from orbitmq._native import ReceivedMessage, decode_messages
 from orbitmq.client.drivers import blocking
 from orbitmq.client.flows.routes import route_or_diagnose

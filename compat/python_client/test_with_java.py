@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compat.python_client import Catcher, Java, Listen, await_true, pattern, sha1
+from compat.python_client.shared import Catcher, Java, Listen, await_true, pattern, sha1
 from orbitmq.admin.admin import Admin
 from orbitmq.client.producer import Producer
 from orbitmq.message import Message

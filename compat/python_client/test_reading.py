@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from compat.java_client import Cluster
-from compat.python_client import Way, await_true, count
+from compat.python_client.shared import Way, await_true, count
 from orbitmq.admin.admin import Admin
 from orbitmq.client.lite import AsyncConsumer, Consumer
 from orbitmq.client.producer import Producer

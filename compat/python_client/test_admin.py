@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compat.java_client import Cluster
-from compat.python_client import Java, Way, await_true, count
+from compat.python_client.shared import Java, Way, await_true, count
 from orbitmq.admin.admin import Admin
 from orbitmq.admin.async_admin import AsyncAdmin
 from orbitmq.errors import NoRoute

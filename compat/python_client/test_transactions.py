@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from compat.java_client import Cluster
-from compat.python_client import Way, await_true, count, of_apache
+from compat.python_client.shared import Way, await_true, count, of_apache
 from orbitmq._native import ReceivedMessage
 from orbitmq.admin.admin import Admin
 from orbitmq.client.transaction import (

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from compat.java_client import Cluster
-from compat.python_client import ReadAll, Way, await_true, count, sha1
+from compat.python_client.shared import ReadAll, Way, await_true, count, sha1
 from orbitmq.admin.admin import Admin
 from orbitmq.client.producer import AsyncProducer, Producer
 from orbitmq.errors import BadMessage, NoRoute

@@ -9,7 +9,7 @@ import pytest
 
 from compat.jars import REPOSITORY_ROOT
 from compat.java_client import Cluster
-from compat.python_client import of_apache
+from compat.python_client.shared import of_apache
 
 SAYS = {"request_reply.py": "1.20 EUR", "transaction.py": "COMMIT"}
 

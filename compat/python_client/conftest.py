@@ -19,7 +19,7 @@ import pytest
 from compat import jars
 from compat.java_client import IMPATIENT, Cluster, JavaClient
 from compat.java_pair import JavaPair
-from compat.python_client import KINDS, Java, Listen, ReadAll, Way, await_true, count
+from compat.python_client.shared import KINDS, Java, Listen, ReadAll, Way, await_true, count
 from orbitmq.admin.admin import Admin
 from orbitmq.client.producer import Producer
 from orbitmq.client.push import AsyncPushConsumer, PushConsumer
@@ -46,7 +46,7 @@ def starting(
 ) -> Iterator[dict[str, Future[Cluster]]]:
     """The clusters of the run, all of them about to start."""
     jars.fetch(jars.LOCK_FILE_5_4)
-    directory = tmp_path_factory.mktemp("python-client")
+    directory = tmp_path_factory.mktemp("python_client")
 
     def java(release: str) -> Cluster:
         return JavaPair(directory / release, OF_APACHE, release)
