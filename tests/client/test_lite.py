@@ -181,6 +181,28 @@ def test_tags(make: Make, send: Any, topic: str) -> None:
         assert _take(consumer, 1) == ["yes"]
 
 
+def test_a_loop_alone_starts_and_stops_the_consumer(make: Make, send: Any, topic: str) -> None:
+    queue = MessageQueue(topic, "broker-a", 0)
+    send("x")
+    send("a", "b", "c", queue=queue)
+    consumer = make(topic)
+    bodies: list[bytes] = []
+    messages = iter(consumer)
+    while len(bodies) < 3:
+        bodies.append(next(messages).body)
+    assert consumer.is_running
+    if isinstance(consumer, Consumer):
+        messages.close()
+    else:
+        consumer.stop(last_is_done=False)
+    eventually(lambda: not consumer.is_running)
+    with pytest.raises(ClientClosed):
+        consumer.poll(1)
+    with make(topic) as again:
+        (first,) = _take(again, 1)
+        assert first.encode() not in bodies[:2]
+
+
 def test_two_members_share(make: Make, send: Any, topic: str) -> None:
     send("x")
     with make(topic) as one, make(topic) as two:

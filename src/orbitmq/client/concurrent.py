@@ -18,6 +18,7 @@ from orbitmq._native import ReceivedMessage
 from orbitmq.client.handlers import Failure, Handler, HandlerTable, RetryLater, failures
 from orbitmq.client.state.process_queue import ProcessQueue, Run
 from orbitmq.client.workers import Workers
+from orbitmq.protocol.names import RETRY_PREFIX
 
 __all__ = ["ConcurrentService", "Pace"]
 
@@ -78,7 +79,7 @@ class ConcurrentService:
 
     def take(self, queue: ProcessQueue, messages: list[ReceivedMessage], size: int) -> None:
         """Have a pulled chunk handled."""
-        if queue.queue.topic.startswith("%"):
+        if queue.queue.topic.startswith(RETRY_PREFIX):
             length: int | None = 1  # a retry queue holds messages of any topic
         else:
             handler = self._handlers.find(messages[0].topic)

@@ -263,7 +263,7 @@ class GroupMember:
         return changed
 
     def _is_stale(self, cache: QueueCache) -> bool:
-        if cache.is_dropped:
+        if cache.is_stopped:
             return True  # it was to be given up, but could not be then
         idle_ms = now_ms() - cache.last_pull_ms
         return (
@@ -303,8 +303,7 @@ class GroupMember:
         """Give up a queue; returns whether it is gone."""
         cache.is_stopped = True
         if not await self._let_go(cache):
-            cache.is_dropped = True
-            return False
+            return False  # it is tried again next round; what its worker does still counts
         self._collect(cache)
         cache.drop()
         if self._is_wanted(cache.queue):

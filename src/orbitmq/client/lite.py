@@ -120,6 +120,9 @@ class Consumer(_Consumer):
     seconds and at the end. With ``auto_commit=False`` only `commit` does that. Instead of topics a
     consumer can be given queues (`assign`), and it may go anywhere in them (`seek`).
 
+    ``for message in Consumer(...)`` does without the ``with``; then the message that the loop was
+    left at comes again next time.
+
     Other settings (keyword arguments) are those of `PushConsumer`.
     """
 
@@ -162,6 +165,20 @@ class Consumer(_Consumer):
     # ---- reading
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
+        if self._inbox is not None:
+            return self._messages()
+        return self._all_messages()
+
+    def _all_messages(self) -> Iterator[ReceivedMessage]:
+        """Start, give what comes, and stop when nobody wants more."""
+        self.start()
+        try:
+            yield from self._messages()
+        finally:
+            # Whether the loop was left because it was done or because it failed, nobody knows.
+            self.stop(last_is_done=False)
+
+    def _messages(self) -> Iterator[ReceivedMessage]:
         inbox = self._reading
         while not inbox.is_closed:
             messages = inbox.take()
@@ -374,7 +391,19 @@ class AsyncConsumer(_Consumer):
     # ---- reading
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
-        return self._messages()
+        if self._inbox is not None:
+            return self._messages()
+        return self._all_messages()
+
+    async def _all_messages(self) -> AsyncIterator[ReceivedMessage]:
+        """Start, give what comes, and stop when nobody wants more."""
+        await self.start()
+        try:
+            async for message in self._messages():
+                yield message
+        finally:
+            # Whether the loop was left because it was done or because it failed, nobody knows.
+            await self.stop(last_is_done=False)
 
     async def _messages(self) -> AsyncIterator[ReceivedMessage]:
         inbox = self._reading
