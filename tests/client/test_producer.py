@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import os
 import threading
@@ -294,6 +295,7 @@ def test_a_forked_child_has_connections_and_a_heartbeat_of_its_own(
             text = "nothing"
             try:
                 result = producer.send(Message(topic, b"child"), timeout_ms=10_000)
+                gc.collect()
                 text = f"{result.message_id} {producer.client_id}"
                 producer.close()
             except BaseException as error:
@@ -311,6 +313,12 @@ def test_a_forked_child_has_connections_and_a_heartbeat_of_its_own(
         assert client_id != before
         assert producer.send(Message(topic, b"parent again")).status is SendStatus.SEND_OK
         assert background.generation() == 0
+        # The child has not made the parent deaf to its own connections.
+        instance = producer._instance
+        assert instance is not None
+        instance.broker_versions.clear()
+        background.run(instance.heartbeat())
+        assert len(instance.broker_versions) == 2
 
 
 def test_the_first_send_does_not_wait_for_timers(cluster: LocalCluster, topic: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from orbitmq.errors import ClientError
 
-__all__ = ["generation", "loop", "run"]
+__all__ = ["generation", "leave_behind", "loop", "run"]
 
 T = TypeVar("T")
 
@@ -75,9 +75,21 @@ def _run_forever(own: asyncio.AbstractEventLoop) -> None:
     own.run_forever()
 
 
+def leave_behind(parents: object) -> None:
+    """Keep something of the parent's loop as it is, in a child.
+
+    Parent and child share what the loop polls with, so closing a connection of the parent's in the
+    child, which its end as an object would do, makes the parent deaf to it.
+    """
+    _left_behind.append(parents)
+
+
+_left_behind: list[object] = []
+
+
 def _after_fork_in_child() -> None:
     global _loop, _lock, _generation
-    # The parent's loop is left as it is: closing it would close what the parent still polls.
+    leave_behind(_loop)
     _loop, _lock = None, threading.Lock()
     _generation += 1
 

@@ -93,6 +93,8 @@ class Producer(Requesting, BaseProducer):
             if self._batcher is not None:
                 background.run(self._batcher.close())
             background.run(self._shut())
+        else:
+            background.leave_behind((self._instance, self._batcher, self._tracer))
         self._instance = self._batcher = None
         if self._network is not None:
             self._network.close()
@@ -227,6 +229,7 @@ class Producer(Requesting, BaseProducer):
         """Give a forked child its own heartbeat; the parent's goes on without it."""
         self._generation = background.generation()
         sending = self._sending
+        background.leave_behind((self._instance, self._batcher, self._tracer))
         background.run(self._open())
         if sending is not None:  # the flow that is about to run knows the old routes
             self._sending = sending
