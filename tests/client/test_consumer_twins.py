@@ -1,0 +1,69 @@
+"""Every consumer and its asyncio twin have one face."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from orbitmq import (
+    AsyncConsumer,
+    AsyncPullConsumer,
+    AsyncPushConsumer,
+    Consumer,
+    PullConsumer,
+    PushConsumer,
+)
+
+TWINS = [
+    (PushConsumer, AsyncPushConsumer),
+    (Consumer, AsyncConsumer),
+    (PullConsumer, AsyncPullConsumer),
+]
+NEVER_WAIT = {"on", "suspend", "resume", "position", "batches"}
+"""What needs no await, or is an asynchronous generator."""
+SAY_WHERE = {"on", "start", "run"}
+"""What says in its first sentence on which thread or loop it happens."""
+ONLY_THERE = {(AsyncPushConsumer, "subscribe")}
+"""A decorator cannot await: handlers that come while it runs are added with `await`."""
+
+
+def _public(kind: type) -> dict[str, object]:
+    return {
+        name: getattr(kind, name)
+        for name in dir(kind)
+        if not name.startswith("_") and callable(getattr(kind, name))
+    }
+
+
+@pytest.mark.parametrize(("blocking", "twin"), TWINS)
+def test_one_face(blocking: type, twin: type) -> None:
+    assert inspect.signature(blocking) == inspect.signature(twin)
+    theirs = {name for name in _public(twin) if (twin, name) not in ONLY_THERE}
+    assert set(_public(blocking)) == theirs
+
+
+@pytest.mark.parametrize(
+    ("blocking", "twin", "name"),
+    [(one, two, name) for one, two in TWINS for name in _public(one)],
+)
+def test_one_signature_and_one_sentence(blocking: type, twin: type, name: str) -> None:
+    method, other = getattr(blocking, name), getattr(twin, name)
+    own = list(inspect.signature(method).parameters.values())
+    assert own == list(inspect.signature(other).parameters.values())
+    waits = inspect.iscoroutinefunction(other)
+    assert waits or name in NEVER_WAIT
+    if name not in SAY_WHERE:
+        first, second = (
+            (each.__doc__ or "").strip().splitlines()[0].split(",")[0].rstrip(" .:")
+            for each in (method, other)
+        )
+        assert first == second
+
+
+@pytest.mark.parametrize("kind", [kind for pair in TWINS for kind in pair])
+def test_every_public_name_has_an_example(kind: type) -> None:
+    for name, method in _public(kind).items():
+        text = inspect.getdoc(method) or ""
+        assert "::" in text or ">>>" in text, f"{kind.__name__}.{name} has no example"
+    assert "::" in (kind.__doc__ or "")
