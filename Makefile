@@ -44,7 +44,7 @@ $(VENV)/.native: $(VENV)/.tools $(RUST_SOURCES)
 
 # ---- suites ------------------------------------------------------------------------------------
 
-SUITES := test-fast test-fuzz test-compat test-crash
+SUITES := test-fast test-client test-fuzz test-compat test-crash
 
 .PHONY: test
 test: $(SUITES) ## Run every suite
@@ -56,7 +56,11 @@ suites: # What `make test` runs, for .ci/run to time one by one
 .PHONY: test-fast
 test-fast: build ## Unit and property tests of the crates and the package (under a minute once built)
 	$(CARGO) test --locked --quiet -p orbitmq-wire -p orbitmq-store
-	$(PYTHON) -m pytest tests
+	$(PYTHON) -m pytest tests --ignore=tests/client --ignore=tests/test_examples.py
+
+.PHONY: test-client
+test-client: build ## The client's decisions, the client on a cluster and on a bad network, the examples
+	$(PYTHON) -m pytest tests/client tests/test_examples.py
 
 .PHONY: test-fuzz
 test-fuzz: ## Run each fuzz target for 30 seconds
