@@ -186,6 +186,22 @@ def test_routes_are_refreshed_while_they_are_watched() -> None:
         asyncio.run(run())
 
 
+def test_routes_are_refreshed_early_but_not_all_the_time() -> None:
+    async def run() -> None:
+        async with broker() as peer:
+            client = ClientInstance(ClientSettings.of(peer.address))
+            client.routes.watch("T")
+            client.refresh_routes_soon()  # it is not running yet
+            await client.start()
+            for _ in range(100):
+                await asyncio.to_thread(client.refresh_routes_soon)
+            await peer.wait_for(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+            assert len(peer.of(RequestCode.GET_ROUTEINFO_BY_TOPIC)) == 1
+            await client.stop()
+
+    asyncio.run(run())
+
+
 # ---- the two drivers
 
 

@@ -95,6 +95,13 @@ def test_a_lost_connection_means_another_broker(awaiting: bool) -> None:
     assert len(set(brokers(play))) == 2
 
 
+def test_a_broker_that_cannot_be_reached_may_have_moved() -> None:
+    bench, told = Bench(), []
+    bench.sending.on_lost = lambda: told.append(1)
+    Play([LOST, answer(14), stored()]).run(bench.flow())
+    assert told == [1]
+
+
 def test_an_awaiting_retry_is_the_same_request_to_another_broker() -> None:
     play = Play([LOST, LOST, stored()])
     play.run(Bench(awaiting=True).flow())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -91,6 +92,8 @@ class ClientInstance:
         self._timers: set[Repeating] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._heartbeat_timer: Repeating | None = None
+        self._route_timer: Repeating | None = None
+        self._refreshed_at = 0.0
         self._heartbeat_lock = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.router.add(self._consumer_ids_changed, [RequestCode.NOTIFY_CONSUMER_IDS_CHANGED])
@@ -106,7 +109,7 @@ class ClientInstance:
         """Begin with the background work; nothing is asked of any server yet."""
         self._loop = asyncio.get_running_loop()
         self.routes.on_new_brokers = self._heartbeat_soon
-        self.every(self.settings.route_refresh_s, self.refresh_routes)
+        self._route_timer = self.every(self.settings.route_refresh_s, self.refresh_routes)
         self._heartbeat_timer = self.every(self.settings.heartbeat_s, self._regular_heartbeat)
 
     async def stop(self) -> None:
@@ -228,6 +231,14 @@ class ClientInstance:
         """Ask for the routes of all watched topics again."""
         for topic in list(self.routes.watched):
             await self.run(fetch_route(self.routes, topic))
+
+    def refresh_routes_soon(self) -> None:
+        """Ask for routes before their time, but not more than once a second; for any thread."""
+        loop, timer = self._loop, self._route_timer
+        now = time.monotonic()
+        if loop is not None and timer is not None and now - self._refreshed_at >= 1:
+            self._refreshed_at = now
+            loop.call_soon_threadsafe(timer.soon)
 
     async def _regular_heartbeat(self) -> None:
         self.routes.drop_unrouted_brokers()

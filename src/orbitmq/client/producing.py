@@ -162,6 +162,7 @@ class BaseProducer:
             latency_faults=self._latency_faults,
             vip_channel=self.settings.vip_channel,
         )
+        self._sending.on_lost = instance.refresh_routes_soon
         if self._trace_topic is not None:
             self._tracer = Tracer(instance, self.group, "PRODUCE", self._trace_topic)
         self._instance = instance

@@ -66,6 +66,8 @@ class Sending:
         self.chooser = QueueChooser(self.faults)
         self.vip_channel = vip_channel
         self.clock = clock
+        self.on_lost: Callable[[], None] | None = None
+        """Called, by any thread, when a broker could not be reached: it may have moved."""
 
     def route(self, topic: str, timeout_ms: float) -> Flow[TopicRoute]:
         """Return where a topic's messages can go to."""
@@ -131,6 +133,8 @@ def send(
                 )
             except RemotingError as lost:
                 error = lost
+                if sending.on_lost is not None and isinstance(lost, ConnectionLost):
+                    sending.on_lost()
                 if sending.faults is not None:
                     sending.faults.note(name, FAILURE_LATENCY_MS)
             else:
