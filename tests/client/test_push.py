@@ -449,6 +449,8 @@ def test_what_cannot_be_started() -> None:
         @consumer.on("T")
         async def handle(_message: Any) -> None: ...
 
+    with pytest.raises(ConfigError, match="PushConsumer"):
+        AsyncPushConsumer("127.0.0.1:1", group="g").on("T")(print)  # type: ignore[type-var]
     with pytest.raises(ConfigError, match="batch"):
         consumer.on("T", batch=0)(print)
     with pytest.raises(ConfigError, match="illegal characters"):

@@ -100,7 +100,7 @@ class _BrokerCalls:
             for field in dataclasses.fields(settings)
             if field.name != "strategy"
         } | {
-            "strategy": settings.strategy.name,
+            "strategy": settings.allocate_strategy.name,
             "PROP_NAMESERVER_ADDR": "".join(
                 f"{address};" for address in member.instance.settings.nameservers
             ),

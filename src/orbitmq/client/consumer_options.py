@@ -29,12 +29,14 @@ class ConsumerOptions(TypedDict, total=False):
 
     broadcast: bool
     consume_from: Literal["first", "last"] | int | datetime
-    strategy: AllocateStrategy
+    strategy: AllocateStrategy | str
     concurrency: int
     pull_batch_size: int
     pull_interval_ms: float
     max_cached_messages: int
     max_cached_bytes: int
+    max_cached_messages_of_all: int
+    max_cached_bytes_of_all: int
     max_span: int
     max_reconsume_times: int
     suspend_ms: int

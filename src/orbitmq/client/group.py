@@ -62,6 +62,7 @@ class GroupMember:
         self.group = wrap(client.namespace, settings.group)
         self.instance = ClientInstance(client, stream=self.is_stream)
         self.subscriptions = SubscriptionTable()
+        self._strategy = settings.allocate_strategy
         self.queues: dict[MessageQueue, QueueCache] = {}
         self.offsets: OffsetStore = self._make_offsets()
         self.is_suspended = False
@@ -211,7 +212,7 @@ class GroupMember:
                         topic,
                         self.group,
                         self.instance.client_id,
-                        None if self.settings.broadcast else self.settings.strategy,
+                        None if self.settings.broadcast else self._strategy,
                     )
                 )
                 if share is not None and await self._take_share(topic, share):
@@ -245,7 +246,11 @@ class GroupMember:
         return queue.topic in self.subscriptions
 
     def assignment_changed(self) -> None:
-        """Called after queues have come or gone."""
+        """Share out anew what may be held, after queues have come or gone."""
+        count = max(len(self.queues), 1)
+        for cache in self.queues.values():
+            ordered = cache.limits.span is None
+            cache.limits = self.settings.limits(ordered=ordered, queues=count)
 
     async def _take_share(self, topic: str, share: list[MessageQueue]) -> bool:
         held = [queue for queue in self.queues if queue.topic == topic]

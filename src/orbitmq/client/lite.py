@@ -133,6 +133,7 @@ class Consumer(_Consumer):
         """
         if self._member is not None:
             raise ClientClosed(f"{self!r} is running already")
+        self._generation = background.generation()
         self._arrived = threading.Event()
         self._inbox = Inbox(self._arrived)
         self._member = background.run(self._join(self._inbox))
@@ -146,8 +147,8 @@ class Consumer(_Consumer):
             consumer.stop()
         """
         member, self._member = self._member, None
-        if member is None:
-            return
+        if member is None or self._generation != background.generation():
+            return  # a forked child has only a picture of its parent's consumer
         _settle(self._inbox, last_is_done)
         background.run(member.stop())
 

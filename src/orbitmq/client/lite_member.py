@@ -106,6 +106,7 @@ class LiteMember(GroupMember):
             for topic in {queue.topic for queue in [*self.assigned, *self.queues]}:
                 share = [queue for queue in self.assigned if queue.topic == topic]
                 await self._take_share(topic, share)
+            self.assignment_changed()
 
     def _is_wanted(self, queue: MessageQueue) -> bool:
         return queue in self.assigned if self.assigned is not None else super()._is_wanted(queue)

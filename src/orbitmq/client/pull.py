@@ -211,6 +211,7 @@ class PullConsumer(_PullConsumer):
         """
         if self._instance is not None:
             raise ClientClosed(f"{self!r} is running already")
+        self._generation = background.generation()
         self._instance = background.run(self._open())
         return self
 
@@ -220,7 +221,7 @@ class PullConsumer(_PullConsumer):
         consumer.stop()
         """
         instance, self._instance = self._instance, None
-        if instance is not None:
+        if instance is not None and self._generation == background.generation():
             background.run(instance.stop())
 
     def __enter__(self) -> Self:

@@ -83,6 +83,10 @@ class _PushConsumer:
             raise ConfigError(
                 f"the handler of {topic} is a coroutine function: use AsyncPushConsumer for it"
             )
+        if self._awaits and not _is_awaited(function):
+            raise ConfigError(
+                f"the handler of {topic} is no coroutine function: use PushConsumer for it"
+            )
         subscribe(topic, tags, sql, 0)  # says what is wrong with it
         self._handlers.put(Handler(topic, function, batch, orderly))
         self._wanted[topic] = (tags, sql)
@@ -98,6 +102,12 @@ class _PushConsumer:
         answer_brokers(member)
         await member.start()
         return member
+
+
+def _is_awaited(function: Callable[[Any], Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - an object whose call is a coroutine
+    )
 
 
 class PushConsumer(_PushConsumer):
@@ -139,6 +149,7 @@ class PushConsumer(_PushConsumer):
     ) -> None:
         super().__init__(nameservers, group=group, **options)
         self._workers: ThreadWorkers | None = None
+        self._generation = 0
         self._stopped = threading.Event()
 
     def on(
@@ -193,6 +204,7 @@ class PushConsumer(_PushConsumer):
         if self._member is not None:
             raise ClientClosed(f"{self!r} is running already")
         self._stopped.clear()
+        self._generation = background.generation()
         self._workers = ThreadWorkers(self.settings.concurrency, f"orbitmq-{self.settings.group}")
         self._member = background.run(self._join(self._workers))
         return self
@@ -205,8 +217,8 @@ class PushConsumer(_PushConsumer):
             consumer.stop()
         """
         member, self._member = self._member, None
-        if member is None:
-            return
+        if member is None or self._generation != background.generation():
+            return  # a forked child has only a picture of its parent's consumer
         if self._workers is not None and self._workers.is_worker:
             future = asyncio.run_coroutine_threadsafe(member.stop(), background.loop())
             future.add_done_callback(lambda _: self._stopped.set())

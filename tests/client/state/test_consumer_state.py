@@ -100,6 +100,7 @@ def test_a_time_to_begin_at() -> None:
         {"group": "g", "max_span": 0},
         {"group": "g", "consume_from": "middle"},
         {"group": "g", "pull_timeout_ms": 1},
+        {"group": "g", "strategy": "RANDOM"},
     ],
 )
 def test_settings_no_consumer_could_start_with(wrong: dict[str, object]) -> None:
@@ -113,3 +114,17 @@ def test_order_needs_no_span() -> None:
     assert settings.limits(ordered=True).span is None
     assert settings.send_back_limit == 16
     assert ConsumerSettings(group="g", max_reconsume_times=2).send_back_limit == 2
+
+
+def test_what_all_queues_may_hold_is_shared() -> None:
+    settings = ConsumerSettings(
+        group="g", max_cached_messages_of_all=100, max_cached_bytes_of_all=1000
+    )
+    limits = settings.limits(ordered=False, queues=8)
+    assert (limits.messages, limits.size_bytes) == (12, 125)
+    assert settings.limits(ordered=False, queues=1000).messages == 1
+
+
+@pytest.mark.parametrize("name", ["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"])
+def test_strategies_by_name(name: str) -> None:
+    assert ConsumerSettings(group="g", strategy=name).allocate_strategy.name == name

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from orbitmq.client.state.allocate import AllocateStrategy, Averagely
+from orbitmq.client.state.allocate import (
+    AllocateStrategy,
+    Averagely,
+    AveragelyByCircle,
+    ConsistentHash,
+)
 from orbitmq.client.state.offsets import StartRule
 from orbitmq.client.state.process_queue import CacheLimits
 from orbitmq.errors import ConfigError
@@ -43,8 +48,9 @@ class ConsumerSettings:
     """Every member gets every message, and keeps its offsets in a file of its own."""
     consume_from: Literal["first", "last"] | int | datetime = "last"
     """Where a group begins that has never consumed: ``first``, ``last`` or a time."""
-    strategy: AllocateStrategy = field(default_factory=Averagely)
-    """How the members of the group share the queues; must be the same for all of them."""
+    strategy: AllocateStrategy | str = "AVG"
+    """How the members of the group share the queues, the same for all of them: one of the classes
+    of `orbitmq.client.state.allocate`, or ``AVG``, ``AVG_BY_CIRCLE``, ``CONSISTENT_HASH``."""
     concurrency: int = 20
     """Threads, or tasks, that handle messages at the same time."""
     pull_batch_size: int = 1024
@@ -54,6 +60,10 @@ class ConsumerSettings:
     """How many messages of one queue may wait here."""
     max_cached_bytes: int = 64 << 20
     """How many bytes of one queue may wait here."""
+    max_cached_messages_of_all: int | None = None
+    """How many messages of all queues may wait here; each queue has an equal part of it."""
+    max_cached_bytes_of_all: int | None = None
+    """How many bytes of all queues may wait here; each queue has an equal part of it."""
     max_span: int = 16_384
     """How far the offsets of one queue that are being worked on may lie apart."""
     max_reconsume_times: int = -1
@@ -92,6 +102,7 @@ class ConsumerSettings:
         if self.pull_timeout_ms < self.suspend_pull_ms:
             raise ConfigError("pull_timeout_ms must not be less than suspend_pull_ms")
         StartRule.of(self.consume_from)
+        _ = self.allocate_strategy
 
     @property
     def start_rule(self) -> StartRule:
@@ -109,8 +120,23 @@ class ConsumerSettings:
         limit = self.max_reconsume_times
         return DEFAULT_MAX_RECONSUME_TIMES if limit < 0 else limit
 
-    def limits(self, *, ordered: bool) -> CacheLimits:
-        """Return how much of one queue may be held; order needs no span."""
-        return CacheLimits(
-            self.max_cached_messages, self.max_cached_bytes, None if ordered else self.max_span
-        )
+    @property
+    def allocate_strategy(self) -> AllocateStrategy:
+        """How the members of the group share the queues."""
+        if not isinstance(self.strategy, str):
+            return self.strategy
+        known: tuple[type[AllocateStrategy], ...] = (Averagely, AveragelyByCircle, ConsistentHash)
+        for kind in known:
+            if kind.name == self.strategy:
+                return kind()
+        names = ", ".join(str(kind.name) for kind in known)
+        raise ConfigError(f"no strategy is called {self.strategy!r}; there are {names}")
+
+    def limits(self, *, ordered: bool, queues: int = 1) -> CacheLimits:
+        """Return how much of one queue may be held if there are so many; order needs no span."""
+        messages, size_bytes = self.max_cached_messages, self.max_cached_bytes
+        if self.max_cached_messages_of_all is not None:
+            messages = max(self.max_cached_messages_of_all // queues, 1)
+        if self.max_cached_bytes_of_all is not None:
+            size_bytes = max(self.max_cached_bytes_of_all // queues, 1)
+        return CacheLimits(messages, size_bytes, None if ordered else self.max_span)
