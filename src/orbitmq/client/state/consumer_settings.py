@@ -125,11 +125,11 @@ class ConsumerSettings:
         """How the members of the group share the queues."""
         if not isinstance(self.strategy, str):
             return self.strategy
-        known: tuple[type[AllocateStrategy], ...] = (Averagely, AveragelyByCircle, ConsistentHash)
-        for kind in known:
-            if kind.name == self.strategy:
-                return kind()
-        names = ", ".join(str(kind.name) for kind in known)
+        known: list[AllocateStrategy] = [Averagely(), AveragelyByCircle(), ConsistentHash()]
+        for strategy in known:
+            if strategy.name == self.strategy:
+                return strategy
+        names = ", ".join(strategy.name for strategy in known)
         raise ConfigError(f"no strategy is called {self.strategy!r}; there are {names}")
 
     def limits(self, *, ordered: bool, queues: int = 1) -> CacheLimits:
