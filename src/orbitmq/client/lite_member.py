@@ -195,6 +195,13 @@ class LiteMember(GroupMember):
             return
         cache.last_error = None
         cache.broker_id = pulled.broker_id
+        if pulled.status == "moved":
+            _log.warning(
+                "%s has no offset %d, going on at %d", queue, cache.next_offset, pulled.next_offset
+            )
+            cache.moved(pulled.next_offset)
+            self.offsets.table.forget(queue)  # it may have to go back
+            return
         cache.next_offset = pulled.next_offset
         if messages:
             (run,) = cache.add(messages, len(pulled.body))

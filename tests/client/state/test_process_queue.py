@@ -91,6 +91,21 @@ def test_nothing_found_moves_only_an_empty_queue() -> None:
     assert queue.commit_offset == 9
 
 
+@pytest.mark.parametrize("offset", [3, 50])
+def test_a_queue_that_has_moved_goes_on_from_there(offset: int) -> None:
+    queue = _queue()
+    (run,) = queue.add(_messages(8, 9), 100)
+    queue.moved(offset)
+    assert queue.next_offset == offset
+    assert queue.max_offset == min(9, offset - 1)
+    queue.finish(run)
+    (run,) = queue.add(_messages(offset), 100)
+    queue.finish(run)
+    assert queue.commit_offset == offset + 1
+    queue.moved(7)
+    assert queue.commit_offset == 7
+
+
 @pytest.mark.parametrize(
     ("offsets", "size_bytes", "full"),
     [(range(10), 100, False), (range(11), 100, True), ([1], 5001, True), ([1, 22], 10, True)],

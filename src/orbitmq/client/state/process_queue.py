@@ -123,6 +123,14 @@ class QueueCache:
             if not self._count:
                 self._done_to = max(self._done_to, next_offset)
 
+    def moved(self, offset: int) -> None:
+        """Go on at the nearest offset a queue has; it does not have the one it was asked for."""
+        with self.lock:
+            self.next_offset = offset
+            self._max_offset = min(self._max_offset, offset - 1)
+            if not self._count:
+                self._done_to = offset
+
     def failed(self, error: Exception) -> bool:
         """Note that a pull failed; returns whether that is news."""
         text = str(error)
