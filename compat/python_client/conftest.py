@@ -27,7 +27,7 @@ from orbitmq.testing import LocalCluster
 from tests.both_ways import LoopThread, way_of
 
 SETTINGS = {
-    # Retries begin at level 3; level 2 is for the test of delays.
+    # Retries begin at level 3.
     "messageDelayLevel": "1s 2s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s",
 }
 OF_APACHE = SETTINGS | {

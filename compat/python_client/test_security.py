@@ -1,20 +1,19 @@
-"""Signed and encrypted requests, judged by Apache's 4.9.7 broker."""
+"""Signed and encrypted requests, judged by Apache's brokers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
-from compat.conftest import MakeCluster
+from compat.java_client import Cluster
 from compat.java_cluster import BrokerSettings, JavaCluster
-from compat.python_client.shared import Way
+from compat.python_client.shared import Way, of_apache
 from orbitmq.client.producer import AsyncProducer, Producer
 from orbitmq.errors import BrokerRefused, ConnectionLost, NoRoute, SendFailed
 from orbitmq.message import Message, SendStatus
 from orbitmq.remoting.tls import Tls
-
-pytestmark = pytest.mark.timeout(180)
 
 ACCOUNTS = """
 globalWhiteRemoteAddresses: []
@@ -30,15 +29,21 @@ accounts:
 """
 
 
-@pytest.fixture
-def guarded(make_java_cluster: MakeCluster) -> JavaCluster:
-    """A broker that serves known accounts only."""
-    cluster = make_java_cluster(BrokerSettings().with_extra(aclEnable="true"))
-    conf = cluster.directory / "home" / "conf"
+@pytest.fixture(scope="module")
+def guarded(
+    java_peer_jars: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[JavaCluster]:
+    """A broker of 4.9.7 that serves known accounts only."""
+    directory = tmp_path_factory.mktemp("guarded") / "java"
+    cluster = JavaCluster(directory, BrokerSettings().with_extra(aclEnable="true"))
+    conf = directory / "home" / "conf"
     (conf / "plain_acl.yml").write_text(ACCOUNTS)
     (conf / "acl").mkdir(exist_ok=True)
-    cluster.start_broker()
-    return cluster
+    try:
+        cluster.start_broker()
+        yield cluster
+    finally:
+        cluster.close()
 
 
 @pytest.fixture
@@ -73,13 +78,12 @@ def test_signatures(guarded: JavaCluster, make: Callable[..., Producer]) -> None
         known.send(Message("secrets", b"x"))
 
 
-def test_tls(make_java_cluster: MakeCluster, make: Callable[..., Producer]) -> None:
-    # By default 4.9.7 takes both kinds and shows a certificate that it has signed itself.
-    cluster = make_java_cluster()
-    cluster.start_broker()
-    trusting = make(cluster.nameserver, tls=Tls(verify=False))
+@of_apache
+def test_tls(cluster: Cluster, topic: str, make: Callable[..., Producer]) -> None:
+    # By default they take both kinds and show a certificate that they have signed themselves.
+    trusting = make(cluster.address, tls=Tls(verify=False))
     for size in (1, 1 << 20):
-        assert trusting.send(Message("orders", bytes(size))).status is SendStatus.SEND_OK
-    careful = make(cluster.nameserver, tls=True)
+        assert trusting.send(Message(topic, bytes(size))).status is SendStatus.SEND_OK
+    careful = make(cluster.address, tls=True)
     with pytest.raises((NoRoute, ConnectionLost), match="certificate verify failed"):
-        careful.send(Message("orders", b"x"))
+        careful.send(Message(topic, b"x"))
