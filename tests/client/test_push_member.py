@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orbitmq._native import Command, dumps_lenient, encode_record, loads_lenient
-from orbitmq.client import pushing
+from orbitmq.client import settling
 from orbitmq.client.handlers import Handler, HandlerTable
 from orbitmq.client.pushing import PushMember
 from orbitmq.client.settings import ClientSettings
@@ -325,7 +325,7 @@ def test_a_failed_message_goes_back_once() -> None:
 
 
 def test_what_no_broker_takes_back_is_tried_here_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pushing, "LOCAL_RETRY_S", 0.01)
+    monkeypatch.setattr(settling, "LOCAL_RETRY_S", 0.01)
     tries: list[int] = []
 
     def fail(message: Any) -> None:

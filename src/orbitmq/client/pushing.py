@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from typing import Any
 
-from orbitmq._native import ReceivedMessage
 from orbitmq.client.concurrent import ConcurrentService
 from orbitmq.client.consume_trace import trace_awaiting, trace_calls
-from orbitmq.client.flows.membership import lock_queues, unlock_queues
 from orbitmq.client.flows.pull import Pulled, PullRequest, messages_of, pull
-from orbitmq.client.flows.send_back import send_back, send_copy
-from orbitmq.client.group import GroupMember, now_ms
-from orbitmq.client.handlers import Failure, Handler, HandlerTable
+from orbitmq.client.group import now_ms
+from orbitmq.client.handlers import Handler, HandlerTable
+from orbitmq.client.lending import LendingMember, clock_ms
 from orbitmq.client.orderly import OrderlyService
 from orbitmq.client.settings import ClientSettings
+from orbitmq.client.settling import Settling
 from orbitmq.client.state.consumer_settings import ConsumerSettings
 from orbitmq.client.state.orderly_queue import OrderlyQueue
-from orbitmq.client.state.process_queue import ProcessQueue, QueueCache, Run
+from orbitmq.client.state.process_queue import ProcessQueue, QueueCache
 from orbitmq.client.state.subscription import subscribe
 from orbitmq.client.trace import Tracer
 from orbitmq.client.workers import Workers
@@ -35,15 +33,12 @@ _log = logging.getLogger(__name__)
 
 BUSY_DELAY_S = 0.02
 SUSPENDED_S = 1.0
-LOCAL_RETRY_S = 5.0
 RELEASE_S = 1.0
-FOREVER = 2**31 - 1
-STUCK_DELAY_LEVEL = 3
 _WHO_ARE_YOU = (ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST)
 """What a broker answers that has not heard our latest heartbeat."""
 
 
-class PushMember(GroupMember):
+class PushMember(LendingMember):
     """A member of a group whose messages go to handlers."""
 
     def __init__(
@@ -58,25 +53,26 @@ class PushMember(GroupMember):
         super().__init__(client, settings)
         self.handlers = handlers
         self.workers = workers
+        self._settling = Settling(self)
         self.concurrent = ConcurrentService(
             handlers,
             workers,
-            self._failed_anywhere,
+            self._settling.failed,
             concurrency=settings.concurrency,
             awaits=awaits,
         )
+        self._settling.serve(self.concurrent)
         self.orderly = OrderlyService(
             lambda queue: self._handler_of(queue.queue),
             workers,
             self._loop,
             relock=self._relock,
-            settle=self._settle_ordered,
+            settle=self._settling.settle_ordered,
             spawn=self.instance.spawn,
             suspend_ms=settings.suspend_ms,
             awaits=awaits,
         )
         self._pulls: dict[QueueCache, asyncio.Task[Any]] = {}
-        self._settling: set[asyncio.Task[Any]] = set()
         self._awaits = awaits
         self._tracer: Tracer | None = None
         if not settings.broadcast:
@@ -90,7 +86,7 @@ class PushMember(GroupMember):
         if not self.settings.broadcast:
             self.instance.every(self.settings.lock_s, self._renew_locks, first_s=1)
             self.instance.every(
-                min(60, self.settings.consume_timeout_s), self._give_up_stuck_messages
+                min(60, self.settings.consume_timeout_s), self._settling.give_up_stuck_messages
             )
 
     def _trace(self) -> None:
@@ -123,7 +119,7 @@ class PushMember(GroupMember):
         if ordered:
             cache = OrderlyQueue(queue, offset, limits)
             cache.needs_lock = not self.settings.broadcast
-            cache.granted(_clock_ms())
+            cache.granted(clock_ms())
         else:
             cache = ProcessQueue(queue, offset, limits)
         cache.last_pull_ms = now_ms()
@@ -156,10 +152,7 @@ class PushMember(GroupMember):
                 self.settings.stop_timeout_s,
             )
         self.workers.close()
-        # What the last handlers left behind has been handed to the loop by now.
-        await asyncio.sleep(0)
-        if self._settling:
-            await asyncio.wait(self._settling, timeout=self.settings.stop_timeout_s)
+        await self._settling.finish(self.settings.stop_timeout_s)
         if self._tracer is not None:
             self.handlers.wrap(None)
             await self._tracer.close()
@@ -172,9 +165,9 @@ class PushMember(GroupMember):
                 await asyncio.sleep(SUSPENDED_S)
             elif cache.is_full:
                 await self._room(cache)
-            elif isinstance(cache, OrderlyQueue) and not cache.is_ours(_clock_ms()):
+            elif isinstance(cache, OrderlyQueue) and not cache.is_ours(clock_ms()):
                 await self._relock(cache)
-                if not cache.is_ours(_clock_ms()):
+                if not cache.is_ours(clock_ms()):
                     await asyncio.sleep(self.settings.error_delay_ms / 1000)
             else:
                 await self._pull_once(cache)
@@ -274,154 +267,6 @@ class PushMember(GroupMember):
         if self.queues.get(cache.queue) is cache:
             del self.queues[cache.queue]
         self.rebalance_soon()
-
-    # ---- messages that failed
-
-    def _failed_anywhere(self, run: Run, failed: list[Failure]) -> None:
-        """Called by workers."""
-        for failure in failed:
-            _log.warning(
-                "the handler of %s failed on message %s, which was tried %d times before",
-                failure.message.topic,
-                failure.message.message_id,
-                failure.message.reconsume_times,
-                exc_info=failure.error,
-            )
-        self._loop.call_soon_threadsafe(lambda: self._begin_to_settle(run, failed))
-
-    def _begin_to_settle(self, run: Run, failed: list[Failure]) -> None:
-        task = self.instance.spawn(self._settle(run, failed))
-        self._settling.add(task)
-        task.add_done_callback(self._settling.discard)
-
-    async def _settle(self, run: Run, failed: list[Failure]) -> None:
-        """Send failed messages back; those that cannot be sent are tried again here."""
-        if self.settings.broadcast:
-            run.queue.finish(run)
-            return
-        kept = []
-        for failure in failed:
-            try:
-                await self._send_back(failure.message, failure.delay_level)
-            except OrbitError as error:
-                message = failure.message
-                _log.warning("message %s stays here: %s", message.message_id, error)
-                kept.append(message.with_reconsume_times(message.reconsume_times + 1))
-        runs = run.queue.finish(run, kept)
-        if not self.instance.routes.route(retry_topic(self.group)):
-            self.rebalance_soon()  # the topic of retries is there now
-        if runs:
-            self._loop.call_later(LOCAL_RETRY_S, self._retry_here, runs)
-
-    def _retry_here(self, runs: list[Run]) -> None:
-        for run in runs:
-            if not run.queue.is_stopped:
-                self.concurrent.submit(run)
-
-    async def _give_up_stuck_messages(self) -> None:
-        """Send back what handlers do not come back from, so that its queue can go on."""
-        overdue = time.monotonic() - self.settings.consume_timeout_s
-        for run in self.concurrent.stuck_since(overdue):
-            (message,) = run.messages
-            _log.warning(
-                "the handler of %s has had message %s for more than %.0f s: it will be retried",
-                message.topic,
-                message.message_id,
-                self.settings.consume_timeout_s,
-            )
-            try:
-                await self._send_back(message, STUCK_DELAY_LEVEL)
-            except OrbitError as error:
-                _log.warning("message %s stays here: %s", message.message_id, error)
-                continue
-            self.concurrent.give_up(run)
-
-    async def _send_back(self, message: ReceivedMessage, delay_level: int) -> None:
-        queue: MessageQueue = message.queue
-        await self.instance.run(
-            send_back(
-                self.instance.routes,
-                self.group,
-                message,
-                queue.broker_name,
-                delay_level=delay_level,
-                max_reconsume_times=self.settings.send_back_limit,
-            )
-        )
-
-    async def _settle_ordered(
-        self, _queue: OrderlyQueue, taken: list[ReceivedMessage], _error: Exception
-    ) -> list[ReceivedMessage] | None:
-        """Hand messages that were tried too often to the dead letters, have the others again."""
-        limit = self.settings.max_reconsume_times
-        if self.settings.broadcast:
-            limit = FOREVER if limit < 0 else limit
-            if all(message.reconsume_times >= limit for message in taken):
-                return None
-        elif limit >= 0 and all(message.reconsume_times >= limit for message in taken):
-            try:
-                for message in taken:
-                    await self.instance.run(
-                        send_copy(
-                            self.instance.routes,
-                            self.group,
-                            message,
-                            reconsume_times=message.reconsume_times,
-                            max_reconsume_times=limit,
-                        )
-                    )
-                return None
-            except OrbitError as error:
-                _log.warning("message %s stays here: %s", taken[0].message_id, error)
-        return [message.with_reconsume_times(message.reconsume_times + 1) for message in taken]
-
-    # ---- locks
-
-    async def _lock(self, queues: list[MessageQueue]) -> set[MessageQueue]:
-        return await self.instance.run(
-            lock_queues(self.instance.routes, self.group, self.instance.client_id, queues)
-        )
-
-    def _unlocking(self, queues: list[MessageQueue], *, wait: bool = False) -> Any:
-        return unlock_queues(
-            self.instance.routes, self.group, self.instance.client_id, queues, wait=wait
-        )
-
-    async def _relock(self, cache: OrderlyQueue) -> bool:
-        if not cache.needs_lock:
-            return True
-        if cache.queue in await self._lock([cache.queue]):
-            cache.granted(_clock_ms())
-            return True
-        cache.refused()
-        return False
-
-    def _ordered_queues(self) -> list[OrderlyQueue]:
-        return [
-            cache
-            for cache in self.queues.values()
-            if isinstance(cache, OrderlyQueue) and cache.needs_lock and not cache.is_dropped
-        ]
-
-    async def _renew_locks(self) -> None:
-        held = self._ordered_queues()
-        if not held:
-            return
-        granted = await self._lock([cache.queue for cache in held])
-        for cache in held:
-            if cache.queue in granted:
-                cache.granted(_clock_ms())
-            elif self.instance.routes.master(cache.queue.broker_name) is not None:
-                cache.refused()
-
-    async def _give_back(self) -> None:
-        held = [cache.queue for cache in self._ordered_queues()]
-        if held:
-            await self.instance.run(self._unlocking(held, wait=True))
-
-
-def _clock_ms() -> int:
-    return int(time.monotonic() * 1000)
 
 
 def _set(future: asyncio.Future[None]) -> None:
