@@ -6,19 +6,18 @@ time, when the reader comes back for the next one.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Self
 
 from orbitmq._native import ReceivedMessage
 from orbitmq.client import background
-from orbitmq.client.consumer_options import ConsumerOptions, Nameservers, sort_options
 from orbitmq.client.inbox import Inbox
-from orbitmq.client.lite_member import LiteMember
+from orbitmq.client.lite_async import AsyncConsumer
+from orbitmq.client.lite_base import BaseConsumer, epoch_ms, settle
 from orbitmq.client.state.subscription import subscribe
 from orbitmq.errors import ClientClosed
 from orbitmq.message import MessageQueue
@@ -26,88 +25,7 @@ from orbitmq.message import MessageQueue
 __all__ = ["AsyncConsumer", "Consumer"]
 
 
-class _Consumer:
-    def __init__(
-        self,
-        nameservers: Nameservers = None,
-        *topics: str,
-        group: str,
-        tags: str | None = None,
-        sql: str | None = None,
-        auto_commit: bool = True,
-        **options: Unpack[ConsumerOptions],
-    ) -> None:
-        self.client_settings, self.settings = sort_options(nameservers, group, options)
-        self.auto_commit = auto_commit
-        self._wanted = dict.fromkeys(topics, (tags, sql))
-        for topic in topics:
-            subscribe(topic, tags, sql, 0)  # says what is wrong with it
-        self._assigned: tuple[list[MessageQueue], str | None] | None = None
-        self._member: LiteMember | None = None
-        self._inbox: Inbox | None = None
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of group {self.settings.group!r}>"
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the consumer was started and not stopped."""
-        return self._member is not None
-
-    @property
-    def client_id(self) -> str:
-        """What brokers call this consumer."""
-        return self._running.instance.client_id
-
-    @property
-    def _running(self) -> LiteMember:
-        if self._member is None:
-            raise ClientClosed(f"{self!r} is not running: call start() first")
-        return self._member
-
-    @property
-    def assignment(self) -> list[MessageQueue]:
-        """The queues that this consumer reads now. ::
-
-        for queue in consumer.assignment:
-            print(queue, consumer.position(queue))
-        """
-        member = self._running
-        return [
-            MessageQueue(member.user_topic(queue.topic), queue.broker_name, queue.queue_id)
-            for queue in list(member.queues)
-        ]
-
-    @property
-    def _reading(self) -> Inbox:
-        if self._member is None or self._inbox is None:
-            raise ClientClosed(f"{self!r} is not running: call start() first")
-        return self._inbox
-
-    async def _join(self, inbox: Inbox) -> LiteMember:
-        member = LiteMember(
-            self.client_settings, self.settings, inbox, auto_commit=self.auto_commit
-        )
-        for topic, (tags, sql) in self._wanted.items():
-            await member.subscribe(topic, tags, sql)
-        await member.start()
-        if self._assigned is not None:
-            await member.assign(*self._assigned)
-        return member
-
-    def position(self, queue: MessageQueue) -> int:
-        """Return the offset from which on messages of a queue are not done yet. ::
-
-        consumer.position(queue)
-        """
-        return self._running.position(queue)
-
-
-def _epoch_ms(moment: datetime | int) -> int:
-    return int(moment.timestamp() * 1000) if isinstance(moment, datetime) else moment
-
-
-class Consumer(_Consumer):
+class Consumer(BaseConsumer):
     """Gives messages to whoever asks for them, one by one or in lists.
 
     ::
@@ -149,7 +67,7 @@ class Consumer(_Consumer):
         member, self._member = self._member, None
         if member is None or self._generation != background.generation():
             return  # a forked child has only a picture of its parent's consumer
-        _settle(self._inbox, last_is_done)
+        settle(self._inbox, last_is_done)
         background.run(member.stop())
 
     def __enter__(self) -> Self:
@@ -309,7 +227,7 @@ class Consumer(_Consumer):
         consumer.commit()
         """
         if offsets is None:
-            _settle(self._inbox, True)
+            settle(self._inbox, True)
         background.run(self._running.commit(offsets))
 
     def committed(self, queue: MessageQueue) -> int | None:
@@ -338,242 +256,4 @@ class Consumer(_Consumer):
 
         consumer.seek(queue, consumer.offset_for_time(queue, datetime(2024, 1, 1)))
         """
-        return background.run(self._running.offset_at(queue, _epoch_ms(moment)))
-
-
-class AsyncConsumer(_Consumer):
-    """Gives messages to whoever asks for them, one by one or in lists.
-
-    ::
-
-        async with AsyncConsumer("127.0.0.1:9876", "orders", group="billing") as consumer:
-            async for message in consumer:
-                print(message.body)
-
-    It belongs to the loop it is started on. Everything else is as for `Consumer`.
-    """
-
-    async def start(self) -> Self:
-        """Begin to pull, on the running loop. ::
-
-        await consumer.start()
-        """
-        if self._member is not None:
-            raise ClientClosed(f"{self!r} is running already")
-        self._arrived = asyncio.Event()
-        self._inbox = Inbox(self._arrived)
-        self._member = await self._join(self._inbox)
-        return self
-
-    async def stop(self, *, last_is_done: bool = True) -> None:
-        """Commit what was done and leave the group.
-
-        The message, or list, handed out last counts as done unless told otherwise. ::
-
-            await consumer.stop()
-        """
-        member, self._member = self._member, None
-        if member is None:
-            return
-        _settle(self._inbox, last_is_done)
-        await member.stop()
-
-    async def __aenter__(self) -> Self:
-        return await self.start()
-
-    async def __aexit__(
-        self,
-        _kind: type[BaseException] | None,
-        error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
-        await self.stop(last_is_done=error is None)
-
-    # ---- reading
-
-    def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
-        if self._inbox is not None:
-            return self._messages()
-        return self._all_messages()
-
-    async def _all_messages(self) -> AsyncIterator[ReceivedMessage]:
-        """Start, give what comes, and stop when nobody wants more."""
-        await self.start()
-        try:
-            async for message in self._messages():
-                yield message
-        finally:
-            # Whether the loop was left because it was done or because it failed, nobody knows.
-            await self.stop(last_is_done=False)
-
-    async def _messages(self) -> AsyncIterator[ReceivedMessage]:
-        inbox = self._reading
-        while not inbox.is_closed:
-            messages = inbox.take()
-            if messages is None:
-                self._arrived.clear()
-                await self._arrived.wait()
-                continue
-            for message in messages:
-                inbox.last = message
-                yield message
-            inbox.went_through()
-            # Others want the loop, too: pulls above all.
-            await asyncio.sleep(0)
-
-    async def poll(
-        self, max_messages: int = 1000, *, timeout_s: float = 5.0
-    ) -> list[ReceivedMessage]:
-        """Return what is there, as one list of at most `max_messages`; empty if nothing comes.
-
-        The messages of the call before count as done. ::
-
-            while messages := await consumer.poll(1000):
-                await store(messages)
-        """
-        inbox = self._reading
-        await asyncio.sleep(0)
-        messages = inbox.take_many(max_messages)
-        if messages or inbox.is_closed:
-            return messages
-        try:
-            async with asyncio.timeout(timeout_s):
-                while not messages and not inbox.is_closed:
-                    self._arrived.clear()
-                    await self._arrived.wait()
-                    messages = inbox.take_many(max_messages)
-        except TimeoutError:
-            pass
-        return messages
-
-    async def batches(self, size: int = 1000) -> AsyncIterator[list[ReceivedMessage]]:
-        """Go through the messages in lists of at most `size`. ::
-
-        async for messages in consumer.batches(1000):
-            await store(messages)
-        """
-        while self._member is not None:
-            messages = await self.poll(size, timeout_s=60)
-            if messages:
-                yield messages
-
-    # ---- queues
-
-    async def subscribe(
-        self, topic: str, *, tags: str | None = None, sql: str | None = None
-    ) -> None:
-        """Read our share of a topic, too. ::
-
-        await consumer.subscribe("orders", tags="created || paid")
-        """
-        subscribe(topic, tags, sql, 0)
-        self._wanted[topic] = (tags, sql)
-        if self._member is not None:
-            await self._member.subscribe(topic, tags, sql)
-
-    async def unsubscribe(self, topic: str) -> None:
-        """Read a topic no more. ::
-
-        await consumer.unsubscribe("orders")
-        """
-        self._wanted.pop(topic, None)
-        if self._member is not None:
-            await self._member.unsubscribe(topic)
-
-    async def assign(self, queues: Iterable[MessageQueue], *, tags: str | None = None) -> None:
-        """Read exactly these queues, whoever else reads them. ::
-
-        await consumer.assign(await consumer.queues("orders"))
-        """
-        self._assigned = (list(queues), tags)
-        if self._member is not None:
-            await self._member.assign(*self._assigned)
-
-    async def queues(self, topic: str) -> list[MessageQueue]:
-        """Return all queues of a topic. ::
-
-        await consumer.queues("orders")
-        """
-        return await self._running.queues_of(topic)
-
-    async def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on at another offset of a queue. ::
-
-        await consumer.seek(queue, 100)
-        """
-        await self._running.seek(queue, offset)
-
-    async def seek_to_begin(self, queue: MessageQueue) -> None:
-        """Go back to the first message a queue still has. ::
-
-        await consumer.seek_to_begin(queue)
-        """
-        await self.seek(queue, await self.begin_offset(queue))
-
-    async def seek_to_end(self, queue: MessageQueue) -> None:
-        """Skip what a queue has now. ::
-
-        await consumer.seek_to_end(queue)
-        """
-        await self.seek(queue, await self.end_offset(queue))
-
-    async def pause(self, *queues: MessageQueue) -> None:
-        """Pull these queues no more; what was pulled is still handed out. ::
-
-        await consumer.pause(queue)
-        """
-        self._running.pause(queues)
-
-    async def resume(self, *queues: MessageQueue) -> None:
-        """Pull these queues again. ::
-
-        await consumer.resume(queue)
-        """
-        self._running.resume(queues)
-
-    # ---- offsets
-
-    async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Commit offsets now; without any, all that was handed out. ::
-
-        await consumer.commit()
-        """
-        if offsets is None:
-            _settle(self._inbox, True)
-        await self._running.commit(offsets)
-
-    async def committed(self, queue: MessageQueue) -> int | None:
-        """Return what the group has committed for a queue, None for nothing. ::
-
-        await consumer.committed(queue)
-        """
-        return await self._running.committed(queue)
-
-    async def begin_offset(self, queue: MessageQueue) -> int:
-        """Return the offset of the first message a queue still has. ::
-
-        await consumer.begin_offset(queue)
-        """
-        return await self._running.end_of(queue, first=True)
-
-    async def end_offset(self, queue: MessageQueue) -> int:
-        """Return the offset behind a queue's last message. ::
-
-        await consumer.end_offset(queue)
-        """
-        return await self._running.end_of(queue, first=False)
-
-    async def offset_for_time(self, queue: MessageQueue, moment: datetime | int) -> int:
-        """Return the offset of the first message stored at a time (epoch ms) or later. ::
-
-        await consumer.offset_for_time(queue, datetime(2024, 1, 1))
-        """
-        return await self._running.offset_at(queue, _epoch_ms(moment))
-
-
-def _settle(inbox: Inbox | None, last_is_done: bool) -> None:
-    """Note what was handed out as done, the last of it if it is."""
-    if inbox is not None:
-        inbox.finish_last(include=last_is_done)
-        if last_is_done:
-            inbox.finish_given()
+        return background.run(self._running.offset_at(queue, epoch_ms(moment)))

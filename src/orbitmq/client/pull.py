@@ -6,191 +6,19 @@ Nothing is pulled ahead and no queues are shared out here; for that there are th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, Unpack
+from typing import Self
 
 from orbitmq._native import ReceivedMessage
 from orbitmq.client import background
-from orbitmq.client.consumer_options import ConsumerOptions, Nameservers, sort_options
-from orbitmq.client.flows.offsets import (
-    commit_offset,
-    max_offset,
-    min_offset,
-    search_offset,
-    stored_offset,
-)
-from orbitmq.client.flows.pull import PullRequest, messages_of, pull
-from orbitmq.client.flows.routes import route_or_diagnose
-from orbitmq.client.flows.send_back import send_back
-from orbitmq.client.group import now_ms
-from orbitmq.client.instance import ClientInstance
-from orbitmq.client.state.namespace import unwrap, wrap
-from orbitmq.client.state.subscription import subscribe
-from orbitmq.client.wishes import Flow
-from orbitmq.errors import ClientClosed, ConfigError
+from orbitmq.client.pull_base import BasePullConsumer, PullResult
+from orbitmq.errors import ClientClosed
 from orbitmq.message import MessageQueue
-from orbitmq.protocol.flags import PullFlag
 
 __all__ = ["AsyncPullConsumer", "PullConsumer", "PullResult"]
 
-T = TypeVar("T")
 
-PULL_TIMEOUT_MS = 10_000
-SUSPEND_MS = 20_000
-SUSPENDED_TIMEOUT_MS = 30_000
-
-
-@dataclass(slots=True, frozen=True)
-class PullResult:
-    """What a pull has brought, and where the next one begins.
-
-    >>> PullResult("nothing", [], 7, 0, 7).next_offset
-    7
-
-    `status` is ``found``; ``nothing``, when there is nothing new or nothing wanted; or ``moved``,
-    when the queue does not have the offset, and `next_offset` is the nearest it has.
-    """
-
-    status: Literal["found", "nothing", "moved"]
-    messages: list[ReceivedMessage]
-    next_offset: int
-    min_offset: int
-    max_offset: int
-
-
-class _PullConsumer:
-    def __init__(
-        self,
-        nameservers: Nameservers = None,
-        *,
-        group: str,
-        **options: Unpack[ConsumerOptions],
-    ) -> None:
-        self.client_settings, self.settings = sort_options(nameservers, group, options)
-        self.group = wrap(self.client_settings.namespace, group)
-        self._instance: ClientInstance | None = None
-        self._topics: set[str] = set()
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of group {self.settings.group!r}>"
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the consumer was started and not stopped."""
-        return self._instance is not None
-
-    @property
-    def _running(self) -> ClientInstance:
-        if self._instance is None:
-            raise ClientClosed(f"{self!r} is not running: call start() first")
-        return self._instance
-
-    async def _open(self) -> ClientInstance:
-        instance = ClientInstance(self.client_settings, stream=True)
-        instance.add_consumer(self.group, self._describe)
-        await instance.start()
-        return instance
-
-    def _describe(self) -> dict[str, Any]:
-        return {
-            "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
-            "consumeType": "CONSUME_ACTIVELY",
-            "groupName": self.group,
-            "messageModel": self.settings.message_model,
-            "subscriptionDataSet": [
-                subscribe(topic, None, None, 0).as_json() for topic in sorted(self._topics)
-            ],
-            "unitMode": False,
-        }
-
-    async def _run(self, flow: Flow[T], topic: str) -> T:
-        """Carry out a flow; brokers are introduced to us before the first one about a topic."""
-        instance = self._running
-        if topic and topic not in self._topics:
-            await instance.run(route_or_diagnose(instance.routes, topic))
-            instance.routes.watch(topic)
-            self._topics.add(topic)
-            await instance.heartbeat()
-        return await instance.run(flow)
-
-    def _own(self, queue: MessageQueue) -> MessageQueue:
-        topic = wrap(self.client_settings.namespace, queue.topic)
-        return MessageQueue(topic, queue.broker_name, queue.queue_id)
-
-    async def _pull(
-        self,
-        queue: MessageQueue,
-        offset: int,
-        max_messages: int,
-        tags: str | None,
-        sql: str | None,
-        block: bool,
-    ) -> PullResult:
-        if offset < 0 or max_messages <= 0:
-            raise ConfigError(
-                f"offset must not be negative ({offset}) and max_messages positive ({max_messages})"
-            )
-        own = self._own(queue)
-        subscription = subscribe(own.topic, tags, sql, 0 if sql is None else now_ms())
-        request = PullRequest(
-            self.group,
-            own,
-            subscription,
-            offset,
-            max_messages,
-            flags=PullFlag.SUBSCRIPTION | (PullFlag.SUSPEND if block else 0),
-            suspend_ms=SUSPEND_MS if block else 0,
-            timeout_ms=SUSPENDED_TIMEOUT_MS if block else PULL_TIMEOUT_MS,
-        )
-        pulled = await self._run(pull(self._running.routes, request), own.topic)
-        messages = messages_of(
-            pulled, queue, subscription, topic=unwrap(self.client_settings.namespace, own.topic)
-        )
-        return PullResult(
-            pulled.status, messages, pulled.next_offset, pulled.min_offset, pulled.max_offset
-        )
-
-    async def _queues(self, topic: str) -> list[MessageQueue]:
-        own = wrap(self.client_settings.namespace, topic)
-        route = await self._running.run(route_or_diagnose(self._running.routes, own))
-        return [
-            MessageQueue(topic, queue.broker_name, queue.queue_id)
-            for queue in route.subscribe_queues
-        ]
-
-    async def _offset(self, queue: MessageQueue, which: Literal["min", "max", "stored"]) -> int:
-        own, routes = self._own(queue), self._running.routes
-        if which == "stored":
-            return await self._run(stored_offset(routes, self.group, own), own.topic)
-        ask = min_offset if which == "min" else max_offset
-        return await self._run(ask(routes, own), own.topic)
-
-    async def _search(self, queue: MessageQueue, time_ms: int) -> int:
-        own = self._own(queue)
-        return await self._run(search_offset(self._running.routes, own, time_ms), own.topic)
-
-    async def _commit(self, offsets: Mapping[MessageQueue, int]) -> None:
-        routes = self._running.routes
-        # One after the other: see RemoteOffsets.persist.
-        for queue, offset in offsets.items():
-            own = self._own(queue)
-            await self._run(commit_offset(routes, self.group, own, offset), own.topic)
-
-    async def _send_back(self, message: ReceivedMessage, delay_level: int) -> None:
-        queue: MessageQueue = message.queue
-        flow = send_back(
-            self._running.routes,
-            self.group,
-            message,
-            queue.broker_name,
-            delay_level=delay_level,
-            max_reconsume_times=self.settings.send_back_limit,
-        )
-        await self._run(flow, "")
-
-
-class PullConsumer(_PullConsumer):
+class PullConsumer(BasePullConsumer):
     """Pulls what it is told to, from where it is told to.
 
     ::
@@ -302,7 +130,7 @@ class PullConsumer(_PullConsumer):
         background.run(self._send_back(message, delay_level))
 
 
-class AsyncPullConsumer(_PullConsumer):
+class AsyncPullConsumer(BasePullConsumer):
     """Pulls what it is told to, from where it is told to; for asyncio.
 
     ::

@@ -1,12 +1,11 @@
 """Push consumers: messages come to functions. One class for threads, one for tasks.
 
-Both are thin: what they share is in `_PushConsumer`, how they work in `PushMember`.
+Both are thin: what they share is in `BasePushConsumer`, how they work in `PushMember`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import signal
 import threading
 from collections.abc import Awaitable, Callable
@@ -14,103 +13,18 @@ from types import FrameType, TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from orbitmq.client import background
-from orbitmq.client.broker_calls import answer_brokers
-from orbitmq.client.consumer_options import ConsumerOptions, Nameservers, sort_options
-from orbitmq.client.handlers import Handler, HandlerTable
-from orbitmq.client.pushing import PushMember
-from orbitmq.client.state.subscription import subscribe
-from orbitmq.client.workers import TaskWorkers, ThreadWorkers, Workers
+from orbitmq.client.consumer_options import ConsumerOptions, Nameservers
+from orbitmq.client.push_base import BasePushConsumer
+from orbitmq.client.workers import TaskWorkers, ThreadWorkers
 from orbitmq.errors import ClientClosed, ConfigError
-from orbitmq.protocol.names import topic_name_fault
 
 __all__ = ["AsyncPushConsumer", "PushConsumer"]
 
 F = TypeVar("F", bound=Callable[[Any], Any])
 A = TypeVar("A", bound=Callable[[Any], Awaitable[Any]])
 
-MAX_BATCH = 65_535
 
-
-class _PushConsumer:
-    _awaits = False
-
-    def __init__(
-        self,
-        nameservers: Nameservers = None,
-        *,
-        group: str,
-        **options: Unpack[ConsumerOptions],
-    ) -> None:
-        self.client_settings, self.settings = sort_options(nameservers, group, options)
-        self._handlers = HandlerTable()
-        self._wanted: dict[str, tuple[str | None, str | None]] = {}
-        self._member: PushMember | None = None
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of group {self.settings.group!r}>"
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the consumer was started and not stopped."""
-        return self._member is not None
-
-    @property
-    def client_id(self) -> str:
-        """What brokers call this consumer."""
-        return self._running.instance.client_id
-
-    @property
-    def _running(self) -> PushMember:
-        if self._member is None:
-            raise ClientClosed(f"{self!r} is not running: call start() first")
-        return self._member
-
-    def _add(
-        self,
-        topic: str,
-        function: Callable[[Any], Any],
-        tags: str | None,
-        sql: str | None,
-        orderly: bool,
-        batch: int,
-    ) -> None:
-        fault = topic_name_fault(topic)
-        if fault is not None:
-            raise ConfigError(f"topic {topic!r}: {fault}")
-        if not 1 <= batch <= MAX_BATCH:
-            raise ConfigError(f"batch must lie between 1 and {MAX_BATCH}, it is {batch}")
-        if inspect.iscoroutinefunction(function) and not self._awaits:
-            raise ConfigError(
-                f"the handler of {topic} is a coroutine function: use AsyncPushConsumer for it"
-            )
-        if self._awaits and not _is_awaited(function):
-            raise ConfigError(
-                f"the handler of {topic} is no coroutine function: use PushConsumer for it"
-            )
-        subscribe(topic, tags, sql, 0)  # says what is wrong with it
-        self._handlers.put(Handler(topic, function, batch, orderly))
-        self._wanted[topic] = (tags, sql)
-
-    async def _join(self, workers: Workers) -> PushMember:
-        if not self._wanted:
-            raise ConfigError(f"{self!r} has no handlers: add some with @consumer.on(topic)")
-        member = PushMember(
-            self.client_settings, self.settings, self._handlers, workers, awaits=self._awaits
-        )
-        for topic, (tags, sql) in self._wanted.items():
-            await member.subscribe(topic, tags, sql)
-        answer_brokers(member)
-        await member.start()
-        return member
-
-
-def _is_awaited(function: Callable[[Any], Any]) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - an object whose call is a coroutine
-    )
-
-
-class PushConsumer(_PushConsumer):
+class PushConsumer(BasePushConsumer):
     """Calls functions with messages, on a pool of threads.
 
     ::
@@ -284,7 +198,7 @@ class PushConsumer(_PushConsumer):
         self.stop()
 
 
-class AsyncPushConsumer(_PushConsumer):
+class AsyncPushConsumer(BasePushConsumer):
     """Awaits coroutine functions with messages, a bounded number at a time.
 
     ::
