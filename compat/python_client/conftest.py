@@ -116,7 +116,6 @@ def listen(
             "offset_directory": tmp_path,
             "rebalance_s": 2,
             "lock_s": 2,
-            "route_refresh_s": 5,
             **{name: value for name, value in options.items() if name not in of_topic},
         }
         consumer = way(PushConsumer, AsyncPushConsumer)(cluster.address, **settings)

@@ -32,6 +32,7 @@ from orbitmq.client.state.process_queue import QueueCache
 from orbitmq.client.state.subscription import SubscriptionTable, subscribe
 from orbitmq.errors import NoRoute, OrbitError
 from orbitmq.protocol.bodies import MessageQueue, Subscription
+from orbitmq.protocol.names import RETRY_PREFIX
 
 __all__ = ["GroupMember", "now_ms"]
 
@@ -229,18 +230,26 @@ class GroupMember:
     async def _look_for_missing_topics(self) -> None:
         """Ask for topics that were not there yet: the group's retries have none at first."""
         routes = self.instance.routes
-        missing = [topic for topic in self.subscriptions.topics if not routes.route(topic)]
+        missing = [topic for topic in self.subscriptions.topics if self._is_missing(topic)]
         for topic in missing:
             try:
                 await self.instance.run(fetch_route(routes, topic))
             except OrbitError as error:
                 _log.debug("no route to %s: %s", topic, error)
-        if all(routes.route(topic) for topic in missing):
+        if not any(self._is_missing(topic) for topic in missing):
             self._look_again_s = FIRST_LOOK_S
         elif not self.is_closing:
             # A topic that is made just now shall not have to wait for a whole round.
             self._loop.call_later(self._look_again_s, self.rebalance_soon)
             self._look_again_s = min(2 * self._look_again_s, self.settings.rebalance_s)
+
+    def _is_missing(self, topic: str) -> bool:
+        route = self.instance.routes.route(topic)
+        if route is None or not topic.startswith(RETRY_PREFIX):
+            return route is None
+        # Each broker makes the topic of the group's retries when it first hears of the group.
+        others = (self.instance.routes.route(other) for other in self.subscriptions.topics)
+        return any(other is not None and other.brokers.keys() - route.brokers for other in others)
 
     def _is_wanted(self, queue: MessageQueue) -> bool:
         return queue.topic in self.subscriptions

@@ -33,6 +33,8 @@ T = TypeVar("T")
 
 HEARTBEAT_TIMEOUT_MS = 3000
 UNREGISTER_TIMEOUT_MS = 3000
+REINTRODUCE_S = 0.2
+"""How long after the loss of a connection brokers are told again who we are."""
 
 
 class Repeating:
@@ -82,7 +84,10 @@ class ClientInstance:
         self.routes = RouteTable(Nameservers(settings.nameservers))
         self.router = Router()
         self.network = RemotingClient(
-            self.router, hooks=settings.make_hooks(stream=stream), tls=settings.make_tls()
+            self.router,
+            hooks=settings.make_hooks(stream=stream),
+            tls=settings.make_tls(),
+            on_close=self._connection_lost,
         )
         self.broker_versions: dict[str, int] = {}
         """Broker address → the version its last heartbeat answer carried."""
@@ -249,6 +254,11 @@ class ClientInstance:
         loop = self._loop
         if loop is not None and self._heartbeat_timer is not None:
             loop.call_soon_threadsafe(self._heartbeat_timer.soon)
+
+    def _connection_lost(self, _connection: Connection) -> None:
+        # A broker forgets a client together with its connection; nobody else might notice.
+        if self._loop is not None:
+            self._loop.call_later(REINTRODUCE_S, self._heartbeat_soon)
 
     async def heartbeat(self) -> None:
         """Tell brokers which groups this client has: masters, or all brokers if it consumes."""

@@ -15,6 +15,7 @@ import pytest
 
 from orbitmq.admin.admin import Admin
 from orbitmq.client.producer import Producer
+from orbitmq.client.pull import AsyncPullConsumer, PullConsumer
 from orbitmq.client.push import AsyncPushConsumer, PushConsumer
 from orbitmq.errors import OrbitError
 from orbitmq.message import Message
@@ -161,6 +162,28 @@ def test_a_broker_that_falls_silent(
     network.broker.withhold(False)
     seen.wait_for_all(sent)
     assert set(seen.bodies) == sent
+
+
+def test_a_member_whose_connection_is_cut_is_known_again(
+    network: FaultyNetwork, producer: Producer, admin: Admin, way: Way
+) -> None:
+    """Also when nothing is being asked of the broker that could fail."""
+
+    def wait_for_member(*, other_than: str = "") -> str:
+        """Return the address it is known by."""
+        deadline = time.monotonic() + 5
+        while True:
+            group = admin.group_members("g")
+            if group is not None and group.members[0].address != other_than:
+                return group.members[0].address
+            assert time.monotonic() < deadline, "the broker does not know the member"
+            time.sleep(0.01)
+
+    with way(PullConsumer, AsyncPullConsumer)(network.address, group="g") as consumer:
+        consumer.pull(producer.queues("T")[0], 0)
+        before = wait_for_member()
+        network.broker.cut()
+        wait_for_member(other_than=before)
 
 
 def test_nameservers_that_are_lost(
