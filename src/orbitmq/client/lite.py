@@ -252,7 +252,7 @@ class Consumer(BaseConsumer):
         return background.run(self._running.end_of(queue, first=False))
 
     def offset_for_time(self, queue: MessageQueue, moment: datetime | int) -> int:
-        """Return the offset of the first message stored at a time (epoch ms) or later. ::
+        """Return the offset of the message stored nearest to a time (epoch ms). ::
 
         consumer.seek(queue, consumer.offset_for_time(queue, datetime(2024, 1, 1)))
         """

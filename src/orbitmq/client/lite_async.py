@@ -241,7 +241,7 @@ class AsyncConsumer(BaseConsumer):
         return await self._running.end_of(queue, first=False)
 
     async def offset_for_time(self, queue: MessageQueue, moment: datetime | int) -> int:
-        """Return the offset of the first message stored at a time (epoch ms) or later. ::
+        """Return the offset of the message stored nearest to a time (epoch ms). ::
 
         await consumer.offset_for_time(queue, datetime(2024, 1, 1))
         """

@@ -239,7 +239,7 @@ class LiteMember(GroupMember):
         return await self.instance.run(ask(self.instance.routes, self.own_queue(queue)))
 
     async def offset_at(self, queue: MessageQueue, time_ms: int) -> int:
-        """Return the offset of the first message stored at a time or later."""
+        """Return the offset of the message stored nearest to a time."""
         own = self.own_queue(queue)
         return await self.instance.run(search_offset(self.instance.routes, own, time_ms))
 

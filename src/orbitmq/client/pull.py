@@ -101,7 +101,7 @@ class PullConsumer(BasePullConsumer):
         return background.run(self._offset(queue, "max"))
 
     def offset_for_time(self, queue: MessageQueue, time_ms: int) -> int:
-        """Return the offset of the first message stored at a time (epoch ms) or later. ::
+        """Return the offset of the message stored nearest to a time (epoch ms). ::
 
         consumer.offset_for_time(queue, 1_700_000_000_000)
         """
@@ -208,7 +208,7 @@ class AsyncPullConsumer(BasePullConsumer):
         return await self._offset(queue, "max")
 
     async def offset_for_time(self, queue: MessageQueue, time_ms: int) -> int:
-        """Return the offset of the first message stored at a time (epoch ms) or later. ::
+        """Return the offset of the message stored nearest to a time (epoch ms). ::
 
         await consumer.offset_for_time(queue, 1_700_000_000_000)
         """

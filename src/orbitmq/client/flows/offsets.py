@@ -63,7 +63,7 @@ def min_offset(routes: RouteTable, queue: MessageQueue) -> Flow[int]:
 
 
 def search_offset(routes: RouteTable, queue: MessageQueue, time_ms: int) -> Flow[int]:
-    """Return the offset of the first message stored at a time or later."""
+    """Return the offset of the message stored nearest to a time."""
     ext = _of_queue(queue) | {"timestamp": str(time_ms)}
     return _ask_offset(routes, queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, ext)
 
