@@ -10,14 +10,13 @@ import pytest
 
 from compat.java_client import Cluster
 from compat.nameserver.tools import JavaTools
-from compat.python_client.shared import Way, await_true
+from compat.python_client.shared import Way, await_true, of_apache
 from orbitmq.admin.admin import Admin
 from orbitmq.client.producer import AsyncProducer, Producer
 from orbitmq.client.transaction import TransactionProducer, TransactionState
 from orbitmq.errors import NoRoute
 from orbitmq.message import Message
 from orbitmq.protocol.names import TRACE_TOPIC
-from orbitmq.testing import LocalCluster
 
 Tool = Callable[..., str]
 
@@ -97,11 +96,11 @@ def test_a_topic_of_ones_own_and_what_is_not_traced(
     ]
 
 
+# Our broker does not take half messages yet.
+@of_apache
 def test_the_end_of_a_transaction_is_traced(
     cluster: Cluster, group: str, topic: str, admin: Admin
 ) -> None:
-    if isinstance(cluster, LocalCluster):
-        pytest.skip("our broker does not take half messages yet")
     with TransactionProducer(
         cluster.address, group=group, check=lambda _message: None, trace=True, timeout_ms=10_000
     ) as producer:
