@@ -159,14 +159,15 @@ fn expired_files_go_with_all_that_pointed_into_them() {
     append_numbered(&store, 0..200, 2);
     let rules = CleanRules { reserved_ms: 1000, max_log_files: 3, ..CleanRules::default() };
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("clock").as_millis() as i64;
-    let logs = place.files("commitlog").len();
+    let mut logs = place.files("commitlog"); // the next one may be made at any moment
+    logs.sort();
 
     assert_eq!(store.clean(&rules, now, true, Some(0.1)).expect("clean").log_files, 0, "too young");
     assert_eq!(store.clean(&rules, now + 60_000, false, Some(0.1)).expect("clean").log_files, 0, "not due");
     let cleaned = store.clean(&rules, now + 60_000, true, Some(0.1)).expect("clean");
     assert_eq!(cleaned.log_files, 3);
     assert!(cleaned.index_files > 0);
-    assert_eq!(place.files("commitlog").len(), logs - 3);
+    assert_eq!(logs.iter().filter(|file| !file.exists()).collect::<Vec<_>>(), logs[..3].iter().collect::<Vec<_>>());
     assert_eq!(store.clean(&rules, now + 60_000, false, Some(0.8)).expect("clean").log_files, 3, "space is short");
     assert_eq!(store.clean(&rules, now, false, Some(0.86)).expect("clean").log_files, 3, "space is very short");
 
