@@ -30,7 +30,7 @@ from orbitmq.client.state.consumer_settings import ConsumerSettings
 from orbitmq.client.state.namespace import unwrap, wrap
 from orbitmq.client.state.process_queue import QueueCache
 from orbitmq.client.state.subscription import SubscriptionTable, subscribe
-from orbitmq.errors import NoRoute, OrbitError
+from orbitmq.errors import OrbitError
 from orbitmq.protocol.bodies import MessageQueue, Subscription
 from orbitmq.protocol.names import RETRY_PREFIX
 
@@ -111,11 +111,8 @@ class GroupMember:
     async def _find_topics(self, topics: Iterable[str]) -> None:
         for topic in topics:
             self.instance.routes.watch(topic)
-            try:
-                route = await self.instance.run(fetch_route(self.instance.routes, topic))
-            except NoRoute:
-                # Nobody to ask: later refreshes would only hide that the address is wrong.
-                raise
+            # Nobody to ask is an error: later refreshes would only hide that the address is wrong.
+            route = await self.instance.run(fetch_route(self.instance.routes, topic))
             if route is None and not topic.startswith("%"):
                 _log.warning(
                     "topic %s does not exist yet; its messages will be consumed once it does",

@@ -1,0 +1,87 @@
+"""Ten million messages through one consumer, which is no bigger at the end than at the beginning.
+
+The messages are put into the store's files before its broker starts: sending them would take longer
+than all the rest. The consumer is a process of its own, so that nothing else is in its memory.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orbitmq import Admin, NewMessage, Store, StoreOptions
+from orbitmq.testing import LocalCluster
+
+TOPIC = "haul"
+QUEUES = 4
+MESSAGES = 10_000_000
+LOOK_EVERY = 1_000_000
+SETTLED_AFTER = 2
+"""Millions until all workers have begun and their memory has been touched once."""
+GROWTH_MIB = 24
+FILE_BYTES = 64 << 20
+
+CONSUMER = """
+import json, sys, threading
+from orbitmq import PushConsumer
+
+address, topic, wanted, every = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+consumer = PushConsumer(address, group="haulier", consume_from="first")
+seen, lock, done = 0, threading.Lock(), threading.Event()
+
+def look():
+    with open("/proc/self/status") as status:
+        kib = int(status.read().partition("RssAnon:")[2].split()[0])
+    figures = {"seen": seen, "mib": kib / 1024, "threads": threading.active_count()}
+    print(json.dumps(figures), flush=True)
+
+@consumer.on(topic)
+def handle(message):
+    global seen
+    with lock:
+        seen += 1
+        if seen % every == 0:
+            look()
+        if seen == wanted:
+            done.set()
+
+with consumer:
+    assert done.wait(400), seen
+"""
+
+
+def fill(directory: Path) -> None:
+    # The sizes of a test cluster.
+    options = StoreOptions(
+        commit_log_file_size=FILE_BYTES, index_slots=50_000, index_entries=200_000
+    )
+    with Store.open(directory, options) as store:
+        for queue_id in range(QUEUES):
+            message = NewMessage(TOPIC, b"sixteen bytes ..", queue_id=queue_id)
+            batch = [message] * 10_000
+            for _ in range(MESSAGES // QUEUES // len(batch)):
+                store.append_many(batch)
+
+
+@pytest.mark.timeout(600)
+def test_memory_is_flat_over_ten_million_messages(tmp_path: Path) -> None:
+    fill(tmp_path / "broker-a")
+    with LocalCluster(data=tmp_path) as cluster:
+        with Admin(cluster.address) as admin:
+            admin.create_topic(TOPIC, queues=QUEUES)
+        arguments = [cluster.address, TOPIC, str(MESSAGES), str(LOOK_EVERY)]
+        done = subprocess.run(
+            [sys.executable, "-c", CONSUMER, *arguments],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+    looks = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [look["seen"] for look in looks] == list(range(LOOK_EVERY, MESSAGES + 1, LOOK_EVERY))
+    settled, *later = looks[SETTLED_AFTER - 1 :]
+    assert max(look["mib"] for look in later) - settled["mib"] < GROWTH_MIB, looks
+    assert {look["threads"] for look in later} == {settled["threads"]}, looks
