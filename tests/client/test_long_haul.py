@@ -26,14 +26,14 @@ GROWTH_MIB = 24
 FILE_BYTES = 64 << 20
 
 CONSUMER = """
-import json, sys, threading
+import itertools, json, sys, threading
 from orbitmq import PushConsumer
 
 address, topic, wanted, every = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 consumer = PushConsumer(address, group="haulier", consume_from="first")
-seen, lock, done = 0, threading.Lock(), threading.Event()
+numbers, done = itertools.count(1), threading.Event()
 
-def look():
+def look(seen):
     with open("/proc/self/status") as status:
         kib = int(status.read().partition("RssAnon:")[2].split()[0])
     figures = {"seen": seen, "mib": kib / 1024, "threads": threading.active_count()}
@@ -41,16 +41,14 @@ def look():
 
 @consumer.on(topic)
 def handle(message):
-    global seen
-    with lock:
-        seen += 1
-        if seen % every == 0:
-            look()
+    seen = next(numbers)
+    if seen % every == 0:
+        look(seen)
         if seen == wanted:
             done.set()
 
 with consumer:
-    assert done.wait(400), seen
+    assert done.wait(400), next(numbers)
 """
 
 
