@@ -24,6 +24,7 @@ from compat.java_machine import MODULE_FLAGS, compile_java, java_tools
 QUEUES = 4
 """What a topic gets that its first message creates."""
 JAVA = "Java client 4.9.7"
+CLASSES = "from orbitmq import Producer, PushConsumer"
 BIG_PULLS = json.dumps({"pull_batch_size": 1000})
 
 
@@ -164,6 +165,7 @@ def client(sizes: ClientSizes, work: Path) -> tuple[list[Outcome], list[str]]:
             )  # fmt: skip
         for name, target, words in (
             ("import orbitmq", "≤ 150 ms", ["import"]),
+            ("import producer and consumer", "", ["import", "--code", CLASSES]),
             ("first send after start", "≤ 100 ms", ["first-send", *at]),
         ):
             taken_ms = [ours.run(*words)["ms"] for _ in range(sizes.rounds)]
