@@ -42,9 +42,23 @@ $(VENV)/.native: $(VENV)/.tools $(RUST_SOURCES)
 	env -u CONDA_PREFIX VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --release --locked --quiet >/dev/null
 	@touch $@
 
+# The lint needs Spark's types, the suite two Sparks: the newest 4.x in .venv, and the lowest that is
+# supported in a directory of its own that PYTHONPATH puts before it.
+SPARK_LOWEST := 4.2.0
+SPARK_LOWEST_DIR := .build/spark-$(SPARK_LOWEST)
+
+$(VENV)/.spark: $(VENV)/.tools
+	$(PYTHON) -m pip install --quiet --upgrade --group spark
+	@touch $@
+
+$(SPARK_LOWEST_DIR)/.installed: $(VENV)/.tools
+	rm -rf $(SPARK_LOWEST_DIR)
+	$(PYTHON) -m pip install --quiet --target $(SPARK_LOWEST_DIR) pyspark==$(SPARK_LOWEST)
+	@touch $@
+
 # ---- suites ------------------------------------------------------------------------------------
 
-SUITES := test-fast test-client test-fuzz test-compat test-crash
+SUITES := test-fast test-client test-fuzz test-compat test-crash test-spark
 
 .PHONY: test
 test: $(SUITES) ## Run every suite
@@ -56,7 +70,7 @@ suites: # What `make test` runs, for .ci/run to time one by one
 .PHONY: test-fast
 test-fast: build ## Unit and property tests of the crates and the package (under a minute once built)
 	$(CARGO) test --locked --quiet -p orbitmq-wire -p orbitmq-store
-	$(PYTHON) -m pytest tests --ignore=tests/client --ignore=tests/test_examples.py
+	$(PYTHON) -m pytest tests --ignore=tests/client --ignore=tests/spark --ignore=tests/test_examples.py
 
 .PHONY: test-client
 test-client: build ## The client's decisions, the client on a cluster and on a bad network, the examples
@@ -67,17 +81,22 @@ test-fuzz: ## Run each fuzz target for 30 seconds
 	@$(NEED) cargo -- fuzz/run.sh
 
 .PHONY: test-compat
-test-compat: build ## Compare with Apache RocketMQ 4.9.7 itself (needs a JDK 17)
+test-compat: build $(VENV)/.spark ## Compare with Apache RocketMQ 4.9.7 itself (needs a JDK 17)
 	@$(NEED) java javac -- $(PYTHON) -m pytest compat
 
 .PHONY: test-crash
 test-crash: build ## Kill a writer at random moments and look at what recovery finds
 	$(PYTHON) -m pytest crash
 
+.PHONY: test-spark
+test-spark: build $(VENV)/.spark $(SPARK_LOWEST_DIR)/.installed ## The Spark connector, on the newest and the lowest Spark (needs Java 17)
+	@$(NEED) java -- $(PYTHON) -m pytest tests/spark
+	@$(NEED) java -- env PYTHONPATH=$(abspath $(SPARK_LOWEST_DIR)) $(PYTHON) -m pytest tests/spark -m lowest_spark
+
 # ---- lint --------------------------------------------------------------------------------------
 
 .PHONY: lint
-lint: build ## ruff, mypy --strict, stubtest, rustfmt, clippy, import-linter
+lint: build $(VENV)/.spark ## ruff, mypy --strict, stubtest, rustfmt, clippy, import-linter
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy --strict $(PYTHON_PATHS)

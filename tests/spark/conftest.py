@@ -1,0 +1,104 @@
+"""What the Spark suite shares: one session per process, one cluster of ours, one of Spark's.
+
+Starting a JVM costs seconds, so a process has one session for all of its tests; a test that must
+kill its driver, or talk to a standalone cluster, starts that driver as a process of its own with
+`run_driver` (see `drivers.py`). Topics have names of their own (`new_topic`), so tests can share
+a cluster as well.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from orbitmq import Admin
+from orbitmq.testing import LocalCluster
+from tests.spark.standalone import StandaloneCluster
+
+# The workers that Spark forks must be this interpreter, wherever PATH points.
+os.environ["PYSPARK_PYTHON"] = sys.executable
+os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+
+SESSION_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    # A driver that is killed leaves these behind; in a test they are the test's own to remove.
+    "spark.sql.streaming.forceDeleteTempCheckpointLocation": "true",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Starting a JVM on a busy machine alone may take longer than a test usually has."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(180))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session of this process, `local[2]`, with both formats registered."""
+    from orbitmq.spark import register
+
+    builder = SparkSession.builder.master("local[2]").appName("orbitmq-tests")
+    for key, value in SESSION_SETTINGS.items():
+        builder = builder.config(key, value)
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    session = builder.config("spark.sql.warehouse.dir", str(warehouse)).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    register(session)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[LocalCluster]:
+    """A cluster of one broker, shared: use topics of your own, and leave the broker running."""
+    with LocalCluster() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def two_brokers() -> Iterator[LocalCluster]:
+    """A shared cluster of two brokers, `broker-a` and `broker-b`."""
+    with LocalCluster(brokers=2) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+    """A Spark standalone cluster: a master and two workers, processes of their own."""
+    with StandaloneCluster(tmp_path_factory.mktemp("standalone")) as running:
+        yield running
+
+
+NewTopic = Callable[..., str]
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def new_topic(request: pytest.FixtureRequest) -> NewTopic:
+    """Make a topic that nobody else uses: `new_topic(cluster, queues=8)` returns its name."""
+
+    def make(cluster: LocalCluster, *, queues: int = 4) -> str:
+        stem = request.node.name.partition("[")[0].removeprefix("test_")
+        name = f"{stem[:60]}-{next(_numbers)}"
+        with Admin(cluster.address) as admin:
+            admin.create_topic(name, queues=queues)
+        return name
+
+    return make
