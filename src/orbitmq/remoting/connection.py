@@ -1,9 +1,9 @@
 """One connection: bytes in, commands out, and back.
 
 Theory of operation. Everything happens on the event loop. One socket read goes to the native
-`FrameReader` in one call; the requests it returns are handled in order, the responses to one read
-leave in one write. Whatever is sent outside of a read (a response that had to wait, a request of
-our own) is collected until the loop's next turn, so that a burst is one write, too.
+`FrameReader` in one call; the requests it returns are handled in order. Whatever is sent, be it
+their responses, a response that had to wait or a request of our own, is collected until the end of
+the loop's turn and leaves in one write (see `WritingTurn`).
 
 Bounds. A peer that does not read its responses is not read from, and the requests it has already
 sent are not handled, until it does; so what waits for it cannot grow. The same holds while many of
@@ -29,6 +29,7 @@ from orbitmq._native import Command, FrameReader, encode_commands
 from orbitmq.errors import ConnectionLost, OrbitError, RequestTimeout
 from orbitmq.remoting.handling import Handler, Router, answer_error
 from orbitmq.remoting.partial_frames import PartialFrames
+from orbitmq.remoting.writing_turn import WritingTurn
 
 __all__ = ["Connection"]
 
@@ -63,7 +64,8 @@ class Connection(asyncio.Protocol):
         self._inbox: deque[tuple[Command, Handler | None]] = deque()
         self._outbox: list[Command] = []
         self._outbox_bytes = 0
-        self._flush_scheduled = False
+        self._turn = WritingTurn.of(self._loop)
+        self._in_turn = False
         self._handling = False
         self._taking_up = False
         self._reading = True
@@ -178,11 +180,9 @@ class Connection(asyncio.Protocol):
                 request, handler = inbox.popleft()
                 self._handle(request, handler or self._router.find(request.code))
                 if self._outbox_bytes > WRITE_BUFFER_BYTES:
-                    self._flush()
+                    self.write_collected()
         finally:
             self._handling = False
-        if self._outbox:
-            self._flush()
         self._read_or_not()
 
     def _read_or_not(self) -> None:
@@ -242,13 +242,16 @@ class Connection(asyncio.Protocol):
         if self._transport is None:
             return
         self._outbox.append(command)
-        self._outbox_bytes += len(command.body)
-        if not self._handling and not self._flush_scheduled:
-            self._flush_scheduled = True
-            self._loop.call_soon(self._flush)
+        if not self._in_turn:
+            self._in_turn = True
+            self._turn.join(self)
+        body_bytes = len(command.body)
+        self._outbox_bytes += body_bytes
+        self._turn.note(body_bytes)
 
-    def _flush(self) -> None:
-        self._flush_scheduled = False
+    def write_collected(self) -> None:
+        """Write what has been sent so far."""
+        self._in_turn = False
         commands, self._outbox = self._outbox, []
         frames, self._frames = self._frames, []
         self._outbox_bytes = 0
@@ -305,9 +308,9 @@ class Connection(asyncio.Protocol):
     def post(self, frame: bytes) -> None:
         """Send a frame that is encoded already, with whatever else is sent in this turn."""
         self._frames.append(frame)
-        if not self._flush_scheduled:
-            self._flush_scheduled = True
-            self._loop.call_soon(self._flush)
+        if not self._in_turn:
+            self._in_turn = True
+            self._turn.join(self)
 
     async def writable(self, timeout_ms: float) -> None:
         """Wait until the peer reads again."""
@@ -376,7 +379,7 @@ class Connection(asyncio.Protocol):
     def close(self) -> None:
         """Send what waits and close."""
         if self._transport is not None:
-            self._flush()
+            self.write_collected()
             self._transport.close()
 
     async def wait_closed(self, grace_s: float) -> None:
