@@ -27,6 +27,7 @@
     │   └── ClientClosed         the client was not started, or is closed already
     ├── ConfigError              settings that nothing can be started with
     │   ├── MalformedProperties  a text that is not even properties
+    │   ├── BadPipeline          a pipeline's file, with every mistake in it
     │   └── UnreadableFile       a file of tables that cannot be understood, nor its backup
     └── StoreError               a store directory; `path` and `offset` say where
         ├── StoreLocked          another process has it open
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BadMessage",
+    "BadPipeline",
     "BrokenRegistration",
     "BrokerBusy",
     "BrokerRefused",
@@ -285,6 +287,14 @@ class ConfigError(OrbitError):
 
 class MalformedProperties(ConfigError):
     """A text that Java would not read as properties either: a ``\\u`` without its four digits."""
+
+
+class BadPipeline(ConfigError):
+    """A pipeline that cannot be started; `mistakes` has one line for each reason."""
+
+    def __init__(self, mistakes: Sequence[str]) -> None:
+        super().__init__("\n".join(mistakes))
+        self.mistakes = tuple(mistakes)
 
 
 class UnreadableFile(ConfigError):

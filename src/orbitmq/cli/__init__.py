@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "up": "Run nameserver and broker in one process, on one port",
     "nameserver": "Run a nameserver",
     "broker": "Run a broker",
+    "pipeline": "Run data pipelines between topics and tables on Spark",
 }
 """Every command with its one line; the file of each is named after it."""
 

@@ -1,0 +1,237 @@
+"""What ``orbitmq pipeline`` prints: tables and lines for people, JSON lines for programs.
+
+Progress is talk and goes to stderr: on a terminal as a table that is redrawn in place, elsewhere as
+a line per batch, at most one a second for each query. With ``--output json`` every batch is an
+object on stdout, and so are the report and the end. Secrets are struck out of all of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+import click
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table as RichTable
+
+from orbitmq.spark.pipelines.secrets import RedactingFilter
+
+if TYPE_CHECKING:
+    from orbitmq.spark.pipelines.plan import Report
+    from orbitmq.spark.pipelines.progress import Progress
+    from orbitmq.spark.pipelines.secrets import Secrets
+    from orbitmq.spark.pipelines.spec import Loaded
+
+__all__ = ["RunDisplay", "display_for", "print_spec"]
+
+COLUMNS = ("query", "batch", "rows", "rows/s in", "rows/s done", "lag", "batch ms", "watermark")
+LINE_EVERY_S = 1.0
+
+
+class RunDisplay(Protocol):
+    """Where a run shows itself, and its end."""
+
+    def progress(self, progress: Progress) -> None:
+        """Show a micro-batch."""
+
+    def say(self, text: str) -> None:
+        """Show a line for people."""
+
+    def report(self, report: Report) -> None:
+        """Show what was found."""
+
+    def failed(self, text: str) -> None:
+        """Show why it failed."""
+
+    def ended(self, code: int) -> None:
+        """Show how it ended."""
+
+
+@contextmanager
+def display_for(output: str, secrets: Secrets, verbosity: int) -> Iterator[RunDisplay]:
+    """Yield the display for a run."""
+    redacting = RedactingFilter(secrets)
+    handlers = logging.getLogger().handlers
+    if output == "json":
+        for handler in handlers:
+            handler.setFormatter(JsonFormatter())
+    for handler in handlers:
+        handler.addFilter(redacting)
+    if output == "json":
+        yield JsonDisplay(secrets)
+    elif sys.stderr.isatty():
+        with LiveDisplay(secrets) as live:
+            yield live
+    else:
+        yield LineDisplay(secrets, every_s=0 if verbosity > 0 else LINE_EVERY_S)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write a record."""
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_text or record.exc_info:
+            line["error"] = record.exc_text or self.formatException(record.exc_info)  # type: ignore[arg-type]
+        return json.dumps(line)
+
+
+class JsonDisplay:
+    """Objects on stdout."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        self._secrets = secrets
+        self._lock = threading.Lock()
+
+    def _print(self, event: str, **facts: Any) -> None:
+        line = json.dumps(self._secrets.shown({"event": event, **facts}), default=str)
+        with self._lock:
+            click.echo(line)
+
+    def progress(self, progress: Progress) -> None:
+        """Show a micro-batch."""
+        self._print("progress", **progress.as_dict())
+
+    def say(self, text: str) -> None:
+        """Show a line for people."""
+        self._print("said", text=text)
+
+    def report(self, report: Report) -> None:
+        """Show what was found."""
+        tables = {table.title: table.as_dicts() for table in report.tables}
+        self._print(
+            "report",
+            faults=report.faults,
+            facts=report.facts,
+            tables=tables,
+            notes=list(report.notes),
+            files=list(report.files),
+        )
+
+    def failed(self, text: str) -> None:
+        """Show why it failed."""
+        self._print("failed", error=text)
+
+    def ended(self, code: int) -> None:
+        """Show how it ended."""
+        self._print("ended", exit_code=int(code))
+
+
+class LineDisplay:
+    """Lines on stderr, the report on stdout."""
+
+    def __init__(self, secrets: Secrets, every_s: float = LINE_EVERY_S) -> None:
+        self._secrets = secrets
+        self._every_s = every_s
+        self._shown_at: dict[str, float] = {}
+
+    def progress(self, progress: Progress) -> None:
+        """Show a micro-batch, unless there was one just now."""
+        now = time.monotonic()
+        if now - self._shown_at.get(progress.query, -self._every_s) < self._every_s:
+            return
+        self._shown_at[progress.query] = now
+        values = zip(COLUMNS[1:], _cells(progress)[1:], strict=True)
+        self.say(f"{progress.query}: " + ", ".join(f"{name} {value}" for name, value in values))
+
+    def say(self, text: str) -> None:
+        """Show a line for people."""
+        click.echo(self._secrets.strike_out(text), err=True)
+
+    def report(self, report: Report) -> None:
+        """Show what was found."""
+        _print_report(Console(soft_wrap=True), report, self._secrets)
+
+    def failed(self, text: str) -> None:
+        """Show why it failed."""
+        self.say(f"Error: {text}")
+
+    def ended(self, code: int) -> None:
+        """Say nothing: the shell knows the code."""
+
+
+class LiveDisplay(LineDisplay):
+    """A table on the terminal that is redrawn in place."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        super().__init__(secrets)
+        self._console = Console(stderr=True)
+        self._live = Live(console=self._console, auto_refresh=False)
+        self._newest: dict[str, Progress] = {}
+
+    def __enter__(self) -> LiveDisplay:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def progress(self, progress: Progress) -> None:
+        """Redraw with this micro-batch."""
+        self._newest[progress.query] = progress
+        table = RichTable(*COLUMNS, expand=False)
+        for newest in self._newest.values():
+            table.add_row(*_cells(newest))
+        self._live.update(table, refresh=True)
+
+    def say(self, text: str) -> None:
+        """Show a line above the table."""
+        self._live.console.print(self._secrets.strike_out(text), markup=False, highlight=False)
+
+
+def _cells(progress: Progress) -> tuple[str, ...]:
+    return (
+        progress.query,
+        str(progress.batch_id),
+        f"{progress.rows:,}",
+        f"{progress.input_rows_per_s:,.0f}",
+        f"{progress.processed_rows_per_s:,.0f}",
+        "-" if progress.lag is None else f"{progress.lag:,}",
+        f"{progress.duration_ms:,}",
+        progress.watermark or "-",
+    )
+
+
+def _print_report(console: Console, report: Report, secrets: Secrets) -> None:
+    for table in report.tables:
+        drawn = RichTable(*table.columns, title=table.title, title_justify="left")
+        for row in table.rows:
+            drawn.add_row(*(secrets.strike_out(_text(cell)) for cell in row))
+        console.print(drawn)
+    for note in report.notes:
+        console.print(secrets.strike_out(note), markup=False, highlight=False)
+    for file in report.files:
+        console.print(f"written: {file}", markup=False, highlight=False)
+
+
+def _text(cell: object) -> str:
+    if cell is None:
+        return "-"
+    if isinstance(cell, float):
+        return f"{cell:,.1f}"
+    return str(cell)
+
+
+def print_spec(loaded: Loaded, output: str) -> None:
+    """Print a file that has no mistakes."""
+    spec = loaded.spec
+    if output == "json":
+        shown = loaded.secrets.shown(dataclasses.asdict(spec))
+        click.echo(json.dumps(shown, indent=2, default=str))
+    else:
+        click.echo(f"{loaded.file.name}: a pipeline of kind '{spec.kind}', without mistakes")

@@ -1,0 +1,43 @@
+"""Pipelines: messages in, Spark in the middle, results out, declared in one file.
+
+``orbitmq pipeline run FILE`` runs one. The same from a program, on a session of one's own::
+
+    from orbitmq.spark import pipelines
+
+    loaded = pipelines.load("orders.toml")              # BadPipeline lists every mistake
+    plan = pipelines.build(loaded, pipelines.Workspace(spark, loaded.directory))
+
+and the building blocks are functions from DataFrame to DataFrame, for `DataFrame.transform`:
+`decoding.decode`, `topics.as_messages`, `dead_letters.explained`, `trace.events` and so on.
+"""
+
+from __future__ import annotations
+
+from orbitmq.spark.pipelines.kinds import Kind, kind_names, register_kind
+from orbitmq.spark.pipelines.plan import Job, Report, Stream, Streams, Table
+from orbitmq.spark.pipelines.runner import Exit, build, run, run_plan
+from orbitmq.spark.pipelines.spec import Loaded, PipelineSpec, load, parse
+from orbitmq.spark.pipelines.tables import Mistakes
+from orbitmq.spark.pipelines.workspace import Trigger, Workspace
+
+__all__ = [
+    "Exit",
+    "Job",
+    "Kind",
+    "Loaded",
+    "Mistakes",
+    "PipelineSpec",
+    "Report",
+    "Stream",
+    "Streams",
+    "Table",
+    "Trigger",
+    "Workspace",
+    "build",
+    "kind_names",
+    "load",
+    "parse",
+    "register_kind",
+    "run",
+    "run_plan",
+]

@@ -1,0 +1,1 @@
+"""A project for Spark's own declarative pipelines, to begin with."""

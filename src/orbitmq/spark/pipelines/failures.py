@@ -1,0 +1,37 @@
+"""One line out of what Spark raises.
+
+Spark's exceptions carry plans, JVM stacks and, when Python code failed in a worker or in a data
+source, a whole Python traceback as text. People need the last cause: its class and message.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["one_line"]
+
+_PYTHON_CAUSE = re.compile(r"^(?:[\w]+\.)*(\w+(?:Error|Exception|\w*)): (\S.*)$")
+_TRACEBACK = "Traceback (most recent call last):"
+_NOISE = re.compile(r"\s*(SQLSTATE: \w+|;)\s*$")
+_MAX_LENGTH = 600
+
+
+def one_line(error: BaseException) -> str:
+    """Say in one line what went wrong."""
+    text = str(error).strip()
+    if _TRACEBACK in text:
+        return _last_python_cause(text.rsplit(_TRACEBACK, 1)[1])
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    line = _NOISE.sub("", line)
+    if not line:
+        return type(error).__name__
+    return line[:_MAX_LENGTH]
+
+
+def _last_python_cause(text: str) -> str:
+    """Return the message under a traceback; lines of the stack are indented, the message is not."""
+    for line in text.splitlines():
+        found = _PYTHON_CAUSE.match(line)
+        if found is not None:
+            return f"{found[2]}"[:_MAX_LENGTH].strip()
+    return " ".join(text.split())[-_MAX_LENGTH:]

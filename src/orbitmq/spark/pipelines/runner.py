@@ -1,0 +1,223 @@
+"""Run a pipeline: session, plan, start, watch, stop, and a verdict.
+
+Order matters. The file has been checked before; here the session is opened, then *everything* is
+planned, which is when Spark finds tables, columns and options that do not exist, and only then the
+first query starts. From there on three things can happen:
+
+- all queries end by themselves (trigger ``available-now``), or the job returns: done;
+- one fails: the others are stopped, the cause is told in one line;
+- a signal comes: each stream may finish the batch it is in, so that a sink that is not exactly once
+  repeats nothing after the restart, but for no longer than `STOP_LIMIT_S`; a job is cancelled.
+  A second signal ends the process there and then.
+
+The main thread only waits; py4j lets signal handlers run while it does.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+from typing import TYPE_CHECKING, Protocol
+
+from orbitmq.errors import BadPipeline, OrbitError
+from orbitmq.spark.pipelines.failures import one_line
+from orbitmq.spark.pipelines.kinds import find_kind
+from orbitmq.spark.pipelines.plan import Job, Report, Streams
+from orbitmq.spark.pipelines.progress import Listener, Progress
+from orbitmq.spark.pipelines.workspace import Workspace
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from orbitmq.spark.pipelines.spec import Loaded
+
+__all__ = ["Display", "Exit", "build", "run", "run_plan"]
+
+STOP_LIMIT_S = 30.0
+POLL_S = 0.2
+EVENTS_LIMIT_S = 5.0
+
+_log = logging.getLogger("orbitmq.pipeline")
+
+
+class Exit(IntEnum):
+    """How a run ended, for scripts."""
+
+    DONE = 0
+    """Done, or stopped as a stream is meant to be stopped."""
+    FAILED = 1
+    """Something went wrong on the way."""
+    NOT_STARTED = 2
+    """The file, the command line or the installation is wrong; nothing was started."""
+    FAULTS = 3
+    """It ran to its end, and what it looked at is not in order."""
+    INTERRUPTED = 4
+    """A signal ended it before it was done."""
+
+
+class Display(Protocol):
+    """Where a run shows itself."""
+
+    def progress(self, progress: Progress) -> None:
+        """Show a micro-batch; called from Spark's listener thread."""
+
+    def say(self, text: str) -> None:
+        """Show a line for people."""
+
+    def report(self, report: Report) -> None:
+        """Show what was found."""
+
+    def failed(self, text: str) -> None:
+        """Show why it failed."""
+
+
+def build(loaded: Loaded, workspace: Workspace) -> Streams | Job:
+    """Plan a pipeline on the workspace's session; nothing starts."""
+    kind = find_kind(loaded.spec.kind)
+    assert kind is not None, "the spec was made from it"
+    return kind.build(loaded.spec, workspace)
+
+
+def run(loaded: Loaded, spark: SparkSession, display: Display, *, once: bool = False) -> Exit:
+    """Build a checked pipeline on a session and run it to its end."""
+    workspace = Workspace(
+        spark, loaded.directory, file=loaded.file.name, once=once, stopping=threading.Event()
+    )
+    try:
+        with _signals(workspace.stopping):
+            plan = build(loaded, workspace)
+            return run_plan(plan, workspace, display)
+    except BadPipeline as error:
+        for line in error.mistakes:
+            display.failed(loaded.secrets.strike_out(line))
+        return Exit.NOT_STARTED
+    except OrbitError as error:
+        display.failed(loaded.secrets.strike_out(str(error)))
+        return Exit.FAILED
+
+
+def run_plan(plan: Streams | Job, workspace: Workspace, display: Display) -> Exit:
+    """Start what was planned and stay until its end."""
+    if isinstance(plan, Job):
+        return _run_job(plan.run, workspace, display)
+    ended = _run_streams(plan, workspace, display)
+    if ended is Exit.DONE and plan.report is not None and not workspace.stopping.is_set():
+        return _run_job(plan.report, workspace, display)
+    return ended
+
+
+def _run_streams(plan: Streams, workspace: Workspace, display: Display) -> Exit:
+    from pyspark.errors import PySparkException
+
+    listener = Listener(display.progress)
+    workspace.spark.streams.addListener(listener)
+    queries: list[StreamingQuery] = []
+    failures: list[PySparkException]
+    try:
+        for stream in plan.streams:
+            queries.append(stream.start())
+            display.say(f"{stream.name} started")
+        while any(query.isActive for query in queries):
+            if workspace.stopping.wait(POLL_S):
+                display.say("stopping: each stream finishes the batch it is in")
+                _stop_after_batch(queries, listener)
+                break
+            if any(query.exception() is not None for query in queries if not query.isActive):
+                break
+        failures = [error for query in queries if (error := query.exception()) is not None]
+    except PySparkException as error:
+        failures = [error]
+    finally:
+        for query in queries:
+            query.stop()
+            listener.wait_ended(str(query.runId), EVENTS_LIMIT_S)
+        workspace.spark.streams.removeListener(listener)
+    for failure in failures:
+        display.failed(one_line(failure))
+        _log.debug("the whole story", exc_info=failure)
+    if failures:
+        return Exit.FAILED
+    if workspace.stopping.is_set() and not plan.endless:
+        return Exit.INTERRUPTED
+    return Exit.DONE
+
+
+def _stop_after_batch(queries: list[StreamingQuery], listener: Listener) -> None:
+    """Stop each query when it is between two batches, or when it has been given enough time."""
+    limit = time.monotonic() + STOP_LIMIT_S
+    for query in queries:
+        run_id = str(query.runId)
+        before = listener.batches(run_id)
+        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < limit:
+            if listener.wait_batch(run_id, before, POLL_S):
+                break
+        query.stop()
+
+
+def _run_job(work: Callable[[], Report], workspace: Workspace, display: Display) -> Exit:
+    """Run a job on a thread, so that this one can hear signals and cancel it."""
+    from pyspark import InheritableThread
+
+    outcome: list[Report | BaseException] = []
+    tag = f"orbitmq-{id(outcome):x}"
+
+    def target() -> None:
+        workspace.spark.addTag(tag)
+        try:
+            outcome.append(work())
+        except BaseException as error:
+            outcome.append(error)
+
+    thread = InheritableThread(target=target, name="orbitmq-pipeline-job", daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(POLL_S)
+        if workspace.stopping.is_set():
+            workspace.spark.interruptTag(tag)
+    (result,) = outcome
+    if isinstance(result, Report):
+        display.report(result)
+        if workspace.stopping.is_set():
+            return Exit.INTERRUPTED
+        return Exit.FAULTS if result.faults else Exit.DONE
+    if workspace.stopping.is_set():
+        display.say("stopped before the end")
+        return Exit.INTERRUPTED
+    if isinstance(result, BadPipeline):
+        raise result
+    display.failed(one_line(result))
+    _log.debug("the whole story", exc_info=result)
+    return Exit.FAILED
+
+
+@contextmanager
+def _signals(stopping: threading.Event) -> Iterator[None]:
+    """Let SIGTERM and Ctrl-C set the event; the second one does what it always did."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def restore() -> None:
+        for number in kept:
+            signal.signal(number, signal.SIG_DFL)
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        stopping.set()
+        restore()
+
+    for number in kept:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)

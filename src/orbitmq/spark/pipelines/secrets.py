@@ -1,0 +1,116 @@
+"""Values from the environment, and what must never be shown.
+
+``${NAME}`` in any text of a pipeline's file is the environment variable NAME, ``${NAME:-text}`` has
+a default, ``$${`` is a plain ``${``. Keys that name secrets take nothing else: a secret that is
+written down in a file ends up in a repository. Every value of such a key is remembered, so that it
+can be struck out of whatever is about to be shown, whoever made that text.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from orbitmq.spark.pipelines.tables import Mistakes
+
+__all__ = ["REDACTED", "RedactingFilter", "Secrets", "is_secret"]
+
+REDACTED: Final = "***"
+
+_VARIABLE = re.compile(r"\$?\$\{(\w+)(?::-([^}]*))?\}")
+_SECRET = re.compile(
+    r"secret\.?key|access\.?key|securitytoken|password|passphrase|credential|apikey"
+    r"|(^|[._])(secret|token)s?$"
+)
+
+
+def is_secret(key: str) -> bool:
+    """Tell whether a key's value must not be shown.
+
+    >>> is_secret("secretKey"), is_secret("spark.ssl.keyPassword"), is_secret("topic")
+    (True, True, False)
+    """
+    return _SECRET.search(key.lower().replace("_", "").replace("-", "")) is not None
+
+
+class Secrets:
+    """The secrets of one file, learnt while its variables are filled in."""
+
+    def __init__(self) -> None:
+        self._values: set[str] = set()
+
+    def fill_in(
+        self, tree: Any, environment: Mapping[str, str], mistakes: Mistakes, key: str = ""
+    ) -> Any:
+        """Return the tree with its variables replaced; what is missing is noted as a mistake."""
+        if isinstance(tree, dict):
+            return {
+                name: self.fill_in(item, environment, mistakes, f"{key}.{name}" if key else name)
+                for name, item in tree.items()
+            }
+        if isinstance(tree, list):
+            return [
+                self.fill_in(item, environment, mistakes, f"{key}[{at}]")
+                for at, item in enumerate(tree)
+            ]
+        if not isinstance(tree, str):
+            return tree
+        secret = is_secret(key.rsplit(".", 1)[-1]) or is_secret(key)
+        if secret and tree and not _VARIABLE.search(tree):
+            self._values.add(tree)
+            mistakes.add(
+                key,
+                "is a secret and does not belong into a file: "
+                'write "${NAME}" and set the environment variable NAME',
+            )
+            return tree
+
+        def value(found: re.Match[str]) -> str:
+            if found[0].startswith("$$"):
+                return found[0][1:]
+            text: str | None = environment.get(found[1], found[2])
+            if text is None:
+                mistakes.add(key, f"the environment variable {found[1]} is not set")
+                return ""
+            return text
+
+        filled = _VARIABLE.sub(value, tree)
+        if secret and filled:
+            self._values.add(filled)
+        return filled
+
+    def strike_out(self, text: str) -> str:
+        """Return a text without the secrets in it."""
+        for value in sorted(self._values, key=len, reverse=True):
+            text = text.replace(value, REDACTED)
+        return text
+
+    def shown(self, tree: Any, key: str = "") -> Any:
+        """Return a tree of values as it may be shown."""
+        if isinstance(tree, dict):
+            return {name: self.shown(item, str(name)) for name, item in tree.items()}
+        if isinstance(tree, list | tuple):
+            return [self.shown(item, key) for item in tree]
+        if isinstance(tree, str):
+            return REDACTED if tree and is_secret(key) else self.strike_out(tree)
+        return tree
+
+
+class RedactingFilter(logging.Filter):
+    """Keeps secrets out of the log."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        super().__init__()
+        self._secrets = secrets
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Strike the secrets out of a record; none is dropped."""
+        record.msg = self._secrets.strike_out(record.getMessage())
+        record.args = ()
+        if record.exc_info and not record.exc_text:
+            record.exc_text = logging.Formatter().formatException(record.exc_info)
+        if record.exc_text:
+            record.exc_text = self._secrets.strike_out(record.exc_text)
+        return True

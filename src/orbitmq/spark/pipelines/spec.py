@@ -1,0 +1,184 @@
+"""What the files of all kinds of pipelines have in common, and how a file is read.
+
+A file is one pipeline::
+
+    kind = "sql"                        # decides what else may stand here
+    name = "orders-per-minute"          # the file's own name unless given
+    name_server = "127.0.0.1:9876"      # for every source and sink that names none; or NAMESRV_ADDR
+
+    [spark]
+    master = "local[*]"                 # --master wins
+    conf = { "spark.sql.shuffle.partitions" = 4 }
+
+Paths are taken relative to the file, so that a pipeline does the same wherever it is started from.
+`load` finds every mistake that can be found without Spark, all in one go.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from orbitmq.errors import BadPipeline
+from orbitmq.spark.pipelines.secrets import Secrets
+from orbitmq.spark.pipelines.tables import Mistakes, read_table, suggestion
+
+__all__ = ["Interval", "Loaded", "PipelineSpec", "SparkSpec", "load", "parse", "resolve"]
+
+_INTERVAL = re.compile(
+    r"\s*(\d+)\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?|d|days?)\s*", re.IGNORECASE
+)
+_UNITS_MS = {"ms": 1, "mi": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:")
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A length of time such as ``5 seconds``, ``10 minutes`` or ``200 ms``."""
+
+    ms: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a text; ValueError says what it should have been."""
+        found = _INTERVAL.fullmatch(text)
+        if found is None:
+            raise ValueError(f"{text!r} is not a length of time such as '5 seconds'")
+        unit = found[2].lower()
+        if unit.startswith("milli"):
+            unit = "ms"
+        return cls(int(found[1]) * _UNITS_MS[unit if unit == "ms" else unit[0]])
+
+    def __str__(self) -> str:
+        return f"{self.ms} milliseconds"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkSpec:
+    """The table ``[spark]``."""
+
+    master: str | None = None
+    conf: dict[str, str] = field(default_factory=dict)
+
+    def check(self, mistakes: Mistakes, key: str) -> None:
+        """Settings of Spark begin with its name."""
+        for name in self.conf:
+            if not name.startswith("spark."):
+                mistakes.add(f"{key}.conf.{name}", "settings of Spark begin with 'spark.'")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineSpec:
+    """What every pipeline's file has; a kind adds its own keys by inheritance."""
+
+    kind: str
+    name: str = ""
+    name_server: str | None = None
+    spark: SparkSpec = field(default_factory=SparkSpec)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A pipeline as its file has it: checked, with the secrets it must not show."""
+
+    spec: PipelineSpec
+    file: Path
+    secrets: Secrets
+
+    @property
+    def directory(self) -> Path:
+        """Where relative paths of the file start."""
+        return self.file.parent
+
+
+def load(file: Path | str, environment: Mapping[str, str] = os.environ) -> Loaded:
+    """Read a file and check all of it; raises `BadPipeline` with every mistake."""
+    file = Path(file)
+    mistakes = Mistakes(file.name)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise BadPipeline([f"{file}: cannot be read: {reason}"]) from error
+    tree = _parse_text(file, text, mistakes)
+    return parse(tree, file=file, environment=environment, mistakes=mistakes)
+
+
+def parse(
+    tree: Mapping[str, Any],
+    *,
+    file: Path,
+    environment: Mapping[str, str] = os.environ,
+    mistakes: Mistakes | None = None,
+) -> Loaded:
+    """Check tables that are there already, as `load` does; `file` is what messages speak of."""
+    # Here, as kinds build on this module.
+    from orbitmq.spark.pipelines.kinds import find_kind, kind_names
+
+    mistakes = mistakes or Mistakes(file.name)
+    secrets = Secrets()
+    filled: dict[str, Any] = secrets.fill_in(dict(tree), environment, mistakes)
+    filled.setdefault("name", file.stem)
+    if "NAMESRV_ADDR" in environment:
+        filled.setdefault("name_server", environment["NAMESRV_ADDR"])
+    name = filled.get("kind")
+    kind = find_kind(name) if isinstance(name, str) else None
+    spec: PipelineSpec | None = None
+    if name is None:
+        mistakes.add("kind", f"is needed, but not there; one of {', '.join(kind_names())}")
+    elif kind is None:
+        mistakes.add("kind", f"{name!r} is not possible{suggestion(str(name), kind_names())}")
+    else:
+        spec = read_table(kind.spec, filled, mistakes)
+    mistakes.lines = [secrets.strike_out(line) for line in mistakes.lines]
+    mistakes.raise_if_any()
+    assert spec is not None
+    return Loaded(spec, file.absolute(), secrets)
+
+
+def resolve(path: str, directory: Path) -> str:
+    """Return a path or URL of a file in `directory` as Spark can take it from anywhere."""
+    return path if _SCHEME.match(path) else str(directory / path)
+
+
+def _parse_text(file: Path, text: str, mistakes: Mistakes) -> dict[str, Any]:
+    tree: object
+    try:
+        if file.suffix == ".toml":
+            tree = tomllib.loads(text)
+        elif file.suffix in (".yaml", ".yml"):
+            tree = _parse_yaml(text)
+        else:
+            raise BadPipeline([f"{file}: a pipeline's file ends in .toml, .yaml or .yml"])
+    except ValueError as error:
+        mistakes.add("", f"is not {file.suffix[1:].upper()}: {' '.join(str(error).split())}")
+        mistakes.raise_if_any()
+        raise
+    if not isinstance(tree, dict):
+        raise BadPipeline([f"{file.name}: has no keys at its top level"])
+    return tree
+
+
+def _parse_yaml(text: str) -> object:
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """Refuses keys that are there twice, of which YAML would take the last."""
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            names = [self.construct_object(key, deep=True) for key, _ in node.value]
+            for at, name in enumerate(names):
+                if name in names[:at]:
+                    line = node.value[at][0].start_mark.line + 1
+                    raise ValueError(f"the key '{name}' is there twice (line {line})")
+            return super().construct_mapping(node, deep)
+
+    try:
+        return yaml.load(text, Loader)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error

@@ -1,0 +1,91 @@
+"""Topics in a pipeline's file, as sources and as sinks.
+
+The few keys that almost every pipeline needs have names of their own; everything else that the
+connector can do stands under ``options`` by the connector's own names (docs/spark.md lists them)::
+
+    [source.orders]
+    topic = "orders"                          # or a list, or pattern = "orders-.*"
+    options = { startingOffsets = "earliest", tags = "created || paid" }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from orbitmq.spark.pipelines.tables import Mistakes
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["MESSAGE_COLUMNS", "TopicSpec", "as_messages", "topic_options"]
+
+MESSAGE_COLUMNS: Final = (
+    *("topic", "tags", "keys", "properties", "delayLevel", "deliverAt", "shardingKey"),
+    *("queueId", "brokerName"),
+)
+"""Columns that the sink understands beside the body."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicSpec:
+    """Which messages to read: the table of a topic source, also outside of ``sql``."""
+
+    topic: tuple[str, ...] = ()
+    pattern: str | None = None
+    name_server: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+
+    def check(self, mistakes: Mistakes, key: str) -> None:
+        """There must be exactly one way to say which topics."""
+        ways = [bool(self.topic), self.pattern is not None, "assign" in self.options]
+        if sum(ways) != 1:
+            mistakes.add(key, "needs exactly one of topic, pattern and options.assign")
+        if "subscribe" in self.options or "subscribePattern" in self.options:
+            mistakes.add(f"{key}.options", "say topic or pattern in place of subscribe")
+
+    def connector_options(self, default_name_server: str | None) -> dict[str, str]:
+        """Return the options of the format ``rocketmq``."""
+        return topic_options(
+            topic=self.topic,
+            pattern=self.pattern,
+            name_server=self.name_server or default_name_server,
+            options=self.options,
+        )
+
+
+def topic_options(
+    *,
+    topic: tuple[str, ...] = (),
+    pattern: str | None = None,
+    name_server: str | None = None,
+    options: dict[str, str],
+) -> dict[str, str]:
+    """Return the connector's options for what a file says; later ones win."""
+    made = {}
+    if name_server is not None:
+        made["nameServer"] = name_server
+    if topic:
+        made["subscribe"] = ",".join(topic)
+    if pattern is not None:
+        made["subscribePattern"] = pattern
+    return made | options
+
+
+def as_messages(rows: DataFrame) -> DataFrame:
+    """Return rows as the sink takes them.
+
+    Rows that have a ``body`` are messages already. Of others the columns that the sink knows
+    (``tags``, ``keys`` and so on) stay, and the rest becomes the body as one JSON object.
+    """
+    from pyspark.sql import functions as F
+
+    if "body" in rows.columns:
+        return rows
+    kept = [name for name in rows.columns if name in MESSAGE_COLUMNS]
+    packed = [F.col(_quoted(name)) for name in rows.columns if name not in MESSAGE_COLUMNS]
+    return rows.select(*map(_quoted, kept), F.to_json(F.struct(*packed)).alias("body"))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,205 @@
+"""Pipeline files: every mistake at once, each in one line that names file and key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orbitmq.errors import BadPipeline
+from orbitmq.spark.pipelines import load
+from orbitmq.spark.pipelines.secrets import is_secret
+from orbitmq.spark.pipelines.spec import Interval
+from orbitmq.spark.pipelines.sql_spec import SqlSpec
+
+GOOD = """
+kind = "sql"
+name_server = "127.0.0.1:9876"
+checkpoint = "state"
+trigger = "2 seconds"
+
+[spark]
+master = "local[2]"
+conf = { "spark.sql.shuffle.partitions" = 4 }
+
+[source.orders]
+topic = ["orders", "returns"]
+decode = "json"
+schema = "id STRING, at TIMESTAMP"
+watermark = { column = "at", delay = "1 minute" }
+options = { startingOffsets = { orders = { a = { 0 = 12 } } }, failOnDataLoss = false }
+
+[[step]]
+name = "counts"
+sql = "SELECT window(at, '1 minute').start AS minute, count(*) AS n FROM orders GROUP BY 1"
+
+[[sink]]
+topic = "counts"
+
+[[sink]]
+format = "parquet"
+path = "out"
+"""
+
+
+def write(directory: Path, text: str, name: str = "orders.toml") -> Path:
+    file = directory / name
+    file.write_text(text)
+    return file
+
+
+def mistakes(file: Path, environment: dict[str, str] | None = None) -> list[str]:
+    with pytest.raises(BadPipeline) as caught:
+        load(file, environment or {})
+    return list(caught.value.mistakes)
+
+
+def test_a_good_file_has_what_it_says(tmp_path: Path) -> None:
+    loaded = load(write(tmp_path, GOOD), {})
+    spec = loaded.spec
+    assert isinstance(spec, SqlSpec)
+    assert spec.name == "orders"
+    assert loaded.directory == tmp_path
+    assert spec.trigger.interval == Interval(2000)
+    assert spec.spark.conf == {"spark.sql.shuffle.partitions": "4"}
+    orders = spec.source["orders"]
+    assert orders.reader_options(spec.name_server) == {
+        "nameServer": "127.0.0.1:9876",
+        "subscribe": "orders,returns",
+        "startingOffsets": '{"orders": {"a": {"0": 12}}}',
+        "failOnDataLoss": "false",
+    }
+    assert orders.watermark is not None
+    assert orders.watermark.delay == Interval(60_000)
+    assert [sink.format for sink in spec.sink] == ["rocketmq", "parquet"]
+
+
+def test_yaml_says_the_same(tmp_path: Path) -> None:
+    text = """
+kind: sql
+name: orders
+name_server: 127.0.0.1:9876
+checkpoint: state
+source:
+  orders: {topic: orders}
+sink:
+  - format: console
+"""
+    spec = load(write(tmp_path, text, "orders.yaml"), {}).spec
+    assert isinstance(spec, SqlSpec)
+    assert spec.source["orders"].topic == ("orders",)
+
+
+def test_every_mistake_is_told_at_once(tmp_path: Path) -> None:
+    text = """
+kind = "sql"
+trigger = "soon"
+checkpont = "state"
+[spark]
+conf = { "sql.shuffle.partitions" = 4 }
+[source.orders]
+topik = "orders"
+decode = "jason"
+infer_from = "many"
+[[step]]
+sql = "SELECT 1"
+[sink]
+topic = "x"
+"""
+    assert mistakes(write(tmp_path, text)) == [
+        "orders.toml: checkpont: unknown key; did you mean 'checkpoint'?",
+        "orders.toml: spark.conf.sql.shuffle.partitions: settings of Spark begin with 'spark.'",
+        "orders.toml: source.orders.topik: unknown key; did you mean 'topic'?",
+        "orders.toml: source.orders.decode: 'jason' is not possible; did you mean 'json'?",
+        "orders.toml: source.orders.infer_from: must be a whole number, not a text ('many')",
+        "orders.toml: sink: must be a list of tables: write [[sink]], not [sink]",
+        "orders.toml: step[0].name: is needed, but not there",
+        "orders.toml: trigger: 'soon' is neither a length of time such as '5 seconds' nor "
+        "'available-now' nor 'batch'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (('checkpoint = "state"', ""), ["checkpoint: is needed, but not there: the directory"]),
+        (('topic = "counts"', 'topic = "counts"\nof = "count"'), ["did you mean 'counts'?"]),
+        (('name = "counts"', 'name = "orders"'), ["step[0].name: there is a source or step"]),
+        (('name = "counts"', 'name = "a-b"'), ["letters, digits and _ only"]),
+        (('path = "out"', ""), ["sink[1].path: is needed by the format 'parquet'"]),
+        (('path = "out"', 'path = "out"\ntopic="t"'), ["sink[1].topic: is for topics"]),
+        (
+            ('topic = ["orders", "returns"]', 'pattern = "o.*"\ntopic = "x"'),
+            ["source.orders: needs exactly one of topic, pattern and options.assign"],
+        ),
+        (
+            ('name_server = "127.0.0.1:9876"', ""),
+            ["sink[0].name_server: is needed", "source.orders.name_server: is needed"],
+        ),
+        (('decode = "json"', 'decode = "text"'), ["schema: means nothing with decode"]),
+        (('kind = "sql"', 'kind = "sqll"'), ["kind: 'sqll' is not possible; did you mean 'sql'"]),
+        (('kind = "sql"', ""), ["kind: is needed, but not there; one of sql, archive"]),
+        (('name = "counts"', "name = [1"), ["is not TOML: "]),
+        (('delay = "1 minute"', 'delay = "a bit"'), ["'a bit' is not a length of time"]),
+    ],
+)
+def test_what_does_not_fit_together(
+    tmp_path: Path, change: tuple[str, str], expected: list[str]
+) -> None:
+    assert change[0] in GOOD
+    said = mistakes(write(tmp_path, GOOD.replace(*change)))
+    assert len(said) == len(expected)
+    for line, text in zip(said, expected, strict=True):
+        assert line.startswith("orders.toml: ")
+        assert text in line
+
+
+def test_a_file_that_is_none(tmp_path: Path) -> None:
+    assert "No such file" in mistakes(tmp_path / "none.toml")[0]
+    assert ".toml, .yaml or .yml" in mistakes(write(tmp_path, "", "x.json"))[0]
+    twice = "kind: sql\nname: a\nname: b\n"
+    assert mistakes(write(tmp_path, twice, "x.yaml")) == [
+        "x.yaml: is not YAML: the key 'name' is there twice (line 3)"
+    ]
+
+
+def test_secrets_come_from_the_environment_and_are_never_shown(tmp_path: Path) -> None:
+    options = 'options = { startingOffsets = "${FROM:-earliest}", secretKey = "${ORBIT_SECRET}" }'
+    start = GOOD.index("options =")
+    text = GOOD[:start] + options + GOOD[GOOD.index("\n", start) :]
+    file = write(tmp_path, text)
+    assert mistakes(file) == [
+        "orders.toml: source.orders.options.secretKey: "
+        "the environment variable ORBIT_SECRET is not set"
+    ]
+    loaded = load(file, {"ORBIT_SECRET": "hunter2hunter2"})
+    assert isinstance(loaded.spec, SqlSpec)
+    options_read = loaded.spec.source["orders"].options
+    assert options_read == {"startingOffsets": "earliest", "secretKey": "hunter2hunter2"}
+    assert loaded.secrets.strike_out("failed: hunter2hunter2 refused") == "failed: *** refused"
+    assert loaded.secrets.shown(options_read)["secretKey"] == "***"
+
+
+def test_a_secret_in_the_file_is_a_mistake_that_does_not_repeat_it(tmp_path: Path) -> None:
+    text = GOOD.replace("failOnDataLoss = false", 'secretKey = "hunter2hunter2"')
+    (line,) = mistakes(write(tmp_path, text))
+    assert "does not belong into a file" in line
+    assert "hunter2" not in line
+
+
+@pytest.mark.parametrize(
+    ("key", "secret"),
+    [
+        ("secretKey", True),
+        ("accessKey", True),
+        ("securityToken", True),
+        ("secret_key", True),
+        ("spark.ssl.keyPassword", True),
+        ("spark.hadoop.fs.s3a.secret.key", True),
+        ("topic", False),
+        ("keys", False),
+        ("maxTokens", False),
+    ],
+)
+def test_which_keys_are_secrets(key: str, secret: bool) -> None:
+    assert is_secret(key) is secret
