@@ -38,6 +38,18 @@ pub(crate) struct Entry {
     pub previous: i32,
 }
 
+impl Entry {
+    pub fn decode(bytes: &[u8]) -> Entry {
+        let i32_at = |i: usize| i32::from_be_bytes(bytes[i..i + 4].try_into().expect("4 bytes"));
+        Entry {
+            hash: i32_at(0),
+            physical_offset: i64::from_be_bytes(bytes[4..12].try_into().expect("8 bytes")),
+            seconds: i32_at(12),
+            previous: i32_at(16),
+        }
+    }
+}
+
 /// The numbers of a mapped index file. Each is read and written as a whole, as an atomic.
 #[derive(Clone, Copy)]
 struct Words {
@@ -214,14 +226,7 @@ impl IndexFile {
     }
 
     pub fn entry(&self, number: i32) -> Result<Entry> {
-        let bytes = self.file.bytes(self.entry_pos(number), ENTRY_LEN as usize)?;
-        let i32_at = |i: usize| i32::from_be_bytes(bytes[i..i + 4].try_into().expect("4 bytes"));
-        Ok(Entry {
-            hash: i32_at(0),
-            physical_offset: i64::from_be_bytes(bytes[4..12].try_into().expect("8 bytes")),
-            seconds: i32_at(12),
-            previous: i32_at(16),
-        })
+        Ok(Entry::decode(self.file.bytes(self.entry_pos(number), ENTRY_LEN as usize)?))
     }
 
     /// Keeps the entries of messages stored by `until_ms`, but for the last of them, whose keys may not all be here. Slots and header

@@ -7,6 +7,7 @@
 //! ├ flush ─ watermark         the two threads that bring pages to disk
 //! ├ recovery ─ log_peek       clean and after a crash
 //! ├ clean                     expiry
+//! ├ scan                      the same files read without owning them
 //! └ commit_log, queue_table ─ consume_queue, index ─ index_file, checkpoint, presence
 //!   └ file_sequence ─ mapped_file
 //! ```
@@ -34,6 +35,7 @@ mod presence;
 mod queue_table;
 mod read;
 mod recovery;
+pub mod scan;
 mod store;
 mod watermark;
 

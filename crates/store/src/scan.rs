@@ -1,0 +1,33 @@
+//! Reading a store directory without owning it: no lock is taken, no byte is written, no file is mapped.
+//!
+//! The directory may be ours or a Java broker's, at rest, in use by a running broker, or a copy that was made while one ran.
+//!
+//! ```text
+//! snapshot ─ queue_files      what is there: log files, queues, where the log ends at this moment
+//! selection ─ key_lookup      which byte ranges of the log can hold what is wanted
+//! range_scan ─ window         the records of such ranges, damage counted and named
+//! audit ┬ audit_queue         whether queues and index say what the log says
+//!       └ audit_index
+//! └ log_files                 a directory's files by the offset in their names
+//! ```
+//! Files are read, not mapped: a mapped file that somebody cuts ends the process that reads it, and bytes that a broker writes at the
+//! same time are no slice Rust could promise anything about.
+
+mod audit;
+mod audit_index;
+mod audit_queue;
+mod index_view;
+mod key_lookup;
+mod log_files;
+mod queue_files;
+mod range_scan;
+mod selection;
+mod snapshot;
+mod window;
+
+pub use audit::{Audit, Finding, Findings, Kind, LogAudit, TopicSize};
+pub use log_files::LogFile;
+pub use queue_files::QueueFiles;
+pub use range_scan::{Damage, LogRange, RangeScan, ScanReport, Visit};
+pub use selection::{QueueWish, Selection};
+pub use snapshot::{Snapshot, Tail};

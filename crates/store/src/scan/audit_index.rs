@@ -1,0 +1,92 @@
+//! The pass over index files: every entry leads to a message with its key, every chain holds all entries of its slot.
+
+use wire::Record;
+use wire::hash::index_hash;
+
+use super::audit::{Audit, Finding, Findings, Kind};
+use super::index_view::IndexView;
+use crate::error::Result;
+use crate::index_file::Entry;
+use crate::message::Routing;
+
+impl Audit {
+    /// The index files and how many entries each has.
+    pub fn index_files(&self) -> Vec<(String, u64)> {
+        self.index.iter().map(|view| (view.path.display().to_string(), view.next_entry - 1)).collect()
+    }
+
+    /// Entries `[from, to)` of the index file with this number in `index_files`; the first entry is 1.
+    pub fn check_index(&self, number: usize, from: u64, to: u64) -> Result<Findings> {
+        let view = &self.index[number];
+        let mut findings = Findings::default();
+        let mut window = None;
+        view.walk(from.max(1), to.min(view.next_entry), |number, entry| {
+            findings.checked += 1;
+            if entry.physical_offset < self.snapshot.log_start as i64 && entry.physical_offset >= 0 {
+                return Ok(());
+            }
+            // What was added after the snapshot cannot be compared with it.
+            if entry.physical_offset >= self.snapshot.log_end as i64 && number + 1 == view.next_entry {
+                return Ok(());
+            }
+            let problem = self.with_record(&mut window, entry.physical_offset, |record, _| {
+                entry_problem(view, number, entry, record)
+            })?;
+            if let Some(detail) = problem.unwrap_or_else(|| Some("no readable message begins there".into())) {
+                findings.add(finding(Kind::WrongIndexEntry, view, number, entry.physical_offset, &detail));
+            }
+            Ok(())
+        })?;
+        Ok(findings)
+    }
+
+    /// Whether following each slot of an index file meets exactly the entries that belong to it.
+    pub fn check_chains(&self, number: usize) -> Result<Findings> {
+        let view = &self.index[number];
+        let mut findings = Findings::default();
+        let mut newest = vec![0u32; view.slots as usize];
+        view.walk(1, view.next_entry, |number, entry| {
+            findings.checked += 1;
+            let last = &mut newest[entry.hash.max(0) as usize % view.slots as usize];
+            if entry.previous as u32 != *last {
+                let detail = format!("says entry {} came before it in its slot, that was {last}", entry.previous);
+                findings.add(finding(Kind::BrokenIndexChain, view, number, entry.physical_offset, &detail));
+            }
+            *last = number as u32;
+            Ok(())
+        })?;
+        for (slot, (found, expected)) in view.all_slots()?.into_iter().zip(newest).enumerate() {
+            // A running broker has gone on: what it added leads back to what was there.
+            let grown = u64::from(found) >= view.next_entry;
+            if found != expected && !grown {
+                let detail = format!("slot {slot} leads to entry {found}, its newest is {expected}");
+                findings.add(finding(Kind::BrokenIndexChain, view, u64::from(expected), -1, &detail));
+            }
+        }
+        Ok(findings)
+    }
+}
+
+fn entry_problem(view: &IndexView, number: u64, entry: &Entry, record: &Record<'_>) -> Option<String> {
+    let keys = Routing::of(record.properties).keys;
+    if !keys.iter().any(|key| index_hash(record.topic, key) == entry.hash) {
+        return Some(format!("the message there (topic {}) has no key of hash {}", record.topic, entry.hash));
+    }
+    // The time of a file's first entry counts from the file before it.
+    let seconds = ((record.store_timestamp - view.begin_ms) / 1000).clamp(0, i64::from(i32::MAX));
+    if number > 1 && i64::from(entry.seconds) != seconds {
+        return Some(format!("says {} s after the file's first message, it was {seconds} s", entry.seconds));
+    }
+    None
+}
+
+fn finding(kind: Kind, view: &IndexView, number: u64, physical_offset: i64, detail: &str) -> Finding {
+    Finding {
+        kind,
+        topic: String::new(),
+        queue_id: -1,
+        queue_offset: -1,
+        physical_offset,
+        detail: format!("{} entry {number}: {detail}", view.path.display()),
+    }
+}

@@ -1,0 +1,47 @@
+//! From keys to places in the log, through the index.
+//!
+//! The index files every message under `topic#key`, so topics must be named. What was stored behind the last indexed message is read
+//! as well: the index may be a moment behind the log.
+
+use wire::hash::index_hash;
+
+use super::index_view::IndexView;
+use super::range_scan::LogRange;
+use super::selection::Selection;
+use super::snapshot::Snapshot;
+use crate::error::Result;
+
+/// The places of the messages with the wanted keys; `None` when the index cannot say.
+pub(crate) fn ranges(snapshot: &Snapshot, selection: &Selection) -> Result<Option<Vec<LogRange>>> {
+    let (Some(keys), Some(topics)) = (&selection.keys, &selection.topics) else { return Ok(None) };
+    let views = IndexView::of_store(&snapshot.root)?;
+    // A log that reaches further back than the index has messages that are not in it.
+    let (Some(oldest), Some(newest)) = (views.first(), views.last()) else { return Ok(None) };
+    if oldest.begin_physical > snapshot.log_start as i64 {
+        return Ok(None);
+    }
+    let mut places = Vec::new();
+    for view in &views {
+        for topic in topics.keys() {
+            for key in keys {
+                let hash = index_hash(topic, key);
+                view.chain(hash, |_, entry| {
+                    if entry.hash == hash && entry.physical_offset >= snapshot.log_start as i64 {
+                        places.push(entry.physical_offset as u64);
+                    }
+                    true
+                })?;
+            }
+        }
+    }
+    let indexed = newest.end_physical.max(snapshot.log_start as i64) as u64;
+    places.retain(|&place| place < indexed);
+    places.sort_unstable();
+    places.dedup();
+    let mut ranges: Vec<_> =
+        places.into_iter().map(|start| LogRange { start, end: start + 1, aligned: true }).collect();
+    if indexed < snapshot.log_end {
+        ranges.push(LogRange { start: indexed, end: snapshot.log_end, aligned: true });
+    }
+    Ok(Some(ranges))
+}

@@ -1,0 +1,228 @@
+//! The records of byte ranges of the log.
+//!
+//! A record belongs to the range in which it begins. A range that begins at a record (`aligned`) is read from there; any other is
+//! searched for its first record, so a log can be cut into ranges at any byte. Together the ranges of a cut give every record once.
+//!
+//! Damage is met in two ways. A record whose parts add up but whose body does not match its checksum, or whose text is not UTF-8, is
+//! left out and the next one is where it says. Where nothing readable stands, the next record is searched for. Each damage is counted
+//! by the range in which it begins; a range looks for that purpose at the place behind its last record, too, because the next range
+//! cannot know whether it begins in the middle of a record.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+
+use wire::crc::body_crc;
+use wire::record::{Lead, RecordError, lead};
+use wire::{Crc, Record};
+
+use super::log_files::{LogFile, holding};
+use super::window::Window;
+use crate::error::{Result, StoreError};
+
+/// So many damages are named one by one; the rest is only counted.
+const NAMED: usize = 100;
+const CRC_AT: usize = 8;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogRange {
+    pub start: u64,
+    pub end: u64,
+    /// Whether a record is known to begin at `start`.
+    pub aligned: bool,
+}
+
+/// A stretch of the log that cannot be read as a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    pub physical_offset: u64,
+    pub len: u64,
+    pub reason: String,
+    /// Topic, queue and queue offset, when the record can still say.
+    pub place: Option<(String, i32, i64)>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct ScanReport {
+    /// Whole records met, and their bytes.
+    pub records: u64,
+    pub bytes: u64,
+    pub damaged: u64,
+    pub damaged_bytes: u64,
+    pub damages: Vec<Damage>,
+}
+
+/// One whole record with the bytes it takes in the log.
+pub struct Visit<'a> {
+    pub record: &'a Record<'a>,
+    pub size: usize,
+}
+
+#[derive(Debug)]
+pub struct RangeScan {
+    files: Vec<LogFile>,
+    /// End of the log: what stands behind it is nobody's.
+    log_end: u64,
+    crc: Crc,
+    ranges: VecDeque<LogRange>,
+    current: Option<Current>,
+    report: ScanReport,
+}
+
+#[derive(Debug)]
+struct Current {
+    window: Window,
+    position: u64,
+    end: u64,
+}
+
+enum Met {
+    Passed(u64),
+    Stopped(u64),
+    EndOfFile,
+    Broken(String),
+}
+
+impl RangeScan {
+    pub fn new(files: Vec<LogFile>, log_end: u64, ranges: Vec<LogRange>, crc: Crc) -> RangeScan {
+        let (ranges, report) = (ranges.into(), ScanReport::default());
+        RangeScan { files, log_end, crc, ranges, current: None, report }
+    }
+
+    pub fn report(&self) -> &ScanReport {
+        &self.report
+    }
+
+    /// Shows records to `visit` until it breaks, which keeps the place; true when it did, false when all ranges are read.
+    pub fn run<E: From<StoreError>>(
+        &mut self,
+        mut visit: impl FnMut(Visit<'_>) -> std::result::Result<ControlFlow<()>, E>,
+    ) -> std::result::Result<bool, E> {
+        while self.advance()? {
+            let current = self.current.as_mut().expect("advance found one");
+            while current.position < current.end {
+                let met = meet(&mut current.window, current.position, self.crc, &mut self.report, &mut visit)?;
+                match met {
+                    Met::Passed(next) => current.position = next,
+                    Met::Stopped(next) => {
+                        current.position = next;
+                        return Ok(true);
+                    }
+                    Met::EndOfFile => current.position = current.window.limit(),
+                    Met::Broken(reason) => {
+                        current.position = skip_damage(&mut current.window, current.position, reason, &mut self.report)?
+                    }
+                }
+            }
+            look_behind(current, self.crc, &mut self.report)?;
+            self.current = None;
+        }
+        Ok(false)
+    }
+
+    /// Makes `current` the range to go on with; false when there is none left.
+    fn advance(&mut self) -> Result<bool> {
+        while self.current.is_none() {
+            let Some(range) = self.ranges.pop_front() else { return Ok(false) };
+            let Some(log_file) = holding(&self.files, range.start) else { continue };
+            if range.end > log_file.end() {
+                self.ranges.push_front(LogRange { start: log_file.end(), aligned: true, ..range });
+            }
+            let mut window = Window::open(log_file, self.log_end)?;
+            let end = range.end.min(window.limit());
+            let position = match range.aligned || range.start == log_file.start {
+                true => Some(range.start),
+                false => window.find_record(range.start, end)?,
+            };
+            self.current = position.map(|position| Current { window, position, end });
+        }
+        Ok(true)
+    }
+}
+
+/// Looks at what stands at `position` and shows it to `visit` if it is a whole record.
+fn meet<E: From<StoreError>>(
+    window: &mut Window,
+    position: u64,
+    crc: Crc,
+    report: &mut ScanReport,
+    visit: &mut impl FnMut(Visit<'_>) -> std::result::Result<ControlFlow<()>, E>,
+) -> std::result::Result<Met, E> {
+    let left = window.limit().min(window.log_file.end()) - position;
+    let file_left = window.log_file.end() - position;
+    let bytes = window.record_bytes(position)?;
+    match lead(bytes) {
+        Lead::Message { .. } => {}
+        Lead::Blank { total_size } if total_size as u64 >= file_left => return Ok(Met::EndOfFile),
+        // Fewer bytes than a BLANK needs are left only where a file was cut.
+        _ => return Ok(Met::Broken(nothing_here(bytes, left))),
+    }
+    // Structure first: a record whose body alone is damaged still says where the next one begins.
+    let (record, size) = match Record::decode(bytes, Crc::Trust) {
+        Ok(whole) => whole,
+        Err(error @ RecordError::NotUtf8 { total_size, .. }) => {
+            report.note(position, total_size as u64, error.to_string(), None);
+            return Ok(Met::Passed(position + total_size as u64));
+        }
+        Err(error) => return Ok(Met::Broken(error.to_string())),
+    };
+    if record.physical_offset != position as i64 {
+        return Ok(Met::Broken(format!("a record that says it stands at {}", record.physical_offset)));
+    }
+    let next = position + size as u64;
+    if crc == Crc::Verify && !record.body.is_empty() {
+        let stored = bytes[CRC_AT..].first_chunk().map_or(0, |crc| u32::from_be_bytes(*crc));
+        let computed = body_crc(record.body);
+        if stored != computed {
+            let place = Some((record.topic.to_string(), record.queue_id, record.queue_offset));
+            report.note(position, size as u64, RecordError::WrongCrc { stored, computed }.to_string(), place);
+            return Ok(Met::Passed(next));
+        }
+    }
+    report.records += 1;
+    report.bytes += size as u64;
+    match visit(Visit { record: &record, size })? {
+        ControlFlow::Continue(()) => Ok(Met::Passed(next)),
+        ControlFlow::Break(()) => Ok(Met::Stopped(next)),
+    }
+}
+
+fn nothing_here(bytes: &[u8], left: u64) -> String {
+    match bytes.first_chunk::<8>() {
+        Some([0, 0, 0, 0, 0, 0, 0, 0]) => "zeros where a record should begin".into(),
+        Some(head) => format!("no record begins with {head:02x?}"),
+        None => format!("{left} bytes left, too few for a record"),
+    }
+}
+
+/// Notes the damage at `position` and returns where the next record begins, or the end of what may be read.
+fn skip_damage(window: &mut Window, position: u64, reason: String, report: &mut ScanReport) -> Result<u64> {
+    let limit = window.limit();
+    let next = window.find_record(position + 1, limit)?.unwrap_or(limit);
+    report.note(position, next - position, reason, None);
+    Ok(next)
+}
+
+/// The place behind a range's last record: damage that begins there is this range's to count.
+fn look_behind(current: &mut Current, crc: Crc, report: &mut ScanReport) -> Result<()> {
+    if current.position >= current.window.limit() {
+        return Ok(());
+    }
+    let mut unseen = ScanReport::default();
+    let met = meet::<StoreError>(&mut current.window, current.position, crc, &mut unseen, &mut |_| {
+        Ok(ControlFlow::Continue(()))
+    })?;
+    if let Met::Broken(reason) = met {
+        skip_damage(&mut current.window, current.position, reason, report)?;
+    }
+    Ok(())
+}
+
+impl ScanReport {
+    fn note(&mut self, physical_offset: u64, len: u64, reason: String, place: Option<(String, i32, i64)>) {
+        self.damaged += 1;
+        self.damaged_bytes += len;
+        if self.damages.len() < NAMED {
+            self.damages.push(Damage { physical_offset, len, reason, place });
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What a store directory holds at one moment, and where its log ends.
+//!
+//! Nothing in the directory says where the log ends. Every file but the newest that has records is full (it ends with a BLANK), so the
+//! end lies in that one. The queues know a position that is certainly below it: the end of the last message any of them points to. From
+//! there the records are followed, one by one, until something is no record.
+//!
+//! ```text
+//! │ full file │ full file │ records … ┊ records no queue knows yet ┊ torn │ 0 0 0 │
+//!                          dispatched ┘                    log end ┘
+//! ```
+//! What breaks off *below* the dispatched end is damage in the middle of the log, and a record is searched behind it; what breaks off
+//! above it is the torn tail that a crash (or a copy made of a running broker's files) leaves. Without queues there is no such line: then
+//! a break with a readable record behind it counts as damage.
+
+use std::path::{Path, PathBuf};
+
+use wire::record::{Lead, lead};
+use wire::{Crc, Record};
+
+use super::log_files::{LogFile, holding, list};
+use super::queue_files::QueueFiles;
+use super::window::Window;
+use crate::error::{Result, StoreError};
+
+/// Zeros for so long are taken for the unused rest of a file.
+const UNUSED: usize = 64 << 10;
+
+/// Bytes behind the end of the log that are not zero: a message that was being written when the file was last touched.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tail {
+    pub bytes: u64,
+    pub reason: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    pub root: PathBuf,
+    pub log_files: Vec<LogFile>,
+    pub queues: Vec<QueueFiles>,
+    /// First byte still in the log and first byte behind its last whole record.
+    pub log_start: u64,
+    pub log_end: u64,
+    /// End of the last message that a queue points to; `None` without queues.
+    pub dispatched_end: Option<u64>,
+    pub tail: Option<Tail>,
+    /// `[start, end)` of files that are missing between others.
+    pub gaps: Vec<(u64, u64)>,
+}
+
+impl Snapshot {
+    /// Looks at the store below `root`. `log_dirs` are the directories of a log that is spread over several (or lies elsewhere); without
+    /// any it is `commitlog`, or `root` itself when that holds log files.
+    pub fn take(root: &Path, log_dirs: &[PathBuf]) -> Result<Snapshot> {
+        let log_dirs = match log_dirs {
+            [] if root.join("commitlog").is_dir() => vec![root.join("commitlog")],
+            [] => vec![root.to_path_buf()],
+            given => given.to_vec(),
+        };
+        if let Some(missing) = log_dirs.iter().find(|dir| !dir.is_dir()) {
+            let source = std::io::Error::from(std::io::ErrorKind::NotFound);
+            return Err(StoreError::Io { action: "opening", path: missing.clone(), source });
+        }
+        // Queues before the log: whatever they point to was in the log by then.
+        let queues = QueueFiles::of_store(root)?;
+        let log_files = list(&log_dirs)?;
+        if log_files.is_empty() && queues.is_empty() && !root.join("commitlog").is_dir() {
+            let source = std::io::Error::new(std::io::ErrorKind::NotFound, "no commit log here");
+            return Err(StoreError::Io { action: "opening", path: root.to_path_buf(), source });
+        }
+        let log_limit = log_files.last().map_or(0, LogFile::end);
+        let mut dispatched_end = None;
+        for queue in &queues {
+            dispatched_end = dispatched_end.max(queue.end(&log_files, log_limit)?.1);
+        }
+        let gaps = log_files
+            .windows(2)
+            .filter(|pair| pair[0].end() < pair[1].start)
+            .map(|pair| (pair[0].end(), pair[1].start))
+            .collect();
+        let mut snapshot = Snapshot {
+            root: root.to_path_buf(),
+            log_start: log_files.first().map_or(0, |file| file.start),
+            log_end: 0,
+            log_files,
+            queues,
+            dispatched_end,
+            tail: None,
+            gaps,
+        };
+        snapshot.find_end()?;
+        Ok(snapshot)
+    }
+
+    fn find_end(&mut self) -> Result<()> {
+        let Some(newest) = self.newest_with_records()?.cloned() else {
+            self.log_end = self.log_start;
+            return Ok(());
+        };
+        let known = self.dispatched_end.filter(|&end| holding(&self.log_files, end).is_some_and(|f| *f == newest));
+        let mut window = Window::open(&newest, newest.end())?;
+        let mut position = known.unwrap_or(newest.start);
+        loop {
+            match follow(&mut window, position)? {
+                Followed::EndOfFile => {
+                    // The next record goes to a file that is not there yet.
+                    self.log_end = newest.end();
+                    return Ok(());
+                }
+                Followed::Record(next) => position = next,
+                Followed::Nothing(reason) => {
+                    let more_expected = self.dispatched_end.is_none_or(|end| position < end);
+                    let next = if more_expected { window.find_record(position + 1, newest.end())? } else { None };
+                    let Some(next) = next else {
+                        self.log_end = position;
+                        self.tail = tail(&mut window, position, reason)?;
+                        return Ok(());
+                    };
+                    position = next;
+                }
+            }
+        }
+    }
+
+    /// The newest file that begins with something; those behind it were made ahead.
+    fn newest_with_records(&self) -> Result<Option<&LogFile>> {
+        for file in self.log_files.iter().rev() {
+            let mut window = Window::with_piece(file, file.end(), 4096)?;
+            let begins = window.bytes(file.start, 8)?.iter().take(8).any(|&byte| byte != 0);
+            if begins || self.dispatched_end.is_some_and(|end| end > file.start) {
+                return Ok(Some(file));
+            }
+        }
+        Ok(self.log_files.first())
+    }
+}
+
+enum Followed {
+    Record(u64),
+    EndOfFile,
+    Nothing(String),
+}
+
+fn follow(window: &mut Window, position: u64) -> Result<Followed> {
+    let left = window.log_file.end() - position;
+    if left == 0 {
+        return Ok(Followed::EndOfFile);
+    }
+    let bytes = window.record_bytes(position)?;
+    Ok(match lead(bytes) {
+        Lead::Blank { total_size } if total_size as u64 >= left => Followed::EndOfFile,
+        // The last record of a log may be half written with its size and magic in place: only its checksum tells.
+        Lead::Message { .. } => match Record::decode(bytes, Crc::Verify) {
+            Ok((record, size)) if record.physical_offset == position as i64 => Followed::Record(position + size as u64),
+            Ok((record, _)) => Followed::Nothing(format!("a record that says it stands at {}", record.physical_offset)),
+            Err(error) => Followed::Nothing(error.to_string()),
+        },
+        _ => Followed::Nothing("no record begins here".into()),
+    })
+}
+
+/// What stands behind the end of the log, if it is not all zero.
+fn tail(window: &mut Window, from: u64, reason: String) -> Result<Option<Tail>> {
+    let (mut position, mut last) = (from, from);
+    loop {
+        let bytes = window.bytes(position, UNUSED)?;
+        let bytes = &bytes[..bytes.len().min(UNUSED)];
+        match bytes.iter().rposition(|&byte| byte != 0) {
+            Some(at) => last = position + at as u64 + 1,
+            None => break,
+        }
+        position += bytes.len() as u64;
+    }
+    Ok((last > from).then_some(Tail { bytes: last - from, reason }))
+}
