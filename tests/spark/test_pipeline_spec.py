@@ -114,8 +114,10 @@ topic = "x"
         "orders.toml: source.orders.infer_from: must be a whole number, not a text ('many')",
         "orders.toml: sink: must be a list of tables: write [[sink]], not [sink]",
         "orders.toml: step[0].name: is needed, but not there",
-        "orders.toml: trigger: 'soon' is neither a length of time such as '5 seconds' nor "
-        "'available-now' nor 'batch'",
+        (
+            "orders.toml: trigger: 'soon' is neither a length of time such as '5 seconds' nor "
+            "'available-now' nor 'batch'"
+        ),
     ]
 
 
@@ -169,8 +171,10 @@ def test_secrets_come_from_the_environment_and_are_never_shown(tmp_path: Path) -
     text = GOOD[:start] + options + GOOD[GOOD.index("\n", start) :]
     file = write(tmp_path, text)
     assert mistakes(file) == [
-        "orders.toml: source.orders.options.secretKey: "
-        "the environment variable ORBIT_SECRET is not set"
+        (
+            "orders.toml: source.orders.options.secretKey: "
+            "the environment variable ORBIT_SECRET is not set"
+        )
     ]
     loaded = load(file, {"ORBIT_SECRET": "hunter2hunter2"})
     assert isinstance(loaded.spec, SqlSpec)

@@ -167,10 +167,11 @@ def _run_job(work: Callable[[], Report], workspace: Workspace, display: Display)
     from pyspark import InheritableThread
 
     outcome: list[Report | BaseException] = []
-    tag = f"orbitmq-{id(outcome):x}"
+    context = workspace.spark.sparkContext
+    group = f"orbitmq-{id(outcome):x}"
 
     def target() -> None:
-        workspace.spark.addTag(tag)
+        context.setJobGroup(group, "an OrbitMQ pipeline", interruptOnCancel=True)
         try:
             outcome.append(work())
         except BaseException as error:
@@ -181,7 +182,7 @@ def _run_job(work: Callable[[], Report], workspace: Workspace, display: Display)
     while thread.is_alive():
         thread.join(POLL_S)
         if workspace.stopping.is_set():
-            workspace.spark.interruptTag(tag)
+            context.cancelJobGroup(group)
     (result,) = outcome
     if isinstance(result, Report):
         display.report(result)

@@ -1,0 +1,250 @@
+"""``dead-letters``: what consumers gave up on, by cause, topic, consumer and age; and a second try.
+
+::
+
+    kind = "dead-letters"
+    groups = ["billing"]                    # all that there are, unless given
+    cause_property = "error"                # a property by which your programs say why, if they do
+    trace = true                            # ask the message trace how the last try ended
+
+    [select]                                # which of them; everything unless given
+    topic = "orders"
+    older_than = "1 hour"
+    where = "cause LIKE 'gave up%' AND size(keys) > 0"      # any condition on the report's columns
+
+    [redrive]                               # without it there is only the report
+    to = "group"                            # that group alone; or "topic", or a topic's name
+    ledger = "state/redriven"               # remembers which went back, so that none does twice
+    dry_run = true
+
+RocketMQ does not write down why a message died. What is known: how often it was tried, whether its
+consumer refused it before its tries were used up, what the trace saw, and what programs note in
+a property.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from orbitmq.protocol.names import DLQ_PREFIX, TRACE_TOPIC
+from orbitmq.spark.pipelines.kinds import Kind
+from orbitmq.spark.pipelines.plan import Job, Report, Table
+from orbitmq.spark.pipelines.redrive import RedriveSpec, back_to, not_yet_redriven, remember
+from orbitmq.spark.pipelines.spec import Interval, PipelineSpec
+from orbitmq.spark.pipelines.tables import Mistakes
+from orbitmq.spark.pipelines.topics import topic_options
+from orbitmq.spark.pipelines.trace_events import consumptions, events
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from orbitmq.spark.pipelines.workspace import Workspace
+
+__all__ = ["KIND", "DeadLettersSpec", "build", "explained", "summary"]
+
+AGES = ((60, "1 minute"), (3600, "1 hour"), (86_400, "1 day"), (604_800, "1 week"))
+OLDEST_SHOWN = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectSpec:
+    """Which dead letters."""
+
+    topic: tuple[str, ...] = ()
+    """Topics they were sent to at first."""
+    message_id: tuple[str, ...] = ()
+    key: tuple[str, ...] = ()
+    older_than: Interval | None = None
+    newer_than: Interval | None = None
+    where: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeadLettersSpec(PipelineSpec):
+    """A whole ``dead-letters`` pipeline."""
+
+    groups: tuple[str, ...] = ()
+    cause_property: str | None = None
+    trace: bool = False
+    trace_topic: str = TRACE_TOPIC
+    select: SelectSpec = field(default_factory=SelectSpec)
+    redrive: RedriveSpec | None = None
+    options: dict[str, str] = field(default_factory=dict)
+
+    def check(self, mistakes: Mistakes, key: str) -> None:
+        """There must be a cluster; groups are named without the prefix of their dead letters."""
+        if not (self.name_server or "nameserver" in map(str.lower, self.options)):
+            mistakes.add("name_server", "is needed, but not there, nor NAMESRV_ADDR")
+        for at, group in enumerate(self.groups):
+            if group.startswith("%"):
+                mistakes.add(f"groups[{at}]", f"name the group, without {DLQ_PREFIX}")
+
+
+def explained(
+    messages: DataFrame, *, cause_property: str | None = None, tries: DataFrame | None = None
+) -> DataFrame:
+    """Return dead letters with where they come from, and why they died as far as it is known.
+
+    `messages` are those of ``%DLQ%`` topics with all their columns; `tries` are the
+    `trace_events.consumptions` of the same time, if there is a trace. Adds ``group``,
+    ``originTopic``, ``originMsgId``, ``ageSeconds`` and ``cause``.
+    """
+    properties = F.col("properties")
+    group = F.expr(f"substring(topic, {len(DLQ_PREFIX) + 1})")
+    rows = messages.select(
+        "*",
+        group.alias("group"),
+        F.coalesce(properties["RETRY_TOPIC"], properties["DLQ_ORIGIN_TOPIC"]).alias("originTopic"),
+        F.coalesce(properties["UNIQ_KEY"], F.col("msgId")).alias("originMsgId"),
+        (F.unix_seconds(F.current_timestamp()) - F.unix_seconds("storeTimestamp")).alias(
+            "ageSeconds"
+        ),
+    )
+    if tries is not None:
+        last = tries.where("succeeded = false").groupBy(
+            F.col("msgId").alias("originMsgId"), "group"
+        )
+        ended = last.agg(F.max_by("outcome", "deliveredAt").alias("lastOutcome"))
+        rows = rows.join(ended, ["originMsgId", "group"], "left")
+    said = [properties[cause_property]] if cause_property else []
+    seen = [_traced_cause()] if tries is not None else []
+    cause = F.coalesce(*said, *seen, _counted_cause())
+    return rows.withColumn("cause", cause).drop("lastOutcome")
+
+
+def _traced_cause() -> Column:
+    times = F.col("reconsumeTimes").cast("string")
+    return F.when(
+        F.col("lastOutcome").isNotNull(),
+        F.concat(F.lit("gave up after "), times, F.lit(" tries, the last: "), F.col("lastOutcome")),
+    )
+
+
+def _counted_cause() -> Column:
+    """Tell by the number of tries; a consumer that refuses a message outright has tried it once."""
+    times = F.col("reconsumeTimes")
+    return F.when(times <= 1, F.lit("refused by its consumer at the first try")).otherwise(
+        F.concat(F.lit("gave up after "), times.cast("string"), F.lit(" tries"))
+    )
+
+
+def chosen(rows: DataFrame, select: SelectSpec) -> DataFrame:
+    """Return the dead letters that are selected, of those that `explained` returns."""
+    if select.topic:
+        rows = rows.where(F.col("originTopic").isin(*select.topic))
+    if select.message_id:
+        rows = rows.where(
+            F.col("originMsgId").isin(*select.message_id) | F.col("msgId").isin(*select.message_id)
+        )
+    if select.key:
+        rows = rows.where(F.arrays_overlap("keys", F.array(*map(F.lit, select.key))))
+    if select.older_than is not None:
+        rows = rows.where(F.col("ageSeconds") * 1000 >= select.older_than.ms)
+    if select.newer_than is not None:
+        rows = rows.where(F.col("ageSeconds") * 1000 < select.newer_than.ms)
+    return rows if select.where is None else rows.where(select.where)
+
+
+def summary(rows: DataFrame) -> DataFrame:
+    """Group dead letters by cause, topic, consumer and age, the most frequent first."""
+    age = F.lit("older")
+    for seconds, name in reversed(AGES):
+        age = F.when(F.col("ageSeconds") < seconds, F.lit(f"under {name}")).otherwise(age)
+    grouped = rows.withColumn("age", age).groupBy("cause", "originTopic", "group", "age")
+    return grouped.agg(
+        F.count("*").alias("messages"),
+        F.min("storeTimestamp").alias("first"),
+        F.max("storeTimestamp").alias("last"),
+    ).orderBy(F.desc("messages"), "group", "originTopic", "cause", "age")
+
+
+def build(spec: DeadLettersSpec, workspace: Workspace) -> Job:
+    """Plan report and redrive."""
+    options = topic_options(
+        topic=tuple(DLQ_PREFIX + group for group in spec.groups),
+        pattern=None if spec.groups else f"{DLQ_PREFIX}.+",
+        name_server=spec.name_server,
+        options=spec.options,
+    )
+    reader = workspace.spark.read.format("rocketmq")
+    with workspace.planning("groups"):
+        messages = reader.options(**options).load()
+    tries = None
+    if spec.trace:
+        with workspace.planning("trace_topic"):
+            traced = topic_options(
+                topic=(spec.trace_topic,), name_server=spec.name_server, options={}
+            )
+            tries = consumptions(events(reader.options(**traced).load()))
+    with workspace.planning("select"):
+        rows = chosen(
+            explained(messages, cause_property=spec.cause_property, tries=tries), spec.select
+        )
+    return Job(lambda: _run(spec, workspace, rows))
+
+
+def _run(spec: DeadLettersSpec, workspace: Workspace, rows: DataFrame) -> Report:
+    rows = rows.persist()
+    try:
+        tables = [
+            _table("dead letters", summary(rows)),
+            _table(
+                "the oldest of them",
+                rows.orderBy("storeTimestamp")
+                .limit(OLDEST_SHOWN)
+                .select("originMsgId", "keys", "originTopic", "group", "cause", "storeTimestamp"),
+            ),
+        ]
+        facts: dict[str, Any] = {"messages": rows.count()}
+        notes = []
+        if spec.redrive is not None:
+            sent, note = _redrive(spec, spec.redrive, workspace, rows)
+            facts |= {"redriven": 0 if spec.redrive.dry_run else sent}
+            notes.append(note)
+    finally:
+        rows.unpersist()
+    return Report(tables=tuple(tables), notes=tuple(notes), facts=facts)
+
+
+def _redrive(
+    spec: DeadLettersSpec, redrive: RedriveSpec, workspace: Workspace, rows: DataFrame
+) -> tuple[int, str]:
+    """Send dead letters back, then remember them; returns how many, and that in words."""
+    ledger = workspace.locate(redrive.ledger)
+    waiting = not_yet_redriven(rows, ledger)
+    if redrive.max_messages is not None:
+        waiting = waiting.orderBy("storeTimestamp").limit(redrive.max_messages)
+    waiting = waiting.persist()
+    try:
+        count = waiting.count()
+        if redrive.dry_run:
+            return count, f"{count} would be redriven to {redrive.target_in_words}; dry_run is on"
+        if count:
+            server = {"nameServer": spec.name_server} if spec.name_server else {}
+            security = {key: value for key, value in spec.options.items() if key in _SECURITY}
+            options = server | security | redrive.options
+            back_to(redrive.to, waiting).write.format("rocketmq").options(**options).mode(
+                "append"
+            ).save()
+            remember(waiting, ledger, datetime.now(UTC))
+    finally:
+        waiting.unpersist()
+    return count, f"{count} redriven to {redrive.target_in_words}"
+
+
+_SECURITY = ("accessKey", "secretKey", "securityToken", "tls", "tlsCaFile")
+
+
+def _table(title: str, rows: DataFrame) -> Table:
+    shown = tuple(
+        tuple(" ".join(cell) if isinstance(cell, list) else cell for cell in row)
+        for row in rows.collect()
+    )
+    return Table(title, tuple(rows.columns), shown)
+
+
+KIND = Kind("dead-letters", DeadLettersSpec, build)

@@ -1,0 +1,100 @@
+"""Sending dead letters back, none of them twice.
+
+A redriven message is a new message with the body, tags, keys and properties of the old one, and
+with ``REDRIVEN_FROM`` that says which dead letter it was. Sending is at least once; what went back
+is then written to the ledger, a Parquet directory of topic, broker, queue and offset, and whatever
+is in there is left out the next time. A crash between the two repeats at most what that run sent.
+
+From the group's own retry topic only that group gets it, under the topic it had at first: other
+groups that have handled the message do not see it again. That is what one usually wants.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F
+
+from orbitmq.message import RESERVED_PROPERTIES
+from orbitmq.protocol.names import RETRY_PREFIX
+from orbitmq.spark.pipelines.tables import Mistakes
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["RedriveSpec", "back_to", "not_yet_redriven", "remember"]
+
+PLACE: Final = ["topic", "brokerName", "queueId", "queueOffset"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RedriveSpec:
+    """The table ``[redrive]``."""
+
+    ledger: str
+    to: str = "group"
+    dry_run: bool = False
+    max_messages: int | None = None
+    options: dict[str, str] = field(default_factory=dict)
+
+    def check(self, mistakes: Mistakes, key: str) -> None:
+        """A limit must leave something to send."""
+        if self.max_messages is not None and self.max_messages <= 0:
+            mistakes.add(f"{key}.max_messages", "must be a number above 0")
+
+    @property
+    def target_in_words(self) -> str:
+        """Where to."""
+        names = {"group": "the groups they come from", "topic": "the topics they come from"}
+        return names.get(self.to, self.to)
+
+
+def back_to(target: str, rows: DataFrame) -> DataFrame:
+    """Return dead letters, as `dead_letters.explained` has them, as messages for the sink."""
+    place = F.concat_ws("/", *(F.col(name).cast("string") for name in PLACE))
+    own = F.map_filter(
+        "properties", lambda name, _: ~name.isin(*sorted(RESERVED_PROPERTIES), "REDRIVEN_FROM")
+    )
+    marks = {"REDRIVEN_FROM": place}
+    if target == "group":
+        topic = F.concat(F.lit(RETRY_PREFIX), F.col("group"))
+        marks["RETRY_TOPIC"] = F.col("originTopic")
+    else:
+        topic = F.col("originTopic") if target == "topic" else F.lit(target)
+    pairs = [part for name, value in marks.items() for part in (F.lit(name), value)]
+    return rows.select(
+        topic.alias("topic"),
+        "tags",
+        "keys",
+        "body",
+        F.map_concat(own, F.create_map(*pairs)).alias("properties"),
+    )
+
+
+def not_yet_redriven(rows: DataFrame, ledger: str) -> DataFrame:
+    """Return the dead letters that the ledger does not know."""
+    spark = rows.sparkSession
+    schema = "topic STRING, brokerName STRING, queueId INT, queueOffset LONG, redrivenAt TIMESTAMP"
+    if not _is_there(rows, ledger):
+        return rows
+    return rows.join(spark.read.schema(schema).parquet(ledger), PLACE, "left_anti")
+
+
+def remember(rows: DataFrame, ledger: str, at: datetime) -> None:
+    """Write down what was sent back."""
+    known = rows.select(*PLACE, F.lit(at).alias("redrivenAt"))
+    known.coalesce(1).write.mode("append").parquet(ledger)
+
+
+def _is_there(rows: DataFrame, path: str) -> bool:
+    from pyspark.errors import AnalysisException
+
+    try:
+        rows.sparkSession.read.parquet(path)
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            return False
+        raise
+    return True

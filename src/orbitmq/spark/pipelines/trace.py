@@ -1,0 +1,191 @@
+"""``trace``: how long messages take and which consumers fail, out of the message trace.
+
+::
+
+    kind = "trace"
+    plot = "trace.html"                     # or .svg
+    slowest = 20
+    # everything that is still in the trace topic, unless the options say from when to when:
+    source = { options = { startingTimestamp = "1767225600000" } }
+    tables = "out/trace"                    # single sends and tries, as Parquet
+
+Clients write the trace when they are told to (`trace=True`, Java's ``enableMsgTrace``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from orbitmq.protocol.names import TRACE_TOPIC
+from orbitmq.spark.pipelines import plots
+from orbitmq.spark.pipelines.kinds import Kind
+from orbitmq.spark.pipelines.plan import Job, Report, Table
+from orbitmq.spark.pipelines.spec import PipelineSpec
+from orbitmq.spark.pipelines.tables import Mistakes
+from orbitmq.spark.pipelines.topics import TopicSpec
+from orbitmq.spark.pipelines.trace_events import consumptions, events, sends
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from orbitmq.spark.pipelines.workspace import Workspace
+
+__all__ = ["KIND", "TraceSpec", "build", "failures", "percentiles_of", "slowest"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceSource(TopicSpec):
+    """Where the trace is: RocketMQ's own topic for it, unless told otherwise."""
+
+    topic: tuple[str, ...] = (TRACE_TOPIC,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceSpec(PipelineSpec):
+    """A whole ``trace`` pipeline."""
+
+    source: TraceSource = field(default_factory=TraceSource)
+    percentiles: tuple[float, ...] = (50.0, 95.0, 99.0)
+    slowest: int = 20
+    plot: str | None = None
+    tables: str | None = None
+
+    def check(self, mistakes: Mistakes, key: str) -> None:
+        """Percentiles are between 0 and 100; a plot is a file of a kind that can be drawn."""
+        for at, percentile in enumerate(self.percentiles):
+            if not 0 < percentile <= 100:
+                mistakes.add(f"percentiles[{at}]", f"{percentile} is not between 0 and 100")
+        if self.plot is not None and Path(self.plot).suffix not in (".html", ".svg"):
+            mistakes.add("plot", f"{self.plot!r} must end in .html or .svg")
+        if self.slowest < 0:
+            mistakes.add("slowest", "must not be negative")
+        if not (self.name_server or self.source.name_server):
+            mistakes.add("name_server", "is needed, but not there, nor NAMESRV_ADDR")
+
+
+def percentiles_of(
+    rows: DataFrame, column: str, by: list[str], percentiles: tuple[float, ...]
+) -> DataFrame:
+    """Return count, percentiles and maximum of a column by others, the slowest first."""
+    found = F.percentile_approx(column, [share / 100 for share in percentiles], F.lit(10_000))
+    grouped = rows.where(F.col(column).isNotNull()).groupBy(*by)
+    counted = grouped.agg(
+        F.count("*").alias("messages"), found.alias("p"), F.max(column).alias("max")
+    )
+    shares = [F.col("p")[at].alias(_name(share)) for at, share in enumerate(percentiles)]
+    return counted.select(*by, "messages", *shares, "max").orderBy(F.desc("max"), *by)
+
+
+def slowest(tries: DataFrame, count: int) -> DataFrame:
+    """Return the messages that took longest from the call of send to the end of their handler."""
+    total = F.coalesce("deliveryMs", F.lit(0)) + F.coalesce("handlingMs", F.lit(0))
+    columns = ["msgId", "keys", "topic", "group", "retryTimes", "deliveryMs", "handlingMs"]
+    rows = tries.select(*columns, "outcome", total.alias("totalMs"))
+    return rows.orderBy(F.desc("totalMs"), "msgId").limit(count)
+
+
+def failures(tries: DataFrame) -> DataFrame:
+    """Return the consumers that failed: how often, how, and on how many messages."""
+    failed = ~F.coalesce("succeeded", F.lit(True))
+    grouped = tries.groupBy("group", "topic").agg(
+        F.count("*").alias("tries"),
+        F.count_if(failed).alias("failed"),
+        F.count_distinct(F.when(failed, F.col("msgId"))).alias("messages"),
+        F.max(F.when(failed, F.col("retryTimes"))).alias("retries"),
+        F.array_join(
+            F.array_sort(F.collect_set(F.when(failed, F.coalesce("outcome", F.lit("unknown"))))),
+            ", ",
+        ).alias("how"),
+        F.max(F.when(failed, F.col("deliveredAt"))).alias("last"),
+    )
+    return grouped.where("failed > 0").orderBy(F.desc("failed"), "group", "topic")
+
+
+def build(spec: TraceSpec, workspace: Workspace) -> Job:
+    """Plan the report."""
+    with workspace.planning("source"):
+        options = spec.source.connector_options(spec.name_server)
+        traced = events(workspace.spark.read.format("rocketmq").options(**options).load())
+        sent, tries = sends(traced), consumptions(traced)
+    return Job(lambda: _report(spec, workspace, sent, tries))
+
+
+def _report(spec: TraceSpec, workspace: Workspace, sent: DataFrame, tries: DataFrame) -> Report:
+    sent, tries = sent.persist(), tries.persist()
+    try:
+        by_topic = percentiles_of(sent, "sendMs", ["topic", "producerGroup"], spec.percentiles)
+        by_group = ["topic", "group"]
+        tables = (
+            _table("sending, ms", by_topic),
+            _table("delivery, ms", percentiles_of(tries, "deliveryMs", by_group, spec.percentiles)),
+            _table("handling, ms", percentiles_of(tries, "handlingMs", by_group, spec.percentiles)),
+            _table("slowest messages", slowest(tries, spec.slowest)),
+            _table("consumers that failed", failures(tries)),
+        )
+        files = []
+        if spec.tables is not None:
+            where = workspace.locate(spec.tables).rstrip("/")
+            sent.write.mode("overwrite").parquet(f"{where}/sends")
+            tries.write.mode("overwrite").parquet(f"{where}/consumptions")
+            files += [f"{where}/sends", f"{where}/consumptions"]
+        if spec.plot is not None:
+            file = Path(workspace.locate(spec.plot))
+            drawn = _plots(spec, tables, _over_time(tries, spec.percentiles))
+            plots.write_page(file, f"Message trace: {spec.name}", drawn, tables)
+            files.append(str(file))
+        facts = {"sends": sent.count(), "tries": tries.count()}
+    finally:
+        sent.unpersist()
+        tries.unpersist()
+    return Report(tables=tables, files=tuple(files), facts=facts)
+
+
+def _plots(spec: TraceSpec, tables: tuple[Table, ...], over_time: Table) -> list[str]:
+    drawn = []
+    for table in tables[:3]:
+        groups = [
+            (f"{row[0]} · {row[1]}", _shares(table.columns, row, spec.percentiles))
+            for row in table.rows[:12]
+        ]
+        if groups:
+            drawn.append(plots.bars(table.title, groups, unit="ms"))
+    if len(over_time.rows) > 1:
+        series = {
+            name: [row[at + 1] for row in over_time.rows]
+            for at, name in enumerate(over_time.columns[1:])
+        }
+        labels = [str(row[0]) for row in over_time.rows]
+        drawn.append(plots.lines(over_time.title, labels, series, unit="ms"))
+    return drawn or [plots.bars("no records in the trace", [])]
+
+
+def _over_time(tries: DataFrame, percentiles: tuple[float, ...]) -> Table:
+    """Return the percentiles of delivery by minute, the last six hours that there are."""
+    minutes = tries.withColumn("minute", F.date_format("deliveredAt", "HH:mm"))
+    minutes = minutes.withColumn("at", F.date_trunc("minute", "deliveredAt"))
+    rows = percentiles_of(minutes, "deliveryMs", ["at", "minute"], percentiles)
+    rows = rows.orderBy(F.desc("at")).limit(360).orderBy("at")
+    return _table("delivery by minute (UTC), ms", rows.drop("at", "messages"))
+
+
+def _shares(
+    columns: tuple[str, ...], row: tuple[Any, ...], percentiles: tuple[float, ...]
+) -> dict[str, float]:
+    return {
+        name: float(row[columns.index(name)]) for share in percentiles if (name := _name(share))
+    }
+
+
+def _name(percentile: float) -> str:
+    return f"p{percentile:g}"
+
+
+def _table(title: str, rows: DataFrame) -> Table:
+    return Table(title, tuple(rows.columns), tuple(tuple(row) for row in rows.collect()))
+
+
+KIND = Kind("trace", TraceSpec, build)

@@ -1,0 +1,92 @@
+"""The message trace as tables: records → events → deliveries.
+
+A message of the trace topic holds many records, each ended by the character 2, its fields separated
+by the character 1, told apart by the first and then by their positions::
+
+    Pub             timestamp region group topic msgId tags keys storeHost bodyLength cost msgType
+                    offsetMsgId success
+    SubBefore       timestamp region group requestId msgId retryTimes keys
+    SubAfter        requestId msgId cost success keys contextCode [timestamp group]
+    EndTransaction  timestamp region group topic msgId tags keys storeHost msgType transactionId
+                    state fromCheck
+
+A batch is one ``Pub`` with all ids, separated by commas. Older clients end ``SubAfter`` early, so
+the group comes from the ``SubBefore`` with the same request id; only ``Pub`` knows the topic.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["OUTCOMES", "consumptions", "events", "sends"]
+
+OUTCOMES: Final = {0: "success", 1: "timeout", 2: "exception", 3: "no answer", 4: "asked for retry"}
+"""What the context code of a consumption means."""
+
+
+def events(messages: DataFrame) -> DataFrame:
+    """Return one row per record of trace messages: ``event`` and its ``fields`` by position."""
+    text = F.col("body").cast("string")
+    record = F.explode(F.split(text, "\x02")).alias("record")
+    fields = F.split(F.col("record"), "\x01")
+    rows = messages.select(record).where(F.col("record") != "")
+    return rows.select(F.get(fields, F.lit(0)).alias("event"), fields.alias("fields"))
+
+
+def sends(traced: DataFrame) -> DataFrame:
+    """Return one row per message that was sent, from `events`."""
+    return traced.where("event = 'Pub'").select(
+        _time(1).alias("sentAt"),
+        _field(3).alias("producerGroup"),
+        _field(4).alias("topic"),
+        F.explode(F.split(_field(5), ",")).alias("msgId"),
+        _field(6).alias("tags"),
+        _field(7).alias("keys"),
+        _field(8).alias("storeHost"),
+        _field(9).cast("int").alias("bodyLength"),
+        _field(10).cast("long").alias("sendMs"),
+        (_field(13) == "true").alias("sent"),
+    )
+
+
+def consumptions(traced: DataFrame) -> DataFrame:
+    """Return one row per message and try of a consumer, from `events`, with what its send tells.
+
+    ``deliveryMs`` goes from the call of send to the call of the handler, ``handlingMs`` is the
+    handler's own time. A try that has not ended, or whose end was not traced, has no outcome.
+    """
+    before = traced.where("event = 'SubBefore'").select(
+        _time(1).alias("deliveredAt"),
+        _field(3).alias("group"),
+        _field(4).alias("requestId"),
+        _field(5).alias("msgId"),
+        _field(6).cast("int").alias("retryTimes"),
+    )
+    codes = F.create_map(*(F.lit(part) for pair in OUTCOMES.items() for part in pair))
+    after = traced.where("event = 'SubAfter'").select(
+        _field(1).alias("requestId"),
+        _field(2).alias("msgId"),
+        _field(3).cast("long").alias("handlingMs"),
+        (_field(4) == "true").alias("succeeded"),
+        codes[_field(6).cast("int")].alias("outcome"),
+    )
+    sent = sends(traced).select("msgId", "topic", "keys", "sentAt", "producerGroup")
+    tries = before.join(after, ["requestId", "msgId"], "left")
+    tries = tries.join(sent.dropDuplicates(["msgId"]), "msgId", "left")
+    delivery = F.unix_millis("deliveredAt") - F.unix_millis("sentAt")
+    return tries.withColumn("deliveryMs", delivery)
+
+
+def _field(position: int) -> Column:
+    """Return a field; null if it is not there, or is the word for that."""
+    field = F.get(F.col("fields"), F.lit(position))
+    return F.when(field != "null", field)
+
+
+def _time(position: int) -> Column:
+    return F.timestamp_millis(_field(position).cast("long"))

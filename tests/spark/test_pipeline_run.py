@@ -1,0 +1,209 @@
+"""Running pipelines: planned before started, stopped between batches, verdicts by exit code."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from orbitmq.spark.pipelines import Exit, Job, Report, Workspace, parse, run, run_plan
+from orbitmq.spark.pipelines.progress import Progress
+
+
+class Recorder:
+    """A display that keeps what it is shown."""
+
+    def __init__(self) -> None:
+        self.batches: list[Progress] = []
+        self.said: list[str] = []
+        self.reports: list[Report] = []
+        self.failures: list[str] = []
+        self.batch_came = threading.Event()
+
+    def progress(self, progress: Progress) -> None:
+        self.batches.append(progress)
+        if progress.rows:
+            self.batch_came.set()
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def report(self, report: Report) -> None:
+        self.reports.append(report)
+
+    def failed(self, text: str) -> None:
+        self.failures.append(text)
+
+
+def run_tree(
+    spark: SparkSession, directory: Path, tree: dict[str, Any], *, once: bool = False
+) -> tuple[Exit, Recorder]:
+    recorder = Recorder()
+    loaded = parse({"kind": "sql", **tree}, file=directory / "test.toml", environment={})
+    return run(loaded, spark, recorder, once=once), recorder
+
+
+def lines(directory: Path, *bodies: str) -> str:
+    """Write a directory of JSON lines, the simplest source of a stream there is."""
+    source = directory / "in"
+    source.mkdir(exist_ok=True)
+    (source / f"{len(list(source.iterdir()))}.json").write_text("\n".join(bodies))
+    return str(source)
+
+
+def stream_of_lines(directory: Path, *bodies: str) -> dict[str, Any]:
+    return {
+        "format": "json",
+        "path": lines(directory, *bodies),
+        "stream": True,
+        "schema": "id INT, product STRING",
+    }
+
+
+def test_a_stream_catches_up_and_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    tree = {
+        "checkpoint": "state",
+        "source": {"orders": stream_of_lines(tmp_path, '{"id": 1, "product": "tea"}')},
+        "step": [{"name": "upper", "sql": "SELECT id, upper(product) AS product FROM orders"}],
+        "sink": [{"format": "parquet", "path": "out"}],
+    }
+    code, recorder = run_tree(spark, tmp_path, tree, once=True)
+    assert (code, recorder.failures) == (Exit.DONE, [])
+    assert [batch.rows for batch in recorder.batches] == [1]
+    lines(tmp_path, '{"id": 2, "product": "milk"}', '{"id": 3, "product": "jam"}')
+    code, recorder = run_tree(spark, tmp_path, tree, once=True)
+    assert code is Exit.DONE
+    assert [batch.rows for batch in recorder.batches] == [2]
+    rows = spark.read.parquet(str(tmp_path / "out")).orderBy("id").collect()
+    assert [tuple(row) for row in rows] == [(1, "TEA"), (2, "MILK"), (3, "JAM")]
+
+
+def test_what_spark_finds_wrong_is_told_with_its_key_before_anything_starts(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tree = {
+        "checkpoint": "state",
+        "source": {"orders": stream_of_lines(tmp_path, '{"id": 1}')},
+        "step": [
+            {"name": "good", "sql": "SELECT id FROM orders"},
+            {"name": "bad", "sql": "SELECT idd FROM good"},
+        ],
+        "sink": [{"format": "parquet", "path": "out", "of": "good"}],
+    }
+    code, recorder = run_tree(spark, tmp_path, tree, once=True)
+    assert code is Exit.NOT_STARTED
+    (line,) = recorder.failures
+    assert line.startswith("test.toml: step[1] (bad): ")
+    assert "`idd`" in line
+    assert "\n" not in line
+    assert not (tmp_path / "state").exists()
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_stream_that_fails_stops_the_others(spark: SparkSession, tmp_path: Path) -> None:
+    tree = {
+        "checkpoint": "state",
+        "source": {"orders": stream_of_lines(tmp_path, '{"id": 1}')},
+        "step": [
+            {"name": "good", "sql": "SELECT id FROM orders"},
+            {"name": "bad", "sql": "SELECT raise_error('no such product') AS x FROM orders"},
+        ],
+        "sink": [
+            {"format": "noop", "of": "good", "name": "g"},
+            {"format": "noop", "of": "bad", "name": "b"},
+        ],
+    }
+    code, recorder = run_tree(spark, tmp_path, tree)
+    assert code is Exit.FAILED
+    (line,) = recorder.failures
+    assert "no such product" in line
+    assert spark.streams.active == []
+
+
+def test_a_wish_to_stop_lets_the_batch_finish(spark: SparkSession, tmp_path: Path) -> None:
+    """Every number of the source that a batch took is in the output: the batch was not cut off."""
+    recorder = Recorder()
+    loaded = parse(
+        {
+            "kind": "sql",
+            "checkpoint": "state",
+            "source": {
+                "numbers": {"format": "rate", "stream": True, "options": {"rowsPerSecond": 50}}
+            },
+            "sink": [{"format": "parquet", "path": "out"}],
+        },
+        file=tmp_path / "test.toml",
+        environment={},
+    )
+    from orbitmq.spark.pipelines import build
+
+    workspace = Workspace(spark, tmp_path)
+    plan = build(loaded, workspace)
+    stopper = threading.Thread(
+        target=lambda: (recorder.batch_came.wait(60), workspace.stopping.set())
+    )
+    stopper.start()
+    assert run_plan(plan, workspace, recorder) is Exit.DONE
+    stopper.join()
+    assert spark.streams.active == []
+    written = spark.read.parquet(str(tmp_path / "out")).count()
+    assert written == sum(batch.rows for batch in recorder.batches) > 0
+
+
+def test_a_batch_without_streams(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(3).write.parquet(str(tmp_path / "table"))
+    tree = {
+        "source": {"numbers": {"format": "parquet", "path": "table"}},
+        "step": [{"name": "doubled", "sql": "SELECT id * 2 AS twice FROM numbers"}],
+        "sink": [{"format": "json", "path": "out", "mode": "overwrite"}],
+    }
+    code, recorder = run_tree(spark, tmp_path, tree)
+    assert (code, recorder.failures) == (Exit.DONE, [])
+    assert {row.twice for row in spark.read.json(str(tmp_path / "out")).collect()} == {0, 2, 4}
+
+
+@pytest.mark.parametrize(
+    ("faults", "expected"), [(0, Exit.DONE), (2, Exit.FAULTS)], ids=["none", "some"]
+)
+def test_a_report_with_faults_has_a_code(
+    spark: SparkSession, tmp_path: Path, faults: int, expected: Exit
+) -> None:
+    recorder = Recorder()
+    job = Job(lambda: Report(faults=faults))
+    assert run_plan(job, Workspace(spark, tmp_path), recorder) is expected
+    assert recorder.reports == [Report(faults=faults)]
+
+
+def test_a_job_is_cancelled_by_a_wish_to_stop(spark: SparkSession, tmp_path: Path) -> None:
+    workspace = Workspace(spark, tmp_path)
+    spark.udf.register("wait_long", lambda x: __import__("time").sleep(60))
+    begun = threading.Event()
+
+    def work() -> Report:
+        begun.set()
+        spark.range(2).selectExpr("wait_long(id)").collect()
+        return Report()
+
+    threading.Thread(target=lambda: (begun.wait(60), workspace.stopping.set())).start()
+    assert run_plan(Job(work), workspace, Recorder()) is Exit.INTERRUPTED
+
+
+def test_two_topics_worth_of_lag() -> None:
+    event = """{"id": "x", "name": "orders", "batchId": 3, "timestamp": "t", "numInputRows": 7,
+      "inputRowsPerSecond": 70.0, "durationMs": {"triggerExecution": 12},
+      "eventTime": {"watermark": "2026-01-01T00:00:00.000Z"},
+      "stateOperators": [{"numRowsTotal": 4}],
+      "sources": [
+        {"endOffset": {"a": {"b": {"0": 5, "1": 3}}},
+         "latestOffset": {"a": {"b": {"0": 9, "1": 3}}}},
+        {"endOffset": "{\\"c\\": {\\"b\\": {\\"0\\": 1}}}", "latestOffset": {"c": {"b": {"0": 2}}}},
+        {"endOffset": 4, "latestOffset": null}]}"""
+    progress = Progress.from_json(event)
+    assert progress.lag == 5
+    assert (progress.query, progress.rows, progress.duration_ms) == ("orders", 7, 12)
+    assert progress.watermark == "2026-01-01T00:00:00.000Z"
+    assert progress.state_rows == 4
+    assert progress.processed_rows_per_s == 0.0
