@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, Self, final
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, CapsuleType
 
 from orbitmq.errors import WireError
 from orbitmq.protocol.bodies import MessageQueue
@@ -17,6 +17,7 @@ from orbitmq.protocol.bodies import MessageQueue
 __all__ = [
     "VERSION",
     "Appended",
+    "ArrowBatch",
     "Cleaned",
     "Command",
     "FrameReader",
@@ -25,6 +26,7 @@ __all__ = [
     "ReadResult",
     "ReceivedMessage",
     "Record",
+    "RecordColumns",
     "Recovery",
     "Store",
     "StoreOptions",
@@ -312,6 +314,69 @@ def encode_record(
     Raises `MalformedRecord` when topic (127 bytes), properties (32767 bytes) or the whole do not
     fit their length fields.
     """
+
+# ---- columns -----------------------------------------------------------------------------------
+
+@final
+class ArrowBatch:
+    """A record batch that Arrow libraries take over without a copy: ``pyarrow.record_batch(it)``."""
+
+    @property
+    def num_rows(self) -> int:
+        """How many messages it holds."""
+    def __arrow_c_schema__(self) -> CapsuleType:
+        """Return the schema, as the Arrow PyCapsule interface has it."""
+    def __arrow_c_array__(
+        self, requested_schema: object = None
+    ) -> tuple[CapsuleType, CapsuleType]:
+        """Return schema and columns, as the Arrow PyCapsule interface has them."""
+
+@final
+class RecordColumns:
+    """Builds record batches of message records.
+
+    Columns are named; without names there are all of them. A batch ends at `max_rows` rows or at
+    about `max_bytes` bytes, whichever comes first, but has at least one row.
+    """
+
+    def __new__(
+        cls,
+        columns: Sequence[str] | None = None,
+        /,
+        *,
+        max_rows: int = 16384,
+        max_bytes: int = 33554432,
+    ) -> Self: ...
+    def append(
+        self,
+        data: Buffer,
+        at: int = 0,
+        /,
+        *,
+        broker_name: str | None = None,
+        from_offset: int = -9223372036854775808,
+        to_offset: int = 9223372036854775807,
+        tags: Sequence[str] | None = None,
+        verify_crc: bool = True,
+    ) -> int:
+        """Add the records in `data` from byte `at` on, and return where it stopped.
+
+        That is the end; or, when the batch is full, the record to go on with after `finish`. Only
+        messages with queue offsets from `from_offset` up to before `to_offset` are added, and of
+        those, with `tags`, only the ones that carry one of them. Bodies are decompressed; one that
+        cannot be is a `MalformedBody` that names its message.
+        """
+    @property
+    def num_rows(self) -> int:
+        """Rows since the last batch."""
+    @property
+    def num_bytes(self) -> int:
+        """Bytes they take, about."""
+    @property
+    def is_full(self) -> bool:
+        """Whether the batch has reached one of its bounds."""
+    def finish(self) -> ArrowBatch:
+        """Return the batch of the rows so far; the next one begins empty."""
 
 # ---- received messages -------------------------------------------------------------------------
 

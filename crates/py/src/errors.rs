@@ -77,6 +77,11 @@ pub fn compression_error(py: Python<'_>, error: &CompressionError) -> PyErr {
     instance(py, "MalformedBody", error.to_string(), None, None)
 }
 
+/// As [`compression_error`], with the message it belongs to.
+pub fn compression_error_in(py: Python<'_>, text: String) -> PyErr {
+    instance(py, "MalformedBody", text, None, None)
+}
+
 /// Something about a store directory.
 pub fn store_error(py: Python<'_>, error: &StoreError) -> PyErr {
     let (class, path, offset) = match error {

@@ -19,6 +19,7 @@ mod properties;
 mod read_result;
 mod received_message;
 mod record;
+mod record_columns;
 mod recovery;
 mod store;
 mod store_options;
@@ -46,6 +47,7 @@ mod _native {
         read_result::ReadResult,
         received_message::{ReceivedMessage, decode_messages},
         record::{Record, decode_records, encode_record},
+        record_columns::{ArrowBatch, RecordColumns},
         recovery::Recovery,
         store::Store,
         store_options::StoreOptions,

@@ -52,6 +52,16 @@ impl OffsetId {
         to_hex(&bytes[..len])
     }
 
+    /// Adds the id's text to the end of `out`: for columns of them.
+    #[inline]
+    pub fn encode_to(&self, out: &mut Vec<u8>) {
+        let mut bytes = [0; V6_DIGITS / 2];
+        let len = self.store_host.encoded_len() + 8;
+        let rest = self.store_host.encode_into(&mut bytes);
+        rest[..8].copy_from_slice(&self.physical_offset.to_be_bytes());
+        out.extend(bytes[..len].iter().flat_map(|&byte| hex_digits(byte)));
+    }
+
     /// Reads an id, in upper or lower case.
     pub fn parse(text: &str) -> Result<OffsetId, IdError> {
         let mut bytes = [0; V6_DIGITS / 2];
@@ -125,14 +135,14 @@ impl UniqueId {
     }
 }
 
-fn to_hex(bytes: &[u8]) -> String {
+#[inline]
+fn hex_digits(byte: u8) -> [u8; 2] {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for &byte in bytes {
-        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        text.push(char::from(DIGITS[usize::from(byte & 0xF)]));
-    }
-    text
+    [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 0xF)]]
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().flat_map(|&byte| hex_digits(byte)).map(char::from).collect()
 }
 
 /// The bytes of `text`, which must have one of the two lengths.
@@ -161,6 +171,9 @@ mod tests {
             (id("2001:db8::1", -1), "20010DB800000000000000000000000100002A9FFFFFFFFFFFFFFFFF"),
         ] {
             assert_eq!(id.encode(), text);
+            let mut column = b"before".to_vec();
+            id.encode_to(&mut column);
+            assert_eq!(column, format!("before{text}").into_bytes());
             assert_eq!(OffsetId::parse(text), Ok(id));
             assert_eq!(OffsetId::parse(&text.to_lowercase()), Ok(id));
         }

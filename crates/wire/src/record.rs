@@ -72,6 +72,14 @@ pub struct Record<'a> {
     pub properties: &'a str,
 }
 
+/// The texts of a record as they were stored, which need not be UTF-8.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // the fields are the layout above
+pub struct Texts<'a> {
+    pub topic: &'a [u8],
+    pub properties: &'a [u8],
+}
+
 /// Whether decoding compares the body with its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crc {
@@ -188,6 +196,16 @@ impl<'a> Record<'a> {
     /// Reads the record at the front of `bytes`; also its TOTALSIZE, after which the next one begins.
     #[inline]
     pub fn decode(bytes: &'a [u8], crc: Crc) -> Result<(Record<'a>, usize), RecordError> {
+        let (record, texts, total_size) = Record::decode_but_texts(bytes, crc)?;
+        let utf8 = |field, bytes| std::str::from_utf8(bytes).map_err(|_| RecordError::NotUtf8 { field, total_size });
+        let (topic, properties) = (utf8("topic", texts.topic)?, utf8("properties", texts.properties)?);
+        Ok((Record { topic, properties, ..record }, total_size))
+    }
+
+    /// As [`Record::decode`], but topic and properties are left empty and given as the bytes they are, for readers that would rather
+    /// show wrong text than none.
+    #[inline]
+    pub fn decode_but_texts(bytes: &'a [u8], crc: Crc) -> Result<(Record<'a>, Texts<'a>, usize), RecordError> {
         let short = |needed: usize| RecordError::Short { needed, have: bytes.len() };
         let Some((head, _)) = bytes.split_first_chunk::<BORN_HOST_AT>() else {
             return Err(short(MIN_LEN));
@@ -238,7 +256,6 @@ impl<'a> Record<'a> {
                 return Err(RecordError::WrongCrc { stored, computed });
             }
         }
-        let utf8 = |field, bytes| std::str::from_utf8(bytes).map_err(|_| RecordError::NotUtf8 { field, total_size });
         let record = Record {
             queue_id: i32_at(head, 12),
             flag: i32_at(head, 16),
@@ -252,10 +269,10 @@ impl<'a> Record<'a> {
             reconsume_times: i32_at(counts, 0),
             prepared_transaction_offset: i64_at(counts, 4),
             body,
-            topic: utf8("topic", topic)?,
-            properties: utf8("properties", rest)?,
+            topic: "",
+            properties: "",
         };
-        Ok((record, total_size))
+        Ok((record, Texts { topic, properties: rest }, total_size))
     }
 }
 

@@ -1,0 +1,58 @@
+//! Records back to back: the body of a pull or a bulk read.
+
+use std::ops::Range;
+
+use wire::properties::TAGS;
+use wire::{Crc, Record, properties};
+
+use crate::builder::RecordColumns;
+use crate::error::ColumnsError;
+
+/// Which of the records are wanted.
+#[derive(Clone, Debug)]
+pub struct Selection<'a> {
+    /// Only messages with these queue offsets. An answer may reach past the range that was asked for.
+    pub queue_offsets: Range<i64>,
+    /// Only messages with one of these tags, when given. Brokers compare hash codes, so another tag of the same code may slip
+    /// through.
+    pub tags: Option<&'a [String]>,
+}
+
+impl Selection<'_> {
+    /// All of them.
+    pub const ALL: Selection<'static> = Selection { queue_offsets: i64::MIN..i64::MAX, tags: None };
+
+    fn wants(&self, record: &Record<'_>) -> bool {
+        self.queue_offsets.contains(&record.queue_offset)
+            && self.tags.is_none_or(|tags| {
+                properties::get(record.properties, TAGS).is_some_and(|tag| tags.iter().any(|wanted| wanted == tag))
+            })
+    }
+}
+
+impl RecordColumns {
+    /// Adds the wanted records of `bytes` from `at` on. Returns where it stopped: the end, or, once the batch is full, the
+    /// record to go on with after [`RecordColumns::finish`].
+    ///
+    /// Text that is not UTF-8 must not stop a queue for ever, so it is shown with replacement characters.
+    pub fn append(
+        &mut self,
+        bytes: &[u8],
+        mut at: usize,
+        crc: Crc,
+        selection: &Selection<'_>,
+    ) -> Result<usize, ColumnsError> {
+        while at < bytes.len() && !self.is_full() {
+            let decoded = Record::decode_but_texts(&bytes[at..], crc);
+            let (record, texts, total_size) = decoded.map_err(|cause| ColumnsError::Record { at, cause })?;
+            let topic = String::from_utf8_lossy(texts.topic);
+            let properties = String::from_utf8_lossy(texts.properties);
+            let record = Record { topic: &topic, properties: &properties, ..record };
+            if selection.wants(&record) {
+                self.push(&record)?;
+            }
+            at += total_size;
+        }
+        Ok(at)
+    }
+}

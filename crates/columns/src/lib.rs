@@ -1,0 +1,28 @@
+//! Message records as Arrow columns.
+//!
+//! ```text
+//! bytes of records ──► wire::Record ──► RecordColumns::push ──► buffers per column ──► finish ──► RecordBatch
+//! ```
+//!
+//! Readers that take messages by the million (Spark, Polars, DuckDB) want columns, not objects. A record is decoded where it lies and
+//! each wished part is copied once, to the end of its column; a column nobody wished for costs nothing. The types are those Spark
+//! compares with its own schema, exactly: see [`schema`].
+//!
+//! No batch outgrows its reader: [`RecordColumns::append`] stops in front of the record that would make it larger than its bounds, and
+//! says where, however small the compressed bodies of a hostile peer are.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod append;
+mod buffers;
+mod builder;
+mod column;
+mod error;
+#[cfg(test)]
+mod tests;
+
+pub use append::Selection;
+pub use arrow_array::RecordBatch;
+pub use builder::{Bounds, RecordColumns};
+pub use column::{Column, schema};
+pub use error::ColumnsError;
