@@ -69,7 +69,7 @@ suites: # What `make test` runs, for .ci/run to time one by one
 
 .PHONY: test-fast
 test-fast: build ## Unit and property tests of the crates and the package (under a minute once built)
-	$(CARGO) test --locked --quiet -p orbitmq-wire -p orbitmq-store
+	$(CARGO) test --locked --quiet -p orbitmq-wire -p orbitmq-store -p orbitmq-columns
 	$(PYTHON) -m pytest tests --ignore=tests/client --ignore=tests/spark --ignore=tests/test_examples.py
 
 .PHONY: test-client

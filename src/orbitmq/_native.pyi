@@ -319,16 +319,14 @@ def encode_record(
 
 @final
 class ArrowBatch:
-    """A record batch that Arrow libraries take over without a copy: ``pyarrow.record_batch(it)``."""
+    """A record batch that Arrow libraries take over as it is: ``pyarrow.record_batch(it)``."""
 
     @property
     def num_rows(self) -> int:
         """How many messages it holds."""
     def __arrow_c_schema__(self) -> CapsuleType:
         """Return the schema, as the Arrow PyCapsule interface has it."""
-    def __arrow_c_array__(
-        self, requested_schema: object = None
-    ) -> tuple[CapsuleType, CapsuleType]:
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[CapsuleType, CapsuleType]:
         """Return schema and columns, as the Arrow PyCapsule interface has them."""
 
 @final
@@ -354,7 +352,7 @@ class RecordColumns:
         /,
         *,
         broker_name: str | None = None,
-        from_offset: int = -9223372036854775808,
+        from_offset: int = 0,
         to_offset: int = 9223372036854775807,
         tags: Sequence[str] | None = None,
         verify_crc: bool = True,

@@ -95,7 +95,7 @@ impl RecordColumns {
 
     /// Adds records.
     #[pyo3(signature = (
-        data, at = 0, /, *, broker_name = None, from_offset = -9223372036854775808, to_offset = 9223372036854775807,
+        data, at = 0, /, *, broker_name = None, from_offset = 0, to_offset = 9223372036854775807,
         tags = None, verify_crc = true,
     ))]
     #[allow(clippy::too_many_arguments)] // one is given always, the others by name
