@@ -1,0 +1,30 @@
+"""What OrbitMQ's brokers can do beyond RocketMQ 4.9, by name.
+
+A broker announces its features in GET_BROKER_RUNTIME_INFO as one more entry of the table, a comma
+list under `FEATURES_KEY`. Apache's brokers have no such entry; whoever uses a feature asks first and
+does without it, or says what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = ["DEDUPLICATE", "FEATURES", "FEATURES_KEY", "features_of"]
+
+FEATURES_KEY = "orbitFeatures"
+
+DEDUPLICATE = "deduplicate"
+"""SEND_ONCE: a send whose repeats are suppressed."""
+
+FEATURES: tuple[str, ...] = ()
+"""What this broker announces."""
+
+
+def features_of(runtime_info: Mapping[str, str]) -> frozenset[str]:
+    """Return what a broker announces, nothing for Apache's.
+
+    >>> sorted(features_of({"orbitFeatures": "bulkRead,deduplicate"}))
+    ['bulkRead', 'deduplicate']
+    """
+    names = runtime_info.get(FEATURES_KEY, "").split(",")
+    return frozenset(name.strip() for name in names if name.strip())
