@@ -20,6 +20,7 @@ __all__ = [
     "ArrowBatch",
     "Cleaned",
     "Command",
+    "Filter",
     "FrameReader",
     "HeaderReader",
     "NewMessage",
@@ -206,6 +207,26 @@ def encode_properties(properties: dict[str, str], /) -> str:
     Raises `ValueError` for what would not read back: an empty name or value, or one with a
     separator (the characters 1 and 2) in it.
     """
+
+# ---- filters -----------------------------------------------------------------------------------
+
+@final
+class Filter:
+    """An SQL92 selector over properties: compiled once, then asked about each message. ::
+
+    Filter("price BETWEEN 10 AND 20 AND city IN ('Oslo', 'Rome')")
+
+    Raises `MalformedFilter` for a text that Java's broker would not take either.
+    """
+
+    def __new__(cls, expression: str, /) -> Self: ...
+    @staticmethod
+    def of_retries(by_topic: dict[str, Filter], /) -> Filter:
+        """Make a filter for messages that come back: each is asked of the topic it came from."""
+    def matches(self, properties: str, /) -> bool:
+        """Whether a message with this properties string is wanted."""
+    def verdict(self, properties: str, /) -> Literal["TRUE", "FALSE", "UNKNOWN", "ERROR"]:
+        """Say what the selector says of a properties string; only TRUE is a match."""
 
 # ---- records -----------------------------------------------------------------------------------
 
@@ -841,6 +862,7 @@ class Store:
         max_messages: int = 32,
         max_bytes: int = 262144,
         tag_codes: Sequence[int] | None = None,
+        filter: Filter | None = None,
         memory_bytes: int | None = None,
         max_messages_on_disk: int = 8,
         max_bytes_on_disk: int = 65536,
@@ -850,7 +872,7 @@ class Store:
 
         The first message is given however large it is; a read ends with its queue file, so go on
         at `next_offset` until the status says that the end was reached. With `tag_codes` only
-        messages of these tags codes count. Messages more than `memory_bytes` behind the end of the
+        messages of these tags codes count, with `filter` only those it matches. Messages more than `memory_bytes` behind the end of the
         log are under the limits for the disk. With `resident_beyond` a read that would wait for the
         disk ends with the status NOT_RESIDENT instead; messages within so many bytes of the log's
         end are taken to be in memory.

@@ -13,6 +13,7 @@
     │   ├── MalformedBatch       a batch body breaks its layout
     │   ├── MalformedJson        a body is not even lenient JSON
     │   ├── MalformedId          a message id is not one
+    │   ├── MalformedFilter      an SQL92 selector cannot be read, or compares what cannot be
     │   └── MalformedBody        a compressed body does not decompress, or grows past its limit
     ├── RemotingError            a peer that could not be reached or did not answer
     │   ├── ConnectionLost       it is gone, or never was there
@@ -79,6 +80,7 @@ __all__ = [
     "InvalidOptions",
     "MalformedBatch",
     "MalformedBody",
+    "MalformedFilter",
     "MalformedFrame",
     "MalformedHeader",
     "MalformedId",
@@ -169,6 +171,10 @@ class MalformedJson(WireError):
 
 class MalformedId(WireError):
     """A text is not a message id."""
+
+
+class MalformedFilter(WireError):
+    """A text is not an SQL92 selector, or compares what cannot be compared; said as Java does."""
 
 
 class MalformedBody(WireError):

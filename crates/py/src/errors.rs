@@ -11,6 +11,7 @@ use store::StoreError;
 use wire::RecordError;
 use wire::batch::BatchError;
 use wire::compression::CompressionError;
+use wire::filter::FilterError;
 use wire::frame::FrameError;
 use wire::ids::IdError;
 use wire::json::JsonError;
@@ -80,6 +81,11 @@ pub fn compression_error(py: Python<'_>, error: &CompressionError) -> PyErr {
 /// As [`compression_error`], with the message it belongs to.
 pub fn compression_error_in(py: Python<'_>, text: String) -> PyErr {
     instance(py, "MalformedBody", text, None, None)
+}
+
+/// A text that is no selector.
+pub fn filter_error(py: Python<'_>, error: &FilterError) -> PyErr {
+    instance(py, "MalformedFilter", error.to_string(), None, None)
 }
 
 /// Something about a store directory.

@@ -8,6 +8,7 @@ mod command;
 mod compression;
 mod errors;
 mod ext_fields;
+mod filter;
 mod frame_reader;
 mod hashes;
 mod header_reader;
@@ -37,6 +38,7 @@ mod _native {
         cleaned::Cleaned,
         command::{Command, encode_commands},
         compression::{compress, compression_flags, decompress},
+        filter::Filter,
         frame_reader::FrameReader,
         hashes::{body_crc, java_hash, tags_code},
         header_reader::HeaderReader,

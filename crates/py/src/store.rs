@@ -13,6 +13,7 @@ use store::{CleanRules, Limits, Options, ReadRequest, StoreError};
 use crate::appended::Appended;
 use crate::cleaned::Cleaned;
 use crate::errors::{append_error, store_error, store_os_error};
+use crate::filter::Filter;
 use crate::new_message::NewMessage;
 use crate::read_result::ReadResult;
 use crate::recovery::Recovery;
@@ -97,7 +98,7 @@ impl Store {
 
     /// Reads a queue from an offset on.
     #[pyo3(signature = (
-        topic, queue_id, offset, *, max_messages = 32, max_bytes = 262144, tag_codes = None, memory_bytes = None,
+        topic, queue_id, offset, *, max_messages = 32, max_bytes = 262144, tag_codes = None, filter = None, memory_bytes = None,
         max_messages_on_disk = 8, max_bytes_on_disk = 65536, resident_beyond = None,
     ))]
     #[allow(clippy::too_many_arguments)] // three that say where, the rest keywords with defaults
@@ -110,6 +111,7 @@ impl Store {
         max_messages: usize,
         max_bytes: usize,
         tag_codes: Option<Vec<i64>>,
+        filter: Option<&Bound<'_, Filter>>,
         memory_bytes: Option<i64>,
         max_messages_on_disk: usize,
         max_bytes_on_disk: usize,
@@ -124,6 +126,7 @@ impl Store {
             on_disk: Limits { max_messages: max_messages_on_disk, max_bytes: max_bytes_on_disk },
             memory_bytes: memory_bytes.unwrap_or(i64::MAX),
             tags_codes: tag_codes.as_deref(),
+            filter: filter.map(|filter| &*filter.get().0),
             resident_beyond,
         };
         let found = self.detached(py, |store| store.read(&request))?;

@@ -119,6 +119,7 @@ fn get(store: &Store, queues: u64, messages: u64) -> u64 {
                 on_disk: limits,
                 memory_bytes: i64::MAX,
                 tags_codes: None,
+                filter: None,
                 resident_beyond: None,
             };
             let result = store.read(&request).expect("the queue is read");

@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
+use wire::filter::Filter;
 use wire::record::{Lead, lead};
+use wire::{Crc, Record};
 
 use crate::consume_queue::{UNIT_LEN, Unit};
 use crate::error::{Result, StoreError};
@@ -34,6 +36,8 @@ pub struct ReadRequest<'a> {
     pub memory_bytes: i64,
     /// Only messages whose tags code is one of these, when given.
     pub tags_codes: Option<&'a [i64]>,
+    /// Only messages whose properties this selector matches, when given.
+    pub filter: Option<&'a Filter>,
     /// Rather than wait for the disk, give up with `NotResident`. Messages within this many bytes of the log's end are known to be in
     /// memory and not looked at.
     pub resident_beyond: Option<i64>,
@@ -202,6 +206,12 @@ impl Durable {
                         examined -= 1;
                         break;
                     }
+                    if let Some(filter) = request.filter {
+                        let record = whole_record(file, offset - file.start, unit.size as u32)?;
+                        if !is_wanted(filter, record) {
+                            continue;
+                        }
+                    }
                     result.push(file, offset - file.start, unit.size as u32);
                 }
                 None => {
@@ -248,6 +258,10 @@ impl Resident {
         }
         Ok(pos + len <= self.to)
     }
+}
+
+fn is_wanted(filter: &Filter, record: &[u8]) -> bool {
+    Record::decode(record, Crc::Trust).is_ok_and(|(record, _)| filter.matches(record.properties))
 }
 
 #[inline]

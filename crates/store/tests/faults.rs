@@ -118,6 +118,7 @@ fn a_unit_that_points_nowhere_is_an_error_and_not_garbage() {
             on_disk: limits,
             memory_bytes: i64::MAX,
             tags_codes: None,
+            filter: None,
             resident_beyond: None,
         })
         .expect("read");

@@ -4,6 +4,7 @@ mod common;
 
 use common::*;
 use store::{Limits, ReadRequest, ReadStatus, Store};
+use wire::filter::Filter;
 
 #[test]
 fn every_message_is_found_across_file_ends_and_after_reopening() {
@@ -53,6 +54,7 @@ fn limits_and_tags_choose_what_is_given() {
         on_disk: Limits { max_messages: 2, max_bytes: 1 << 20 },
         memory_bytes: i64::MAX,
         tags_codes: None,
+        filter: None,
         resident_beyond: None,
     };
     let ask = |request: ReadRequest<'_>| {
@@ -77,6 +79,10 @@ fn limits_and_tags_choose_what_is_given() {
     let tag_b = [i64::from(b'b')];
     assert_eq!(ask(ReadRequest { tags_codes: Some(&tag_b), ..request }), (ReadStatus::Found, 3, 6));
     assert_eq!(ask(ReadRequest { tags_codes: Some(&[1]), ..request }), (ReadStatus::NoMatchedMessage, 0, 6));
+    let of_a = Filter::compile("TAGS = 'a'").unwrap();
+    assert_eq!(ask(ReadRequest { filter: Some(&of_a), max_messages: 2, ..request }), (ReadStatus::Found, 2, 3));
+    let of_none = Filter::compile("TAGS > 1").unwrap();
+    assert_eq!(ask(ReadRequest { filter: Some(&of_none), ..request }), (ReadStatus::NoMatchedMessage, 0, 6));
 }
 
 #[test]
@@ -200,6 +206,7 @@ fn who_must_not_wait_for_the_disk_is_told_to_ask_from_elsewhere() {
         on_disk: limits,
         memory_bytes: i64::MAX,
         tags_codes: None,
+        filter: None,
         resident_beyond: Some(0),
     };
     let first = store.read(&request).expect("read");

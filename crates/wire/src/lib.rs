@@ -9,7 +9,8 @@
 //! record ─┬ host                             a message, stored and pulled
 //! batch ──┼ properties                       several messages in one send
 //! ids     ├ crc · hash · sys_flag
-//!         └ compression                      what a body flagged as compressed holds
+//!         ├ compression                      what a body flagged as compressed holds
+//!         └ filter                           SQL92 selectors over properties
 //! ```
 //!
 //! Three rules hold everywhere:
@@ -23,6 +24,7 @@
 pub mod batch;
 pub mod compression;
 pub mod crc;
+pub mod filter;
 pub mod frame;
 pub mod hash;
 pub mod header;

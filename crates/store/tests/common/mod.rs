@@ -74,6 +74,7 @@ pub fn read(store: &Store, topic: &str, queue_id: i32, offset: i64, max_messages
             on_disk: limits,
             memory_bytes: i64::MAX,
             tags_codes: None,
+            filter: None,
             resident_beyond: None,
         })
         .expect("read")

@@ -1,0 +1,109 @@
+//! SQL92 selectors over a message's properties, as RocketMQ 4.9 understands them.
+//!
+//! ```text
+//! selector   := or                                       what follows it is ignored, if its first token is one at all
+//! or         := and ( OR and )*
+//! and        := equality ( AND equality )*
+//! equality   := comparison ( '=' comparison | '<>' comparison | IS [NOT] NULL )*
+//! comparison := unary ( ('>'|'>='|'<'|'<=') unary | [NOT] BETWEEN unary AND unary | [NOT] IN '(' text (',' text)* ')' )*
+//! unary      := '+' unary | '-' unary | NOT unary | primary
+//! primary    := TRUE | FALSE | NULL | number | text | property | '(' or ')'
+//! ```
+//!
+//! An expression is parsed and checked once ([`Filter::compile`]) and then asked about each message ([`Filter::verdict`]), on the
+//! properties string as it is stored. Logic has three values; what has no sense for a message's properties (a text compared with a
+//! number) is an error, and the message does not match. The judge of every corner is the filter of 4.9.7 itself: `compat/filter`.
+
+mod evaluate;
+mod expression;
+mod lexer;
+mod numbers;
+mod parser;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::properties;
+use expression::Expression;
+
+/// Names the topic a message that comes back was first sent to.
+const RETRY_TOPIC: &str = "RETRY_TOPIC";
+
+/// Why a text is no selector, in the form in which Java's brokers tell it to consumers.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum FilterError {
+    /// A character that begins no token.
+    #[error("org.apache.rocketmq.filter.parser.TokenMgrError: {0}")]
+    Token(String),
+    /// A token where it makes no sense, or an operand that is no boolean.
+    #[error("org.apache.rocketmq.filter.parser.ParseException: {0}")]
+    Syntax(String),
+    /// A number that is too large.
+    #[error("java.lang.NumberFormatException: For input string: \"{0}\"")]
+    Number(String),
+    /// Operands that cannot be compared.
+    #[error("java.lang.RuntimeException: {0}")]
+    Operand(String),
+}
+
+/// What an expression says of one message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The message is wanted.
+    True,
+    /// It is not.
+    False,
+    /// A property that decides is not there; the message is not wanted.
+    Unknown,
+    /// A property is not of the kind it is compared with; the message is not wanted.
+    Error,
+}
+
+/// A selector, ready to be asked.
+#[derive(Clone, Debug)]
+pub struct Filter(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Selector(Expression),
+    /// For messages that come back for another try: that of the topic they came from. Of a topic without one, all are wanted.
+    Retries(HashMap<String, Arc<Filter>>),
+}
+
+impl Filter {
+    /// Parses and checks a selector.
+    pub fn compile(text: &str) -> Result<Filter, FilterError> {
+        parser::parse(text).map(|expression| Filter(Kind::Selector(expression)))
+    }
+
+    /// Asks the selector of the topic that a message was first sent to.
+    pub fn of_retries(by_topic: HashMap<String, Arc<Filter>>) -> Filter {
+        Filter(Kind::Retries(by_topic))
+    }
+
+    /// What the selector says of a message with this properties string.
+    pub fn verdict(&self, properties: &str) -> Verdict {
+        let expression = match &self.0 {
+            Kind::Selector(expression) => expression,
+            Kind::Retries(by_topic) => {
+                let of_topic = properties::get(properties, RETRY_TOPIC).and_then(|topic| by_topic.get(topic));
+                return of_topic.map_or(Verdict::True, |filter| filter.verdict(properties));
+            }
+        };
+        match evaluate::truth(expression, properties) {
+            Ok(Some(true)) => Verdict::True,
+            Ok(Some(false)) => Verdict::False,
+            Ok(None) => Verdict::Unknown,
+            Err(evaluate::NotComparable) => Verdict::Error,
+        }
+    }
+
+    /// Whether a message with this properties string is wanted.
+    pub fn matches(&self, properties: &str) -> bool {
+        self.verdict(properties) == Verdict::True
+    }
+}
