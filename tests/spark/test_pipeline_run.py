@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from orbitmq.spark.pipelines import Exit, Job, Report, Workspace, parse, run, run_plan
+from orbitmq.spark.pipelines import Exit, Job, Report, Workspace, build, parse, run, run_plan
 from orbitmq.spark.pipelines.progress import Progress
 
 
@@ -44,6 +44,18 @@ def run_tree(
     recorder = Recorder()
     loaded = parse({"kind": "sql", **tree}, file=directory / "test.toml", environment={})
     return run(loaded, spark, recorder, once=once), recorder
+
+
+def stop_after(event: threading.Event, workspace: Workspace) -> threading.Thread:
+    """Wish for an end as soon as something has happened."""
+
+    def wait() -> None:
+        event.wait(60)
+        workspace.stopping.set()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
 
 
 def lines(directory: Path, *bodies: str) -> str:
@@ -138,14 +150,9 @@ def test_a_wish_to_stop_lets_the_batch_finish(spark: SparkSession, tmp_path: Pat
         file=tmp_path / "test.toml",
         environment={},
     )
-    from orbitmq.spark.pipelines import build
-
     workspace = Workspace(spark, tmp_path)
     plan = build(loaded, workspace)
-    stopper = threading.Thread(
-        target=lambda: (recorder.batch_came.wait(60), workspace.stopping.set())
-    )
-    stopper.start()
+    stopper = stop_after(recorder.batch_came, workspace)
     assert run_plan(plan, workspace, recorder) is Exit.DONE
     stopper.join()
     assert spark.streams.active == []
@@ -187,8 +194,9 @@ def test_a_job_is_cancelled_by_a_wish_to_stop(spark: SparkSession, tmp_path: Pat
         spark.range(2).selectExpr("wait_long(id)").collect()
         return Report()
 
-    threading.Thread(target=lambda: (begun.wait(60), workspace.stopping.set())).start()
+    stopper = stop_after(begun, workspace)
     assert run_plan(Job(work), workspace, Recorder()) is Exit.INTERRUPTED
+    stopper.join()
 
 
 def test_two_topics_worth_of_lag() -> None:

@@ -127,7 +127,7 @@ def check_command(verbosity: int, file: Path, master: str | None, plan: bool, ou
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--topic", default="orders", show_default=True, help="The topic to read.")
 @click.option(
-    "--to", "target", default="orders-by-product", show_default=True, help="The topic to write."
+    "--to", "target", default="large-orders", show_default=True, help="The topic to write."
 )
 @click.option(
     "-n",
@@ -148,7 +148,7 @@ def init_command(directory: Path, topic: str, target: str, name_server: str) -> 
     \b
     Examples:
       orbitmq pipeline init my-project
-      orbitmq pipeline init my-project --topic payments --to payments-by-country
+      orbitmq pipeline init my-project --topic payments --to large-payments
     """
     from orbitmq.spark.pipelines.declarative import write_project
 

@@ -1,1 +1,178 @@
-"""A project for Spark's own declarative pipelines, to begin with."""
+"""``orbitmq pipeline init``: a project for Spark's own declarative pipelines, to begin with.
+
+Three datasets, as the tutorial of any such project has them: a streaming table that takes messages
+of a topic, a materialised view on it, and a sink that sends a part of them on to another topic.
+``spark-pipelines run`` brings all of them up to date and ends; run again, it goes on where it was.
+
+Spark runs such projects through Spark Connect, whose server finds the format ``rocketmq`` by
+itself: it looks for installed modules called ``pyspark_…``. Tables need a catalog that outlives the
+run, hence Hive's, kept in files beside the project.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from string import Template
+from typing import Final
+
+from orbitmq.errors import ConfigError
+
+__all__ = ["write_project"]
+
+_SPEC: Final = """\
+# Run with ./run, see README.md.
+name: $name
+storage: file://$directory/storage
+libraries:
+  - glob:
+      include: transformations/**
+configuration:
+  spark.sql.session.timeZone: "UTC"
+  spark.sql.shuffle.partitions: "4"
+"""
+
+_ORDERS: Final = '''\
+"""A streaming table: every order of the topic, once."""
+
+import os
+
+from pyspark import pipelines as dp
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+SCHEMA = "id STRING, product STRING, amount DOUBLE"
+spark = SparkSession.active()
+
+
+@dp.table
+def orders() -> DataFrame:
+    messages = (
+        spark.readStream.format("rocketmq")
+        .option("nameServer", os.environ.get("NAMESRV_ADDR", "$name_server"))
+        .option("subscribe", "$topic")
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    order = F.from_json(F.col("body").cast("string"), SCHEMA)
+    return messages.select(order.alias("o"), "storeTimestamp").select("o.*", "storeTimestamp")
+'''
+
+_VIEW: Final = """\
+-- A materialised view: computed anew from the table with every run.
+CREATE MATERIALIZED VIEW orders_by_product AS
+SELECT product, count(*) AS orders, sum(amount) AS amount
+FROM orders
+GROUP BY product
+"""
+
+_SINK: Final = '''\
+"""A sink: large orders go on to a topic of their own."""
+
+import os
+
+from pyspark import pipelines as dp
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+spark = SparkSession.active()
+
+dp.create_sink(
+    "large_orders",
+    "rocketmq",
+    {
+        "nameServer": os.environ.get("NAMESRV_ADDR", "$name_server"),
+        "topic": "$target",
+    },
+)
+
+
+@dp.append_flow(target="large_orders")
+def send_large_orders() -> DataFrame:
+    large = spark.readStream.table("orders").where("amount >= 100")
+    return large.select(
+        F.array("id").alias("keys"),
+        F.to_json(F.struct("id", "product", "amount")).cast("binary").alias("body"),
+    )
+'''
+
+_SETTINGS: Final = """\
+# What a Spark must know before it starts; ./run points to this directory.
+spark.sql.catalogImplementation  hive
+spark.sql.warehouse.dir          file://$directory/warehouse
+spark.hadoop.javax.jdo.option.ConnectionURL jdbc:derby:;databaseName=$metastore;create=true
+spark.ui.enabled                 false
+spark.ui.showConsoleProgress     false
+spark.log.level                  ERROR
+"""
+
+_RUN: Final = """\
+#!/usr/bin/env bash
+# Bring every dataset up to date: only what is new since the last run is read from the topic.
+# Options go on to spark-pipelines, such as --full-refresh-all. SPARK_REMOTE may name the Connect
+# server of a cluster (sc://host:15002); without it one is started here.
+set -euo pipefail
+cd "$$(dirname "$${BASH_SOURCE[0]}")"
+PYSPARK_PYTHON=$${PYSPARK_PYTHON:-$$(command -v python3)}
+export PYSPARK_PYTHON SPARK_CONF_DIR="$$PWD/conf"
+command -v spark-pipelines >/dev/null || {
+    echo "spark-pipelines is not there: pip install 'orbitmq[spark]'" >&2
+    exit 2
+}
+exec spark-pipelines run --spec spark-pipeline.yml --remote "$${SPARK_REMOTE:-local[*]}" "$$@"
+"""
+
+_README: Final = """\
+# $name
+
+A project of Spark's declarative pipelines on RocketMQ messages, written by `orbitmq pipeline init`.
+
+| | |
+| --- | --- |
+| `transformations/orders.py` | the streaming table `orders`, from the topic `$topic` |
+| `transformations/orders_by_product.sql` | the materialised view `orders_by_product` on it |
+| `transformations/large_orders.py` | the sink `large_orders`, to the topic `$target` |
+
+Orders are JSON objects such as `{"id": "1", "product": "tea", "amount": 4.5}`. Then:
+
+```
+pip install 'orbitmq[spark]'
+orbitmq up &                      # or point NAMESRV_ADDR at a cluster of your own
+./run                             # again and again: each run reads what is new
+```
+
+Both topics must exist. Tables are in `warehouse/`, positions in `storage/`; delete `storage`,
+`warehouse` and `metastore` to begin from nothing.
+"""
+
+_FILES: Final = {
+    "spark-pipeline.yml": _SPEC,
+    "transformations/orders.py": _ORDERS,
+    "transformations/orders_by_product.sql": _VIEW,
+    "transformations/large_orders.py": _SINK,
+    "conf/spark-defaults.conf": _SETTINGS,
+    "run": _RUN,
+    "README.md": _README,
+}
+
+
+def write_project(directory: Path, *, topic: str, target: str, name_server: str) -> list[Path]:
+    """Write the project into a directory that is empty or not there; returns its files."""
+    directory = directory.absolute()
+    if directory.exists() and any(directory.iterdir()):
+        raise ConfigError(f"{directory} is not empty; name a directory that is not there yet")
+    words = {
+        "name": directory.name,
+        "directory": str(directory),
+        "metastore": str(directory / "metastore"),
+        "topic": topic,
+        "target": target,
+        "name_server": name_server,
+    }
+    written = []
+    for name, text in _FILES.items():
+        file = directory / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(Template(text).substitute(words), encoding="utf-8")
+        written.append(file)
+    (directory / "run").chmod(0o755)
+    return written

@@ -1,0 +1,140 @@
+"""``orbitmq pipeline`` as processes: one-line mistakes, exit codes, signals, JSON, no secrets."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SECRET = "hunter2hunter2"
+QUIET = """
+[spark]
+master = "local[1]"
+conf = { "spark.ui.enabled" = false, "spark.driver.memory" = "512m" }
+"""
+ENDLESS = f"""
+kind = "sql"
+checkpoint = "state"
+{QUIET}
+[source.numbers]
+format = "rate"
+stream = true
+options = {{ rowsPerSecond = 20, note = "${{NOTE_SECRET:-x}}" }}
+[[sink]]
+format = "parquet"
+path = "out"
+"""
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "orbitmq.cli", *words]
+
+
+def orbitmq(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*words),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", **environment},
+    )
+
+
+def test_every_mistake_is_a_line_and_the_code_is_2(tmp_path: Path) -> None:
+    file = tmp_path / "bad.toml"
+    file.write_text('kind = "sql"\ntriger = "1 s"\n')
+    done = orbitmq("pipeline", "run", str(file))
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.splitlines() == [
+        "bad.toml: triger: unknown key; did you mean 'trigger'?",
+        "bad.toml: source: is needed, but not there",
+        "bad.toml: sink: is needed, but not there",
+    ]
+
+
+def test_check_shows_what_it_understood_but_no_secret(tmp_path: Path) -> None:
+    file = tmp_path / "good.toml"
+    text = ENDLESS.replace('note = "${NOTE_SECRET:-x}"', 'secretKey = "${THE_SECRET}"')
+    file.write_text(text)
+    done = orbitmq("pipeline", "check", str(file), "--output", "json", THE_SECRET=SECRET)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["source"]["numbers"]["options"]["secretKey"] == "***"
+    assert SECRET not in done.stdout + done.stderr
+    assert orbitmq("pipeline", "check", str(file), THE_SECRET=SECRET).stdout == (
+        "good.toml: a pipeline of kind 'sql', without mistakes\n"
+    )
+
+
+def test_without_spark_there_is_one_line(tmp_path: Path) -> None:
+    """An interpreter that finds no pyspark, as after a plain `pip install orbitmq`."""
+    (tmp_path / "pyspark").mkdir()
+    (tmp_path / "pyspark" / "__init__.py").write_text(
+        "raise ModuleNotFoundError(\"No module named 'pyspark'\", name='pyspark')"
+    )
+    file = tmp_path / "good.toml"
+    file.write_text(ENDLESS)
+    done = orbitmq("pipeline", "run", str(file), PYTHONPATH=str(tmp_path))
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.endswith("pip install orbitmq[spark]")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda one: one.name)
+def test_a_signal_ends_a_stream_with_code_0(tmp_path: Path, number: signal.Signals) -> None:
+    file = tmp_path / "endless.toml"
+    file.write_text(ENDLESS)
+    with subprocess.Popen(
+        command("pipeline", "run", str(file), "--output", "json"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+        start_new_session=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            events = []
+            for line in process.stdout:
+                events.append(json.loads(line))
+                if events[-1].get("rows"):
+                    break
+            os.killpg(process.pid, number) if number is signal.SIGINT else process.terminate()
+            events += [json.loads(line) for line in process.stdout]
+            assert process.wait(60) == 0, process.stderr and process.stderr.read()
+        finally:
+            process.kill()
+    assert events[-1] == {"event": "ended", "exit_code": 0}
+    batches = [event for event in events if event["event"] == "progress"]
+    assert {"query", "batch_id", "rows", "lag", "duration_ms", "watermark"} <= batches[0].keys()
+    metadata = tmp_path / "out" / "_spark_metadata"
+    written = {int(name.name) for name in metadata.iterdir() if name.name.isdigit()}
+    committed = {int(name.name) for name in (tmp_path / "state/parquet-0/commits").glob("[0-9]*")}
+    assert written == committed, "the last batch was cut off"
+
+
+def test_a_failure_is_one_line_and_the_code_is_1(tmp_path: Path) -> None:
+    file = tmp_path / "failing.toml"
+    step = '[[step]]\nname = "s"\nsql = "SELECT raise_error(\'too bad\') AS x FROM numbers"\n'
+    file.write_text(ENDLESS + step)
+    done = orbitmq("pipeline", "run", str(file))
+    assert done.returncode == 1
+    (error,) = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
+    assert "too bad" in error
+
+
+def test_init_writes_a_project_once(tmp_path: Path) -> None:
+    place = tmp_path / "shop"
+    done = orbitmq("pipeline", "init", str(place), "--topic", "payments")
+    assert done.returncode == 0
+    assert all(Path(line).is_file() for line in done.stdout.splitlines())
+    assert '"subscribe", "payments"' in (place / "transformations/orders.py").read_text()
+    again = orbitmq("pipeline", "init", str(place))
+    assert again.returncode == 1
+    assert "is not empty" in again.stderr
