@@ -24,6 +24,7 @@ from orbitmq.broker.handlers.admin_offsets import OffsetAdminHandlers
 from orbitmq.broker.handlers.admin_stats import StatsAdminHandlers
 from orbitmq.broker.handlers.admin_store import StoreAdminHandlers
 from orbitmq.broker.handlers.admin_topics import TopicAdminHandlers
+from orbitmq.broker.handlers.bulk_read import BulkReadHandlers
 from orbitmq.broker.handlers.consumers import ConsumerHandlers
 from orbitmq.broker.handlers.pull import PullHandlers
 from orbitmq.broker.handlers.queries import QueryHandlers
@@ -204,6 +205,7 @@ class Broker:
             self.consumer_handlers,
             send_back,
             QueryHandlers(config, store),
+            BulkReadHandlers(config, store, self.topics, self.stats),
         ):
             family.register(self.router)
 

@@ -20,6 +20,7 @@ from orbitmq.broker.flow_control import UnflushedSends
 from orbitmq.broker.progress import Progress
 from orbitmq.broker.stats import BrokerStats
 from orbitmq.config import BrokerConfig
+from orbitmq.protocol.features import FEATURES, FEATURES_KEY
 from orbitmq.protocol.flags import Version
 
 __all__ = ["RuntimeInfo", "readable_size"]
@@ -46,6 +47,7 @@ class RuntimeInfo:
         return {
             "brokerVersionDesc": Version.DESCRIPTION,
             "brokerVersion": str(Version.V4_9_7),
+            FEATURES_KEY: ",".join(FEATURES),
             **self._counters(),
             **self._today(),
             **self._queues(),

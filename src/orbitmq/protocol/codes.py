@@ -100,6 +100,8 @@ class RequestCode(IntEnum):
     ADD_WRITE_PERM_OF_BROKER = 327
     GET_ALL_PRODUCER_INFO = 328
     DELETE_EXPIRED_COMMITLOG = 329
+    ORBIT_BULK_READ = 71_001
+    """Of OrbitMQ's own, see `protocol.features`."""
 
 
 class ResponseCode(IntEnum):

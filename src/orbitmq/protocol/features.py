@@ -1,22 +1,25 @@
 """What OrbitMQ's brokers can do beyond RocketMQ 4.9, by name.
 
 A broker announces its features in GET_BROKER_RUNTIME_INFO as one more entry of the table, a comma
-list under `FEATURES_KEY`. Apache's brokers have no such entry; whoever uses a feature asks first and
-does without it, or says what is missing.
+list under `FEATURES_KEY`. Apache's brokers have no such entry; whoever uses a feature asks first
+and does without it, or says what is missing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["DEDUPLICATE", "FEATURES", "FEATURES_KEY", "features_of"]
+__all__ = ["BULK_READ", "DEDUPLICATE", "FEATURES", "FEATURES_KEY", "features_of"]
 
 FEATURES_KEY = "orbitFeatures"
+
+BULK_READ = "bulkRead"
+"""ORBIT_BULK_READ: the records of a stretch of a queue, megabytes at once."""
 
 DEDUPLICATE = "deduplicate"
 """SEND_ONCE: a send whose repeats are suppressed."""
 
-FEATURES: tuple[str, ...] = ()
+FEATURES: tuple[str, ...] = (BULK_READ,)
 """What this broker announces."""
 
 
