@@ -1,0 +1,164 @@
+"""Offsets as JSON: ``{"topic": {"broker": {"0": 12}}}``.
+
+A queue is a topic, a broker and a number; numbers repeat on each broker, so offsets have three
+levels. Spark compares offsets as text, so what is written is sorted, queues by their number. With
+one broker its level may be left out where people write; such queues have no broker name until
+`with_brokers` gives them one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from orbitmq.errors import ConfigError
+from orbitmq.protocol.bodies import MessageQueue
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "Offsets",
+    "QueueEnds",
+    "QueueRange",
+    "as_json",
+    "from_json",
+    "parse_assignment",
+    "parse_offsets",
+    "with_brokers",
+]
+
+EARLIEST = -2
+LATEST = -1
+
+Offsets = dict[MessageQueue, int]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueEnds:
+    """The first offset a queue still has, and the one its next message will get."""
+
+    min_offset: int
+    max_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRange:
+    """A stretch of a queue: from `start` up to before `end`."""
+
+    queue: MessageQueue
+    start: int
+    end: int
+
+    @property
+    def count(self) -> int:
+        """How many offsets it has. With a filter there may be fewer messages."""
+        return self.end - self.start
+
+
+def as_json(offsets: Mapping[MessageQueue, int]) -> dict[str, dict[str, dict[str, int]]]:
+    """Write offsets, in the one order that equal offsets have.
+
+    >>> as_json({MessageQueue("t", "b", 10): 7, MessageQueue("t", "b", 2): 5})
+    {'t': {'b': {'2': 5, '10': 7}}}
+    """
+    value: dict[str, dict[str, dict[str, int]]] = {}
+    for queue in sorted(offsets):
+        of_broker = value.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})
+        of_broker[str(queue.queue_id)] = offsets[queue]
+    return value
+
+
+def from_json(value: Mapping[str, Any]) -> Offsets:
+    """Read what `as_json` has written."""
+    return {
+        MessageQueue(topic, broker, int(queue_id)): int(offset)
+        for topic, brokers in value.items()
+        for broker, queues in brokers.items()
+        for queue_id, offset in queues.items()
+    }
+
+
+def parse_offsets(option: str, text: str, *, least: int = EARLIEST) -> Offsets:
+    """Read offsets that a user has written; `least` is the smallest number that makes sense."""
+    shape = '{"topic": {"broker": {"0": 12}}}'
+    offsets: Offsets = {}
+    for topic, brokers in _object(option, text, shape).items():
+        if not isinstance(brokers, dict):
+            raise ConfigError(f"option {option}: topic {topic!r} needs an object, as in {shape}")
+        if all(isinstance(value, int) for value in brokers.values()):
+            brokers = {"": brokers}
+        for broker, queues in brokers.items():
+            if not isinstance(queues, dict):
+                raise ConfigError(
+                    f"option {option}: broker {broker!r} of {topic!r} needs an object, as in "
+                    f"{shape}"
+                )
+            for queue_id, offset in queues.items():
+                queue = MessageQueue(topic, broker, _queue_id(option, topic, queue_id))
+                if isinstance(offset, bool) or not isinstance(offset, int) or offset < least:
+                    raise ConfigError(
+                        f"option {option}: {offset!r} of queue {queue_id} of {topic!r} is not a "
+                        f"number from {least} on"
+                    )
+                offsets[queue] = offset
+    return offsets
+
+
+def parse_assignment(option: str, text: str) -> tuple[MessageQueue, ...]:
+    """Read queues that a user has written: ``{"topic": {"broker": [0, 1]}}``."""
+    shape = '{"topic": {"broker": [0, 1]}}'
+    queues = []
+    for topic, brokers in _object(option, text, shape).items():
+        of_brokers = {"": brokers} if isinstance(brokers, list) else brokers
+        if not isinstance(of_brokers, dict) or not of_brokers:
+            raise ConfigError(f"option {option}: topic {topic!r} needs queues, as in {shape}")
+        for broker, ids in of_brokers.items():
+            if not isinstance(ids, list) or not ids:
+                raise ConfigError(f"option {option}: topic {topic!r} needs queues, as in {shape}")
+            queues += [MessageQueue(topic, broker, _queue_id(option, topic, each)) for each in ids]
+    if not queues:
+        raise ConfigError(f"option {option} names no queue; it looks like {shape}")
+    return tuple(sorted(set(queues)))
+
+
+def with_brokers(
+    option: str, queues: Iterable[MessageQueue], known: Iterable[MessageQueue]
+) -> dict[MessageQueue, MessageQueue]:
+    """Return the queues as written → with the name of the one broker that a topic has."""
+    brokers: dict[str, set[str]] = {}
+    for each in known:
+        brokers.setdefault(each.topic, set()).add(each.broker_name)
+    named = {}
+    for queue in queues:
+        names = sorted(brokers.get(queue.topic, ()))
+        if queue.broker_name or not names:
+            named[queue] = queue
+        elif len(names) == 1:
+            named[queue] = MessageQueue(queue.topic, names[0], queue.queue_id)
+        else:
+            raise ConfigError(
+                f"option {option}: topic {queue.topic!r} is on {len(names)} brokers "
+                f"({', '.join(names)}), so say which: "
+                f'{{"{queue.topic}": {{"{names[0]}": …}}}}'
+            )
+    return named
+
+
+def _object(option: str, text: str, shape: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"option {option} is not JSON ({error}); it looks like {shape}") from None
+    if not isinstance(value, dict):
+        raise ConfigError(f"option {option} is not an object; it looks like {shape}")
+    return value
+
+
+def _queue_id(option: str, topic: str, value: Any) -> int:
+    if isinstance(value, str) and value.isdigit():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ConfigError(f"option {option}: {value!r} of {topic!r} is not the number of a queue")
+    return value

@@ -1,0 +1,75 @@
+"""``format("rocketmq")``: the data source that Spark asks for readers and writers.
+
+Spark makes this object in a Python process of its own that knows the options and nothing else of
+the session; how many tasks a session runs at once travels with the class (see `register`).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, ClassVar
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from orbitmq.spark.schema import column_names, message_schema
+from orbitmq.spark.source_options import SourceOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
+
+__all__ = ["RocketMQSource"]
+
+
+class RocketMQSource(DataSource):
+    """Topics of a RocketMQ cluster, to read and to write, in batches and as a stream."""
+
+    parallelism: ClassVar[int | None] = None
+    """How many tasks the session runs at once, as far as `register` knew."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "rocketmq"
+
+    def schema(self) -> StructType:
+        """Return the columns; option ``columns`` chooses among them."""
+        # Whether it is for a batch or a stream is not known yet, so the reader judges the rest.
+        streaming = "startingOffsets" in self.options and (
+            self.options["startingOffsets"].strip().lower() == "latest"
+        )
+        return message_schema(SourceOptions.of(self.options, streaming=streaming).columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return a reader of all that is there now."""
+        from orbitmq.spark.batch_reader import batch_reader
+
+        options = SourceOptions.of(self.options, streaming=False)
+        return batch_reader(options, column_names(schema), self._tasks())
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return a reader of all that is to come."""
+        from orbitmq.spark.stream_reader import RocketMQStreamReader
+
+        options = SourceOptions.of(self.options, streaming=True)
+        return RocketMQStreamReader(options, column_names(schema), self._tasks())
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return a writer of one batch."""
+        from orbitmq.spark.sink import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """Return a writer of micro-batches."""
+        from orbitmq.spark.sink import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)
+
+    def _tasks(self) -> int:
+        return self.parallelism or os.cpu_count() or 1
