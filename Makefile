@@ -58,7 +58,7 @@ $(SPARK_LOWEST_DIR)/.installed: $(VENV)/.tools
 
 # ---- suites ------------------------------------------------------------------------------------
 
-SUITES := test-fast test-client test-fuzz test-compat test-crash test-spark
+SUITES := test-fast test-client test-fuzz test-compat test-crash test-spark demo
 
 .PHONY: test
 test: $(SUITES) ## Run every suite
@@ -116,6 +116,10 @@ format: build ## Rewrite the sources in the house style
 .PHONY: up
 up: build ## Run nameserver and broker in one process (options in ARGS, e.g. ARGS="--port 19876")
 	@$(VENV)/bin/orbitmq up $(ARGS)
+
+.PHONY: demo
+demo: build $(VENV)/.spark ## A cluster, orders, a Spark pipeline, its results and a plot, in about a minute (needs Java 17)
+	@$(NEED) java -- $(PYTHON) examples/orders_pipeline/demo.py $(ARGS)
 
 # ---- the rest ----------------------------------------------------------------------------------
 
