@@ -73,7 +73,7 @@ class Secrets:
             text: str | None = environment.get(found[1], found[2])
             if text is None:
                 mistakes.add(key, f"the environment variable {found[1]} is not set")
-                return ""
+                return found[0]  # rather than nothing, which would be a second mistake
             return text
 
         filled = _VARIABLE.sub(value, tree)

@@ -37,7 +37,7 @@ from typing import Literal
 from orbitmq.spark.pipelines.decoding import Decoding
 from orbitmq.spark.pipelines.spec import Interval, PipelineSpec
 from orbitmq.spark.pipelines.tables import Mistakes, suggestion
-from orbitmq.spark.pipelines.topics import topic_options
+from orbitmq.spark.pipelines.topics import check_reading, topic_options
 from orbitmq.spark.pipelines.workspace import Trigger
 
 __all__ = ["SinkSpec", "SourceSpec", "SqlSpec", "StepSpec", "WatermarkSpec"]
@@ -207,21 +207,26 @@ class SqlSpec(PipelineSpec):
                 mistakes.add(f"sink[{at}].name", f"there is a sink called {name!r} already")
             names.add(name)
             self._check_server(mistakes, f"sink[{at}]", sink)
+        batch = self.trigger.mode == "batch"
         for name, source in self.source.items():
-            self._check_server(mistakes, f"source.{name}", source)
+            if self._check_server(mistakes, f"source.{name}", source) and source.is_topic:
+                options = source.reader_options(self.name_server)
+                streaming = source.is_stream and not batch
+                check_reading(mistakes, f"source.{name}.options", options, streaming=streaming)
         if self.is_streaming and self.checkpoint is None:
             mistakes.add(
                 "checkpoint",
                 "is needed, but not there: the directory where a stream keeps how far it is",
             )
 
-    def _check_server(self, mistakes: Mistakes, key: str, part: SourceSpec | SinkSpec) -> None:
-        if part.is_topic and not (
-            self.name_server or part.name_server or "nameserver" in map(str.lower, part.options)
-        ):
-            mistakes.add(
-                f"{key}.name_server", "is needed, but not there, nor at the top, nor NAMESRV_ADDR"
-            )
+    def _check_server(self, mistakes: Mistakes, key: str, part: SourceSpec | SinkSpec) -> bool:
+        known = {name.lower() for name in part.options} & {"nameserver", "namesrvaddr"}
+        if not part.is_topic or self.name_server or part.name_server or known:
+            return True
+        mistakes.add(
+            f"{key}.name_server", "is needed, but not there, nor at the top, nor NAMESRV_ADDR"
+        )
+        return False
 
     @property
     def is_streaming(self) -> bool:

@@ -13,12 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from orbitmq.errors import ConfigError
 from orbitmq.spark.pipelines.tables import Mistakes
+from orbitmq.spark.source_options import SourceOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["MESSAGE_COLUMNS", "TopicSpec", "as_messages", "topic_options"]
+__all__ = ["MESSAGE_COLUMNS", "TopicSpec", "as_messages", "check_reading", "topic_options"]
 
 MESSAGE_COLUMNS: Final = (
     *("topic", "tags", "keys", "properties", "delayLevel", "deliverAt", "shardingKey"),
@@ -70,6 +72,16 @@ def topic_options(
     if pattern is not None:
         made["subscribePattern"] = pattern
     return made | options
+
+
+def check_reading(
+    mistakes: Mistakes, key: str, options: dict[str, str], *, streaming: bool
+) -> None:
+    """Have the connector judge its options, as far as it can without a cluster."""
+    try:
+        SourceOptions.of(options, streaming=streaming)
+    except ConfigError as error:
+        mistakes.add(key, str(error))
 
 
 def as_messages(rows: DataFrame) -> DataFrame:
