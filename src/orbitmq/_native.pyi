@@ -29,8 +29,10 @@ __all__ = [
     "Record",
     "RecordColumns",
     "Recovery",
+    "SendRequest",
     "Store",
     "StoreOptions",
+    "answer_send",
     "body_crc",
     "compress",
     "compression_flags",
@@ -716,6 +718,57 @@ class NewMessage:
         """
 
 @final
+class SendRequest:
+    """What a producer says of a message: the header of a send, in either of its spellings.
+
+    Raises `HeaderFault` for what is missing or no number.
+    """
+
+    def __new__(cls, command: Command, /) -> Self: ...
+    @property
+    def producer_group(self) -> str: ...
+    @property
+    def topic(self) -> str: ...
+    @property
+    def default_topic(self) -> str:
+        """The topic whose settings a new topic gets."""
+    @property
+    def default_topic_queue_nums(self) -> int: ...
+    @property
+    def queue_id(self) -> int:
+        """The queue the producer chose; negative when the broker is to choose."""
+    @property
+    def sys_flag(self) -> int: ...
+    @property
+    def reconsume_times(self) -> int: ...
+    @property
+    def max_reconsume_times(self) -> int | None: ...
+    @property
+    def unit_mode(self) -> bool: ...
+    @property
+    def is_batch(self) -> bool: ...
+    @property
+    def is_plain(self) -> bool:
+        """Whether the message is just to be stored: one message, with no property that asks for
+        more (a delay, a transaction …), and not for a retry topic."""
+    @property
+    def waits(self) -> bool:
+        """Whether the producer wants to know that the message is safe."""
+    def message(
+        self,
+        queue_id: int,
+        sys_flag: int,
+        born_host: tuple[str, int],
+        store_host: tuple[str, int],
+        cluster: str,
+        /,
+    ) -> NewMessage:
+        """Make the message, with the cluster's name as a property.
+
+        What the producer waits for is between it and the broker: a plain message forgets it.
+        """
+
+@final
 class Appended:
     """Where a message was put."""
 
@@ -734,6 +787,18 @@ class Appended:
     __hash__: ClassVar[None]  # type: ignore[assignment]
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
+
+def answer_send(
+    request: Command,
+    code: int,
+    store_host: tuple[str, int],
+    region: str,
+    trace_on: bool,
+    queue_id: int,
+    appended: Sequence[Appended],
+    /,
+) -> Command:
+    """Make the answer to a send: where its messages were put."""
 
 @final
 class ReadResult:
@@ -774,6 +839,8 @@ class ReadResult:
         """The records back to back, as a pull response carries them."""
     def records(self) -> list[Record]:
         """Decode `data`."""
+    def answer(self, request: Command, code: int, suggested_broker_id: int, /) -> Command:
+        """Make the answer to the pull that this is the result of, with `data` if it succeeded."""
 
 @final
 class Recovery:

@@ -153,12 +153,12 @@ class SlowPutting(Putting):
     meanwhile: Callable[[], None] | None = None
     """Done once, while the first message is being put."""
 
-    def put(self, message: NewMessage, *, from_producer: bool = True) -> Appended:
+    def put_plain(self, message: NewMessage) -> Appended:
         if self.meanwhile is not None:
             self.meanwhile()
             self.meanwhile = None
         time.sleep(0.3)
-        return super().put(message, from_producer=from_producer)
+        return super().put_plain(message)
 
 
 @pytest.fixture

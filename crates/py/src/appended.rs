@@ -1,5 +1,11 @@
-//! `Appended`: where a message was put.
+//! `Appended`: where a message was put, and the answer that tells its producer.
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use wire::ids::OffsetId;
+
+use crate::command::Command;
+use crate::ext_fields::ExtTexts;
+use crate::host::HostArgument;
 
 /// Where a message was put.
 #[pyclass(frozen, eq, module = "orbitmq._native")]
@@ -34,4 +40,36 @@ impl Appended {
             self.0.physical_offset, self.0.size, self.0.queue_offset
         )
     }
+}
+
+/// The answer to a send: where its messages were put, and what every answer to a send carries.
+#[pyfunction]
+#[pyo3(signature = (request, code, store_host, region, trace_on, queue_id, appended, /))]
+#[allow(clippy::too_many_arguments)] // the fields of the answer
+pub fn answer_send(
+    py: Python<'_>,
+    request: &Command,
+    code: i32,
+    store_host: HostArgument,
+    region: &str,
+    trace_on: bool,
+    queue_id: i32,
+    appended: Vec<Py<Appended>>,
+) -> Command {
+    let mut ids = String::with_capacity(33 * appended.len());
+    for one in &appended {
+        if !ids.is_empty() {
+            ids.push(',');
+        }
+        ids.push_str(&OffsetId { store_host: store_host.0, physical_offset: one.get().0.physical_offset }.encode());
+    }
+    let queue_offset = appended.first().map_or(0, |one| one.get().0.queue_offset);
+    let ext = ExtTexts::new(&[
+        ("MSG_REGION", region),
+        ("TRACE_ON", if trace_on { "true" } else { "false" }),
+        ("msgId", &ids),
+        ("queueId", &queue_id.to_string()),
+        ("queueOffset", &queue_offset.to_string()),
+    ]);
+    request.answer(py, code, None, ext, PyBytes::new(py, b"").unbind())
 }

@@ -1,7 +1,7 @@
 //! `Command`: one request or response, header and body.
 //!
-//! `ext` is `None` when the header had no such map: in JSON that differs from an empty one, and some peers care. The dict of a
-//! received command is made when first asked for.
+//! `ext` is `None` when the header had no such map: in JSON that differs from an empty one, and some peers care. The fields of a
+//! received command, and of answers made here in numbers, are texts; their dict is made when first asked for.
 use std::borrow::Cow;
 
 use pyo3::exceptions::PyValueError;
@@ -16,7 +16,7 @@ use crate::errors::frame_error;
 use crate::ext_fields::ExtTexts;
 
 /// What a command made here says of its maker; the signature of `new` spells both out.
-const OUR_LANGUAGE: &str = "PYTHON";
+const OUR_LANGUAGE: Language = Language::Python;
 const OUR_VERSION: i32 = 407;
 
 /// One request or response.
@@ -32,7 +32,7 @@ pub struct Command {
     flag: i32,
     #[pyo3(get)]
     remark: Option<Py<PyString>>,
-    received: Option<ExtTexts>,
+    texts: Option<ExtTexts>,
     ext: PyOnceLock<Option<Py<PyDict>>>,
     #[pyo3(get)]
     body: Py<PyBytes>,
@@ -53,7 +53,7 @@ impl Command {
             opaque: header.opaque,
             flag: header.flag,
             remark: header.remark.map(|remark| PyString::new(py, &remark).unbind()),
-            received: header.ext_fields.as_deref().map(ExtTexts::new),
+            texts: header.ext_fields.as_deref().map(ExtTexts::new),
             ext: PyOnceLock::new(),
             body: PyBytes::new(py, frame.body).unbind(),
             language: header.language,
@@ -61,24 +61,58 @@ impl Command {
         }))
     }
 
-    /// The value of an ext field, if the command was received; a command made here has a dict to ask.
-    pub fn received(&self) -> Option<&ExtTexts> {
-        self.received.as_ref()
+    pub fn code(&self) -> i32 {
+        self.code
+    }
+
+    pub fn body_bytes(&self) -> &Py<PyBytes> {
+        &self.body
+    }
+
+    /// The ext fields as texts; those of a command that was made with a dict are copied out of it.
+    pub fn texts(&self, py: Python<'_>) -> PyResult<Cow<'_, ExtTexts>> {
+        if let Some(texts) = &self.texts {
+            return Ok(Cow::Borrowed(texts));
+        }
+        let items: Vec<_> = self.ext_dict(py)?.map(|ext| ext.bind(py).iter().collect()).unwrap_or_default();
+        let pairs = items.iter().map(text_pair).collect::<PyResult<Vec<_>>>()?;
+        Ok(Cow::Owned(ExtTexts::new(&pairs)))
+    }
+
+    /// The response to this request, its ext fields as texts.
+    pub fn answer(&self, py: Python<'_>, code: i32, remark: Option<&str>, ext: ExtTexts, body: Py<PyBytes>) -> Command {
+        Command {
+            code,
+            version: OUR_VERSION,
+            opaque: self.opaque,
+            flag: header::FLAG_RESPONSE,
+            remark: remark.map(|remark| PyString::intern(py, remark).unbind()),
+            texts: Some(ext),
+            ext: PyOnceLock::new(),
+            body,
+            language: OUR_LANGUAGE,
+            encoding: self.encoding,
+        }
     }
 
     pub fn ext_dict(&self, py: Python<'_>) -> PyResult<Option<&Py<PyDict>>> {
-        let ext = self.ext.get_or_try_init(py, || {
-            self.received.as_ref().map(|texts| texts.dict(py).map(Bound::unbind)).transpose()
-        })?;
+        let ext = self
+            .ext
+            .get_or_try_init(py, || self.texts.as_ref().map(|texts| texts.dict(py).map(Bound::unbind)).transpose())?;
         Ok(ext.as_ref())
     }
 
     fn encode_into(&self, py: Python<'_>, out: &mut Vec<u8>) -> PyResult<()> {
         let remark = self.remark.as_ref().map(|remark| remark.bind(py).to_cow()).transpose()?;
-        let items: Option<Vec<_>> = self.ext_dict(py)?.map(|ext| ext.bind(py).iter().collect());
-        let ext_fields = match &items {
-            Some(items) => Some(items.iter().map(text_pair).collect::<PyResult<_>>()?),
-            None => None,
+        // A dict that was asked for may have been changed since.
+        let items: Vec<_>;
+        let ext_fields = match (self.ext.get(py), &self.texts) {
+            (Some(None), _) | (None, None) => None,
+            (Some(Some(ext)), _) => {
+                items = ext.bind(py).iter().collect();
+                Some(items.iter().map(text_pair).collect::<PyResult<_>>()?)
+            }
+            (None, Some(texts)) => Some(texts.iter().map(|(name, value)| (name.into(), value.into())).collect()),
         };
         let header = header::Command {
             code: self.code,
@@ -138,7 +172,7 @@ impl Command {
             opaque,
             flag,
             remark,
-            received: None,
+            texts: None,
             ext: given(py, ext),
             body: body.map_or_else(|| PyBytes::new(py, b"").unbind(), |BytesLike(body)| body),
             language: known_language,
@@ -162,10 +196,10 @@ impl Command {
             opaque: self.opaque,
             flag: header::FLAG_RESPONSE,
             remark,
-            received: None,
+            texts: None,
             ext: given(py, ext),
             body: body.map_or_else(|| PyBytes::new(py, b"").unbind(), |BytesLike(body)| body),
-            language: Language::from_name(OUR_LANGUAGE),
+            language: OUR_LANGUAGE,
             encoding: self.encoding,
         }
     }

@@ -1,11 +1,12 @@
-//! The ext fields of a received header, kept as text until somebody asks.
+//! The ext fields of a header, kept as text until somebody asks.
 //!
 //! Handlers read most headers through a `HeaderReader`, which takes typed values straight from here; a dict is only made for those
-//! who ask for one.
+//! who ask for one. Answers that are given once per message are made of these, too.
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 /// Names and values back to back in one string: `(end of the name, end of the value)` of each pair, in the order they came.
+#[derive(Clone)]
 pub struct ExtTexts {
     text: String,
     ends: Vec<(u32, u32)>,
@@ -25,6 +26,11 @@ impl ExtTexts {
         ExtTexts { text, ends }
     }
 
+    /// The pairs in the order they came.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&str, &str)> {
+        (0..self.ends.len()).map(|index| self.pair(index))
+    }
+
     fn pair(&self, index: usize) -> (&str, &str) {
         let begin = if index == 0 { 0 } else { self.ends[index - 1].1 as usize };
         let (name_end, value_end) = self.ends[index];
@@ -33,17 +39,12 @@ impl ExtTexts {
 
     /// The value of a name; of equal names the last counts, as in a map.
     pub fn get(&self, name: &str) -> Option<&str> {
-        (0..self.ends.len())
-            .rev()
-            .map(|index| self.pair(index))
-            .find(|(found, _)| *found == name)
-            .map(|(_, value)| value)
+        self.iter().rev().find(|(found, _)| *found == name).map(|(_, value)| value)
     }
 
     pub fn dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
-        for index in 0..self.ends.len() {
-            let (name, value) = self.pair(index);
+        for (name, value) in self.iter() {
             dict.set_item(name, value)?;
         }
         Ok(dict)

@@ -58,19 +58,8 @@ impl HeaderReader {
     #[pyo3(signature = (command, /))]
     fn read<'py>(&self, py: Python<'py>, command: &Command) -> PyResult<Bound<'py, PyDict>> {
         let values = PyDict::new(py);
-        match command.received() {
-            Some(texts) => self.read_into(py, &values, |name| texts.get(name))?,
-            None => {
-                let pairs: Vec<(String, String)> = match command.ext_dict(py)? {
-                    Some(ext) => {
-                        ext.bind(py).iter().map(|(k, v)| Ok((k.extract()?, v.extract()?))).collect::<PyResult<_>>()?
-                    }
-                    None => Vec::new(),
-                };
-                let find = |name: &str| pairs.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str());
-                self.read_into(py, &values, find)?;
-            }
-        }
+        let texts = command.texts(py)?;
+        self.read_into(py, &values, |name| texts.get(name))?;
         Ok(values)
     }
 }

@@ -3,6 +3,7 @@ use std::net::IpAddr;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 use wire::Host;
 
 /// A host argument: the first two items of a tuple, so that the four-item names of IPv6 sockets are welcome too.
@@ -12,7 +13,8 @@ impl<'py> FromPyObject<'_, 'py> for HostArgument {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        let text: String = object.get_item(0)?.extract()?;
+        let text = object.get_item(0)?;
+        let text = text.cast::<PyString>()?.to_str()?;
         let port: i32 = object.get_item(1)?.extract()?;
         let ip: IpAddr =
             text.parse().map_err(|_| PyValueError::new_err(format!("{text:?} is not an IPv4 or IPv6 address")))?;

@@ -22,6 +22,7 @@ mod received_message;
 mod record;
 mod record_columns;
 mod recovery;
+mod send_request;
 mod store;
 mod store_options;
 
@@ -33,7 +34,7 @@ mod _native {
 
     #[pymodule_export]
     use crate::{
-        appended::Appended,
+        appended::{Appended, answer_send},
         batch::{decode_batch, encode_batch, join_batch_properties},
         cleaned::Cleaned,
         command::{Command, encode_commands},
@@ -51,6 +52,7 @@ mod _native {
         record::{Record, decode_records, encode_record},
         record_columns::{ArrowBatch, RecordColumns},
         recovery::Recovery,
+        send_request::SendRequest,
         store::Store,
         store_options::StoreOptions,
     };

@@ -15,25 +15,25 @@ use crate::properties::{PropertiesArgument, decode_properties, not_plain};
 #[pyclass(module = "orbitmq._native")]
 pub struct NewMessage {
     #[pyo3(get, set)]
-    topic: String,
+    pub topic: String,
     #[pyo3(get)]
-    body: Py<PyBytes>,
+    pub body: Py<PyBytes>,
     #[pyo3(get, set)]
-    queue_id: i32,
+    pub queue_id: i32,
     #[pyo3(get)]
-    flag: i32,
+    pub flag: i32,
     #[pyo3(get, set)]
-    sys_flag: i32,
+    pub sys_flag: i32,
     #[pyo3(get)]
-    born_timestamp: i64,
-    born_host: Host,
-    store_host: Host,
+    pub born_timestamp: i64,
+    pub born_host: Host,
+    pub store_host: Host,
     #[pyo3(get)]
-    reconsume_times: i32,
+    pub reconsume_times: i32,
     #[pyo3(get)]
-    prepared_transaction_offset: i64,
+    pub prepared_transaction_offset: i64,
     #[pyo3(get, name = "properties_text")]
-    properties: String,
+    pub properties: String,
 }
 
 impl NewMessage {
@@ -118,7 +118,9 @@ impl NewMessage {
         if !wire::properties::is_plain(name) || value.is_some_and(|value| !wire::properties::is_plain(value)) {
             return Err(not_plain(name, value.unwrap_or_default()));
         }
-        self.properties = wire::properties::edited(&self.properties, name, value);
+        if value.is_some() || wire::properties::get(&self.properties, name).is_some() {
+            self.properties = wire::properties::edited(&self.properties, &[(name, value)]);
+        }
         Ok(())
     }
 

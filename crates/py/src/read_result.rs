@@ -4,8 +4,13 @@ use pyo3::types::{PyBytes, PyList};
 use store::ReadStatus;
 use wire::Crc;
 
+use crate::command::Command;
 use crate::errors::store_error;
+use crate::ext_fields::ExtTexts;
 use crate::record::decode_list;
+
+/// The code of an answer with records.
+const SUCCESS: i32 = 0;
 
 /// What a read of a queue found.
 #[pyclass(frozen, module = "orbitmq._native")]
@@ -70,6 +75,19 @@ fn status_name(status: ReadStatus) -> &'static str {
 
 #[pymethods]
 impl ReadResult {
+    /// The answer to the pull that this is the result of; it carries the records if it says that there are any.
+    #[pyo3(signature = (request, code, suggested_broker_id, /))]
+    fn answer(&self, py: Python<'_>, request: &Command, code: i32, suggested_broker_id: i64) -> Command {
+        let ext = ExtTexts::new(&[
+            ("suggestWhichBrokerId", suggested_broker_id.to_string()),
+            ("nextBeginOffset", self.next_offset.to_string()),
+            ("minOffset", self.min_offset.to_string()),
+            ("maxOffset", self.max_offset.to_string()),
+        ]);
+        let body = if code == SUCCESS { self.data.clone_ref(py) } else { PyBytes::new(py, b"").unbind() };
+        request.answer(py, code, Some(self.status), ext, body)
+    }
+
     /// The records in `data`.
     fn records<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         decode_list(self.data.bind(py), Crc::Verify)

@@ -101,9 +101,9 @@ pub fn encode<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String
     out
 }
 
-/// The string with `name` set to `value`, in its old place or at the end; or, for no value, without it. What no reader accepts and
-/// what a later entry overrules is left out, so the result is what a map of the entries would be written as.
-pub fn edited(properties: &str, name: &str, value: Option<&str>) -> String {
+/// The string after `edits`: each sets a name to a value, in its old place or at the end, or takes it away for no value. What no
+/// reader accepts and what a later entry overrules is left out, so the result is what a map of the entries would be written as.
+pub fn edited(properties: &str, edits: &[(&str, Option<&str>)]) -> String {
     let mut pairs: Vec<(&str, &str)> = Vec::with_capacity(16);
     for (found, old) in iter(properties) {
         match pairs.iter_mut().find(|(earlier, _)| *earlier == found) {
@@ -111,11 +111,13 @@ pub fn edited(properties: &str, name: &str, value: Option<&str>) -> String {
             None => pairs.push((found, old)),
         }
     }
-    match (value, pairs.iter().position(|(found, _)| *found == name)) {
-        (Some(value), Some(at)) => pairs[at].1 = value,
-        (Some(value), None) => pairs.push((name, value)),
-        (None, Some(at)) => drop(pairs.remove(at)),
-        (None, None) => {}
+    for &(name, value) in edits {
+        match (value, pairs.iter().position(|(found, _)| *found == name)) {
+            (Some(value), Some(at)) => pairs[at].1 = value,
+            (Some(value), None) => pairs.push((name, value)),
+            (None, Some(at)) => drop(pairs.remove(at)),
+            (None, None) => {}
+        }
     }
     encode(pairs)
 }
@@ -140,10 +142,11 @@ mod tests {
     #[test]
     fn editing_keeps_order_and_leaves_out_what_does_not_count() {
         let text = "a\u{1}1\u{2}b\u{1}2\u{2}a\u{1}3\u{2}empty\u{1}\u{2}";
-        assert_eq!(edited(text, "b", Some("9")), "a\u{1}3\u{2}b\u{1}9");
-        assert_eq!(edited(text, "c", Some("9")), "a\u{1}3\u{2}b\u{1}2\u{2}c\u{1}9");
-        assert_eq!(edited(text, "a", None), "b\u{1}2");
-        assert_eq!(edited("", "a", None), "");
+        assert_eq!(edited(text, &[("b", Some("9"))]), "a\u{1}3\u{2}b\u{1}9");
+        assert_eq!(edited(text, &[("c", Some("9"))]), "a\u{1}3\u{2}b\u{1}2\u{2}c\u{1}9");
+        assert_eq!(edited(text, &[("a", None)]), "b\u{1}2");
+        assert_eq!(edited(text, &[("c", Some("9")), ("a", None)]), "b\u{1}2\u{2}c\u{1}9");
+        assert_eq!(edited("", &[("a", None)]), "");
     }
 
     fn pairs(properties: &str) -> Vec<(&str, &str)> {

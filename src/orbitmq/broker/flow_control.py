@@ -82,6 +82,7 @@ class FlowControl:
         self.unflushed: UnflushedSends | None = None
         """Set when sends are answered only when they are on disk."""
         self._turn_began: float | None = None
+        self._short_until = 0.0  # in a turn under way; 0 between turns
         self._last_turn = (0.0, 0.0)  # when it ended, how long it took
         self._turn_before_s = 0.0
         self.refused = 0
@@ -91,6 +92,7 @@ class FlowControl:
         now = self._clock_s()
         self._last_turn = (now, now - (self._turn_began or now))
         self._turn_began = None
+        self._short_until = 0.0
 
     def is_calm(self) -> bool:
         """Whether nobody need be refused, for all that can be seen at a glance.
@@ -99,11 +101,12 @@ class FlowControl:
         """
         if self._turn_began is None:
             self._turn_began = now = self._clock_s()
+            self._short_until = now + SHORT_TURN_S
             ended, took = self._last_turn
             self._turn_before_s = took if now - ended < SHORT_TURN_S else 0.0
             self.call_soon(self._end_turn)
             return self.unflushed is None
-        return self.unflushed is None and self._clock_s() - self._turn_began < SHORT_TURN_S
+        return self.unflushed is None and self._clock_s() < self._short_until
 
     def refusal(self, code: int) -> Refused | None:
         """Return why a request is not served now; None when it is."""
@@ -134,6 +137,9 @@ class FlowControl:
             return handler
 
         def guarded(request: Command, connection: Connection) -> Answer:
+            # The first half of `is_calm` is asked here, because it is asked once per message.
+            if self.unflushed is None and self._clock_s() < self._short_until:
+                return handler(request, connection)
             if not self.is_calm() and (refusal := self.refusal(code)) is not None:
                 raise refusal
             return handler(request, connection)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from orbitmq._native import Appended, NewMessage, Store, tags_code
 from orbitmq.broker.longpoll import HeldPulls
@@ -29,9 +28,7 @@ from orbitmq.protocol.flags import MessageFlag
 from orbitmq.protocol.names import SCHEDULE_TOPIC, Property
 from orbitmq.remoting.handling import Refused
 
-__all__ = ["Putting", "delay_level", "waits"]
-
-T = TypeVar("T")
+__all__ = ["Putting", "delay_level"]
 
 
 @dataclass(slots=True)
@@ -58,15 +55,22 @@ class Putting:
             message.set_property(Property.WAIT, None)
         return self._append(message, level, counts=level > 0 or from_producer)
 
+    def put_plain(self, message: NewMessage) -> Appended:
+        """Append a producer's message that asks for nothing but to be stored."""
+        return self._append(message, 0)
+
     def put_as_is(self, message: NewMessage) -> Appended:
         """Append a message whose delay is over: its properties still name it, and stay."""
         return self._append(message, 0)
 
     def put_batch(self, messages: Sequence[NewMessage]) -> list[Appended]:
         """Append messages of one queue side by side, or none."""
-        appended = self._stored(
-            lambda now_ms: self.store.append_many(messages, now_ms=now_ms, atomic=True)
-        )
+        began_ms = self._begin()
+        try:
+            appended = self.store.append_many(messages, now_ms=began_ms, atomic=True)
+        except StoreError as error:
+            raise self._refusal(error) from None
+        self._end(began_ms)
         topic, size = messages[0].topic, sum(one.size for one in appended)
         self.stats.put(topic, len(appended), size)
         if self.held.is_waited_for(topic, messages[0].queue_id):
@@ -94,37 +98,41 @@ class Putting:
         return level
 
     def _append(self, message: NewMessage, level: int, *, counts: bool = True) -> Appended:
-        appended = self._stored(lambda now_ms: self.store.append(message, now_ms=now_ms))
-        self.stats.put(message.topic, 1, appended.size, counts=counts)
+        began_ms = self._begin()
+        try:
+            appended = self.store.append(message, now_ms=began_ms)
+        except StoreError as error:
+            raise self._refusal(error) from None
+        self._end(began_ms)
+        topic = message.topic
+        self.stats.put(topic, 1, appended.size, counts=counts)
         if level:
             self.stats.scheduled(level, appended.size)
             self.on_scheduled(level)
-        elif self.held.is_waited_for(message.topic, message.queue_id):
+        elif self.held.is_waited_for(topic, message.queue_id):
             self._tell_held(message)
         return appended
 
-    def _stored(self, append: Callable[[int], T]) -> T:
-        """Append; what the store refuses becomes the answer that Java would give."""
+    def _begin(self) -> int:
         if not self.is_writable:
             raise self.not_available()
-        now_ms = self.clock()
-        try:
-            appended = append(now_ms)
-        except (RecordTooLarge, InvalidMessage):
-            self.stats.put_failed += 1
-            raise self.illegal() from None
-        except (DiskFull, StoreClosed, FlushFailed):
-            self.stats.put_failed += 1
-            raise self.not_available() from None
-        except StoreError:
-            self.stats.put_failed += 1
-            remark = "create mapped file failed, server is busy or broken."
-            raise Refused(ResponseCode.SYSTEM_ERROR, remark) from None
+        return self.clock()
+
+    def _end(self, began_ms: int) -> None:
         if self.counts_times:
-            took_ms = self.clock() - now_ms
+            took_ms = self.clock() - began_ms
             at = took_ms if 0 <= took_ms < SLOWEST_MS else SLOWEST_MS
             self.stats.put_times_ms.now[at] += 1
-        return appended
+
+    def _refusal(self, error: StoreError) -> Refused:
+        """Turn what the store refuses into the answer that Java would give."""
+        self.stats.put_failed += 1
+        if isinstance(error, RecordTooLarge | InvalidMessage):
+            return self.illegal()
+        if isinstance(error, DiskFull | StoreClosed | FlushFailed):
+            return self.not_available()
+        remark = "create mapped file failed, server is busy or broken."
+        return Refused(ResponseCode.SYSTEM_ERROR, remark)
 
     def _tell_held(self, message: NewMessage) -> None:
         code = tags_code(message.get_property(Property.TAGS) or "")
@@ -156,9 +164,3 @@ def delay_level(message: NewMessage) -> int:
         return int(text)
     except ValueError:
         raise HeaderFault(f"property DELAY is not a number: {text!r}") from None
-
-
-def waits(message: NewMessage) -> bool:
-    """Whether the producer wants to know that the message is safe."""
-    wait = message.get_property(Property.WAIT)
-    return wait is None or wait == "true" or wait.lower() == "true"

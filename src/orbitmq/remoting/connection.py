@@ -66,7 +66,6 @@ class Connection(asyncio.Protocol):
         self._outbox_bytes = 0
         self._turn = WritingTurn.of(self._loop)
         self._in_turn = False
-        self._handling = False
         self._taking_up = False
         self._reading = True
         self._write_paused = False
@@ -112,13 +111,16 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Called by the event loop."""
         self.last_active = self._loop.time()
-        reader = self._reader
+        reader, inbox = self._reader, self._inbox
         for command in reader.feed(data):
             if command.is_response:
                 self._settle(command)
+            elif inbox or self._is_occupied:
+                inbox.append((command, None))
             else:
-                self._inbox.append((command, None))
-        self._handle_inbox()
+                self._handle(command, self._router.find(command.code))
+        if inbox:
+            self._read_or_not()
         if reader.failure is not None:
             _log.warning("closing %s: %s", self.remote_text, reader.failure)
             self.close()
@@ -170,19 +172,15 @@ class Connection(asyncio.Protocol):
 
     # ---- what the peer sent
 
+    @property
+    def _is_occupied(self) -> bool:
+        return self._write_paused or len(self._tasks) >= MAX_REQUESTS_IN_WORK
+
     def _handle_inbox(self) -> None:
-        if self._handling:
-            return
-        self._handling = True
         inbox = self._inbox
-        try:
-            while inbox and not self._write_paused and len(self._tasks) < MAX_REQUESTS_IN_WORK:
-                request, handler = inbox.popleft()
-                self._handle(request, handler or self._router.find(request.code))
-                if self._outbox_bytes > WRITE_BUFFER_BYTES:
-                    self.write_collected()
-        finally:
-            self._handling = False
+        while inbox and not self._is_occupied:
+            request, handler = inbox.popleft()
+            self._handle(request, handler or self._router.find(request.code))
         self._read_or_not()
 
     def _read_or_not(self) -> None:
@@ -245,9 +243,12 @@ class Connection(asyncio.Protocol):
         if not self._in_turn:
             self._in_turn = True
             self._turn.join(self)
-        body_bytes = len(command.body)
-        self._outbox_bytes += body_bytes
-        self._turn.note(body_bytes)
+        if body_bytes := len(command.body):
+            self._outbox_bytes += body_bytes
+            if self._outbox_bytes > WRITE_BUFFER_BYTES:
+                self.write_collected()
+            else:
+                self._turn.note(body_bytes)
 
     def write_collected(self) -> None:
         """Write what has been sent so far."""

@@ -161,10 +161,8 @@ class PullHandlers:
             self.offsets.commit(
                 header.topic, header.consumer_group, header.queue_id, header.commit_offset
             )
-        body = None
         if code == ResponseCode.SUCCESS:
-            body = result.data
-            self.stats.got(header.topic, header.consumer_group, result.count, len(body))
+            self.stats.got(header.topic, header.consumer_group, result.count, len(result.data))
             took_ms = self.putting.clock() - began_ms
             self.stats.got_in(header.topic, header.consumer_group, header.queue_id, took_ms)
         elif code == ResponseCode.PULL_NOT_FOUND:
@@ -174,13 +172,7 @@ class PullHandlers:
                 return None
         elif code == ResponseCode.PULL_OFFSET_MOVED:
             self._tell_offset_moved(header, result.next_offset)
-        ext = {
-            "suggestWhichBrokerId": str(self._suggested_broker(group, result)),
-            "nextBeginOffset": str(result.next_offset),
-            "minOffset": str(result.min_offset),
-            "maxOffset": str(result.max_offset),
-        }
-        return request.respond(code, result.status, ext, body)
+        return result.answer(request, code, self._suggested_broker(group, result))
 
     def _checked_group(self, header: PullHeader, connection: Connection) -> SubscriptionGroup:
         if not self.config.broker_permission & Permission.READ:

@@ -8,26 +8,27 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from orbitmq._native import (
     Appended,
     Command,
     NewMessage,
+    SendRequest,
+    answer_send,
     decode_batch,
-    encode_offset_id,
     join_batch_properties,
 )
 from orbitmq.broker.acks import FlushAcks
 from orbitmq.broker.groups import GroupTable
-from orbitmq.broker.putting import Putting, delay_level, waits
+from orbitmq.broker.putting import Putting, delay_level
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerConfig
 from orbitmq.errors import MalformedBatch
 from orbitmq.protocol.bodies import TopicConfig
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import MessageFlag, Permission, Version
-from orbitmq.protocol.headers import Header, Long
 from orbitmq.protocol.names import (
     FAQ,
     NOT_ALLOWED_TO_SEND,
@@ -38,48 +39,12 @@ from orbitmq.protocol.names import (
     topic_name_fault,
 )
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Refused, Router, respond
+from orbitmq.remoting.handling import Refused, Router
 
-__all__ = ["SendHandlers", "SendHeader"]
+__all__ = ["SendHandlers"]
 
-
-class SendHeader(Header):
-    """What a producer says of a message."""
-
-    producer_group: str = ""
-    topic: str = ""
-    default_topic: str = ""
-    default_topic_queue_nums: int = 0
-    queue_id: int
-    sys_flag: int
-    born_timestamp: Long
-    flag: int
-    properties: str = ""
-    reconsume_times: int = 0
-    unit_mode: bool = False
-    max_reconsume_times: int | None = None
-    batch: bool = False
-
-
-class ShortSendHeader(SendHeader):
-    """The same with one letter for each name."""
-
-    strict = True
-    wire_names = {  # noqa: RUF012
-        "producer_group": "a",
-        "topic": "b",
-        "default_topic": "c",
-        "default_topic_queue_nums": "d",
-        "queue_id": "e",
-        "sys_flag": "f",
-        "born_timestamp": "g",
-        "flag": "h",
-        "properties": "i",
-        "reconsume_times": "j",
-        "unit_mode": "k",
-        "max_reconsume_times": "l",
-        "batch": "m",
-    }
+SUCCESS = int(ResponseCode.SUCCESS)
+"""Once per send: an enumeration's member takes its time to find."""
 
 
 @dataclass(slots=True)
@@ -107,42 +72,51 @@ class SendHandlers:
 
     def send(self, request: Command, connection: Connection) -> Command | None:
         """Take one message, or a batch of them for one queue."""
-        ext = self._always()
+        config = self.config
         try:
-            short = request.code != RequestCode.SEND_MESSAGE
-            header = (ShortSendHeader if short else SendHeader).decode(request)
-            topic = self.checked_topic(header, connection)
-            queue_id = header.queue_id
+            sent = SendRequest(request)
+            topic = self.checked_topic(sent, connection)
+            queue_id = sent.queue_id
             if queue_id < 0:
                 queue_id = random.randrange(max(1, topic.write_queue_nums))
-            message = self._message(request, header, topic, queue_id, connection)
-            # Asked before the message forgets it.
-            must_be_safe = self.acks is not None and waits(message)
-            if header.batch:
+            sys_flag = sent.sys_flag
+            if topic.topic_filter_type == "MULTI_TAG":
+                sys_flag |= MessageFlag.MULTI_TAGS
+            message = sent.message(
+                queue_id, sys_flag, connection.remote, self.store_host, config.broker_cluster_name
+            )
+            if sent.is_plain:
+                appended = [self.putting.put_plain(message)]
+            elif sent.is_batch:
                 appended = self._put_batch(request, message)
             else:
-                self._divert_to_dlq(request, header, message)
+                self._divert_to_dlq(request, sent, message)
                 self._refuse_transaction(message)
                 appended = [self.putting.put(message)]
         except Refused as refused:
-            refused.ext = ext
+            refused.ext = {
+                Property.MSG_REGION: config.region_id,
+                Property.TRACE_ON: "true" if config.trace_on else "false",
+            }
             raise
-        host = self.store_host
-        ext["msgId"] = ",".join([encode_offset_id(host, one.physical_offset) for one in appended])
-        ext["queueId"] = str(queue_id)
-        ext["queueOffset"] = str(appended[0].queue_offset)
-        if not must_be_safe:
-            return request.respond(ResponseCode.SUCCESS, None, ext)
-        self._acknowledge_when_flushed(request, connection, ext, appended)
+
+        def answer(code: int) -> Command:
+            return answer_send(
+                request,
+                code,
+                self.store_host,
+                config.region_id,
+                config.trace_on,
+                queue_id,
+                appended,
+            )
+
+        if self.acks is None or not sent.waits:
+            return answer(SUCCESS)
+        self._acknowledge_when_flushed(request, connection, answer, appended)
         return None
 
-    def _always(self) -> dict[str, str]:
-        return {
-            Property.MSG_REGION: self.config.region_id,
-            Property.TRACE_ON: "true" if self.config.trace_on else "false",
-        }
-
-    def checked_topic(self, header: SendHeader, connection: Connection) -> TopicConfig:
+    def checked_topic(self, sent: SendRequest, connection: Connection) -> TopicConfig:
         """Return the topic a message is for, created if that is allowed; or refuse."""
         config = self.config
         accept_from = config.start_accept_send_request_time_stamp
@@ -150,72 +124,47 @@ class SendHandlers:
             text = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(accept_from / 1000))
             remark = f"broker unable to service, until {text},{accept_from % 1000:03d}"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-        topic = self.topics.find(header.topic)
+        name = sent.topic
+        topic = self.topics.find(name)
         if not config.broker_permission & Permission.WRITE and topic is not None and topic.order:
             remark = f"the broker[{self.store_host[0]}] sending message is forbidden"
             raise Refused(ResponseCode.NO_PERMISSION, remark)
-        if topic is None or header.topic in NOT_ALLOWED_TO_SEND:
-            if fault := topic_name_fault(header.topic):
+        if topic is None or name in NOT_ALLOWED_TO_SEND:
+            if fault := topic_name_fault(name):
                 raise Refused(ResponseCode.SYSTEM_ERROR, fault)
-            if header.topic in NOT_ALLOWED_TO_SEND:
-                remark = f"Sending message to topic[{header.topic}] is forbidden."
+            if name in NOT_ALLOWED_TO_SEND:
+                remark = f"Sending message to topic[{name}] is forbidden."
                 raise Refused(ResponseCode.NO_PERMISSION, remark)
             topic = self.topics.create_by_send(
-                header.topic,
-                header.default_topic,
-                header.default_topic_queue_nums,
-                unit_mode=header.unit_mode,
+                name,
+                sent.default_topic,
+                sent.default_topic_queue_nums,
+                unit_mode=sent.unit_mode,
             )
         if topic is None:
-            remark = f"topic[{header.topic}] not exist, apply first please!{FAQ}"
+            remark = f"topic[{name}] not exist, apply first please!{FAQ}"
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, remark)
-        if header.queue_id >= max(topic.write_queue_nums, topic.read_queue_nums):
+        if sent.queue_id >= max(topic.write_queue_nums, topic.read_queue_nums):
             raise Refused(
                 ResponseCode.SYSTEM_ERROR,
-                f"request queueId[{header.queue_id}] is illegal, {topic} "
+                f"request queueId[{sent.queue_id}] is illegal, {topic} "
                 f"Producer: {connection.remote_text}",
             )
         return topic
 
-    def _message(
-        self,
-        request: Command,
-        header: SendHeader,
-        topic: TopicConfig,
-        queue_id: int,
-        connection: Connection,
-    ) -> NewMessage:
-        sys_flag = header.sys_flag
-        if topic.topic_filter_type == "MULTI_TAG":
-            sys_flag |= MessageFlag.MULTI_TAGS
-        message = NewMessage(
-            header.topic,
-            request.body,
-            queue_id=queue_id,
-            flag=header.flag,
-            sys_flag=sys_flag,
-            born_timestamp=header.born_timestamp,
-            born_host=connection.remote,
-            store_host=self.store_host,
-            reconsume_times=header.reconsume_times,
-            properties=header.properties,
-        )
-        message.set_property(Property.CLUSTER, self.config.broker_cluster_name)
-        return message
-
-    def _divert_to_dlq(self, request: Command, header: SendHeader, message: NewMessage) -> None:
+    def _divert_to_dlq(self, request: Command, sent: SendRequest, message: NewMessage) -> None:
         """Send a message that its consumer has sent back too often to the dead letters."""
-        if not header.topic.startswith(RETRY_PREFIX):
+        if not sent.topic.startswith(RETRY_PREFIX):
             return
-        name = group_of_retry_topic(header.topic)
+        name = group_of_retry_topic(sent.topic)
         group = self.groups.find(name)
         if group is None:
             remark = f"subscription group not exist, {name} {FAQ}"
             raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         limit = group.retry_max_times
-        if header.max_reconsume_times is not None and request.version >= Version.V3_4_9:
-            limit = header.max_reconsume_times
-        if header.reconsume_times >= limit:
+        if sent.max_reconsume_times is not None and request.version >= Version.V3_4_9:
+            limit = sent.max_reconsume_times
+        if sent.reconsume_times >= limit:
             message.topic = dlq_topic(name)
             self.topics.find_or_create(message.topic, 1)
             message.queue_id = 0
@@ -256,13 +205,12 @@ class SendHandlers:
         self,
         request: Command,
         connection: Connection,
-        ext: dict[str, str],
+        answer: Callable[[int], Command],
         appended: list[Appended],
     ) -> None:
         def release(in_time: bool) -> None:
-            code = ResponseCode.SUCCESS if in_time else ResponseCode.FLUSH_DISK_TIMEOUT
             if not request.is_oneway:
-                connection.send(respond(request, code, ext=ext))
+                connection.send(answer(SUCCESS if in_time else ResponseCode.FLUSH_DISK_TIMEOUT))
 
         assert self.acks is not None
         self.acks.when_flushed(appended[-1].end, release)
