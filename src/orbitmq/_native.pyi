@@ -6,6 +6,7 @@ hosts are ``(ip, port)``, every error is a class of `orbitmq.errors`.
 
 import os
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, Self, final
 
@@ -24,14 +25,17 @@ __all__ = [
     "FrameReader",
     "HeaderReader",
     "NewMessage",
+    "PackedSend",
     "ReadResult",
     "ReceivedMessage",
     "Record",
     "RecordColumns",
     "Recovery",
+    "RowPacker",
     "SendRequest",
     "Store",
     "StoreOptions",
+    "StoredIds",
     "answer_send",
     "body_crc",
     "compress",
@@ -53,6 +57,7 @@ __all__ = [
     "java_hash",
     "join_batch_properties",
     "loads_lenient",
+    "parse_scope",
     "tags_code",
 ]
 
@@ -529,6 +534,70 @@ def decode_batch(data: Buffer, /) -> list[tuple[int, bytes, str]]:
 def join_batch_properties(own: str, of_batch: str, /) -> str:
     """Return the properties string a batched message is stored with: its own, then the batch's."""
 
+# ---- rows --------------------------------------------------------------------------------------
+
+@final
+class PackedSend:
+    """A request's worth of messages made of rows: a batch of them, or one."""
+
+    @property
+    def topic(self) -> str:
+        """The topic of all of them."""
+    @property
+    def broker_name(self) -> str | None:
+        """The broker they must go to, if the rows say so."""
+    @property
+    def queue_id(self) -> int | None:
+        """The queue they must go to, if the rows say so."""
+    @property
+    def slot(self) -> int | None:
+        """The index of that queue among the topic's, if a sharding key has chosen it."""
+    @property
+    def body(self) -> bytes:
+        """A batch body, or the body of the only message."""
+    @property
+    def properties(self) -> str | None:
+        """The properties of the only message; None for a batch, which has them in its body."""
+    @property
+    def rows(self) -> int:
+        """How many messages they are."""
+
+@final
+class RowPacker:
+    """Packs the rows of Arrow batches into sends, with no object per row.
+
+    Columns: ``body`` binary; ``topic``, ``tags``, ``shardingKey``, ``brokerName`` string; ``keys``
+    list of strings; ``properties`` map of strings; ``queueId``, ``delayLevel`` int32; ``deliverAt``
+    int64 (ms). Batches are anything with the Arrow PyCapsule interface. With `id_prefix` (10 bytes
+    that no other packer has) every message gets a new id, with `scope` one that the same row gets
+    again, whatever order the rows come in. Every method raises `BadMessage` for a row that cannot
+    be sent.
+    """
+
+    def __new__(
+        cls,
+        *,
+        topic: str | None = None,
+        batch_bytes: int,
+        body_bytes: int,
+        waiting_bytes: int,
+        left_out: AbstractSet[str],
+        id_prefix: bytes | None = None,
+        scope: str | None = None,
+    ) -> Self: ...
+    def topics(self, batch: object) -> list[str]:
+        """Return the topics of a batch's rows, each once."""
+    def push(
+        self, batch: object, *, queue_counts: dict[str, int], month_ms: int
+    ) -> list[PackedSend]:
+        """Pack a batch's rows; returns what is full.
+
+        `queue_counts` says among how many queues of a topic sharding keys choose, `month_ms` is the
+        time for new ids, in milliseconds since the month began.
+        """
+    def finish(self) -> list[PackedSend]:
+        """Return everything that waits for more rows."""
+
 # ---- ids ---------------------------------------------------------------------------------------
 
 def encode_offset_id(store_host: tuple[str, int], physical_offset: int, /) -> str:
@@ -883,6 +952,32 @@ class Cleaned:
         """How full the disk was before the round, from 0 to 1."""
 
 @final
+class StoredIds:
+    """Which messages of exactly-once senders are in the log: those of each one's newest batch.
+
+    Ids are 32 hex digits. A sender numbers its batches, and begins one when all of the one before
+    is stored.
+    """
+
+    def __new__(cls) -> Self: ...
+    def stored(self, sender: str, batch: int, ids: Sequence[str], /, *, limit: int) -> list[bool]:
+        """Return which of these ids are stored already; nothing is noted.
+
+        Raises `BatchNotTaken` for a batch that is over, or when more than `limit` ids would have to
+        be kept, and `MalformedId`.
+        """
+    def add(self, sender: str, batch: int, ids: Sequence[str], /, *, now_ms: int) -> None:
+        """Note ids that are in the log now."""
+    def forget_before(self, time_ms: int, /) -> int:
+        """Forget senders that have sent nothing since; returns how many ids that were."""
+    def snapshot(self, physical_offset: int, /) -> bytes:
+        """Return everything, as of a physical offset of the log, for `Store.stored_ids`."""
+    def __len__(self) -> int: ...
+
+def parse_scope(text: str, /) -> tuple[str, int] | None:
+    """Return sender and batch of a scope, ``sender/7``; None if it is none."""
+
+@final
 class Store:
     """A store directory in RocketMQ's layout, opened by one process, for bulk verbs.
 
@@ -946,6 +1041,12 @@ class Store:
         """
     def record_at(self, physical_offset: int, /) -> bytes | None:
         """Return the record that begins there, None if none does."""
+    def stored_ids(self, snapshot: Buffer | None = None) -> StoredIds:
+        """Return the ids of exactly-once senders: a snapshot's, and those of the log behind it.
+
+        Without one, or when it does not fit the log, those of the whole log. Raises `WireError` for
+        bytes that are no snapshot.
+        """
     def query(
         self,
         topic: str,

@@ -35,6 +35,7 @@
         ├── StoreClosed          this handle was closed before
         ├── InvalidOptions       sizes or intervals no store could work with
         ├── InvalidMessage       a message the record layout has no room for
+        ├── BatchNotTaken        a batch of an exactly-once sender that is over, or too large
         ├── RecordTooLarge       a message beyond the size this store takes
         ├── DiskFull             the file system has no room for the next file
         ├── ReadOnlyStore        the directory or a file in it cannot be written
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BadMessage",
     "BadPipeline",
+    "BatchNotTaken",
     "BrokenRegistration",
     "BrokerBusy",
     "BrokerRefused",
@@ -347,6 +349,10 @@ class InvalidMessage(StoreError):
     """A message the record layout has no room for: a topic or properties that are too long."""
 
     fault = Fault.CALLER
+
+
+class BatchNotTaken(StoreError):
+    """A batch of an exactly-once sender that is over, or whose ids are more than can be kept."""
 
 
 class RecordTooLarge(StoreError):

@@ -18,6 +18,7 @@ mod buffers;
 mod builder;
 mod column;
 mod error;
+pub mod packing;
 #[cfg(test)]
 mod tests;
 

@@ -5,9 +5,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use columns::packing::PackError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use store::StoreError;
+use store::stored_ids::{BadSnapshot, NotTaken};
 use wire::RecordError;
 use wire::batch::BatchError;
 use wire::compression::CompressionError;
@@ -86,6 +88,26 @@ pub fn compression_error_in(py: Python<'_>, text: String) -> PyErr {
 /// A text that is no selector.
 pub fn filter_error(py: Python<'_>, error: &FilterError) -> PyErr {
     instance(py, "MalformedFilter", error.to_string(), None, None)
+}
+
+/// A row that cannot be sent.
+pub fn pack_error(py: Python<'_>, error: &PackError) -> PyErr {
+    instance(py, "BadMessage", error.to_string(), None, None)
+}
+
+/// A batch of an exactly-once sender that is not taken.
+pub fn not_taken(py: Python<'_>, error: &NotTaken) -> PyErr {
+    instance(py, "BatchNotTaken", error.to_string(), None, None)
+}
+
+/// Bytes that are no snapshot of stored ids.
+pub fn snapshot_error(py: Python<'_>, error: BadSnapshot) -> PyErr {
+    instance(py, "WireError", error.to_string(), None, None)
+}
+
+/// A text in the place of a message's id.
+pub fn unknown_id(py: Python<'_>, id: &str) -> PyErr {
+    instance(py, "MalformedId", format!("{id:?} is not an id of 32 hex digits"), None, None)
 }
 
 /// Something about a store directory.

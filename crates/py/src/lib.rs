@@ -22,9 +22,11 @@ mod received_message;
 mod record;
 mod record_columns;
 mod recovery;
+mod row_packer;
 mod send_request;
 mod store;
 mod store_options;
+mod stored_ids;
 
 #[pyo3::pymodule]
 mod _native {
@@ -52,8 +54,10 @@ mod _native {
         record::{Record, decode_records, encode_record},
         record_columns::{ArrowBatch, RecordColumns},
         recovery::Recovery,
+        row_packer::{PackedSend, RowPacker},
         send_request::SendRequest,
         store::Store,
         store_options::StoreOptions,
+        stored_ids::{StoredIds, parse_scope},
     };
 }

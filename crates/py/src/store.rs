@@ -11,6 +11,7 @@ use pyo3::types::{PyBytes, PyList};
 use store::{CleanRules, Limits, Options, ReadRequest, StoreError};
 
 use crate::appended::Appended;
+use crate::bytes_like::BytesLike;
 use crate::cleaned::Cleaned;
 use crate::errors::{append_error, store_error, store_os_error};
 use crate::filter::Filter;
@@ -18,6 +19,7 @@ use crate::new_message::NewMessage;
 use crate::read_result::ReadResult;
 use crate::recovery::Recovery;
 use crate::store_options::StoreOptions;
+use crate::stored_ids::{StoredIds, restore};
 
 /// A store directory.
 #[pyclass(frozen, module = "orbitmq._native")]
@@ -138,6 +140,13 @@ impl Store {
     fn record_at<'py>(&self, py: Python<'py>, physical_offset: i64) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let record = self.detached(py, |store| store.record_at(physical_offset))?;
         Ok(record.map(|record| PyBytes::new(py, &record)))
+    }
+
+    /// The ids of exactly-once senders, from a snapshot and the log behind it.
+    #[pyo3(signature = (snapshot = None))]
+    fn stored_ids(&self, py: Python<'_>, snapshot: Option<BytesLike>) -> PyResult<StoredIds> {
+        let snapshot = snapshot.map(|bytes| restore(py, bytes)).transpose()?;
+        self.detached(py, |store| store.stored_ids(snapshot)).map(StoredIds::new)
     }
 
     /// The records that carry a key.

@@ -26,6 +26,7 @@ mod index;
 mod index_file;
 mod local_time;
 mod log_peek;
+mod log_walk;
 mod lookup;
 mod mapped_file;
 mod message;
@@ -37,6 +38,7 @@ mod read;
 mod recovery;
 pub mod scan;
 mod store;
+pub mod stored_ids;
 mod watermark;
 
 pub use clean::{CleanRules, Cleaned, disk_used_ratio};

@@ -20,6 +20,7 @@ use crate::presence::{self, DirectoryLock};
 use crate::queue_table::QueueTable;
 use crate::read::{ReadRequest, ReadResult};
 use crate::recovery::{Recovery, recover};
+use crate::stored_ids::StoredIds;
 use crate::watermark::Watermark;
 
 /// Everything that exists only while the store is open.
@@ -120,6 +121,27 @@ impl Store {
 
     pub fn record_at(&self, physical_offset: i64) -> Result<Option<Vec<u8>>> {
         self.with(|open| open.durable.record_at(physical_offset))
+    }
+
+    /// The ids of exactly-once senders, from a snapshot and the log behind it; from the whole log if that does not begin where the
+    /// snapshot ends.
+    pub fn stored_ids(&self, snapshot: Option<(StoredIds, u64)>) -> Result<StoredIds> {
+        self.with(|open| {
+            let log = &open.durable.log;
+            if let Some((mut ids, from)) = snapshot.filter(|&(_, from)| from <= log.max()) {
+                let end = open.durable.each_record(from, |record| {
+                    ids.learn(record.topic, record.properties, record.store_timestamp);
+                })?;
+                if end >= log.max() {
+                    return Ok(ids);
+                }
+            }
+            let mut ids = StoredIds::default();
+            open.durable.each_record(0, |record| {
+                ids.learn(record.topic, record.properties, record.store_timestamp);
+            })?;
+            Ok(ids)
+        })
     }
 
     /// Physical offsets, ascending, of messages that have the key (or one of the same hash) within the time range.

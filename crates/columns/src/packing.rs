@@ -1,0 +1,24 @@
+//! Rows as sends: the way back from Arrow columns to RocketMQ's bytes.
+//!
+//! ```text
+//! columns of rows ──► Rows ──► Packer::push ──┬─► group (topic, place): a batch body that grows ──► full ──► Send
+//!                                             └─► a row that has to go alone: delayed, or larger than a batch ──► Send
+//! ```
+//!
+//! A *batch* is one request whose messages go to one queue (see [`wire::batch`]), so rows are grouped by topic and place. A place is
+//! as exact as the row says: any queue, any queue of a broker, one queue, or the slot of its sharding key among the topic's queues.
+//! Groups live on between calls, so that small Arrow batches still make large sends; when all of them together hold too many bytes
+//! they are all sent, which bounds the memory however many topics and queues there are. A group of one row is sent as a plain
+//! message, which every broker takes up to its limit for bodies, while a batch's limit counts its frame as well.
+//!
+//! Every message gets an id ([`ids`]) as its `UNIQ_KEY`: a new one, or with a *scope* one that is the same whenever the same row is
+//! packed again.
+mod ids;
+mod packer;
+mod rows;
+mod send;
+
+pub use ids::{Ids, NewIds, ScopedIds};
+pub use packer::{Limits, Packer};
+pub use rows::Rows;
+pub use send::{PackError, Place, Send};

@@ -1,0 +1,67 @@
+//! What packing makes of rows, and why it may not.
+use thiserror::Error;
+
+/// Where a message goes within its topic.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// To any queue.
+    Any,
+    /// To any queue of this broker.
+    Broker(String),
+    /// To this queue; the broker may go without saying where only one has the topic.
+    #[allow(missing_docs)]
+    Queue { broker: Option<String>, queue_id: i32 },
+    /// To the queue at this index of the topic's queues.
+    Slot(u32),
+}
+
+/// One request: a batch of messages, or a single one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Send {
+    /// The topic of all its messages.
+    pub topic: String,
+    /// Where they go.
+    pub place: Place,
+    /// A batch body, or the body of the only message.
+    pub body: Vec<u8>,
+    /// The properties of the only message; `None` for a batch, which carries those of each message in its body.
+    pub properties: Option<String>,
+    /// How many messages it holds.
+    pub rows: u32,
+}
+
+/// Why a row cannot be sent. The row counts from the first one packed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs)] // the messages say what the fields are
+pub enum PackError {
+    #[error("row {row} has no topic: set the option topic, or fill the column")]
+    NoTopic { row: u64 },
+    #[error("row {row}: topic {topic:?} is not a topic's name: at most 127 of a-z A-Z 0-9 % | _ -")]
+    BadTopic { row: u64, topic: String },
+    #[error("row {row} has no body: filter such rows out, brokers take messages of at least one byte")]
+    NoBody { row: u64 },
+    #[error(
+        "row {row}: the body has {len} bytes, the limit is {limit} (option maxMessageBytes, and the broker's maxMessageSize)"
+    )]
+    BodyTooLarge { row: u64, len: usize, limit: usize },
+    #[error("row {row}: tags, keys and properties have {len} bytes, at most 32767 fit")]
+    PropertiesTooLong { row: u64, len: usize },
+    #[error("row {row}: {what} holds the character 1 or 2, which separate properties")]
+    Separator { row: u64, what: &'static str },
+    #[error("row {row}: key {key:?} has a space in it, which separates keys")]
+    KeyWithSpace { row: u64, key: String },
+    #[error("row {row}: queueId is {queue_id}; queues are counted from 0")]
+    BadQueueId { row: u64, queue_id: i32 },
+    #[error("row {row}: only one of shardingKey and queueId can choose the queue")]
+    TwoPlaces { row: u64 },
+    #[error("row {row}: shardingKey goes with no brokerName, it chooses among the queues of all brokers")]
+    ShardOnBroker { row: u64 },
+    #[error("row {row}: only one of delayLevel and deliverAt can say when")]
+    TwoTimes { row: u64 },
+    #[error("row {row}: topic {topic:?} has no queue to choose one by shardingKey")]
+    NoQueues { row: u64, topic: String },
+    #[error("column {name} has type {found}, not {wanted}")]
+    WrongType { name: &'static str, found: String, wanted: &'static str },
+    #[error("column body is missing")]
+    NoBodyColumn,
+}

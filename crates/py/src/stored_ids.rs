@@ -1,0 +1,80 @@
+//! `StoredIds`: which messages of exactly-once senders are in the log already.
+use std::sync::{Mutex, MutexGuard};
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use store::stored_ids::{self, Id, NotTaken};
+
+use crate::bytes_like::BytesLike;
+use crate::errors::{not_taken, snapshot_error, unknown_id};
+
+/// The ids of the newest batch of every sender.
+#[pyclass(frozen, module = "orbitmq._native")]
+pub struct StoredIds(Mutex<stored_ids::StoredIds>);
+
+impl StoredIds {
+    /// The Python face of a set of ids.
+    pub fn new(ids: stored_ids::StoredIds) -> StoredIds {
+        StoredIds(Mutex::new(ids))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, stored_ids::StoredIds> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+#[pymethods]
+impl StoredIds {
+    #[new]
+    fn empty() -> StoredIds {
+        StoredIds::new(stored_ids::StoredIds::default())
+    }
+
+    /// Which of a batch's ids are stored already.
+    #[pyo3(signature = (sender, batch, ids, /, *, limit))]
+    fn stored(&self, py: Python<'_>, sender: &str, batch: u64, ids: Vec<String>, limit: usize) -> PyResult<Vec<bool>> {
+        let ids = parse(py, &ids)?;
+        let stored: Result<Vec<bool>, NotTaken> = self.lock().stored(sender, batch, &ids, limit);
+        stored.map_err(|error| not_taken(py, &error))
+    }
+
+    /// Notes ids that are in the log now.
+    #[pyo3(signature = (sender, batch, ids, /, *, now_ms))]
+    fn add(&self, py: Python<'_>, sender: &str, batch: u64, ids: Vec<String>, now_ms: i64) -> PyResult<()> {
+        let ids = parse(py, &ids)?;
+        self.lock().add(sender, batch, ids, now_ms);
+        Ok(())
+    }
+
+    /// Forgets senders that have sent nothing since.
+    #[pyo3(signature = (time_ms, /))]
+    fn forget_before(&self, time_ms: i64) -> usize {
+        self.lock().forget_before(time_ms)
+    }
+
+    /// Everything, as of a physical offset.
+    #[pyo3(signature = (physical_offset, /))]
+    fn snapshot<'py>(&self, py: Python<'py>, physical_offset: u64) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.lock().snapshot(physical_offset))
+    }
+
+    fn __len__(&self) -> usize {
+        self.lock().len()
+    }
+}
+
+/// Reads a snapshot.
+pub fn restore(py: Python<'_>, snapshot: BytesLike) -> PyResult<(stored_ids::StoredIds, u64)> {
+    stored_ids::StoredIds::restore(snapshot.0.as_bytes(py)).map_err(|error| snapshot_error(py, error))
+}
+
+/// Sender and batch of a scope, None if it is not one.
+#[pyfunction]
+#[pyo3(signature = (text, /))]
+pub fn parse_scope(text: &str) -> Option<(&str, u64)> {
+    stored_ids::parse_scope(text)
+}
+
+fn parse(py: Python<'_>, ids: &[String]) -> PyResult<Vec<Id>> {
+    ids.iter().map(|id| stored_ids::parse_id(id).ok_or_else(|| unknown_id(py, id))).collect()
+}

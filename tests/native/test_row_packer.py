@@ -1,0 +1,203 @@
+"""Rows of Arrow columns as sends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+
+from orbitmq._native import PackedSend, RowPacker, decode_batch, decode_properties, java_hash
+from orbitmq.errors import BadMessage
+
+pa = pytest.importorskip("pyarrow")
+
+TYPES: dict[str, Any] = {
+    "body": pa.binary(),
+    "keys": pa.list_(pa.string()),
+    "properties": pa.map_(pa.string(), pa.string()),
+    "delayLevel": pa.int32(),
+    "queueId": pa.int32(),
+    "deliverAt": pa.int64(),
+}
+
+
+def batch(**columns: Sequence[object]) -> Any:
+    return pa.record_batch(
+        {
+            name: pa.array(list(values), TYPES.get(name, pa.string()))
+            for name, values in columns.items()
+        }
+    )
+
+
+def packer(topic: str | None = "t", scope: str | None = None, **changes: int) -> RowPacker:
+    limits = {"batch_bytes": 1000, "body_bytes": 5000, "waiting_bytes": 100_000} | changes
+    return RowPacker(
+        topic=topic,
+        left_out={"UNIQ_KEY", "WAIT"},
+        id_prefix=None if scope else b"0123456789",
+        scope=scope,
+        **limits,
+    )
+
+
+def packed(rows: Any, packer: RowPacker, counts: dict[str, int] | None = None) -> list[PackedSend]:
+    return [*packer.push(rows, queue_counts=counts or {}, month_ms=1), *packer.finish()]
+
+
+def messages(send: PackedSend) -> list[tuple[bytes, dict[str, str]]]:
+    if send.properties is not None:
+        return [(send.body, decode_properties(send.properties))]
+    return [(body, decode_properties(text)) for _, body, text in decode_batch(send.body)]
+
+
+def all_messages(sends: Iterable[PackedSend]) -> list[tuple[bytes, dict[str, str]]]:
+    return [message for send in sends for message in messages(send)]
+
+
+def test_every_column_finds_its_place() -> None:
+    rows = batch(
+        body=[b"one", b"two"],
+        tags=["a", None],
+        keys=[["k1", "k2"], None],
+        properties=[[("shop", "7"), ("WAIT", "false"), ("none", None), ("TAGS", "x")], []],
+    )
+    (send,) = packed(rows, packer())
+    assert (send.topic, send.rows, send.broker_name, send.queue_id, send.slot) == (
+        *("t", 2, None, None),
+        None,
+    )
+    (one, first), (two, second) = messages(send)
+    assert (one, two) == (b"one", b"two")
+    assert first.pop("UNIQ_KEY") != second.pop("UNIQ_KEY")
+    assert first == {"TAGS": "a", "KEYS": "k1 k2", "shop": "7"}
+    assert second == {}
+
+
+def test_without_columns_of_their_own_tags_and_keys_come_from_the_properties() -> None:
+    rows = batch(body=[b"x"], properties=[[("TAGS", "a"), ("KEYS", "k")]])
+    ((_, properties),) = all_messages(packed(rows, packer()))
+    assert (properties["TAGS"], properties["KEYS"]) == ("a", "k")
+
+
+def test_batches_are_full_but_not_too_full() -> None:
+    bodies = [b"%03d" % number + b"x" * 97 for number in range(50)]
+    sends = packed(batch(body=bodies), packer())
+    assert all(len(send.body) <= 1000 for send in sends)
+    assert all(len(send.body) > 800 for send in sends[:-1])
+    assert [body for body, _ in all_messages(sends)] == bodies
+
+
+def test_a_row_alone_is_a_plain_message_and_so_is_one_larger_than_a_batch() -> None:
+    sends = packed(batch(body=[b"a", b"x" * 1000]), packer())
+    assert sorted((send.rows, len(send.body)) for send in sends) == [(1, 1), (1, 1000)]
+    assert all(send.properties is not None for send in sends)
+
+
+def test_rows_are_grouped_by_topic_and_place() -> None:
+    rows = batch(
+        body=[b"1", b"2", b"3", b"4", b"5"],
+        topic=["a", "b", "a", "a", "a"],
+        queueId=[0, 0, 1, 0, None],
+        brokerName=["x", "x", None, "x", "y"],
+    )
+    pack = packer(None)
+    assert pack.topics(rows) == ["a", "b"]
+    found = {
+        (send.topic, send.broker_name, send.queue_id): [body for body, _ in messages(send)]
+        for send in packed(rows, pack)
+    }
+    assert found == {
+        ("a", "x", 0): [b"1", b"4"],
+        ("b", "x", 0): [b"2"],
+        ("a", None, 1): [b"3"],
+        ("a", "y", None): [b"5"],
+    }
+
+
+def test_sharding_keys_choose_as_every_client_does() -> None:
+    keys = ["a", "b", "customer-7", "Ünïcode", "𝄞"]
+    rows = batch(body=[key.encode() for key in keys], shardingKey=keys)
+    for send in packed(rows, packer(), {"t": 3}):
+        for body, _ in messages(send):
+            assert send.slot == abs(java_hash(body.decode())) % 3
+
+
+def test_delayed_rows_go_alone_and_after_what_waits_for_their_queue() -> None:
+    rows = batch(
+        body=[b"1", b"2", b"3", b"4"],
+        queueId=[0, 0, 0, 0],
+        delayLevel=[None, 0, 3, None],
+        deliverAt=[None, None, None, 1_700_000_000_000],
+    )
+    sends = packed(rows, packer())
+    bodies = [[body for body, _ in messages(send)] for send in sends]
+    assert bodies == [
+        [b"1", b"2"],
+        [b"3"],
+        [b"4"],
+    ]
+    assert messages(sends[1])[0][1]["DELAY"] == "3"
+    assert messages(sends[2])[0][1]["TIMER_DELIVER_MS"] == "1700000000000"
+
+
+def test_groups_live_on_between_batches_and_all_leave_when_they_hold_too_much() -> None:
+    pack = packer(None, waiting_bytes=2000)
+    for topic in ("a", "b"):
+        rows = batch(body=[b"x" * 100] * 3, topic=[topic] * 3)
+        assert pack.push(rows, queue_counts={}, month_ms=1) == []
+    rows = batch(body=[b"x" * 100] * 9, topic=[f"t{number}" for number in range(9)])
+    out = pack.push(rows, queue_counts={}, month_ms=1)
+    assert {send.topic for send in out} >= {"a", "b"}
+    assert sum(send.rows for send in [*out, *pack.finish()]) == 15
+
+
+def test_a_scope_gives_equal_rows_of_a_replay_equal_ids() -> None:
+    def ids(scope: str, bodies: list[bytes], **limits: int) -> set[str]:
+        sends = packed(batch(body=bodies), packer(scope=scope, **limits))
+        found = [properties["UNIQ_KEY"] for _, properties in all_messages(sends)]
+        assert len(set(found)) == len(bodies)
+        return set(found)
+
+    bodies = [b"a", b"b", b"a", b"c"]
+    first = ids("q/1/0", bodies)
+    assert ids("q/1/0", bodies[::-1], batch_bytes=100) == first
+    assert not ids("q/2/0", bodies) & first
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"body": [b""]}, "no body"),
+        ({"body": [None]}, "no body"),
+        ({"body": [b"x" * 5001]}, "5001 bytes, the limit is 5000"),
+        ({"body": [b"x"], "tags": ["a\1b"]}, "tags holds the character 1 or 2"),
+        ({"body": [b"x"], "keys": [["a b"]]}, "has a space in it"),
+        ({"body": [b"x"], "properties": [[("a\2", "b")]]}, "name of a property"),
+        ({"body": [b"x"], "properties": [[("a", "b" * 40_000)]]}, "at most 32767 fit"),
+        ({"body": [b"x"], "queueId": [-1]}, "counted from 0"),
+        ({"body": [b"x"], "queueId": [1], "shardingKey": ["k"]}, "only one of"),
+        ({"body": [b"x"], "brokerName": ["b"], "shardingKey": ["k"]}, "shardingKey"),
+        ({"body": [b"x"], "delayLevel": [1], "deliverAt": [1]}, "only one of"),
+        ({"body": [b"x"], "shardingKey": ["k"]}, "no queue"),
+        ({"tags": ["x"]}, "column body is missing"),
+    ],
+)
+def test_a_row_that_cannot_be_sent_is_named(columns: dict[str, list[Any]], words: str) -> None:
+    with pytest.raises(BadMessage, match=words):
+        packed(batch(**columns), packer())
+
+
+def test_the_row_is_counted_over_all_batches() -> None:
+    pack = packer(None)
+    pack.push(batch(body=[b"x"] * 3, topic=["t"] * 3), queue_counts={}, month_ms=1)
+    with pytest.raises(BadMessage, match="row 4 has no topic"):
+        pack.push(batch(body=[b"x"] * 2, topic=["t", None]), queue_counts={}, month_ms=1)
+    with pytest.raises(BadMessage, match="not a topic's name"):
+        pack.topics(batch(body=[b"x"], topic=["a b"]))
+
+
+def test_columns_of_another_type_are_refused() -> None:
+    with pytest.raises(BadMessage, match="column body has type Utf8, not binary"):
+        packed(pa.record_batch({"body": pa.array(["x"])}), packer())
