@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
 import xml.etree.ElementTree as ET
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from orbitmq import Message
 from orbitmq.client.state.trace_records import consumed, consuming, produced
 from orbitmq.spark.pipelines import Table, plots
+from orbitmq.spark.pipelines.avro import Framing
 from orbitmq.spark.pipelines.dead_letters import SelectSpec, chosen, explained, summary
 from orbitmq.spark.pipelines.decoding import decode, infer_json_schema
 from orbitmq.spark.pipelines.redrive import back_to, not_yet_redriven, remember
@@ -55,6 +59,36 @@ def test_text_and_raw(spark: SparkSession) -> None:
     assert rows_of(decode(frame, "raw"))[0]["body"] == bytearray("Grüße".encode())
     with pytest.raises(ValueError, match="need a schema"):
         decode(frame, "json")
+
+
+AVRO = """{"type": "record", "name": "Order", "fields": [
+    {"name": "id", "type": "long"}, {"name": "product", "type": ["null", "string"]},
+    {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    {"name": "lines", "type": {"type": "array", "items": "double"}}]}"""
+
+
+@pytest.mark.parametrize("framing", ["none", "confluent"])
+def test_avro_bodies_become_columns_without_a_jar(spark: SparkSession, framing: Framing) -> None:
+    def written(record: dict[str, Any]) -> bytes:
+        stream = io.BytesIO()
+        stream.write(b"\0\0\0\0\7" if framing == "confluent" else b"")
+        fastavro.schemaless_writer(stream, fastavro.parse_schema(json.loads(AVRO)), record)
+        return stream.getvalue()
+
+    at = datetime(2026, 1, 5, 9, tzinfo=UTC)
+    good = written({"id": 2**40, "product": "Tee", "at": at, "lines": [1.5, 2.0]})
+    empty = written({"id": 1, "product": None, "at": at, "lines": []})
+    frame = bodies(spark, good, empty, b"", good[:-3], good + b"x")
+    decoded = frame.transform(decode, "avro", AVRO, framing)
+    first, second, *bad = rows_of(decoded)
+    assert (first["id"], first["product"], first["lines"]) == (2**40, "Tee", [1.5, 2.0])
+    assert decoded.schema["at"].dataType.typeName() == "timestamp"
+    assert (second["product"], second["lines"], second["_malformed"]) == (None, [], False)
+    assert [row["_malformed"] for row in bad] == [True, True, True]
+    with pytest.raises(ValueError, match="not an Avro schema"):
+        decode(frame, "avro", '{"type": "rekord"}')
+    with pytest.raises(ValueError, match="must be a record"):
+        decode(frame, "avro", '"string"')
 
 
 def test_a_schema_is_inferred_over_all_bodies(spark: SparkSession) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["pipeline"]
 
-EXTRA = frozenset({"pyspark", "pyarrow", "pandas", "yaml", "grpc", "py4j"})
+EXTRA = frozenset({"pyspark", "pyarrow", "fastavro", "pandas", "yaml", "grpc", "py4j"})
 NOT_STARTED = 2
 
 FILE = click.argument("file", type=click.Path(path_type=Path))

@@ -4,8 +4,7 @@
 ``raw``     the body as it is: ``body`` binary
 ``text``    ``text``, the body read as UTF-8
 ``json``    the fields of the JSON object; with a schema, or one inferred from messages
-``avro``    the fields of the Avro record; needs its schema, as JSON (``.avsc``), and
-            Spark's package ``spark-avro``, which is fetched when such a pipeline is run
+``avro``    the fields of the Avro record; needs its schema, as JSON (``.avsc``)
 ==========  ==========================================================================
 
 The message's own columns stay beside, under their names with ``_`` before them (``_topic``,
@@ -16,17 +15,17 @@ message must not stop a stream, and must not vanish either.
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import and_
 from typing import TYPE_CHECKING, Final, Literal
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
+from orbitmq.spark.pipelines.avro import Framing, avro_columns
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["Decoding", "decode", "infer_json_schema", "spark_avro_package"]
+__all__ = ["Decoding", "decode", "infer_json_schema"]
 
 Decoding = Literal["raw", "text", "json", "avro"]
 
@@ -34,11 +33,15 @@ _CORRUPT: Final = "_corrupt_record"
 
 
 def decode(
-    messages: DataFrame, decoding: Decoding, schema: StructType | str | None = None
+    messages: DataFrame,
+    decoding: Decoding,
+    schema: StructType | str | None = None,
+    framing: Framing = "none",
 ) -> DataFrame:
     """Return messages with their bodies as columns; for ``df.transform(decode, "json", "a INT")``.
 
-    `schema` is a DDL text or a StructType for ``json``, the text of the Avro schema for ``avro``.
+    `schema` is a DDL text or a StructType for ``json``, the text of the Avro schema for ``avro``,
+    whose `framing` says what stands before the record.
     """
     own = [name for name in messages.columns if name != "body"]
     kept = [F.col(name).alias(f"_{name}") for name in own]
@@ -48,17 +51,19 @@ def decode(
         return messages.select(F.col("body").cast("string").alias("text"), *kept)
     if schema is None:
         raise ValueError(f"bodies in {decoding} need a schema")
-    fields = _from_json(schema) if decoding == "json" else _from_avro(schema)
+    if decoding == "json":
+        fields = _from_json(schema)
+    elif isinstance(schema, str):
+        fields = avro_columns(messages.sparkSession, F.col("body"), schema, framing)
+    else:
+        raise TypeError("an Avro schema is given as its JSON text")
     rows = messages.select(fields.alias("_fields"), *kept)
     struct = rows.schema["_fields"].dataType
     assert isinstance(struct, StructType)
     names = [name for name in struct.fieldNames() if name != _CORRUPT]
-    # Spark's Avro reader does not say that it failed, but leaves all fields null.
-    malformed = (
-        F.col(f"_fields.{_CORRUPT}").isNotNull() | F.col("_fields").isNull()
-        if decoding == "json"
-        else reduce(and_, (F.col("_fields").getField(name).isNull() for name in names))
-    )
+    malformed = F.col("_fields").isNull()
+    if decoding == "json":
+        malformed = malformed | F.col(f"_fields.{_CORRUPT}").isNotNull()
     return rows.select(
         *(F.col("_fields").getField(name).alias(name) for name in names),
         *(f"_{name}" for name in own),
@@ -76,25 +81,9 @@ def _from_json(schema: StructType | str) -> Column:
     )
 
 
-def _from_avro(schema: StructType | str) -> Column:
-    # Only here, as it belongs to a package that need not be there.
-    from pyspark.sql.avro.functions import from_avro
-
-    if not isinstance(schema, str):
-        raise TypeError("an Avro schema is given as its JSON text")
-    return from_avro(F.col("body"), schema, {"mode": "PERMISSIVE"})
-
-
 def infer_json_schema(spark: SparkSession, bodies: list[str]) -> StructType:
     """Return the schema that fits these bodies; without any field if they are not JSON objects."""
     sample = spark.createDataFrame([(body,) for body in bodies], "body STRING")
     inferred = spark.read.json(sample.rdd.map(lambda row: str(row.body)))
     fields = [field for field in inferred.schema.fields if field.name != "_corrupt_record"]
     return StructType(fields)
-
-
-def spark_avro_package() -> str:
-    """Return the Maven coordinates of Spark's Avro support for this Spark."""
-    import pyspark
-
-    return f"org.apache.spark:spark-avro_2.13:{pyspark.__version__}"

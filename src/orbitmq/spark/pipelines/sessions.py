@@ -12,7 +12,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from orbitmq.errors import ConfigError
-from orbitmq.spark.pipelines.decoding import spark_avro_package
 from orbitmq.spark.pipelines.failures import one_line
 
 if TYPE_CHECKING:
@@ -46,8 +45,6 @@ def open_session(
     }
     if quiet:
         settings["spark.log.level"] = "ERROR"
-    if needs_avro(spec):
-        settings["spark.jars.packages"] = spark_avro_package()
     settings |= spec.spark.conf
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -58,12 +55,3 @@ def open_session(
     register(spark)
     shown = loaded.secrets.shown(settings)
     return spark, [f"{key}={shown[key]}" for key in sorted(settings)]
-
-
-def needs_avro(spec: object) -> bool:
-    """Tell whether a pipeline decodes Avro."""
-    sources = getattr(spec, "source", None)
-    return isinstance(sources, dict) and any(
-        getattr(source, "decode", None) == "avro" or getattr(source, "format", None) == "avro"
-        for source in sources.values()
-    )

@@ -99,7 +99,7 @@ def read_source(
         messages = reader.format(source.format).options(**options).load()
         if source.decode == "json" and schema is None:
             schema = _inferred_schema(source, options, workspace, label)
-        return _late(decode(messages, source.decode, schema), source.watermark)
+        return _late(decode(messages, source.decode, schema, source.framing), source.watermark)
     if schema is not None:
         reader = reader.schema(schema)
     path = None if source.path is None else workspace.locate(source.path)

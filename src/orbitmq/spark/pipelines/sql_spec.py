@@ -34,6 +34,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal
 
+from orbitmq.spark.pipelines.avro import Framing
 from orbitmq.spark.pipelines.decoding import Decoding
 from orbitmq.spark.pipelines.spec import Interval, PipelineSpec
 from orbitmq.spark.pipelines.tables import Mistakes, suggestion
@@ -68,6 +69,8 @@ class SourceSpec:
     decode: Decoding = "raw"
     schema: str | None = None
     schema_file: str | None = None
+    framing: Framing = "none"
+    """What stands before an Avro record: nothing, single-object, or confluent."""
     infer_from: int = 1000
     """How many messages to look at when there is no schema for JSON."""
     watermark: WatermarkSpec | None = None
@@ -106,6 +109,8 @@ class SourceSpec:
             mistakes.add(f"{key}.schema_file", "is needed to decode Avro (a .avsc file), or schema")
         if self.decode in ("raw", "text") and given and self.is_topic:
             mistakes.add(f"{key}.schema", f"means nothing with decode = '{self.decode}'")
+        if self.framing != "none" and self.decode != "avro":
+            mistakes.add(f"{key}.framing", "is for decode = 'avro'")
         if self.infer_from <= 0:
             mistakes.add(f"{key}.infer_from", "must be a number above 0")
 
