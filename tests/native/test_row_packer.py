@@ -31,7 +31,7 @@ def batch(**columns: Sequence[object]) -> Any:
     )
 
 
-def packer(topic: str | None = "t", scope: str | None = None, **changes: int) -> RowPacker:
+def packer(topic: str | None = "t", *, scope: str | None = None, **changes: int) -> RowPacker:
     limits = {"batch_bytes": 1000, "body_bytes": 5000, "waiting_bytes": 100_000} | changes
     return RowPacker(
         topic=topic,
@@ -154,8 +154,8 @@ def test_groups_live_on_between_batches_and_all_leave_when_they_hold_too_much() 
 
 
 def test_a_scope_gives_equal_rows_of_a_replay_equal_ids() -> None:
-    def ids(scope: str, bodies: list[bytes], **limits: int) -> set[str]:
-        sends = packed(batch(body=bodies), packer(scope=scope, **limits))
+    def ids(scope: str, bodies: list[bytes], batch_bytes: int = 1000) -> set[str]:
+        sends = packed(batch(body=bodies), packer(scope=scope, batch_bytes=batch_bytes))
         found = [properties["UNIQ_KEY"] for _, properties in all_messages(sends)]
         assert len(set(found)) == len(bodies)
         return set(found)

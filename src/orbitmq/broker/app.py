@@ -14,6 +14,7 @@ from orbitmq import persist
 from orbitmq._native import Store, StoreOptions, dumps_lenient, loads_lenient
 from orbitmq.broker.acks import FlushAcks
 from orbitmq.broker.clients import EXPIRY_MS, ConsumerClients, ProducerClients
+from orbitmq.broker.deduplication import Deduplication
 from orbitmq.broker.delay import DelayService
 from orbitmq.broker.flow_control import FlowControl, FlowControlledRouter
 from orbitmq.broker.groups import GroupTable
@@ -30,6 +31,7 @@ from orbitmq.broker.handlers.pull import PullHandlers
 from orbitmq.broker.handlers.queries import QueryHandlers
 from orbitmq.broker.handlers.send import SendHandlers
 from orbitmq.broker.handlers.send_back import SendBackHandlers
+from orbitmq.broker.handlers.send_once import SendOnceHandlers
 from orbitmq.broker.housekeeping import Housekeeping
 from orbitmq.broker.locks import QueueLocks
 from orbitmq.broker.longpoll import HeldPulls
@@ -113,6 +115,7 @@ class Broker:
         self.putting = Putting(
             self.store, self.stats, clock, levels, config.max_message_size, self.held
         )
+        self.deduplication = Deduplication(config, self.store, self._config_dir, clock)
         self.delay = DelayService(self.store, levels, self.putting.put_as_is, clock)
         self.putting.on_scheduled = self.delay.arrived
         self.acks = (
@@ -204,6 +207,7 @@ class Broker:
             self.pull_handlers,
             self.consumer_handlers,
             send_back,
+            SendOnceHandlers(self.send_handlers, self.putting, self.deduplication),
             QueryHandlers(config, store),
             BulkReadHandlers(config, store, self.topics, self.stats),
         ):
@@ -250,6 +254,7 @@ class Broker:
         every(config.flush_consumer_offset_interval, self._save_offsets, first_after_ms=10_000)
         every(config.flush_delay_offset_interval, self._save_delay_offsets)
         every(config.clean_resource_interval, self._clean, first_after_ms=1000)
+        every(config.deduplication_snapshot_interval, self.deduplication.save)
         every(CLIENT_SCAN_MS, self._drop_silent_clients)
         if config.nameservers:
             await self.registration.start()
@@ -298,6 +303,7 @@ class Broker:
         self.offsets.is_dirty = True
         await self._save_offsets()
         await self._save_delay_offsets()
+        await self.deduplication.save()
         await asyncio.to_thread(self.store.close)
 
     # ---- what comes around

@@ -43,6 +43,7 @@ _SENDS: frozenset[int] = frozenset(
         RequestCode.SEND_MESSAGE_V2,
         RequestCode.SEND_BATCH_MESSAGE,
         RequestCode.CONSUMER_SEND_MSG_BACK,
+        RequestCode.ORBIT_SEND_ONCE,
     }
 )
 _LIMITS: dict[int, str] = {

@@ -71,6 +71,11 @@ class StoreSettings(Settings):
     debug_lock_enable: bool = live(False)
     put_msg_index_hight_water: int = live(600_000)
 
+    # Exactly-once senders; these settings are OrbitMQ's own
+    deduplication_window_ms: int = live(7 * 86_400_000, long=True)
+    deduplication_max_ids: int = live(4_000_000)
+    deduplication_snapshot_interval: int = fixed(30_000)
+
     # Limits of one message, one read, one query
     max_message_size: int = live(4 << 20)
     max_msgs_num_batch: int = live(64)

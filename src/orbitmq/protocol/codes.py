@@ -102,6 +102,8 @@ class RequestCode(IntEnum):
     DELETE_EXPIRED_COMMITLOG = 329
     ORBIT_BULK_READ = 71_001
     """Of OrbitMQ's own, see `protocol.features`."""
+    ORBIT_SEND_ONCE = 31_001
+    """Likewise; small enough for binary headers."""
 
 
 class ResponseCode(IntEnum):

@@ -17,9 +17,9 @@ BULK_READ = "bulkRead"
 """ORBIT_BULK_READ: the records of a stretch of a queue, megabytes at once."""
 
 DEDUPLICATE = "deduplicate"
-"""SEND_ONCE: a send whose repeats are suppressed."""
+"""ORBIT_SEND_ONCE: a send whose repeats are suppressed."""
 
-FEATURES: tuple[str, ...] = (BULK_READ,)
+FEATURES: tuple[str, ...] = (BULK_READ, DEDUPLICATE)
 """What this broker announces."""
 
 

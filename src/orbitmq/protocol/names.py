@@ -114,6 +114,8 @@ class Property:
     REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
     PUSH_REPLY_TIME = "PUSH_REPLY_TIME"
     TRANSACTION_CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
+    SCOPE = "ORBIT_BATCH"
+    """OrbitMQ's own: sender and batch of a message whose repeats are suppressed."""
 
 
 def retry_topic(group: str) -> str:

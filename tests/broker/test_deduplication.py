@@ -1,0 +1,222 @@
+"""Repeats of exactly-once senders: suppressed, also after a restart, and never more than that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orbitmq._native import Command, decode_records, encode_batch
+from orbitmq.broker.deduplication import SNAPSHOT
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.features import DEDUPLICATE, features_of
+from orbitmq.testing import LocalCluster
+
+from .conftest import Wire
+
+
+def name_of(number: int) -> str:
+    return f"{number:032X}"
+
+
+def ext(scope: str, **changes: str) -> dict[str, str]:
+    return {
+        "a": "p",
+        "b": "once",
+        "c": "TBW102",
+        "d": "1",
+        "e": "0",
+        "f": "0",
+        "g": "5",
+        "h": "0",
+        "i": "WAIT\1true",
+        "m": "true",
+        "scope": scope,
+        **changes,
+    }
+
+
+def send(wire: Wire, numbers: range, scope: str = "query/1", **changes: str) -> Command:
+    body = encode_batch([(0, b"%d" % one, {"UNIQ_KEY": name_of(one)}) for one in numbers])
+    return wire.ask(RequestCode.ORBIT_SEND_ONCE, ext(scope, **changes), body)
+
+
+def suppressed(answer: Command) -> int:
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    return int(answer.get_ext("suppressed") or -1)
+
+
+def stored(wire: Wire, topic: str = "once") -> list[int]:
+    answer = wire.pull(topic, maxMsgNums="1000")
+    if answer.code != ResponseCode.SUCCESS:
+        return []
+    return [int(record.body) for record in decode_records(answer.body)]
+
+
+def restart(cluster: LocalCluster, *, crash: bool = False) -> Wire:
+    (name, broker), *_ = cluster.brokers.items()
+    if crash:  # what `stop` would still have written is not there then
+        broker.deduplication.save = _nothing  # type: ignore[method-assign]
+    cluster.stop_broker(name)
+    cluster.start_broker(name)
+    return Wire(cluster.brokers[name].config.address)
+
+
+async def _nothing() -> None:
+    pass
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[LocalCluster]:
+    with LocalCluster(data=tmp_path, settings={"deduplicationMaxIds": "20"}) as running:
+        yield running
+
+
+@pytest.fixture
+def once(own: LocalCluster) -> Iterator[Wire]:
+    (broker,) = own.brokers.values()
+    wire = Wire(broker.config.address)
+    yield wire
+    wire.close()
+
+
+def test_the_feature_is_announced(once: Wire) -> None:
+    answer = once.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
+    import json
+
+    assert DEDUPLICATE in features_of(json.loads(answer.body)["table"])
+
+
+def test_what_is_stored_is_not_stored_again(once: Wire) -> None:
+    assert suppressed(send(once, range(3))) == 0
+    assert suppressed(send(once, range(3))) == 3
+    assert suppressed(send(once, range(1, 5))) == 2
+    assert stored(once) == [0, 1, 2, 3, 4]
+
+
+def test_another_batch_and_another_sender_are_something_else(once: Wire) -> None:
+    for scope in ("query/1", "query/2", "other/1"):
+        assert suppressed(send(once, range(2), scope)) == 0
+    assert stored(once) == [0, 1] * 3
+
+
+def test_a_batch_that_is_over_is_refused(once: Wire) -> None:
+    send(once, range(2), "query/7")
+    answer = send(once, range(2), "query/6")
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert "batch 6 of sender query is over: batch 7 has begun" in (answer.remark or "")
+    assert stored(once) == [0, 1]
+
+
+def test_single_messages_and_delayed_ones(once: Wire) -> None:
+    for level, again in (("", 0), ("", 1), ("\2DELAY\0011", 1)):
+        properties = f"UNIQ_KEY\1{name_of(1)}\2WAIT\1true{level}"
+        one = ext("query/1", m="false", i=properties)
+        assert suppressed(once.ask(RequestCode.ORBIT_SEND_ONCE, one, b"1")) == again
+    (record,) = decode_records(once.pull("once").body)
+    assert record.properties == {
+        "UNIQ_KEY": name_of(1),
+        "CLUSTER": "DefaultCluster",
+        "ORBIT_BATCH": "query/1",
+    }
+
+
+def test_too_many_ids_are_refused_rather_than_forgotten(once: Wire, own: LocalCluster) -> None:
+    assert suppressed(send(once, range(20))) == 0
+    answer = send(once, range(20, 21))
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert "raise deduplicationMaxIds" in (answer.remark or "")
+    assert suppressed(send(once, range(20))) == 20
+    assert suppressed(send(once, range(20), "query/2")) == 0, "the next batch has its own"
+
+
+def test_senders_of_long_ago_make_room(own: LocalCluster, once: Wire) -> None:
+    (broker,) = own.brokers.values()
+    send(once, range(20))
+    broker.config.deduplication_window_ms = -1
+    assert suppressed(send(once, range(5), "other/1")) == 0
+    assert len(broker.deduplication) == 5
+
+
+def test_bad_scopes_and_ids_are_refused(once: Wire) -> None:
+    answer = send(once, range(1), "query")
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert "is not a sender and a batch" in (answer.remark or "")
+    body = encode_batch([(0, b"x", {})])
+    answer = once.ask(RequestCode.ORBIT_SEND_ONCE, ext("query/1"), body)
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert "32 hex digits" in (answer.remark or "")
+    assert stored(once) == []
+
+
+@pytest.mark.parametrize("crash", [False, True], ids=["stopped", "crashed"])
+def test_the_window_survives(own: LocalCluster, once: Wire, crash: bool) -> None:
+    send(once, range(5))
+    wire = restart(own, crash=crash)
+    assert suppressed(send(wire, range(7))) == 5
+    assert stored(wire) == list(range(7))
+    wire.close()
+
+
+def test_a_snapshot_in_between_and_the_log_behind_it(own: LocalCluster, once: Wire) -> None:
+    (broker,) = own.brokers.values()
+    send(once, range(5))
+    own.run(broker.deduplication.save())
+    send(once, range(5, 8))
+    wire = restart(own, crash=True)
+    assert suppressed(send(wire, range(9))) == 8
+    wire.close()
+
+
+def test_without_a_readable_snapshot_the_whole_log_is_read(own: LocalCluster, once: Wire) -> None:
+    send(once, range(5))
+    (snapshot,) = own.data.rglob(SNAPSHOT)
+    restart(own).close()
+    for path in snapshot.parent.glob(f"{SNAPSHOT}*"):
+        path.write_bytes(b"garbage")
+    wire = restart(own, crash=True)
+    assert suppressed(send(wire, range(6))) == 5
+    wire.close()
+
+
+def test_a_broker_that_nobody_uses_this_way_has_no_snapshot(own: LocalCluster, once: Wire) -> None:
+    once.send("orders", b"x")
+    (broker,) = own.brokers.values()
+    own.run(broker.deduplication.save())
+    assert not list(own.data.rglob(f"{SNAPSHOT}*"))
+
+
+def test_a_repeat_is_answered_when_the_first_is_safe(tmp_path: Path) -> None:
+    with LocalCluster(data=tmp_path, settings={"flushDiskType": "SYNC_FLUSH"}) as cluster:
+        (broker,) = cluster.brokers.values()
+        wire = Wire(broker.config.address)
+        assert suppressed(send(wire, range(3))) == 0
+        assert suppressed(send(wire, range(3))) == 3
+        assert broker.store.flushed_offset == broker.store.max_physical_offset
+        wire.close()
+
+
+def test_two_attempts_at_once_store_one(once: Wire, own: LocalCluster) -> None:
+    (broker,) = own.brokers.values()
+    second = Wire(broker.config.address)
+    body = encode_batch([(0, b"1", {"UNIQ_KEY": name_of(1)})])
+    posted = [
+        (wire, wire.post(RequestCode.ORBIT_SEND_ONCE, ext("query/1"), body))
+        for wire in (once, second, once, second)
+    ]
+    assert sorted(suppressed(wire.answer(opaque)) for wire, opaque in posted) == [0, 1, 1, 1]
+    assert stored(once) == [1]
+    second.close()
+
+
+def test_asyncio_is_not_blocked_by_a_snapshot(own: LocalCluster, once: Wire) -> None:
+    (broker,) = own.brokers.values()
+    send(once, range(5))
+
+    async def both() -> None:
+        await asyncio.gather(broker.deduplication.save(), broker.deduplication.save())
+
+    own.run(both())
+    assert list(own.data.rglob(SNAPSHOT))
