@@ -1,0 +1,76 @@
+"""What the brokers behind a sink can do, asked before any task starts.
+
+Two things that rows may ask for are not in every broker: that repeats are suppressed
+(`deduplicate`, OrbitMQ's own) and that a message waits for a moment rather than for one of 18 delay
+levels (`deliverAt`, OrbitMQ's and RocketMQ's from version 5 on). A broker that does not know them
+would take the rows all the same and break the promise, so it is asked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orbitmq.admin.admin import Admin
+from orbitmq.errors import ConfigError, OrbitError
+from orbitmq.protocol.features import DEDUPLICATE, features_of
+from orbitmq.spark.options import Connection
+
+__all__ = ["BrokerAbilities", "ask_brokers"]
+
+TIMERS = "timers"
+"""The feature of brokers of ours that deliver at a time."""
+_VERSION = re.compile(r"V?(\d+)[._]")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAbilities:
+    """A broker and what it says of itself."""
+
+    name: str
+    address: str
+    runtime_info: Mapping[str, str]
+
+    @property
+    def _version(self) -> str:
+        return self.runtime_info.get("brokerVersionDesc", "of unknown version")
+
+    def must_suppress_repeats(self) -> None:
+        """Raise unless the broker suppresses repeats."""
+        if DEDUPLICATE not in features_of(self.runtime_info):
+            raise ConfigError(
+                f"deduplicate=true needs brokers that suppress repeats; {self.name} "
+                f"({self.address}, {self._version}) does not, so a batch that is sent again would "
+                "be stored twice"
+            )
+
+    def must_deliver_at(self) -> None:
+        """Raise unless the broker delivers messages at a given time."""
+        major = _VERSION.match(self._version)
+        if TIMERS in features_of(self.runtime_info) or (major and int(major[1]) >= 5):
+            return
+        raise ConfigError(
+            f"column deliverAt needs brokers that deliver at a time (RocketMQ 5 and newer); "
+            f"{self.name} ({self.address}, {self._version}) does not: use delayLevel"
+        )
+
+
+def ask_brokers(connection: Connection, topic: str | None) -> list[BrokerAbilities]:
+    """Ask the masters that have a topic, of any topic all of the cluster."""
+    with Admin(connection.client_settings()) as admin:
+        info = admin.cluster_info()
+        names = set(info.brokers)
+        if topic is not None:
+            route = admin.topic_route(topic)
+            names = {queue.broker_name for queue in route.publish_queues} or names
+        found = []
+        for name in sorted(names):
+            address = info.brokers[name].master if name in info.brokers else None
+            if address is None:
+                raise ConfigError(f"broker {name} has no master to ask what it can do")
+            try:
+                found.append(BrokerAbilities(name, address, admin.broker_runtime_info(address)))
+            except OrbitError as error:
+                raise ConfigError(f"broker {name} does not say what it can do: {error}") from None
+        return found

@@ -1,0 +1,55 @@
+"""The session helper: what it sets, what it leaves alone, and that it says so."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from pyspark.sql import SparkSession
+
+from orbitmq.spark.session import TUNED, session, tuned
+
+
+def test_what_is_given_is_never_overruled() -> None:
+    key = TUNED[0].key
+    settings, added = tuned("local[2]", {key: "false", "spark.executor.memory": "2g"})
+    assert settings[key] == "false"
+    assert key not in {tuning.key for tuning in added}
+    assert settings["spark.executor.memory"] == "2g"
+    assert {tuning.key for tuning in added} == {tuning.key for tuning in TUNED} - {key}
+
+
+def test_checkpoints_of_a_cluster_are_left_alone() -> None:
+    _, added = tuned("spark://host:7077")
+    assert added
+    assert not any(tuning.only_local for tuning in added)
+
+
+def test_a_session_that_is_there_stays_as_it_is(spark: SparkSession) -> None:
+    said: list[str] = []
+    assert session("another", say=said.append) is spark
+    assert said == ["there is a session already, its settings stay as they are"]
+
+
+@pytest.mark.lowest_spark
+def test_every_setting_is_one_that_spark_takes_and_is_named() -> None:
+    program = """
+import sys, tempfile
+from orbitmq.spark.session import TUNED, session
+said = []
+spark = session("t", master="local[1]", settings={"spark.ui.enabled": "false"}, say=said.append)
+assert len(said) == len(TUNED), said
+for tuning in TUNED:
+    assert spark.conf.get(tuning.key) == tuning.value, tuning
+with tempfile.TemporaryDirectory() as path:
+    stream = spark.readStream.format("rate").load()
+    query = stream.writeStream.format("noop").option("checkpointLocation", path)
+    query.trigger(once=True).start().awaitTermination(60)
+spark.stop()
+print("fine")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=150, check=False
+    )
+    assert done.stdout.splitlines()[-1:] == ["fine"], done.stdout + done.stderr
