@@ -49,7 +49,8 @@ def avro_columns(
         rows = [_record(fastavro, parsed, body.as_py(), skipped) for body in bodies]
         return pa.array(rows, to_arrow_type(struct, timezone="UTC"))
 
-    column: Column = arrow_udf(decoded, struct)(body)
+    make: Any = arrow_udf  # whose stub does not know that a function's type can be left out
+    column: Column = make(decoded, struct)(body)
     return column
 
 
