@@ -1,0 +1,152 @@
+"""Many requests on one connection, none waiting for the answer of another.
+
+Theory of operation. `BlockingNetwork` has one request under way per connection, which is right for
+a producer; a reader that asks for the next stretch only when it has the last one would wait a round
+trip each time. Here one thread sends as many requests as it likes and takes answers as they come,
+in any order, by the opaque of their request. Nothing runs in the background: what arrives while
+nobody receives waits in the socket, so a slow reader slows its broker down, and memory is bounded
+by what was asked for.
+
+Not for several threads at once. After a fork a child must make its own (see `is_of_this_process`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import select
+import socket
+import ssl
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from orbitmq._native import Command, FrameReader
+from orbitmq.errors import ConnectionLost, RequestTimeout
+from orbitmq.remoting.client import CONNECT_TIMEOUT_S, split_address
+from orbitmq.remoting.hooks import RequestHook, prepare
+
+__all__ = ["Pipeline"]
+
+RECEIVE_BYTES = 1 << 20
+
+_next_opaque = itertools.count(1).__next__
+
+
+class Pipeline:
+    """One connection with many requests under way."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        hooks: Sequence[RequestHook] = (),
+        tls: ssl.SSLContext | None = None,
+        timeout_ms: float = 10_000,
+    ) -> None:
+        self.address = address
+        self.timeout_ms = timeout_ms
+        self.waiting: set[int] = set()
+        """Requests that have no answer yet."""
+        self._hooks = tuple(hooks)
+        self._reader = FrameReader()
+        self._ready: dict[int, Command] = {}
+        self._room = bytearray(RECEIVE_BYTES)
+        self._pid = os.getpid()
+        host, port = split_address(address)
+        try:
+            sock = socket.create_connection((host, port), min(CONNECT_TIMEOUT_S, timeout_ms / 1000))
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if tls is not None:
+                sock = tls.wrap_socket(sock, server_hostname=host)
+        except OSError as error:
+            raise ConnectionLost(f"cannot connect to {address}: {error}") from error
+        self._socket: socket.socket = sock
+
+    @property
+    def is_of_this_process(self) -> bool:
+        """Whether this process has made the connection, not the one it was forked from."""
+        return self._pid == os.getpid()
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether answers are here that nobody has asked for yet."""
+        return bool(self._ready)
+
+    def send(self, code: int, ext: dict[str, str]) -> int:
+        """Send a request and return its opaque, by which to ask for the answer."""
+        opaque = _next_opaque() & 0x7FFFFFFF
+        frame = Command(code, opaque=opaque, ext=prepare(self._hooks, code, ext, None)).encode()
+        try:
+            self._socket.settimeout(self.timeout_ms / 1000)
+            self._socket.sendall(frame)
+        except OSError as error:
+            raise self._broken(error) from error
+        self.waiting.add(opaque)
+        return opaque
+
+    def receive(self, opaque: int, timeout_ms: float | None = None) -> Command:
+        """Return the answer to a request, waiting for it; others that come meanwhile are kept."""
+        within_ms = self.timeout_ms if timeout_ms is None else timeout_ms
+        deadline = time.monotonic() + within_ms / 1000
+        while opaque not in self._ready:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                text = f"{self.address} did not answer a request within {within_ms:.0f} ms"
+                raise RequestTimeout(text)
+            self._fill(left_s)
+        return self._ready.pop(opaque)
+
+    def poll(self) -> dict[int, Command]:
+        """Return the answers that are here, without waiting for any."""
+        while self._has_bytes():
+            self._fill(self.timeout_ms / 1000)
+        ready, self._ready = self._ready, {}
+        return ready
+
+    def _has_bytes(self) -> bool:
+        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+            return True
+        poller = select.poll()
+        poller.register(self._socket, select.POLLIN)
+        return bool(poller.poll(0))
+
+    def _fill(self, timeout_s: float) -> None:
+        """Read once, and sort what is whole now."""
+        try:
+            self._socket.settimeout(timeout_s)
+            count = self._socket.recv_into(self._room)
+        except TimeoutError:
+            return
+        except OSError as error:
+            raise self._broken(error) from error
+        if not count:
+            raise ConnectionLost(f"connection to {self.address} was closed by its peer")
+        for command in self._reader.feed(memoryview(self._room)[:count]):
+            if command.is_response and command.opaque in self.waiting:
+                self.waiting.discard(command.opaque)
+                self._ready[command.opaque] = command
+        if self._reader.failure is not None:
+            text = f"{self.address} does not speak the protocol"
+            raise ConnectionLost(text) from self._reader.failure
+
+    def _broken(self, error: OSError) -> ConnectionLost:
+        return ConnectionLost(f"connection to {self.address} broke: {error}")
+
+    def close(self) -> None:
+        """Close the connection; what is under way gets no answer."""
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self.close()

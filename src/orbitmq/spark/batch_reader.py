@@ -1,0 +1,141 @@
+"""Reading what is there now: from a start to an end that are fixed when the query is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from orbitmq.protocol.bodies import MessageQueue
+from orbitmq.spark.cluster import Cluster, Endpoint, shared_cluster
+from orbitmq.spark.data_loss import DataLoss
+from orbitmq.spark.offsets import QueueRange
+from orbitmq.spark.planning import pack
+from orbitmq.spark.pulling import Filter, Pulling, PullSettings
+from orbitmq.spark.source_options import SourceOptions
+from orbitmq.spark.starting import find_queues, resolve_ending, resolve_starting
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["QueuePartition", "RocketMQBatchReader", "batch_reader", "cluster_of", "read_partition"]
+
+
+@dataclass
+class QueuePartition(InputPartition):
+    """What one task reads, and where the brokers are that have it."""
+
+    ranges: list[QueueRange]
+    endpoints: dict[str, Endpoint]
+
+    def __init__(self, ranges: list[QueueRange], endpoints: dict[str, Endpoint]) -> None:
+        super().__init__(None)
+        self.ranges = ranges
+        self.endpoints = endpoints
+
+
+def cluster_of(options: SourceOptions) -> Cluster:
+    """Return this process's view of the cluster that the options name."""
+    return shared_cluster(
+        options.connection,
+        options.group,
+        options.retries,
+        options.retry_interval_ms,
+        options.route_ttl_ms,
+    )
+
+
+def losses_of(options: SourceOptions) -> DataLoss:
+    """Return what to do about messages that are gone."""
+    return DataLoss(
+        fail=options.fail_on_data_loss,
+        retries=options.retries,
+        retry_interval_ms=options.retry_interval_ms,
+    )
+
+
+def make_partitions(
+    cluster: Cluster, options: SourceOptions, ranges: list[QueueRange], tasks: int
+) -> list[QueuePartition]:
+    """Give ranges to tasks, with all a task needs to know so that it asks no nameserver."""
+    queues: dict[str, MessageQueue] = {each.queue.broker_name: each.queue for each in ranges}
+    endpoints = {broker: cluster.endpoint(queue.topic, broker) for broker, queue in queues.items()}
+    packed = pack(ranges, tasks, options.min_partitions, options.max_records_per_partition)
+    return [
+        QueuePartition(
+            task, {name: endpoints[name] for name in {e.queue.broker_name for e in task}}
+        )
+        for task in packed
+    ]
+
+
+def read_partition(
+    options: SourceOptions, columns: tuple[str, ...], wanted: Filter, partition: InputPartition
+) -> Iterator[pa.RecordBatch]:
+    """Read what a task is given, as Arrow batches."""
+    import pyarrow
+
+    if not isinstance(partition, QueuePartition):
+        return  # Spark's own way to say that there is nothing to read
+    settings = PullSettings(
+        columns,
+        wanted,
+        options.pull_batch_size,
+        options.pull_timeout_ms,
+        options.prefetch,
+        options.bulk_read,
+    )
+    with options.connection.hiding_secrets():
+        pulling = Pulling(cluster_of(options), settings, partition.endpoints, losses_of(options))
+        for batch in pulling.read(partition.ranges):
+            yield pyarrow.record_batch(batch)
+
+
+class RocketMQBatchReader(DataSourceReader):
+    """Reads what is there when the query is planned."""
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...], tasks: int) -> None:
+        self.options = options
+        self.columns = columns
+        self.tasks = tasks
+        self.filter = Filter(options.tags, options.sql)
+
+    def partitions(self) -> list[InputPartition]:
+        """Find out what there is to read, and divide it."""
+        options = self.options
+        cluster = cluster_of(options)
+        with options.connection.hiding_secrets():
+            ranges = cluster.patiently(lambda: self._ranges(cluster))
+            return list(make_partitions(cluster, options, ranges, self.tasks))
+
+    def _ranges(self, cluster: Cluster) -> list[QueueRange]:
+        options, losses = self.options, losses_of(self.options)
+        ends = cluster.ends(find_queues(cluster, options.topics))
+        starts = resolve_starting(cluster, options, ends, losses)
+        stops = resolve_ending(cluster, options, ends, losses)
+        return [
+            QueueRange(queue, starts[queue], stops[queue])
+            for queue in ends
+            if stops[queue] > starts[queue]
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Read one task's share."""
+        return read_partition(self.options, self.columns, self.filter, partition)
+
+
+def batch_reader(
+    options: SourceOptions, columns: tuple[str, ...], tasks: int
+) -> RocketMQBatchReader:
+    """Return the reader for these options.
+
+    Spark refuses readers that take filters while its own switch for that is off, so only who asks
+    for it gets one.
+    """
+    if options.push_filters:
+        from orbitmq.spark.pushdown import PushdownReader
+
+        return PushdownReader(options, columns, tasks)
+    return RocketMQBatchReader(options, columns, tasks)

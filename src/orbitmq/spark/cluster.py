@@ -1,0 +1,360 @@
+"""A cluster as a reader sees it: which queues there are, how far they reach, who has them.
+
+One object per process and connection, shared by everything that is planned or read there; Spark
+forks its workers, and after a fork connections are made anew (`BlockingNetwork` sees to its own).
+Answers that are wanted at every trigger are kept for a short time: routes for `route_ttl_ms`, what
+a broker can do for as long as the process lives.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from orbitmq._native import Command, decode_records, loads_lenient
+from orbitmq.client.state.namespace import wrap
+from orbitmq.client.state.routes import MASTER_ID, TopicRoute
+from orbitmq.errors import BrokerBusy, BrokerRefused, NoRoute, OrbitError, RemotingError
+from orbitmq.protocol.bodies import MessageQueue
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.features import features_of
+from orbitmq.protocol.flags import PullFlag
+from orbitmq.protocol.names import (
+    DLQ_PREFIX,
+    RETRY_PREFIX,
+    SYSTEM_TOPIC_PREFIX,
+    SYSTEM_TOPICS,
+)
+from orbitmq.remoting.blocking import BlockingNetwork
+from orbitmq.remoting.pipeline import Pipeline
+from orbitmq.spark.offsets import QueueEnds
+from orbitmq.spark.options import Connection
+
+__all__ = ["DEFAULT_GROUP", "Cluster", "Endpoint", "shared_cluster"]
+
+T = TypeVar("T")
+
+DEFAULT_GROUP = "ORBIT_SPARK"
+"""The group of readers that name none. It commits nothing and subscribes to nothing."""
+STEP_BACK = 32
+REPLIES = "_REPLY_TOPIC"
+_PULLED = (
+    ResponseCode.SUCCESS,
+    ResponseCode.PULL_NOT_FOUND,
+    ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ResponseCode.PULL_OFFSET_MOVED,
+)
+_BUSY = (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a broker is, and what it can do beyond RocketMQ."""
+
+    address: str
+    features: frozenset[str]
+
+
+@dataclass(slots=True)
+class _Known:
+    route: TopicRoute | None
+    until: float
+
+
+@dataclass(slots=True)
+class Cluster:
+    """Asks nameservers and brokers, again if need be."""
+
+    connection: Connection
+    group: str = DEFAULT_GROUP
+    retries: int = 10
+    retry_interval_ms: int = 500
+    route_ttl_ms: int = 1000
+    clock: Callable[[], float] = time.monotonic
+    pause: Callable[[float], None] = time.sleep
+    _network: BlockingNetwork = field(init=False)
+    _routes: dict[str, _Known] = field(default_factory=dict, init=False)
+    _features: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
+    _matches: dict[str, tuple[float, list[str]]] = field(default_factory=dict, init=False)
+    _pipelines: dict[str, Pipeline] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        settings = self.connection.client_settings()
+        self._network = BlockingNetwork(settings.make_hooks(), settings.make_tls())
+
+    # ---- asking
+
+    def ask(
+        self,
+        address: str,
+        code: int,
+        ext: dict[str, str] | None = None,
+        *,
+        also: Collection[int] = (),
+        body: bytes | None = None,
+    ) -> Command:
+        """Ask one server once; any code but success and those of `also` is raised."""
+        timeout_ms = self.connection.timeout_ms
+        response = self._network.invoke(address, code, ext=ext, body=body, timeout_ms=timeout_ms)
+        if response.code != ResponseCode.SUCCESS and response.code not in also:
+            refusal = BrokerBusy if response.code in _BUSY else BrokerRefused
+            raise refusal(response.code, response.remark, address=address)
+        return response
+
+    def patiently(self, what: Callable[[], T]) -> T:
+        """Do something that asks servers, again while that may help: they may be restarting."""
+        for attempt in range(self.retries + 1):
+            try:
+                return what()
+            except OrbitError as error:
+                if not error.retriable or attempt == self.retries:
+                    raise
+                self.forget_routes()
+                self.pause(self.retry_interval_ms / 1000)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _ask_nameserver(
+        self, code: int, ext: dict[str, str] | None = None, also: Collection[int] = ()
+    ) -> Command:
+        errors = []
+        for address in self.connection.nameservers:
+            try:
+                return self.ask(address, code, ext, also=also)
+            except RemotingError as error:
+                errors.append(str(error))
+        raise NoRoute(
+            f"no nameserver answers: {'; '.join(errors)}. Check option nameServer, and that a "
+            "nameserver runs there",
+            cause="no_nameserver",
+        )
+
+    # ---- topics
+
+    def topics_like(self, pattern: str) -> list[str]:
+        """Return the topics whose whole name matches; those of the system must be named."""
+        known = self._matches.get(pattern)
+        if known is not None and known[0] > self.clock():
+            return known[1]
+        wanted = re.compile(pattern)
+        names = self._topic_list(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        # Clusters and brokers have topics of their names.
+        systems = SYSTEM_TOPICS | self._topic_list(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
+        found = sorted(
+            name
+            for name in filter(wanted.fullmatch, names)
+            if name == pattern or not _is_hidden(name, systems, pattern)
+        )
+        self._matches[pattern] = (self.clock() + self.route_ttl_ms / 1000, found)
+        return found
+
+    def _topic_list(self, code: int) -> frozenset[str]:
+        response = self._ask_nameserver(code)
+        return frozenset(loads_lenient(response.body).get("topicList") or ())
+
+    def route(self, topic: str) -> TopicRoute | None:
+        """Return where a topic is, None if nameservers know none of that name."""
+        known = self._routes.get(topic)
+        if known is None or known.until <= self.clock():
+            response = self._ask_nameserver(
+                RequestCode.GET_ROUTEINFO_BY_TOPIC,
+                {"topic": self.stored_name(topic), "acceptStandardJsonOnly": "true"},
+                also=(ResponseCode.TOPIC_NOT_EXIST,),
+            )
+            route = None
+            if response.code == ResponseCode.SUCCESS:
+                route = TopicRoute.decode(topic, response.body)
+            known = _Known(route, self.clock() + self.route_ttl_ms / 1000)
+            self._routes[topic] = known
+        return known.route
+
+    def stored_name(self, topic: str) -> str:
+        """Return a topic's name as brokers know it."""
+        return wrap(self.connection.namespace, topic)
+
+    def forget_routes(self) -> None:
+        """Have the next question answered by a nameserver."""
+        self._routes.clear()
+        self._matches.clear()
+
+    def address(self, topic: str, broker: str) -> str:
+        """Return where to ask about a broker's queues: the master, which knows what is newest."""
+        route = self.route(topic)
+        ids = {} if route is None else route.brokers.get(broker, {})
+        if not ids:
+            raise NoRoute(
+                f"broker {broker}, which had queues of topic {topic!r}, is not known to any "
+                "nameserver: it is down, or the topic was moved away from it",
+                topic=topic,
+                cause="no_broker",
+            )
+        return ids.get(MASTER_ID) or ids[min(ids)]
+
+    def endpoint(self, topic: str, broker: str) -> Endpoint:
+        """Return where a broker is and what it can do."""
+        address = self.address(topic, broker)
+        if address not in self._features:
+            response = self.ask(
+                address,
+                RequestCode.GET_BROKER_RUNTIME_INFO,
+                also=(ResponseCode.NO_PERMISSION, ResponseCode.SYSTEM_ERROR),
+            )
+            table = loads_lenient(response.body).get("table") if response.body else None
+            self._features[address] = features_of(table or {})
+        return Endpoint(address, self._features[address])
+
+    # ---- offsets
+
+    def ends(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, QueueEnds]:
+        """Return how far queues reach, with one request per topic and broker."""
+        wanted: dict[tuple[str, str], list[MessageQueue]] = {}
+        for queue in queues:
+            wanted.setdefault((queue.topic, queue.broker_name), []).append(queue)
+        found: dict[MessageQueue, QueueEnds] = {}
+        for (topic, broker), of_broker in wanted.items():
+            address = self.address(topic, broker)
+            answered = self._topic_ends(address, topic)
+            for queue in of_broker:
+                # Java tells of the queues that can be written; there may be more to read.
+                found[queue] = answered.get((broker, queue.queue_id)) or QueueEnds(
+                    self._offset(address, RequestCode.GET_MIN_OFFSET, queue),
+                    self._offset(address, RequestCode.GET_MAX_OFFSET, queue),
+                )
+        return found
+
+    def _topic_ends(self, address: str, topic: str) -> dict[tuple[str, int], QueueEnds]:
+        response = self.ask(
+            address, RequestCode.GET_TOPIC_STATS_INFO, {"topic": self.stored_name(topic)}
+        )
+        table = loads_lenient(response.body).get("offsetTable") or {}
+        ends = {}
+        for key, value in table.items():
+            queue = MessageQueue.from_json(key)
+            least, most = int(value["minOffset"]), int(value["maxOffset"])
+            ends[queue.broker_name, queue.queue_id] = QueueEnds(max(least, 0), max(most, 0))
+        return ends
+
+    def _offset(
+        self, address: str, code: int, queue: MessageQueue, more: dict[str, str] | None = None
+    ) -> int:
+        ext = {"topic": self.stored_name(queue.topic), "queueId": str(queue.queue_id)}
+        response = self.ask(address, code, ext | (more or {}))
+        return max(int(response.get_ext("offset") or 0), 0)
+
+    def first_since(self, queue: MessageQueue, time_ms: int, ends: QueueEnds) -> int | None:
+        """Return the offset of the first message stored at a time or later, None for none.
+
+        A broker answers with the message nearest to the time, which may be a little too early or,
+        among several of one millisecond, not the first. So its neighbours are looked at.
+        """
+        if ends.max_offset <= ends.min_offset:
+            return None
+        address = self.address(queue.topic, queue.broker_name)
+        near = self._offset(
+            address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, queue, {"timestamp": str(time_ms)}
+        )
+        at = min(max(near, ends.min_offset), ends.max_offset - 1)
+        while at > ends.min_offset:
+            before = max(at - STEP_BACK, ends.min_offset)
+            if self._stored_ms(queue, before) < time_ms:
+                break
+            at = before
+        at = max(at - STEP_BACK, ends.min_offset)
+        while at < ends.max_offset:
+            times = self._stored_times(queue, at)
+            if not times:
+                return None
+            for offset, stored_ms in times:
+                if stored_ms >= time_ms:
+                    return offset
+            at = times[-1][0] + 1
+        return None
+
+    def _stored_ms(self, queue: MessageQueue, offset: int) -> int:
+        times = self._stored_times(queue, offset, 1)
+        return times[0][1] if times else 0
+
+    def _stored_times(
+        self, queue: MessageQueue, offset: int, count: int = STEP_BACK
+    ) -> list[tuple[int, int]]:
+        body = self.sample(queue, offset, count)
+        return [(each.queue_offset, each.store_timestamp) for each in decode_records(body)]
+
+    def sample(self, queue: MessageQueue, offset: int, count: int = STEP_BACK) -> bytes:
+        """Return the records of a few messages from an offset on, as many as one pull gives."""
+        address = self.address(queue.topic, queue.broker_name)
+        ext = self.pull_fields(queue, offset, count)
+        return self.ask(address, RequestCode.PULL_MESSAGE, ext, also=_PULLED).body
+
+    def pull_fields(self, queue: MessageQueue, offset: int, count: int) -> dict[str, str]:
+        """Return the fields of a pull of everything, which neither waits nor commits."""
+        return {
+            "consumerGroup": self.group,
+            "topic": self.stored_name(queue.topic),
+            "queueId": str(queue.queue_id),
+            "queueOffset": str(offset),
+            "maxMsgNums": str(count),
+            "sysFlag": str(PullFlag.SUBSCRIPTION),
+            "commitOffset": "0",
+            "suspendTimeoutMillis": "0",
+            "subscription": "*",
+            "subVersion": "0",
+            "expressionType": "TAG",
+            "bname": queue.broker_name,
+        }
+
+    # ---- connections
+
+    def pipeline(self, address: str, timeout_ms: float) -> Pipeline:
+        """Return the connection of this process that reads from a broker."""
+        link = self._pipelines.get(address)
+        if link is None or not link.is_of_this_process:
+            link = self._pipelines[address] = self.new_pipeline(address)
+        link.timeout_ms = timeout_ms
+        return link
+
+    def new_pipeline(self, address: str) -> Pipeline:
+        """Return a connection of the caller's own."""
+        settings = self.connection.client_settings()
+        return Pipeline(
+            address,
+            hooks=settings.make_hooks(),
+            tls=settings.make_tls(),
+            timeout_ms=self.connection.timeout_ms,
+        )
+
+    def close_pipelines(self) -> None:
+        """Close what reads; answers that are under way meet nobody."""
+        pipelines, self._pipelines = self._pipelines, {}
+        for link in pipelines.values():
+            link.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.close_pipelines()
+        self._network.close()
+
+
+_clusters: dict[tuple[Connection, str], Cluster] = {}
+
+
+def shared_cluster(
+    connection: Connection, group: str | None, retries: int, retry_interval_ms: int, ttl_ms: int
+) -> Cluster:
+    """Return this process's view of a cluster, so that tasks that follow each other share it."""
+    key = (connection, group or DEFAULT_GROUP)
+    cluster = _clusters.get(key)
+    if cluster is None:
+        cluster = _clusters[key] = Cluster(connection, key[1])
+    cluster.retries, cluster.retry_interval_ms = retries, retry_interval_ms
+    cluster.route_ttl_ms = ttl_ms
+    return cluster
+
+
+def _is_hidden(name: str, systems: frozenset[str], pattern: str) -> bool:
+    for prefix in (RETRY_PREFIX, DLQ_PREFIX):
+        if name.startswith(prefix):
+            return not pattern.startswith(prefix)
+    return name in systems or name.lower().startswith(SYSTEM_TOPIC_PREFIX) or name.endswith(REPLIES)

@@ -1,0 +1,142 @@
+"""Filters that Spark hands over, for batch reads that ask for it (``pushFilters=true``).
+
+| on | becomes | and Spark |
+| --- | --- | --- |
+| topic, brokerName, queueId | fewer queues | need not look again |
+| queueOffset | shorter ranges | need not look again |
+| tags, equal or in | a filter at the broker | need not look again |
+| storeTimestamp | shorter ranges, found by time | looks again: brokers store in almost that order |
+
+Everything else goes back to Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from orbitmq.protocol.bodies import MessageQueue
+from orbitmq.spark.batch_reader import RocketMQBatchReader
+from orbitmq.spark.cluster import Cluster
+from orbitmq.spark.offsets import QueueEnds, QueueRange
+from orbitmq.spark.source_options import SourceOptions
+
+__all__ = ["PushdownReader"]
+
+_OF_QUEUE: dict[str, Callable[[MessageQueue], Any]] = {
+    "topic": lambda queue: queue.topic,
+    "brokerName": lambda queue: queue.broker_name,
+    "queueId": lambda queue: queue.queue_id,
+}
+
+
+class PushdownReader(RocketMQBatchReader):
+    """Reads what is there, without what the query would throw away."""
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...], tasks: int) -> None:
+        super().__init__(options, columns, tasks)
+        self._queue_tests: list[tuple[str, frozenset[Any]]] = []
+        self._offsets = (0, 2**63 - 1)
+        self._since_ms: int | None = None
+        self._until_ms: int | None = None
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take over what can be taken, and return the rest."""
+        for each in filters:
+            if not self._take(each):
+                yield each
+
+    def _take(self, wanted: Filter) -> bool:
+        """Take a filter over; False when Spark has to look at the rows itself."""
+        attribute: tuple[str, ...] = getattr(wanted, "attribute", ())
+        if len(attribute) != 1:
+            return False
+        name = attribute[0]
+        values = _values(wanted)
+        if name in _OF_QUEUE and values is not None:
+            self._queue_tests.append((name, values))
+            return True
+        if name == "queueOffset":
+            return self._take_offset(wanted)
+        if name == "tags" and values is not None:
+            return self._take_tags(values)
+        if name == "storeTimestamp":
+            self._take_time(wanted)
+        return False
+
+    def _take_offset(self, wanted: Filter) -> bool:
+        least, end = self._offsets
+        match wanted:
+            case EqualTo(value=value) | EqualNullSafe(value=value):
+                least, end = max(least, value), min(end, value + 1)
+            case GreaterThan(value=value):
+                least = max(least, value + 1)
+            case GreaterThanOrEqual(value=value):
+                least = max(least, value)
+            case LessThan(value=value):
+                end = min(end, value)
+            case LessThanOrEqual(value=value):
+                end = min(end, value + 1)
+            case _:
+                return False
+        self._offsets = (least, end)
+        return True
+
+    def _take_tags(self, values: frozenset[Any]) -> bool:
+        plain = all(tag and "|" not in tag and tag == tag.strip() and tag != "*" for tag in values)
+        if self.filter.tags is not None or self.filter.sql is not None or not values or not plain:
+            return False
+        self.filter = replace(self.filter, tags=" || ".join(sorted(values)))
+        return True
+
+    def _take_time(self, wanted: Filter) -> None:
+        value = getattr(wanted, "value", None)
+        if not isinstance(value, datetime):
+            return
+        at_ms = int(value.timestamp() * 1000)
+        if isinstance(wanted, GreaterThan | GreaterThanOrEqual | EqualTo):
+            self._since_ms = max(self._since_ms or at_ms, at_ms)
+        if isinstance(wanted, LessThan | LessThanOrEqual | EqualTo):
+            # Messages of this very millisecond may be wanted still.
+            self._until_ms = min(self._until_ms or at_ms + 1, at_ms + 1)
+
+    def _ranges(self, cluster: Cluster) -> list[QueueRange]:
+        least, end = self._offsets
+        kept = []
+        for each in super()._ranges(cluster):
+            if not all(_OF_QUEUE[name](each.queue) in values for name, values in self._queue_tests):
+                continue
+            start, stop = max(each.start, least), min(each.end, end)
+            reach = QueueEnds(each.start, each.end)
+            if self._since_ms is not None:
+                since = cluster.first_since(each.queue, self._since_ms, reach)
+                start = max(start, each.end if since is None else since)
+            if self._until_ms is not None:
+                until = cluster.first_since(each.queue, self._until_ms, reach)
+                stop = min(stop, each.end if until is None else until)
+            if stop > start:
+                kept.append(QueueRange(each.queue, start, stop))
+        return kept
+
+
+def _values(wanted: Filter) -> frozenset[Any] | None:
+    """Return the values a filter of equality lets pass, None for other filters."""
+    match wanted:
+        case EqualTo(value=value) | EqualNullSafe(value=value) if value is not None:
+            return frozenset([value])
+        case In(value=values) if None not in values:
+            return frozenset(values)
+    return None

@@ -1,0 +1,140 @@
+"""Which queues a reader has, and where it begins and ends in each.
+
+Options name places in words, numbers or times; brokers know numbers only. What is found here is
+what was asked for and is there at this moment; offsets that are asked for and gone are a loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from orbitmq.errors import ConfigError
+from orbitmq.protocol.bodies import MessageQueue
+from orbitmq.spark.cluster import Cluster
+from orbitmq.spark.data_loss import DataLoss, place
+from orbitmq.spark.offsets import EARLIEST, LATEST, Offsets, QueueEnds, with_brokers
+from orbitmq.spark.source_options import Position, SourceOptions, Topics
+
+__all__ = ["find_queues", "resolve_ending", "resolve_starting"]
+
+
+def find_queues(cluster: Cluster, topics: Topics, *, required: bool = True) -> list[MessageQueue]:
+    """Return the queues that exist of those a reader is asked to read, sorted.
+
+    `required` topics that do not exist are an error; later, they may have been deleted.
+    """
+    if topics.pattern is not None:
+        names: Iterable[str] = cluster.topics_like(topics.pattern)
+        required = False
+    else:
+        names = topics.names or dict.fromkeys(queue.topic for queue in topics.queues)
+    found: list[MessageQueue] = []
+    for name in names:
+        route = cluster.route(name)
+        if route is not None:
+            found += route.subscribe_queues
+        elif required:
+            raise ConfigError(
+                f"topic {name!r} does not exist; create it, or check options subscribe and "
+                "namespace"
+            )
+    if topics.queues:
+        assigned = with_brokers("assign", topics.queues, found)
+        wanted = set(assigned.values())
+        missing = sorted(wanted - set(found))
+        if missing and required:
+            raise ConfigError(f"option assign: there is no {place(missing[0])}")
+        found = [queue for queue in found if queue in wanted]
+    return sorted(found)
+
+
+def resolve_starting(
+    cluster: Cluster,
+    options: SourceOptions,
+    ends: Mapping[MessageQueue, QueueEnds],
+    losses: DataLoss,
+) -> Offsets:
+    """Return where to begin in each queue."""
+    position = options.starting
+    strategy = options.when_no_message_is_later
+    offsets = _resolve(cluster, position, ends, strategy)
+    for queue, offset in offsets.items():
+        first, last = ends[queue].min_offset, ends[queue].max_offset
+        if offset < first:
+            losses.report("expired", f"offsets {offset} to {first - 1} of {place(queue)}")
+            offsets[queue] = first
+        elif offset > last:
+            losses.report(
+                "queue shrunk", f"offset {offset} of {place(queue)}, which ends at {last}"
+            )
+            offsets[queue] = last
+    return offsets
+
+
+def resolve_ending(
+    cluster: Cluster,
+    options: SourceOptions,
+    ends: Mapping[MessageQueue, QueueEnds],
+    losses: DataLoss,
+) -> Offsets:
+    """Return where a batch ends in each queue."""
+    offsets = _resolve(cluster, options.ending, ends, "latest")
+    for queue, offset in offsets.items():
+        last = ends[queue].max_offset
+        if offset > last:
+            losses.report(
+                "queue shrunk", f"offset {offset} of {place(queue)}, which ends at {last}"
+            )
+            offsets[queue] = last
+    return offsets
+
+
+def _too_late(losses: DataLoss, queue: MessageQueue, offset: int, last: int) -> None:
+    losses.report("queue shrunk", f"offset {offset} of {place(queue)}, which ends at {last}")
+
+
+def _resolve(
+    cluster: Cluster, position: Position, ends: Mapping[MessageQueue, QueueEnds], strategy: str
+) -> Offsets:
+    named = position.timestamps_ms if position.timestamps_ms is not None else position.offsets
+    known = {} if named is None else with_brokers(position.option, named, ends)
+    given = {known[queue]: value for queue, value in (named or {}).items()}
+    for queue in given:
+        if queue not in ends:
+            raise ConfigError(f"option {position.option}: there is no {place(queue)} to read")
+    resolved: Offsets = {}
+    for queue, reach in ends.items():
+        time_ms = position.timestamp_ms
+        if position.timestamps_ms is not None:
+            time_ms = given.get(queue)
+        if time_ms is not None:
+            resolved[queue] = _since(cluster, position, queue, time_ms, reach, strategy)
+            continue
+        offset = position.default
+        if position.offsets is not None:
+            offset = given.get(queue, position.default)
+        if offset == EARLIEST:
+            offset = reach.min_offset
+        elif offset == LATEST:
+            offset = reach.max_offset
+        resolved[queue] = offset
+    return resolved
+
+
+def _since(
+    cluster: Cluster,
+    position: Position,
+    queue: MessageQueue,
+    time_ms: int,
+    reach: QueueEnds,
+    strategy: str,
+) -> int:
+    found = cluster.first_since(queue, time_ms, reach)
+    if found is not None:
+        return found
+    if strategy == "error" and reach.max_offset > reach.min_offset:
+        raise ConfigError(
+            f"option {position.option}: {place(queue)} has no message stored at {time_ms} or "
+            "later; startingOffsetsByTimestampStrategy=latest begins at its end instead"
+        )
+    return reach.max_offset

@@ -1,0 +1,231 @@
+"""Reading what is to come: offsets per micro-batch, and what is in between.
+
+Theory of operation. Spark asks for the latest offset at every trigger and plans a batch when it
+has moved. The offsets of a batch are written to Spark's checkpoint before it is read, so after a
+failure the same range is read again: `read` depends on its range and on nothing else. When Spark
+asks for the next batch from `start` on, everything before it is committed; that is when progress
+is reported to the consumer group (``commitOffsets=progress``), for display only.
+
+Routes are looked at anew at each trigger (for `routeCacheTtlMs` from memory): queues that were
+added begin at their first offset. What a stream asks brokers while nothing happens is the business
+of `watching`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from orbitmq.protocol.bodies import MessageQueue
+from orbitmq.spark.batch_reader import cluster_of, losses_of, make_partitions, read_partition
+from orbitmq.spark.cluster import Cluster
+from orbitmq.spark.data_loss import Cause, DataLoss, place
+from orbitmq.spark.offsets import Offsets, QueueEnds, QueueRange, as_json, from_json
+from orbitmq.spark.progress_commits import ProgressCommits
+from orbitmq.spark.pulling import Filter
+from orbitmq.spark.source_options import SourceOptions
+from orbitmq.spark.starting import find_queues, resolve_starting
+from orbitmq.spark.trigger_limits import TriggerLimits
+from orbitmq.spark.watching import Watch
+
+__all__ = ["RocketMQStreamReader"]
+
+Json = dict[str, Any]
+
+
+class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads topics micro-batch by micro-batch.
+
+    The planner's process has one of these for the life of a query; each task gets a copy that only
+    ever calls `read`, so what the planner alone needs is made when it is first used.
+    """
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...], tasks: int) -> None:
+        self.options = options
+        self.columns = columns
+        self.tasks = tasks
+        self._filter = Filter(options.tags, options.sql)
+        self._pinned: Offsets | None = None
+        self._watch: Watch | None = None
+        self._limits: TriggerLimits | None = None
+        self._commits: ProgressCommits | None = None
+
+    def __getstate__(self) -> Json:
+        # What has connections stays with the planner.
+        state = self.__dict__.copy()
+        return state | {"_watch": None, "_limits": None, "_commits": None}
+
+    # ---- offsets
+
+    def initialOffset(self) -> Json:
+        """Return where the stream begins when there is no checkpoint."""
+        options = self.options
+        with options.connection.hiding_secrets():
+            cluster = cluster_of(options)
+            return as_json(cluster.patiently(lambda: self._first_offsets(cluster)))
+
+    def _first_offsets(self, cluster: Cluster) -> Offsets:
+        ends = cluster.ends(find_queues(cluster, self.options.topics))
+        return resolve_starting(cluster, self.options, ends, losses_of(self.options))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return the limit that Spark hands to `latestOffset`; it knows one at a time."""
+        limits = self.options.limits
+        if limits.max_offsets is not None:
+            return ReadMaxRows(limits.max_offsets)
+        if limits.max_bytes is not None:
+            return ReadMaxBytes(limits.max_bytes)
+        if limits.min_offsets is not None:
+            return ReadMinRows(limits.min_offsets)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
+        """Return where the next micro-batch ends, `start` if there is to be none now."""
+        options = self.options
+        with options.connection.hiding_secrets():
+            cluster = cluster_of(options)
+            began = from_json(start)
+            self._report(cluster, began)
+            ends = self._watching(cluster).ends(began)
+            latest = self._latest(began, ends)
+            if isinstance(limit, ReadAllAvailable):
+                return as_json(latest)
+            if self._limits is None:
+                self._limits = TriggerLimits(options.limits, cluster, time.monotonic)
+            starts = _with_new_queues(began, ends)
+            # A stream that catches up does not wait for more to come.
+            waits = self._pinned is None
+            return as_json(self._limits.apply(starts, latest, may_wait=waits) or began)
+
+    def _watching(self, cluster: Cluster) -> Watch:
+        if self._watch is None:
+            self._watch = Watch(cluster, lambda: find_queues_now(cluster, self.options))
+        return self._watch
+
+    def _latest(self, began: Offsets, ends: Mapping[MessageQueue, QueueEnds]) -> Offsets:
+        """Return the ends of all queues; of those that are not there now, where reading stopped."""
+        latest = dict(began)
+        for queue, reach in ends.items():
+            latest[queue] = max(reach.max_offset, began.get(queue, 0))
+            if reach.max_offset < began.get(queue, 0):
+                # A loss, which planning the batch will tell; without a batch nobody would be told.
+                latest[queue] = reach.max_offset
+        if self._pinned is not None:
+            latest = {
+                queue: max(
+                    min(end, self._pinned.get(queue, began.get(queue, 0))), began.get(queue, 0)
+                )
+                for queue, end in latest.items()
+                if queue in self._pinned or queue in began
+            }
+        return latest
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Take the ends of all queues as they are now for the end of the stream."""
+        options = self.options
+        with options.connection.hiding_secrets():
+            cluster = cluster_of(options)
+            ends = cluster.patiently(lambda: cluster.ends(find_queues(cluster, options.topics)))
+            self._pinned = {queue: reach.max_offset for queue, reach in ends.items()}
+
+    def reportLatestOffset(self) -> Json | None:
+        """Return the ends of all queues, as far as they are known, so that lag can be shown."""
+        ends = None if self._watch is None else self._watch.known
+        if ends is None:
+            return None
+        return as_json({queue: reach.max_offset for queue, reach in ends.items()})
+
+    # ---- batches
+
+    def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
+        """Divide what lies between two offsets among tasks."""
+        options = self.options
+        with options.connection.hiding_secrets():
+            cluster = cluster_of(options)
+            began, stops = from_json(start), from_json(end)
+            ranges = cluster.patiently(
+                lambda: plan_ranges(cluster, began, stops, losses_of(options))
+            )
+            return make_partitions(cluster, options, ranges, self.tasks)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Read one task's share."""
+        return read_partition(self.options, self.columns, self._filter, partition)
+
+    def commit(self, end: Json) -> None:
+        """Do nothing: this comes a batch late, `latestOffset` knows earlier."""
+
+    def stop(self) -> None:
+        """Let go of all connections."""
+        if self._watch is not None:
+            self._watch.close()
+
+    def _report(self, cluster: Cluster, committed: Offsets) -> None:
+        if self.options.commits == "none":
+            return
+        if self._commits is None:
+            self._commits = ProgressCommits(cluster, time.monotonic)
+        self._commits.report(committed)
+
+
+def find_queues_now(cluster: Cluster, options: SourceOptions) -> list[MessageQueue]:
+    """Return the queues there are at this moment; topics may be gone."""
+    return find_queues(cluster, options.topics, required=False)
+
+
+def _with_new_queues(began: Offsets, ends: Mapping[MessageQueue, QueueEnds]) -> Offsets:
+    return {queue: reach.min_offset for queue, reach in ends.items()} | began
+
+
+def plan_ranges(
+    cluster: Cluster, began: Offsets, stops: Offsets, losses: DataLoss
+) -> list[QueueRange]:
+    """Return what lies between two offsets and is still there; what is not, is told as a loss."""
+    moving = [queue for queue, stop in stops.items() if stop != began.get(queue)]
+    present = []
+    for queue in moving:
+        cause = _absence(cluster, queue)
+        if cause is None:
+            present.append(queue)
+        else:
+            what = f"offsets {began.get(queue, 0)} to {stops[queue] - 1} of {place(queue)}"
+            losses.report(cause, what)
+    ends = cluster.ends(present)
+    ranges = []
+    for queue in sorted(present):
+        first, last = ends[queue].min_offset, ends[queue].max_offset
+        start, stop = began.get(queue, first), stops[queue]
+        if start > last or stop > last:
+            what = f"offsets {min(start, last)} to {max(start, stop) - 1} of {place(queue)}"
+            losses.report("queue shrunk", what)
+            start, stop = min(start, last), min(stop, last)
+        elif start < first:
+            what = f"offsets {start} to {min(first, stop) - 1} of {place(queue)}"
+            losses.report("expired", what)
+            start = min(first, stop)
+        if stop > start:
+            ranges.append(QueueRange(queue, start, stop))
+    return ranges
+
+
+def _absence(cluster: Cluster, queue: MessageQueue) -> Cause | None:
+    """Return why a queue cannot be read, None if it can."""
+    route = cluster.route(queue.topic)
+    if route is None:
+        return "topic deleted"
+    if not route.brokers.get(queue.broker_name):
+        return "broker gone"
+    if queue not in route.subscribe_queues:
+        return "queue removed"
+    return None

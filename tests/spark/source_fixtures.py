@@ -1,0 +1,88 @@
+"""What the tests of the source share: sending, reading, streaming."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from orbitmq import Message, Producer
+from orbitmq.testing import LocalCluster
+
+# Trouble is over sooner in tests.
+PATIENCE = {"fetchOffset.numRetries": "20", "fetchOffset.retryIntervalMs": "100"}
+
+
+def send(
+    cluster: LocalCluster | str, topic: str, bodies: Iterable[bytes | str], **parts: Any
+) -> None:
+    """Send messages one after the other, round the queues."""
+    address = cluster if isinstance(cluster, str) else cluster.address
+    with Producer(address, group="spark-tests") as producer:
+        for body in bodies:
+            content = body.encode() if isinstance(body, str) else body
+            producer.send(Message(topic, content, **parts))
+
+
+def send_to_queue(
+    cluster: LocalCluster, topic: str, queue_id: int, bodies: Iterable[str], **parts: Any
+) -> None:
+    """Send messages to one queue."""
+    with Producer(cluster.address, group="spark-tests") as producer:
+        (queue, *_) = [q for q in producer.queues(topic) if q.queue_id == queue_id]
+        for body in bodies:
+            producer.send(Message(topic, body.encode(), **parts), queue=queue)
+
+
+def frame(
+    spark: SparkSession, cluster: LocalCluster | str, topic: str | None, **options: Any
+) -> DataFrame:
+    """Read a batch, lazily."""
+    return spark.read.format("rocketmq").options(**_options(cluster, topic, options)).load()
+
+
+def stream(
+    spark: SparkSession, cluster: LocalCluster | str, topic: str | None, **options: Any
+) -> DataFrame:
+    """Read a stream."""
+    return spark.readStream.format("rocketmq").options(**_options(cluster, topic, options)).load()
+
+
+def _options(
+    cluster: LocalCluster | str, topic: str | None, options: Mapping[str, Any]
+) -> dict[str, str]:
+    address = cluster if isinstance(cluster, str) else cluster.address
+    named = {name.replace("__", "."): str(value) for name, value in options.items()}
+    base = {"nameServer": address, **PATIENCE}
+    return base | ({} if topic is None else {"subscribe": topic}) | named
+
+
+def bodies(rows: DataFrame | Iterable[Row]) -> list[str]:
+    """Return the bodies of rows, sorted."""
+    collected = rows.select("body").collect() if isinstance(rows, DataFrame) else rows
+    return sorted(bytes(row.body).decode() for row in collected)
+
+
+def run_available(source: DataFrame, out: Path, *, limit_s: float = 60) -> StreamingQuery:
+    """Run a stream through all that is there, to Parquet below `out`."""
+    query = start(source, out, availableNow=True)
+    assert query.awaitTermination(int(limit_s)), "the stream did not end"
+    return query
+
+
+def start(source: DataFrame, out: Path, **trigger: Any) -> StreamingQuery:
+    """Start a stream to Parquet below `out`."""
+    return (
+        source.writeStream.format("parquet")
+        .option("checkpointLocation", str(out / "checkpoint"))
+        .trigger(**(trigger or {"processingTime": "0 seconds"}))
+        .start(str(out / "rows"))
+    )
+
+
+def written(spark: SparkSession, out: Path) -> DataFrame:
+    """What a stream has written below `out`."""
+    return spark.read.parquet(str(out / "rows"))
