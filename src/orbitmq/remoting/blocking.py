@@ -2,9 +2,9 @@
 
 Theory of operation. A thread borrows a connection from the pool of its address, writes one request,
 reads until the response with its opaque is there, and gives the connection back. There is no other
-thread to wake and to be woken by, which is most of what a call over loopback costs. Requests that
-brokers send of their own accord never come here: brokers send them to the connection of a
-heartbeat.
+thread to wake and to be woken by, which is most of what a call over loopback costs; for the same
+reason it does not go to sleep at once (see `Spinning`). Requests that brokers send of their own
+accord never come here: brokers send them to the connection of a heartbeat.
 
 Bounds. An address has at most `MAX_PER_ADDRESS` connections; further callers wait, within their
 timeout. A connection whose request timed out is closed, so that its late answer meets nobody. One
@@ -32,6 +32,7 @@ from orbitmq.errors import ConnectionLost, RequestTimeout
 from orbitmq.remoting.client import CONNECT_TIMEOUT_S, split_address
 from orbitmq.remoting.connection import ONEWAY
 from orbitmq.remoting.hooks import RequestHook, prepare
+from orbitmq.remoting.spinning import Spinning
 
 __all__ = ["BlockingNetwork"]
 
@@ -48,7 +49,7 @@ _next_opaque = itertools.count(1).__next__
 class _Link:
     """One blocking connection."""
 
-    __slots__ = ("_reader", "_timeout_s", "address", "rested_since", "socket")
+    __slots__ = ("_reader", "_spinning", "_timeout_s", "address", "rested_since", "socket")
 
     def __init__(self, address: str, tls: ssl.SSLContext | None, timeout_s: float) -> None:
         host, port = split_address(address)
@@ -73,6 +74,7 @@ class _Link:
         except OSError as error:
             raise ConnectionLost(f"cannot connect to {address}: {error}") from error
         self.socket: socket.socket = sock
+        self._spinning = Spinning() if tls is None else None
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -108,9 +110,12 @@ class _Link:
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)
 
     def receive(self, opaque: int, deadline: float) -> Command:
-        feed, receive = self._reader.feed, self.socket.recv
+        feed = self._reader.feed
         while True:
-            data = receive(RECEIVE_BYTES)
+            if self._spinning is None:
+                data = self.socket.recv(RECEIVE_BYTES)
+            else:
+                data = self._spinning.receive(self.socket, RECEIVE_BYTES)
             if not data:
                 raise ConnectionLost(f"connection to {self.address} was closed by its peer")
             for command in feed(data):

@@ -1,0 +1,106 @@
+"""A thread that waits awake for an answer, and learns when not to."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from orbitmq.remoting import spinning
+from orbitmq.remoting.spinning import MOST_SKIPPED, Spinning
+
+
+class Asked:
+    """A socket that counts how it is asked, and has an answer for those who wait awake, or not."""
+
+    def __init__(self) -> None:
+        self.in_time = True
+        self.awake = 0
+        self.asleep = 0
+
+    def recv(self, _max_bytes: int, flags: int = 0) -> bytes:
+        if not flags:
+            self.asleep += 1
+            return b"late"
+        assert flags == socket.MSG_DONTWAIT
+        if self.in_time:
+            self.awake += 1
+            return b"soon"
+        raise BlockingIOError
+
+    def by(self, spin: Spinning) -> bytes:
+        return spin.receive(self, 100)  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spinning, "_has_processors_to_spare", True)
+    monkeypatch.setattr(spinning, "SPIN_S", 0.0)
+
+
+def test_an_answer_in_time_is_taken_without_sleep() -> None:
+    sock, spin = Asked(), Spinning()
+    assert [sock.by(spin) for _ in range(3)] == [b"soon"] * 3
+    assert (sock.awake, sock.asleep) == (3, 0)
+
+
+def test_late_answers_are_slept_for_longer_and_longer() -> None:
+    sock, spin = Asked(), Spinning()
+    sock.in_time = False
+    in_a_row = []
+    for _ in range(13):
+        before = sock.asleep
+        assert sock.by(spin) == b"late"
+        while spin._to_skip:
+            assert sock.by(spin) == b"late"
+        in_a_row.append(sock.asleep - before - 1)
+    assert in_a_row[:5] == [1, 2, 4, 8, 16]
+    assert in_a_row[-1] == MOST_SKIPPED
+
+
+def test_one_thread_waits_awake_at_a_time() -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    class Slow(Asked):
+        def recv(self, max_bytes: int, flags: int = 0) -> bytes:
+            inside.set()
+            assert leave.wait(10)
+            return super().recv(max_bytes, flags)
+
+    slow, other = Slow(), Asked()
+    thread = threading.Thread(target=slow.by, args=(Spinning(),))
+    thread.start()
+    assert inside.wait(10)
+    spin = Spinning()
+    assert other.by(spin) == b"late"
+    leave.set()
+    thread.join()
+    assert other.by(spin) == b"soon"
+
+
+def test_one_processor_is_not_wasted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spinning, "_has_processors_to_spare", False)
+    sock, spin = Asked(), Spinning()
+    assert [sock.by(spin) for _ in range(3)] == [b"late"] * 3
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    one, other = socket.socketpair()
+    with one, other:
+        yield one, other
+
+
+def test_on_real_sockets(pair: tuple[socket.socket, socket.socket]) -> None:
+    one, other = pair
+    other.sendall(b"here already")
+    spin = Spinning()
+    assert spin.receive(one, 100) == b"here already"
+    later = threading.Timer(0.01, other.sendall, (b"later",))
+    later.start()
+    assert spin.receive(one, 100) == b"later"
+    later.join()
+    other.close()
+    assert spin.receive(one, 100) == b""
