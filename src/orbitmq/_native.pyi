@@ -19,11 +19,13 @@ __all__ = [
     "VERSION",
     "Appended",
     "ArrowBatch",
+    "AuditPart",
     "Cleaned",
     "Command",
     "Filter",
     "FrameReader",
     "HeaderReader",
+    "LogScan",
     "NewMessage",
     "PackedSend",
     "ReadResult",
@@ -32,9 +34,12 @@ __all__ = [
     "RecordColumns",
     "Recovery",
     "RowPacker",
+    "ScanReport",
     "SendRequest",
     "Store",
+    "StoreAudit",
     "StoreOptions",
+    "StoreSnapshot",
     "StoredIds",
     "answer_send",
     "body_crc",
@@ -1127,3 +1132,170 @@ class Store:
         """Bring everything to disk and let the directory go. Closing twice is fine."""
     def __enter__(self) -> Self: ...
     def __exit__(self, *_details: object) -> None: ...
+
+# ---- a store directory without owning it -------------------------------------------------------
+
+_LogFile = tuple[Path, int, int]
+_Range = tuple[int, int, bool]
+_Topics = dict[str, dict[int, tuple[int, int]] | None]
+
+@final
+class StoreSnapshot:
+    """What a store directory holds at one moment: ours or Java's, at rest, in use, or a copy.
+
+    No lock is taken and nothing is written. `commit_log_paths` are the directories of a log that
+    lies elsewhere or is spread over several; without any it is ``commitlog``, or `path` itself.
+    """
+
+    def __new__(
+        cls,
+        path: str | os.PathLike[str],
+        /,
+        *,
+        commit_log_paths: Sequence[str | os.PathLike[str]] = ...,
+    ) -> Self: ...
+    @property
+    def log_files(self) -> list[_LogFile]:
+        """Path, first offset and length of each log file, oldest first."""
+    @property
+    def log_start(self) -> int:
+        """The first offset that is still in the log."""
+    @property
+    def log_end(self) -> int:
+        """The end of the last whole record."""
+    @property
+    def dispatched_end(self) -> int | None:
+        """The end of the last message that a queue points to."""
+    @property
+    def tail(self) -> tuple[int, str] | None:
+        """How many bytes of a torn record follow the end, and what is wrong with it."""
+    @property
+    def gaps(self) -> list[tuple[int, int]]:
+        """Where log files are missing between others."""
+    @property
+    def topics(self) -> list[str]:
+        """The topics that have queues."""
+    def queues(self) -> list[tuple[str, int, int, int]]:
+        """Return every queue: topic, id, first and next queue offset."""
+    def whole(self) -> list[_Range]:
+        """Return the whole log: first byte, end, whether a record begins at the first byte."""
+    def ranges(
+        self,
+        *,
+        topics: _Topics | None = None,
+        start_ms: int | None = None,
+        end_ms: int | None = None,
+        keys: Sequence[str] | None = None,
+    ) -> list[_Range]:
+        """Return the ranges of the log that can hold what is wanted.
+
+        `topics` maps each wanted topic to its wanted queues, with first offset and end of each, or
+        to None for all of them. Times are store times, the end is exclusive.
+        """
+
+@final
+class LogScan:
+    """Records of ranges of a commit log as Arrow record batches.
+
+    Iterate over the batches, or give it to a library that takes the Arrow PyCapsule interface.
+    A record belongs to the range in which it begins, so the log may be cut at any byte.
+    """
+
+    def __new__(
+        cls,
+        log_files: Sequence[_LogFile],
+        log_end: int,
+        ranges: Sequence[_Range],
+        /,
+        *,
+        topics: _Topics | None = None,
+        start_ms: int | None = None,
+        end_ms: int | None = None,
+        keys: Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
+        broker_name: str | None = None,
+        max_rows: int = 16384,
+        max_bytes: int = 33554432,
+        verify_crc: bool = True,
+        fail_on_damage: bool = False,
+    ) -> Self: ...
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> ArrowBatch: ...
+    def __arrow_c_schema__(self) -> CapsuleType:
+        """Return the schema of the batches, as the Arrow PyCapsule interface has it."""
+    def __arrow_c_stream__(self, requested_schema: object = None) -> CapsuleType:
+        """Return what is left of the scan, as the Arrow PyCapsule interface has it."""
+    def report(self) -> ScanReport:
+        """Return what has been met so far."""
+
+@final
+class ScanReport:
+    """What a scan has met."""
+
+    @property
+    def records(self) -> int:
+        """Whole records, wanted or not."""
+    @property
+    def bytes(self) -> int:
+        """Their bytes."""
+    @property
+    def matched(self) -> int:
+        """Records that were wanted."""
+    @property
+    def damaged(self) -> int:
+        """Stretches that cannot be read as messages."""
+    @property
+    def damaged_bytes(self) -> int:
+        """Their bytes."""
+    @property
+    def damages(self) -> list[tuple[int, int, str, str | None, int | None, int | None]]:
+        """The first hundred: offset in the log, length, reason; topic, queue, queue offset."""
+
+@final
+class StoreAudit:
+    """Compares log, queues and index of a store directory, in pieces that may run side by side.
+
+    With `log_end` and `dispatched_end` it is the directory as a `StoreSnapshot` found it.
+    """
+
+    def __new__(
+        cls,
+        path: str | os.PathLike[str],
+        /,
+        *,
+        commit_log_paths: Sequence[str | os.PathLike[str]] = ...,
+        log_end: int | None = None,
+        dispatched_end: int | None = None,
+    ) -> Self: ...
+    @property
+    def index_files(self) -> list[tuple[str, int]]:
+        """Paths of the index files that can be read, and how many entries each has."""
+    def check_directory(self) -> AuditPart:
+        """Look for log files that are missing and index files that make no sense."""
+    def check_log(self, ranges: Sequence[_Range], /) -> AuditPart:
+        """Check every record that begins in these ranges, its queue unit and its index entries."""
+    def check_queue(
+        self, topic: str, queue_id: int, from_offset: int, to_offset: int, /
+    ) -> AuditPart:
+        """Check that every unit of a queue leads to its message."""
+    def check_index(self, path: str, from_entry: int, to_entry: int, /) -> AuditPart:
+        """Check that entries, counted from 1, lead to messages with their keys."""
+    def check_chains(self, path: str, /) -> AuditPart:
+        """Check that the slots of an index file lead to all of its entries."""
+
+@final
+class AuditPart:
+    """What a part of an audit has found."""
+
+    @property
+    def checked(self) -> int:
+        """Records, units or entries looked at."""
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many findings of each kind."""
+    @property
+    def findings(self) -> list[tuple[str, str, int, int, int, str]]:
+        """The first thousand: kind, topic, queue, queue offset, offset in the log, the fault."""
+    @property
+    def topics(self) -> dict[str, tuple[int, int, int, int, int]]:
+        """Messages, bytes, bytes of bodies, first and last store time of each topic met."""

@@ -15,6 +15,7 @@ mod header_reader;
 mod host;
 mod ids;
 mod json;
+mod log_scan;
 mod new_message;
 mod properties;
 mod read_result;
@@ -25,7 +26,9 @@ mod recovery;
 mod row_packer;
 mod send_request;
 mod store;
+mod store_audit;
 mod store_options;
+mod store_snapshot;
 mod stored_ids;
 
 #[pyo3::pymodule]
@@ -47,6 +50,7 @@ mod _native {
         header_reader::HeaderReader,
         ids::{decode_offset_id, decode_unique_id, encode_offset_id, encode_unique_id},
         json::{dumps_lenient, loads_lenient},
+        log_scan::{LogScan, ScanReport},
         new_message::NewMessage,
         properties::{decode_properties, encode_properties},
         read_result::ReadResult,
@@ -57,7 +61,9 @@ mod _native {
         row_packer::{PackedSend, RowPacker},
         send_request::SendRequest,
         store::Store,
+        store_audit::{AuditPart, StoreAudit},
         store_options::StoreOptions,
+        store_snapshot::StoreSnapshot,
         stored_ids::{StoredIds, parse_scope},
     };
 }

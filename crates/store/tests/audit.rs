@@ -25,17 +25,18 @@ fn stored(place: &Place, count: usize) -> Vec<Appended> {
 fn audit(place: &Place) -> (BTreeMap<Kind, u64>, Findings) {
     let audit = Audit::new(Snapshot::take(place.path(), &[]).expect("snapshot")).expect("audit");
     let mut parts = vec![audit.check_log(audit.snapshot.whole()).expect("log").findings];
-    for (number, queue) in audit.snapshot.queues.iter().enumerate() {
-        let (first, end) = audit.queue_bounds(queue).expect("bounds");
+    parts.push(audit.check_directory());
+    for queue in &audit.snapshot.queues {
+        let (first, end) = audit.snapshot.queue_bounds(queue).expect("bounds");
         // Two pieces, as two tasks would do it.
         let middle = (first + end) / 2;
-        parts.push(audit.check_queue(number, first, middle).expect("queue"));
-        parts.push(audit.check_queue(number, middle, end).expect("queue"));
+        parts.push(audit.check_queue(&queue.topic, queue.queue_id, first, middle).expect("queue"));
+        parts.push(audit.check_queue(&queue.topic, queue.queue_id, middle, end).expect("queue"));
     }
-    for (number, (_, entries)) in audit.index_files().into_iter().enumerate() {
-        parts.push(audit.check_index(number, 1, entries / 2).expect("index"));
-        parts.push(audit.check_index(number, entries / 2, entries + 1).expect("index"));
-        parts.push(audit.check_chains(number).expect("chains"));
+    for (path, entries) in audit.index_files() {
+        parts.push(audit.check_index(&path, 1, entries / 2).expect("index"));
+        parts.push(audit.check_index(&path, entries / 2, entries + 1).expect("index"));
+        parts.push(audit.check_chains(&path).expect("chains"));
     }
     let mut all = Findings::default();
     for part in parts {
@@ -105,7 +106,7 @@ fn sizes_are_told_by_topic() {
 #[test]
 fn seeded_faults_are_found() {
     type Fault = fn(&Place, &[Appended]);
-    let cases: [(&str, Fault, &[Kind]); 10] = [
+    let cases: [(&str, Fault, &[Kind]); 12] = [
         ("a flipped byte of a body", |place, a| flip(place, a[9].physical_offset as u64 + 95), &[Kind::DamagedRecord]),
         (
             "an erased unit",
@@ -158,6 +159,16 @@ fn seeded_faults_are_found() {
             "an index entry with another hash",
             |place, _| write(&index_file(place), ENTRIES_AT + 20 * 20, &1i32.to_be_bytes()),
             &[Kind::MissingIndexEntry, Kind::WrongIndexEntry],
+        ),
+        (
+            "an index header that makes no sense",
+            |place, _| write(&index_file(place), 16, &123_456_789i64.to_be_bytes()),
+            &[Kind::UnreadableIndex],
+        ),
+        (
+            "a log file that is gone",
+            |place, _| std::fs::remove_file(&place.files("commitlog")[1]).expect("remove"),
+            &[Kind::LogGap, Kind::StrayUnit, Kind::WrongIndexEntry],
         ),
         (
             "a slot that leads nowhere",

@@ -3,13 +3,12 @@
 mod common;
 
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Place, T0, append, append_numbered, body_of, message, properties_of, small};
-use store::scan::{LogRange, RangeScan, ScanReport, Selection, Snapshot};
+use store::scan::{LogRange, RangeScan, ScanReport, Seen, Selection, Snapshot};
 use store::{Options, Store, StoreError};
 use wire::Crc;
 
@@ -40,7 +39,7 @@ fn read(snapshot: &Snapshot, pieces: Vec<LogRange>, selection: &Selection) -> (V
             if selection.wants(visit.record) {
                 bodies.push(visit.record.body.to_vec());
             }
-            Ok(ControlFlow::Continue(()))
+            Ok(Seen::Next)
         })
         .expect("scan");
         total.records += scan.report().records;

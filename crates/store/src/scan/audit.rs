@@ -11,14 +11,13 @@
 //! is not missed: a running Java broker fills its queues and its index a little later.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::ControlFlow;
 
 use wire::hash::index_hash;
 use wire::{Crc, Record};
 
 use super::index_view::IndexView;
 use super::log_files::holding;
-use super::range_scan::{LogRange, RangeScan, ScanReport};
+use super::range_scan::{LogRange, RangeScan, ScanReport, Seen};
 use super::snapshot::Snapshot;
 use super::window::Window;
 use crate::consume_queue::{UNIT_LEN, Unit};
@@ -33,6 +32,7 @@ const NO_UNIT: Unit = Unit { physical_offset: 0, size: 0, tags_code: 0 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
+    LogGap,
     DamagedRecord,
     MissingUnit,
     WrongUnit,
@@ -41,11 +41,13 @@ pub enum Kind {
     MissingIndexEntry,
     WrongIndexEntry,
     BrokenIndexChain,
+    UnreadableIndex,
 }
 
 impl Kind {
     pub fn name(self) -> &'static str {
         match self {
+            Kind::LogGap => "log-gap",
             Kind::DamagedRecord => "damaged-record",
             Kind::MissingUnit => "missing-unit",
             Kind::WrongUnit => "wrong-unit",
@@ -54,6 +56,7 @@ impl Kind {
             Kind::MissingIndexEntry => "missing-index-entry",
             Kind::WrongIndexEntry => "wrong-index-entry",
             Kind::BrokenIndexChain => "broken-index-chain",
+            Kind::UnreadableIndex => "unreadable-index",
         }
     }
 }
@@ -108,12 +111,29 @@ pub struct LogAudit {
 pub struct Audit {
     pub snapshot: Snapshot,
     pub(crate) index: Vec<IndexView>,
+    unreadable: Vec<StoreError>,
 }
 
 impl Audit {
     pub fn new(snapshot: Snapshot) -> Result<Audit> {
-        let index = IndexView::of_store(&snapshot.root)?;
-        Ok(Audit { snapshot, index })
+        let (index, unreadable) = IndexView::of_store(&snapshot.root)?;
+        Ok(Audit { snapshot, index, unreadable })
+    }
+
+    /// What the directory itself shows: log files that are missing, index files that make no sense.
+    pub fn check_directory(&self) -> Findings {
+        let mut findings = Findings::default();
+        let mut add = |kind, physical_offset, detail| {
+            let (topic, queue_id, queue_offset) = (String::new(), -1, -1);
+            findings.add(Finding { kind, topic, queue_id, queue_offset, physical_offset, detail });
+        };
+        for &(start, end) in &self.snapshot.gaps {
+            add(Kind::LogGap, start as i64, format!("the log has no file for {start} to {end}"));
+        }
+        for error in &self.unreadable {
+            add(Kind::UnreadableIndex, -1, error.to_string());
+        }
+        findings
     }
 
     /// The records that begin in `ranges`, their units and their keys.
@@ -128,7 +148,7 @@ impl Audit {
                 self.check_unit(visit.record, visit.size, &mut units, &mut result.findings)?;
                 self.check_keys(visit.record, &mut result.findings)?;
             }
-            Ok(ControlFlow::Continue(()))
+            Ok(Seen::Next)
         })?;
         result.scan = scan.report().clone();
         for damage in &result.scan.damages {

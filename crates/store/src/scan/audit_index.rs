@@ -1,5 +1,7 @@
 //! The pass over index files: every entry leads to a message with its key, every chain holds all entries of its slot.
 
+use std::path::Path;
+
 use wire::Record;
 use wire::hash::index_hash;
 
@@ -15,9 +17,13 @@ impl Audit {
         self.index.iter().map(|view| (view.path.display().to_string(), view.next_entry - 1)).collect()
     }
 
-    /// Entries `[from, to)` of the index file with this number in `index_files`; the first entry is 1.
-    pub fn check_index(&self, number: usize, from: u64, to: u64) -> Result<Findings> {
-        let view = &self.index[number];
+    fn view(&self, path: &str) -> Option<&IndexView> {
+        self.index.iter().find(|view| view.path == Path::new(path))
+    }
+
+    /// Entries `[from, to)` of one of the `index_files`; the first entry is 1. A file that has expired since has nothing to find.
+    pub fn check_index(&self, path: &str, from: u64, to: u64) -> Result<Findings> {
+        let Some(view) = self.view(path) else { return Ok(Findings::default()) };
         let mut findings = Findings::default();
         let mut window = None;
         view.walk(from.max(1), to.min(view.next_entry), |number, entry| {
@@ -41,8 +47,8 @@ impl Audit {
     }
 
     /// Whether following each slot of an index file meets exactly the entries that belong to it.
-    pub fn check_chains(&self, number: usize) -> Result<Findings> {
-        let view = &self.index[number];
+    pub fn check_chains(&self, path: &str) -> Result<Findings> {
+        let Some(view) = self.view(path) else { return Ok(Findings::default()) };
         let mut findings = Findings::default();
         let mut newest = vec![0u32; view.slots as usize];
         view.walk(1, view.next_entry, |number, entry| {

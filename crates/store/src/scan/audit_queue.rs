@@ -9,15 +9,10 @@ use crate::consume_queue::Unit;
 use crate::error::{Result, StoreError};
 
 impl Audit {
-    /// First and next queue offset of a queue at the moment of the snapshot.
-    pub fn queue_bounds(&self, queue: &QueueFiles) -> Result<(u64, u64)> {
-        let (end, _) = queue.end(&self.snapshot.log_files, self.snapshot.log_end)?;
-        Ok((queue.first(), end))
-    }
-
-    /// The units with queue offsets in `[from, to)` of the queue with this number in the snapshot.
-    pub fn check_queue(&self, number: usize, from: u64, to: u64) -> Result<Findings> {
-        let queue = &self.snapshot.queues[number];
+    /// The units with queue offsets in `[from, to)` of a queue. One that is gone since the snapshot has nothing to find.
+    pub fn check_queue(&self, topic: &str, queue_id: i32, from: u64, to: u64) -> Result<Findings> {
+        let is_it = |queue: &&QueueFiles| queue.topic == topic && queue.queue_id == queue_id;
+        let Some(queue) = self.snapshot.queues.iter().find(is_it) else { return Ok(Findings::default()) };
         let mut findings = Findings::default();
         let mut window = None;
         let mut expected = from;

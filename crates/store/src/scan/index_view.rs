@@ -32,13 +32,13 @@ pub(crate) struct IndexView {
 }
 
 impl IndexView {
-    /// The index files of a store, oldest first. Files without an entry are left out.
-    pub fn of_store(root: &Path) -> Result<Vec<IndexView>> {
+    /// The index files of a store, oldest first, and what is wrong with those that make no sense. Files without an entry are left out.
+    pub fn of_store(root: &Path) -> Result<(Vec<IndexView>, Vec<StoreError>)> {
         let dir = root.join("index");
         let failed = |e| StoreError::io("listing", &dir, 0, e);
         let entries = match fs::read_dir(&dir) {
             Ok(entries) => entries,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok((Vec::new(), Vec::new())),
             Err(e) => return Err(failed(e)),
         };
         let mut paths = Vec::new();
@@ -49,11 +49,15 @@ impl IndexView {
             }
         }
         paths.sort();
-        let mut views = Vec::new();
+        let (mut views, mut unreadable) = (Vec::new(), Vec::new());
         for path in paths {
-            views.extend(IndexView::open(path)?);
+            match IndexView::open(path) {
+                Ok(view) => views.extend(view),
+                Err(error @ StoreError::Corrupt { .. }) => unreadable.push(error),
+                Err(error) => return Err(error),
+            }
         }
-        Ok(views)
+        Ok((views, unreadable))
     }
 
     fn open(path: PathBuf) -> Result<Option<IndexView>> {

@@ -14,7 +14,10 @@ use crate::error::Result;
 /// The places of the messages with the wanted keys; `None` when the index cannot say.
 pub(crate) fn ranges(snapshot: &Snapshot, selection: &Selection) -> Result<Option<Vec<LogRange>>> {
     let (Some(keys), Some(topics)) = (&selection.keys, &selection.topics) else { return Ok(None) };
-    let views = IndexView::of_store(&snapshot.root)?;
+    let (views, unreadable) = IndexView::of_store(&snapshot.root)?;
+    if !unreadable.is_empty() {
+        return Ok(None);
+    }
     // A log that reaches further back than the index has messages that are not in it.
     let (Some(oldest), Some(newest)) = (views.first(), views.last()) else { return Ok(None) };
     if oldest.begin_physical > snapshot.log_start as i64 {

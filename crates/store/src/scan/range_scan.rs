@@ -9,7 +9,6 @@
 //! cannot know whether it begins in the middle of a record.
 
 use std::collections::VecDeque;
-use std::ops::ControlFlow;
 
 use wire::crc::body_crc;
 use wire::record::{Lead, RecordError, lead};
@@ -49,6 +48,17 @@ pub struct ScanReport {
     pub damaged: u64,
     pub damaged_bytes: u64,
     pub damages: Vec<Damage>,
+}
+
+/// What became of a record that was shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// On to the next.
+    Next,
+    /// The same, but not now.
+    Pause,
+    /// It is damaged in a way that only its reader could see.
+    Damaged(String),
 }
 
 /// One whole record with the bytes it takes in the log.
@@ -92,10 +102,24 @@ impl RangeScan {
         &self.report
     }
 
-    /// Shows records to `visit` until it breaks, which keeps the place; true when it did, false when all ranges are read.
+    /// The first damage as an error that names its file, for those who do not want to go on.
+    pub fn first_damage(&self) -> Option<StoreError> {
+        let damage = self.report.damages.first()?;
+        let path = holding(&self.files, damage.physical_offset).map_or_else(Default::default, |file| file.path.clone());
+        let whose = match &damage.place {
+            Some((topic, queue_id, queue_offset)) => {
+                format!(" (message {queue_offset} of queue {queue_id} of topic {topic})")
+            }
+            None => String::new(),
+        };
+        let reason = format!("{}{whose}", damage.reason);
+        Some(StoreError::Corrupt { path, offset: damage.physical_offset, reason })
+    }
+
+    /// Shows records to `visit` until it wants a pause, which keeps the place; true when it did, false when all ranges are read.
     pub fn run<E: From<StoreError>>(
         &mut self,
-        mut visit: impl FnMut(Visit<'_>) -> std::result::Result<ControlFlow<()>, E>,
+        mut visit: impl FnMut(Visit<'_>) -> std::result::Result<Seen, E>,
     ) -> std::result::Result<bool, E> {
         while self.advance()? {
             let current = self.current.as_mut().expect("advance found one");
@@ -145,7 +169,7 @@ fn meet<E: From<StoreError>>(
     position: u64,
     crc: Crc,
     report: &mut ScanReport,
-    visit: &mut impl FnMut(Visit<'_>) -> std::result::Result<ControlFlow<()>, E>,
+    visit: &mut impl FnMut(Visit<'_>) -> std::result::Result<Seen, E>,
 ) -> std::result::Result<Met, E> {
     let left = window.limit().min(window.log_file.end()) - position;
     let file_left = window.log_file.end() - position;
@@ -178,12 +202,15 @@ fn meet<E: From<StoreError>>(
             return Ok(Met::Passed(next));
         }
     }
+    let seen = visit(Visit { record: &record, size })?;
+    if let Seen::Damaged(reason) = seen {
+        let place = Some((record.topic.to_string(), record.queue_id, record.queue_offset));
+        report.note(position, size as u64, reason, place);
+        return Ok(Met::Passed(next));
+    }
     report.records += 1;
     report.bytes += size as u64;
-    match visit(Visit { record: &record, size })? {
-        ControlFlow::Continue(()) => Ok(Met::Passed(next)),
-        ControlFlow::Break(()) => Ok(Met::Stopped(next)),
-    }
+    Ok(if seen == Seen::Pause { Met::Stopped(next) } else { Met::Passed(next) })
 }
 
 fn nothing_here(bytes: &[u8], left: u64) -> String {
@@ -208,9 +235,7 @@ fn look_behind(current: &mut Current, crc: Crc, report: &mut ScanReport) -> Resu
         return Ok(());
     }
     let mut unseen = ScanReport::default();
-    let met = meet::<StoreError>(&mut current.window, current.position, crc, &mut unseen, &mut |_| {
-        Ok(ControlFlow::Continue(()))
-    })?;
+    let met = meet::<StoreError>(&mut current.window, current.position, crc, &mut unseen, &mut |_| Ok(Seen::Next))?;
     if let Met::Broken(reason) = met {
         skip_damage(&mut current.window, current.position, reason, report)?;
     }

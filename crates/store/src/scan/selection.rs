@@ -85,6 +85,12 @@ impl Snapshot {
         self.log_files.iter().map(range).filter(|range| range.start < range.end).collect()
     }
 
+    /// First and next queue offset of a queue.
+    pub fn queue_bounds(&self, queue: &QueueFiles) -> Result<(u64, u64)> {
+        let (end, _) = queue.end(&self.log_files, self.log_end)?;
+        Ok((queue.first(), end))
+    }
+
     /// The ranges of the log that can hold what `selection` wants, in log order.
     pub fn ranges(&self, selection: &Selection) -> Result<Vec<LogRange>> {
         let (from, to) = self.time_bounds(selection)?;

@@ -1,0 +1,33 @@
+"""The log of a store directory as a table, for every library that takes Arrow.
+
+::
+
+    import duckdb, polars
+    from orbitmq.storelog import StoreLog
+
+    log = StoreLog("/var/lib/rocketmq/store")     # its broker, ours or Java's, may be running
+    orders = log.scan(topics=["orders"], columns=["keys", "body", "storeTimestamp"])
+    polars.DataFrame(orders)
+    messages = log.scan(start="2026-11-16T00:00:00Z", columns=["topic"])
+    duckdb.sql("select topic, count(*) from messages group by topic")
+
+No lock is taken, nothing is written, no broker is asked. What the table holds is fixed when the
+scan is made: messages that a running broker stores later are not in it.
+"""
+
+from __future__ import annotations
+
+from orbitmq.storelog.log import StoreLog, StoreScan
+from orbitmq.storelog.plan import COLUMNS, ScanPlan, Selection, Split
+from orbitmq.storelog.wishes import QueueWishes, parse_time_ms
+
+__all__ = [
+    "COLUMNS",
+    "QueueWishes",
+    "ScanPlan",
+    "Selection",
+    "Split",
+    "StoreLog",
+    "StoreScan",
+    "parse_time_ms",
+]

@@ -1,0 +1,160 @@
+"""`StoreLog`: a store directory at one moment, and `StoreScan`: a table of its messages."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orbitmq._native import ArrowBatch, LogScan, ScanReport, StoreSnapshot
+from orbitmq.storelog.plan import ScanPlan, Selection, check_columns, cut
+from orbitmq.storelog.wishes import matching_topics, parse_time_ms, wishes
+
+if TYPE_CHECKING:
+    from typing_extensions import CapsuleType
+
+__all__ = ["StoreLog", "StoreScan"]
+
+SPLIT_BYTES = 128 << 20
+"""How much one split reads when nobody says how many there should be."""
+
+
+class StoreLog:
+    """What a store directory holds at the moment this is made.
+
+    `path` is the directory itself or a bare ``commitlog`` directory; `commit_log_paths` are the
+    directories of a log that lies elsewhere, or is spread over several.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        commit_log_paths: Sequence[str | os.PathLike[str]] = (),
+    ) -> None:
+        self.path = Path(path)
+        self.snapshot = StoreSnapshot(self.path, commit_log_paths=commit_log_paths)
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics that have queues."""
+        return self.snapshot.topics
+
+    @property
+    def size(self) -> int:
+        """How many bytes its log has, gaps included."""
+        return self.snapshot.log_end - self.snapshot.log_start
+
+    @property
+    def torn_bytes(self) -> int:
+        """How many bytes of an unfinished message follow the end of the log."""
+        return self.snapshot.tail[0] if self.snapshot.tail else 0
+
+    def plan(
+        self,
+        *,
+        topics: Iterable[str] | Mapping[str, Iterable[int] | None] | None = None,
+        topic_pattern: str | None = None,
+        start: int | str | datetime | None = None,
+        end: int | str | datetime | None = None,
+        starting_offsets: Mapping[str, Mapping[int, int]] | None = None,
+        ending_offsets: Mapping[str, Mapping[int, int]] | None = None,
+        keys: Iterable[str] | None = None,
+        columns: Iterable[str] | None = None,
+        broker_name: str | None = None,
+        splits: int | None = None,
+        prune: bool = True,
+        verify_crc: bool = True,
+        fail_on_damage: bool = True,
+    ) -> ScanPlan:
+        """Decide what to read; the parameters are those of `scan`."""
+        if topic_pattern is not None:
+            if topics is not None:
+                raise ValueError("give topics or a topic pattern, not both")
+            if self.snapshot.dispatched_end is None:
+                raise ValueError(
+                    f"{self.path} has no consume queues that would tell its topics; "
+                    "name the topics themselves"
+                )
+            topics = matching_topics(topic_pattern, self.topics)
+        wanted = check_columns(columns)
+        selection = Selection(
+            topics=wishes(topics, starting_offsets, ending_offsets),
+            start_ms=None if start is None else parse_time_ms(start),
+            end_ms=None if end is None else parse_time_ms(end),
+            keys=None if keys is None else tuple(keys),
+        )
+        ranges = self.snapshot.whole()
+        if prune:
+            ranges = self.snapshot.ranges(
+                topics=selection.topics,
+                start_ms=selection.start_ms,
+                end_ms=selection.end_ms,
+                keys=selection.keys,
+            )
+        if splits is None:
+            total = sum(stop - first for first, stop, _ in ranges)
+            splits = max(os.cpu_count() or 1, -(-total // SPLIT_BYTES))
+        return ScanPlan(
+            log_files=tuple(self.snapshot.log_files),
+            log_end=self.snapshot.log_end,
+            splits=cut(ranges, splits),
+            selection=selection,
+            columns=wanted,
+            broker_name=broker_name,
+            verify_crc=verify_crc,
+            fail_on_damage=fail_on_damage,
+        )
+
+    def scan(self, **wishes: Any) -> StoreScan:
+        """Return the wanted messages as a table for Arrow libraries.
+
+        - ``topics``: names, or names with the numbers of their queues (None for all of them);
+          ``topic_pattern``: a regular expression in their place, for users' topics only.
+        - ``start``, ``end``: store time, the end exclusive; epoch milliseconds, ISO 8601 text or a
+          datetime with its time zone.
+        - ``starting_offsets``, ``ending_offsets``: queue offsets by topic and queue, the ending
+          ones exclusive.
+        - ``keys``: messages with one of these keys, unique or the user's.
+        - ``columns``: some of `COLUMNS`; what is not asked for is not copied.
+        - ``broker_name``: what to put into the column of that name, which no file tells.
+        - ``fail_on_damage``: whether a message that cannot be read is a `CorruptStore` (as it is
+          unless told otherwise) or is left out and counted in `StoreScan.report`.
+        - ``verify_crc``: whether bodies are compared with their checksums.
+        - ``prune``: whether queues, index and times may save reading (for stores whose queues are
+          not to be trusted).
+        """
+        return StoreScan(self.plan(**wishes))
+
+
+class StoreScan:
+    """A table of messages, for `polars.DataFrame`, `duckdb.sql`, `pyarrow.table` and their like.
+
+    It can be read more than once: each reading starts from the beginning.
+    """
+
+    def __init__(self, plan: ScanPlan) -> None:
+        self.plan = plan
+        self._last: LogScan | None = None
+
+    def _open(self) -> LogScan:
+        self._last = self.plan.open()
+        return self._last
+
+    def __iter__(self) -> Iterator[ArrowBatch]:
+        return iter(self._open())
+
+    def __arrow_c_schema__(self) -> CapsuleType:
+        """Return the schema, as the Arrow PyCapsule interface has it."""
+        return replace(self.plan, splits=()).open().__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> CapsuleType:
+        """Return the batches, as the Arrow PyCapsule interface has them."""
+        return self._open().__arrow_c_stream__(requested_schema)
+
+    def report(self) -> ScanReport | None:
+        """Return what the newest reading has met so far, None when there was none."""
+        return None if self._last is None else self._last.report()

@@ -1,0 +1,123 @@
+"""A scan before it is run: which bytes of which files, cut into splits that can run anywhere.
+
+A plan is plain data. It can be sent to other processes and machines that see the same files, and
+every split of it gives the same rows however often it is read, also while a broker appends: the
+end of the log is part of the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from orbitmq._native import LogScan
+from orbitmq.storelog.wishes import QueueWishes
+
+__all__ = ["COLUMNS", "ScanPlan", "Selection", "Split", "check_columns", "cut"]
+
+COLUMNS: Final = (
+    *("topic", "brokerName", "queueId", "queueOffset", "msgId", "offsetMsgId", "tags", "keys"),
+    *("body", "properties", "bornTimestamp", "storeTimestamp", "bornHost", "flag", "sysFlag"),
+    *("reconsumeTimes", "physicalOffset"),
+)
+"""The columns of the table, in their order."""
+
+Range = tuple[int, int, bool]
+"""First byte, end, and whether a record is known to begin at the first byte."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which messages are wanted; what is None does not matter."""
+
+    topics: QueueWishes | None = None
+    start_ms: int | None = None
+    """Stored at this time or later."""
+    end_ms: int | None = None
+    """Stored before this time."""
+    keys: tuple[str, ...] | None = None
+    """With one of these keys, the producer's unique one or the user's."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """A part of a scan: byte ranges of the log."""
+
+    ranges: tuple[Range, ...]
+
+    @property
+    def size(self) -> int:
+        """How many bytes of the log it reads."""
+        return sum(end - start for start, end, _ in self.ranges)
+
+
+@dataclass(frozen=True)
+class ScanPlan:
+    """Everything that reading a split needs to know."""
+
+    log_files: tuple[tuple[Path, int, int], ...]
+    log_end: int
+    splits: tuple[Split, ...]
+    selection: Selection = field(default_factory=Selection)
+    columns: tuple[str, ...] = COLUMNS
+    broker_name: str | None = None
+    verify_crc: bool = True
+    fail_on_damage: bool = True
+    max_rows: int = 16_384
+    max_bytes: int = 16 << 20
+
+    def open(self, *splits: Split) -> LogScan:
+        """Return the scan of some splits, of all of them when none is named."""
+        ranges = [piece for split in splits or self.splits for piece in split.ranges]
+        selection = self.selection
+        return LogScan(
+            self.log_files,
+            self.log_end,
+            ranges,
+            topics=selection.topics,
+            start_ms=selection.start_ms,
+            end_ms=selection.end_ms,
+            keys=selection.keys,
+            columns=self.columns,
+            broker_name=self.broker_name,
+            max_rows=self.max_rows,
+            max_bytes=self.max_bytes,
+            verify_crc=self.verify_crc,
+            fail_on_damage=self.fail_on_damage,
+        )
+
+
+def check_columns(names: Iterable[str] | None) -> tuple[str, ...]:
+    """Return the wanted columns, all for None; names that are none are a ValueError."""
+    wanted = COLUMNS if names is None else tuple(names)
+    if not wanted:
+        raise ValueError("at least one column must be wanted")
+    for at, name in enumerate(wanted):
+        if name not in COLUMNS:
+            raise ValueError(f"there is no column {name!r}; there are {', '.join(COLUMNS)}")
+        if name in wanted[:at]:
+            raise ValueError(f"column {name!r} is named twice")
+    return wanted
+
+
+def cut(ranges: Sequence[Range], count: int) -> tuple[Split, ...]:
+    """Cut ranges into at most `count` splits of about one size, at whatever byte that falls."""
+    total = sum(end - start for start, end, _ in ranges)
+    target = max(1, -(-total // max(1, count)))
+    splits: list[Split] = []
+    pieces: list[Range] = []
+    room = target
+    for start, end, aligned in ranges:
+        while start < end:
+            stop = min(end, start + room)
+            pieces.append((start, stop, aligned))
+            room -= stop - start
+            start, aligned = stop, False
+            if room == 0:
+                splits.append(Split(tuple(pieces)))
+                pieces, room = [], target
+    if pieces:
+        splits.append(Split(tuple(pieces)))
+    return tuple(splits)

@@ -1,0 +1,82 @@
+"""Store directories made by hand for the tests: known messages, small files, and faults to seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orbitmq import NewMessage, Store, StoreOptions
+
+T0 = 1_700_000_000_000
+STEP_MS = 10_000
+HOST = ("10.1.2.3", 10911)
+LOG_FILE_SIZE = 64 << 10
+INDEX_SLOTS = 40
+
+
+def open_small(path: Path) -> Store:
+    """Open a store whose files are so small that a few dozen messages cross their ends."""
+    options = StoreOptions(
+        commit_log_file_size=LOG_FILE_SIZE,
+        consume_queue_file_size=20 * 64,
+        index_slots=INDEX_SLOTS,
+        index_entries=4000,
+    )
+    return Store.open(path, options)
+
+
+def message(number: int) -> NewMessage:
+    """Message `number`: topic `even` or `odd`, one of two queues, tags, keys, a property."""
+    return NewMessage(
+        "even" if number % 2 == 0 else "odd",
+        body(number),
+        queue_id=number // 2 % 2,
+        born_timestamp=T0 + number * STEP_MS - 5,
+        born_host=("10.9.8.7", 4000 + number % 1000),
+        store_host=HOST,
+        properties={
+            "TAGS": f"tag{number % 3}",
+            "KEYS": f"k{number} ten{number % 10}",
+            "UNIQ_KEY": f"U{number}",
+            "shop": "Zürich ☕",
+        },
+    )
+
+
+def body(number: int) -> bytes:
+    """Return what message `number` says."""
+    return f"message {number} ".encode() * (1 + number % 50)
+
+
+def fill(path: Path, count: int) -> Path:
+    """Make a store of `count` messages, closed as it should be."""
+    with open_small(path) as store:
+        for number in range(count):
+            store.append(message(number), now_ms=T0 + number * STEP_MS)
+    return path
+
+
+def log_files(path: Path) -> list[Path]:
+    """Return the files of its log, oldest first."""
+    return sorted((path / "commitlog").iterdir())
+
+
+def overwrite(file: Path, at: int, data: bytes) -> None:
+    """Write over some bytes of a file."""
+    with file.open("r+b") as opened:
+        opened.seek(at)
+        opened.write(data)
+
+
+def find_in_log(path: Path, text: bytes) -> tuple[Path, int]:
+    """Return the log file that holds some bytes, and where in it."""
+    for file in log_files(path):
+        at = file.read_bytes().find(text)
+        if at >= 0:
+            return file, at
+    raise AssertionError(f"{text!r} is not in the log")
+
+
+def flip_byte_of(path: Path, number: int) -> None:
+    """Damage the body of message `number`."""
+    file, at = find_in_log(path, f"message {number} ".encode())
+    overwrite(file, at, b"M")

@@ -1,0 +1,169 @@
+"""A store directory as a table, without Spark: pyarrow, pandas, Polars and DuckDB read it."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+import polars
+import pyarrow as pa
+import pytest
+
+from orbitmq.errors import CorruptStore, StoreIOError
+from orbitmq.storelog import COLUMNS, StoreLog, parse_time_ms
+from tests.spark.small_stores import (
+    STEP_MS,
+    T0,
+    body,
+    fill,
+    flip_byte_of,
+    log_files,
+    message,
+    open_small,
+    overwrite,
+)
+
+COUNT = 300
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fill(tmp_path_factory.mktemp("stores") / "store", COUNT)
+
+
+def bodies(table: pa.Table) -> list[bytes]:
+    return table.column("body").to_pylist()  # type: ignore[no-any-return]
+
+
+def test_every_column_says_what_was_stored(store: Path) -> None:
+    table = pa.table(StoreLog(store).scan(broker_name="broker-a"))
+    assert table.column_names == list(COLUMNS)
+    assert bodies(table) == [body(number) for number in range(COUNT)]
+    row = table.slice(7, 1).to_pylist()[0]
+    stored = datetime.fromtimestamp((T0 + 7 * STEP_MS) / 1000, UTC)
+    assert row["storeTimestamp"] == stored
+    assert (row["topic"], row["queueId"], row["queueOffset"]) == ("odd", 1, 1)
+    assert (row["brokerName"], row["bornHost"]) == ("broker-a", "10.9.8.7:4007")
+    assert (row["tags"], row["keys"], row["msgId"]) == ("tag1", ["k7", "ten7"], "U7")
+    assert dict(row["properties"])["shop"] == "Zürich ☕"
+    assert len(row["offsetMsgId"]) == 32
+
+
+def test_polars_duckdb_and_pandas_take_it_as_it_is(store: Path) -> None:
+    scan = StoreLog(store).scan(topics=["odd"], columns=["topic", "queueId", "body"])
+    frame = polars.DataFrame(scan)
+    assert frame.height == COUNT // 2
+    assert frame["body"].to_list() == [body(number) for number in range(1, COUNT, 2)]
+    counted = duckdb.sql("select topic, queueId, count(*) from scan group by all order by all")
+    assert counted is not None
+    assert counted.fetchall() == [("odd", 0, COUNT // 4), ("odd", 1, COUNT // 4)]
+    assert pa.table(scan).to_pandas().shape == (COUNT // 2, 3)
+    report = scan.report()
+    assert report is not None
+    assert (report.matched, report.damaged) == (COUNT // 2, 0)
+
+
+@pytest.mark.parametrize("splits", [1, 2, 7, 100, 5000])
+def test_splits_together_are_the_whole(store: Path, splits: int) -> None:
+    plan = pickle.loads(pickle.dumps(StoreLog(store).plan(splits=splits, columns=["body"])))
+    assert 1 <= len(plan.splits) <= splits
+    parts = [pa.table(plan.open(split)) for split in plan.splits]
+    assert bodies(pa.concat_tables(parts)) == [body(number) for number in range(COUNT)]
+
+
+def test_times_offsets_queues_and_keys_select(store: Path) -> None:
+    log = StoreLog(store)
+
+    def numbers(**wishes: object) -> list[int]:
+        found = bodies(pa.table(log.scan(columns=["body"], **wishes)))
+        return [int(text.split()[1]) for text in found]
+
+    at = [datetime.fromtimestamp((T0 + n * STEP_MS) / 1000, UTC) for n in (100, 110)]
+    assert numbers(start=at[0], end=at[1]) == list(range(100, 110))
+    assert numbers(start=at[0].isoformat(), end=T0 + 110 * STEP_MS) == list(range(100, 110))
+    assert numbers(topics={"odd": [1]}) == list(range(3, COUNT, 4))
+    assert numbers(topic_pattern="o.*|nothing") == list(range(1, COUNT, 2))
+    only_queue = {"even": {0: 10}}
+    assert numbers(starting_offsets=only_queue, ending_offsets={"even": {0: 12}}) == [40, 44]
+    assert numbers(topics=["odd"], keys=["U7", "k11", "k12"]) == [7, 11]
+    assert numbers(keys=["ten3"], prune=False) == list(range(3, COUNT, 10))
+    assert numbers(topics=[]) == []
+    assert numbers(topics=["absent"]) == []
+
+
+def test_what_is_asked_wrongly_is_refused_in_words(store: Path, tmp_path: Path) -> None:
+    log = StoreLog(store)
+    with pytest.raises(ValueError, match="not both"):
+        log.plan(topics=["a"], topic_pattern="b")
+    with pytest.raises(ValueError, match="neither epoch milliseconds nor a time"):
+        log.plan(start="yesterday")
+    with pytest.raises(ValueError, match="time zone"):
+        log.plan(start=datetime(2026, 1, 1))  # noqa: DTZ001
+    with pytest.raises(ValueError, match="no column 'bodies'"):
+        log.plan(columns=["bodies"])
+    with pytest.raises(ValueError, match="not among the topics"):
+        log.plan(topics=["odd"], starting_offsets={"even": {0: 1}})
+    with pytest.raises(ValueError, match="not a regular expression"):
+        log.plan(topic_pattern="(")
+    with pytest.raises(StoreIOError, match=str(tmp_path / "absent")):
+        StoreLog(tmp_path / "absent")
+    assert parse_time_ms("2023-11-14T22:13:20") == T0
+
+
+def test_a_damaged_message_is_an_error_or_counted(tmp_path: Path) -> None:
+    path = fill(tmp_path / "store", 60)
+    flip_byte_of(path, 41)
+    log = StoreLog(path)
+    with pytest.raises(CorruptStore, match="message 10 of queue 0 of topic odd") as raised:
+        list(log.scan())
+    assert raised.value.path == log_files(path)[0]
+    scan = log.scan(fail_on_damage=False, columns=["body"])
+    assert bodies(pa.table(scan)) == [body(number) for number in range(60) if number != 41]
+    report = scan.report()
+    assert report is not None
+    assert (report.damaged, report.damages[0][3:]) == (1, ("odd", 0, 10))
+    unchecked = log.scan(verify_crc=False, columns=["body"])
+    assert len(pa.table(unchecked)) == 60
+
+
+def test_a_torn_tail_is_left_out_and_counted(tmp_path: Path) -> None:
+    path = fill(tmp_path / "store", 20)
+    end = StoreLog(path).snapshot.log_end
+    overwrite(log_files(path)[0], end, b"\x00\x00\x01\x00\xda\xa3\x20\xa7half a message")
+    log = StoreLog(path)
+    assert (log.snapshot.log_end, log.torn_bytes) == (end, 22)
+    assert len(pa.table(log.scan())) == 20
+
+
+def test_a_copy_of_the_log_alone_is_enough(store: Path) -> None:
+    log = StoreLog(store / "commitlog")
+    assert bodies(pa.table(log.scan(topics=["odd"]))) == [body(n) for n in range(1, COUNT, 2)]
+    with pytest.raises(ValueError, match="name the topics themselves"):
+        log.plan(topic_pattern=".*")
+
+
+def test_a_store_is_read_while_it_is_written(tmp_path: Path) -> None:
+    with open_small(tmp_path / "store") as written:
+        written.append(message(0), now_ms=T0)
+        done = threading.Event()
+
+        def write() -> None:
+            for number in range(1, 500):
+                written.append(message(number), now_ms=T0 + number * STEP_MS)
+            done.set()
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        seen = 1
+        finished = False
+        while not finished:
+            finished = done.is_set()
+            found = bodies(pa.table(StoreLog(tmp_path / "store").scan(columns=["body"])))
+            assert len(found) >= seen
+            seen = len(found)
+            assert found == [body(number) for number in range(seen)]
+        writer.join()
+        assert seen == 500
