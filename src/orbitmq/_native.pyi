@@ -1189,8 +1189,9 @@ class StoreSnapshot:
     ) -> list[_Range]:
         """Return the ranges of the log that can hold what is wanted.
 
-        `topics` maps each wanted topic to its wanted queues, with first offset and end of each, or
-        to None for all of them. Times are store times, the end is exclusive.
+        `topics` maps each wanted topic to its wanted queues, with first offset and end of each (-1
+        stands for the queues not named), or to None for all of them. Times are store times, the end
+        is exclusive.
         """
 
 @final

@@ -86,8 +86,9 @@ def test_times_offsets_queues_and_keys_select(store: Path) -> None:
     assert numbers(start=at[0].isoformat(), end=T0 + 110 * STEP_MS) == list(range(100, 110))
     assert numbers(topics={"odd": [1]}) == list(range(3, COUNT, 4))
     assert numbers(topic_pattern="o.*|nothing") == list(range(1, COUNT, 2))
-    only_queue = {"even": {0: 10}}
-    assert numbers(starting_offsets=only_queue, ending_offsets={"even": {0: 12}}) == [40, 44]
+    offsets = {"starting_offsets": {"even": {0: 10}}, "ending_offsets": {"even": {0: 12}}}
+    assert numbers(topics={"even": [0]}, **offsets) == [40, 44]
+    assert numbers(**offsets) == sorted([*range(2, COUNT, 4), 40, 44])
     assert numbers(topics=["odd"], keys=["U7", "k11", "k12"]) == [7, 11]
     assert numbers(keys=["ten3"], prune=False) == list(range(3, COUNT, 10))
     assert numbers(topics=[]) == []
@@ -106,6 +107,8 @@ def test_what_is_asked_wrongly_is_refused_in_words(store: Path, tmp_path: Path) 
         log.plan(columns=["bodies"])
     with pytest.raises(ValueError, match="not among the topics"):
         log.plan(topics=["odd"], starting_offsets={"even": {0: 1}})
+    with pytest.raises(ValueError, match="not among the queues"):
+        log.plan(topics={"odd": [0]}, starting_offsets={"odd": {1: 1}})
     with pytest.raises(ValueError, match="not a regular expression"):
         log.plan(topic_pattern="(")
     with pytest.raises(StoreIOError, match=str(tmp_path / "absent")):

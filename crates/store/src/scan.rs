@@ -29,5 +29,5 @@ pub use audit::{Audit, Finding, Findings, Kind, LogAudit, TopicSize};
 pub use log_files::LogFile;
 pub use queue_files::QueueFiles;
 pub use range_scan::{Damage, LogRange, RangeScan, ScanReport, Seen, Visit};
-pub use selection::{QueueWish, Selection};
+pub use selection::{OTHER_QUEUES, QueueWish, Selection};
 pub use snapshot::{Snapshot, Tail};

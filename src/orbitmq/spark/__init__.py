@@ -24,6 +24,7 @@ __all__ = ["register"]
 
 _FORMATS = {
     "rocketmq": ("orbitmq.spark.source", "RocketMQSource"),
+    "rocketmq-store": ("orbitmq.spark.store_format", "RocketMQStoreSource"),
 }
 """Where each format's data source is, so that one can be used without importing the others."""
 

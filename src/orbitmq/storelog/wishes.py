@@ -13,6 +13,8 @@ QueueWishes = dict[str, dict[int, tuple[int, int]] | None]
 
 FIRST = 0
 END = 2**63 - 1
+OTHER_QUEUES = -1
+"""In the place of a queue's number: those of the topic that are not named."""
 
 _INTERNAL = re.compile(
     r"%RETRY%.*|%DLQ%.*|%SYS%.*|RMQ_SYS_.*|SCHEDULE_TOPIC_XXXX|OFFSET_MOVED_EVENT|SELF_TEST_TOPIC"
@@ -66,8 +68,8 @@ def wishes(
 ) -> QueueWishes | None:
     """Return wanted topics and queues in one table; None is everything.
 
-    A topic or queue that only the offsets name is wanted, too; one that they do not name is wanted
-    from its first message to its last.
+    Without topics, those that the offsets name are wanted. A queue that the offsets do not name is
+    wanted from its first message to its last.
     """
     if topics is None and not starting_offsets and not ending_offsets:
         return None
@@ -83,8 +85,13 @@ def wishes(
                 )
             wanted = made.setdefault(topic, None)
             if wanted is None:
-                wanted = made[topic] = {}
+                wanted = made[topic] = {OTHER_QUEUES: (FIRST, END)}
             for queue, offset in by_queue.items():
+                if queue not in wanted and OTHER_QUEUES not in wanted:
+                    raise ValueError(
+                        f"an offset is given for queue {queue} of topic {topic!r}, "
+                        "which is not among the queues"
+                    )
                 first, end = wanted.get(queue, (FIRST, END))
                 wanted[queue] = (offset, end) if side == 0 else (first, offset)
     return made

@@ -31,6 +31,9 @@ const GRANULE: u64 = 256 << 10;
 /// Up to and including STORETIMESTAMP of a record with IPv6 hosts.
 const TIME_HEAD: usize = 80;
 
+/// Stands for the queues of a topic that are not named.
+pub const OTHER_QUEUES: i32 = -1;
+
 /// Queue offsets wanted of one queue.
 pub type QueueWish = Range<i64>;
 
@@ -55,7 +58,9 @@ impl Selection {
         }
         if let Some(topics) = &self.topics {
             let wanted = match topics.get(record.topic) {
-                Some(Some(queues)) => queues.get(&record.queue_id).is_some_and(|w| w.contains(&record.queue_offset)),
+                Some(Some(queues)) => {
+                    wish_of(queues, record.queue_id).is_some_and(|w| w.contains(&record.queue_offset))
+                }
                 Some(None) => true,
                 None => false,
             };
@@ -71,10 +76,14 @@ impl Selection {
 
     fn wish_for(&self, queue: &QueueFiles) -> Option<QueueWish> {
         match self.topics.as_ref()?.get(&queue.topic)? {
-            Some(queues) => queues.get(&queue.queue_id).cloned(),
+            Some(queues) => wish_of(queues, queue.queue_id).cloned(),
             None => Some(0..i64::MAX),
         }
     }
+}
+
+fn wish_of(queues: &HashMap<i32, QueueWish>, queue_id: i32) -> Option<&QueueWish> {
+    queues.get(&queue_id).or_else(|| queues.get(&OTHER_QUEUES))
 }
 
 impl Snapshot {

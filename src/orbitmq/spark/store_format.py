@@ -1,0 +1,170 @@
+"""``format("rocketmq-store")``: a store directory as a table, read file by file in parallel.
+
+::
+
+    spark.read.format("rocketmq-store").option("topics", "orders").load("/var/lib/rocketmq/store")
+
+The directory is looked at once, when the query is planned: its files, the end of its log, and the
+byte ranges that can hold what is wanted. Each task reads its ranges and builds Arrow batches in
+Rust. Every executor must see the directory under the same path. What cannot be read fails the
+query, or, with ``failOnCorruption=false``, is left out, counted and named in the worker's log;
+``table=damages`` lists it as a table.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+from orbitmq.errors import CorruptStore
+from orbitmq.spark.schema import column_names, message_schema
+from orbitmq.spark.store_options import StoreOptions
+from orbitmq.storelog import ScanPlan, StoreLog
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["DAMAGE_SCHEMA", "RocketMQStoreSource"]
+
+_log = logging.getLogger("orbitmq.spark.store")
+
+DAMAGE_SCHEMA = StructType(
+    [
+        StructField("kind", StringType()),
+        StructField("file", StringType()),
+        StructField("physicalOffset", LongType()),
+        StructField("length", LongType()),
+        StructField("reason", StringType()),
+        StructField("topic", StringType()),
+        StructField("queueId", IntegerType()),
+        StructField("queueOffset", LongType()),
+    ]
+)
+"""The columns of ``table=damages``; kinds are ``damage``, ``torn-tail`` and ``gap``."""
+
+
+class RocketMQStoreSource(DataSource):
+    """A store directory, ours or a Java broker's."""
+
+    parallelism: ClassVar[int | None] = None
+    """How many tasks the session can run at once, when that is known."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "rocketmq-store"
+
+    def schema(self) -> StructType:
+        """Return the columns that the options ask for."""
+        options = StoreOptions.of(self.options)
+        return DAMAGE_SCHEMA if options.table == "damages" else message_schema(options.columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Look at the directory and plan the scan."""
+        options = StoreOptions.of(self.options)
+        log = options.open()
+        if options.table == "damages":
+            plan = options.plan(log, ("physicalOffset",), self.parallelism)
+            return DamageReader(plan, _known_damages(log))
+        plan = options.plan(log, column_names(schema), self.parallelism)
+        if log.torn_bytes:
+            _log.warning(
+                "%s: %d bytes of an unfinished message follow the log's end at %d; left out",
+                *(log.path, log.torn_bytes, log.snapshot.log_end),
+            )
+        return StoreReader(plan)
+
+
+class SplitPartition(InputPartition):
+    """One split of the plan."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class StoreReader(DataSourceReader):
+    """Reads the messages of each split."""
+
+    def __init__(self, plan: ScanPlan) -> None:
+        self.plan = plan
+
+    def partitions(self) -> list[SplitPartition]:
+        """Return one partition per split."""
+        return [SplitPartition(number) for number in range(max(1, len(self.plan.splits)))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Return the wanted messages of a split as record batches."""
+        import pyarrow as pa
+
+        assert isinstance(partition, SplitPartition)
+        if not self.plan.splits:
+            return
+        scan = self.plan.open(self.plan.splits[partition.number])
+        try:
+            for batch in scan:
+                yield pa.record_batch(batch)
+        except CorruptStore as error:
+            text = f"{error}; failOnCorruption=false reads on behind it"
+            raise CorruptStore(text, path=error.path, offset=error.offset) from None
+        report = scan.report()
+        if report.damaged:
+            _log.warning(
+                "%d stretches of the log (%d bytes) cannot be read and were left out: %s",
+                *(report.damaged, report.damaged_bytes),
+                "; ".join(f"at {at}: {reason}" for at, _, reason, *_ in report.damages[:10]),
+            )
+
+
+class DamageReader(StoreReader):
+    """Reads everything and tells what cannot be read."""
+
+    def __init__(self, plan: ScanPlan, known: list[dict[str, Any]]) -> None:
+        super().__init__(plan)
+        self.known = known
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Return the damages that begin in a split."""
+        import pyarrow as pa
+
+        assert isinstance(partition, SplitPartition)
+        rows = list(self.known) if partition.number == 0 else []
+        if self.plan.splits:
+            scan = self.plan.open(self.plan.splits[partition.number])
+            for _ in scan:
+                pass
+            for at, length, reason, topic, queue_id, queue_offset in scan.report().damages:
+                place = {"topic": topic, "queueId": queue_id, "queueOffset": queue_offset}
+                rows.append(_damage("damage", self.plan, at, length, reason) | place)
+        yield pa.RecordBatch.from_pylist(rows, schema=_damage_arrow_schema())
+
+
+def _damage(kind: str, plan: ScanPlan, at: int, length: int, reason: str) -> dict[str, Any]:
+    files = (str(path) for path, start, size in plan.log_files if start <= at < start + size)
+    row = {"kind": kind, "file": next(files, None), "physicalOffset": at, "length": length}
+    return row | {"reason": reason, "topic": None, "queueId": None, "queueOffset": None}
+
+
+def _known_damages(log: StoreLog) -> list[dict[str, Any]]:
+    """Return what the directory shows without being read."""
+    snapshot = log.snapshot
+    nothing = ScanPlan(tuple(snapshot.log_files), snapshot.log_end, ())
+    rows = [
+        _damage("gap", nothing, start, end - start, "a log file is missing")
+        for start, end in snapshot.gaps
+    ]
+    if snapshot.tail is not None:
+        size, reason = snapshot.tail
+        rows.append(_damage("torn-tail", nothing, snapshot.log_end, size, reason))
+    return rows
+
+
+def _damage_arrow_schema() -> pa.Schema:
+    import pyarrow as pa
+
+    types = {StringType(): pa.string(), LongType(): pa.int64(), IntegerType(): pa.int32()}
+    return pa.schema([pa.field(f.name, types[f.dataType]) for f in DAMAGE_SCHEMA.fields])

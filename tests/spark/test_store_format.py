@@ -1,0 +1,184 @@
+"""``format("rocketmq-store")``: a store directory as a Spark table."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from orbitmq.errors import ConfigError
+from orbitmq.spark.schema import message_schema
+from orbitmq.spark.store_format import RocketMQStoreSource
+from orbitmq.spark.store_options import StoreOptions
+from orbitmq.storelog import StoreLog
+from tests.spark.small_stores import (
+    STEP_MS,
+    T0,
+    body,
+    fill,
+    flip_byte_of,
+    log_files,
+    message,
+    open_small,
+    overwrite,
+)
+
+COUNT = 300
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fill(tmp_path_factory.mktemp("stores") / "store", COUNT)
+
+
+def table(spark: SparkSession, path: Path, **options: object) -> DataFrame:
+    reader = spark.read.format("rocketmq-store")
+    for name, value in options.items():
+        reader = reader.option(name, str(value))
+    return reader.load(str(path))
+
+
+def numbers(rows: DataFrame) -> list[int]:
+    return sorted(int(row.body.split()[1]) for row in rows.select("body").collect())
+
+
+@pytest.mark.lowest_spark
+def test_all_columns_and_all_rows(spark: SparkSession, store: Path) -> None:
+    rows = table(spark, store, brokerName="broker-a")
+    assert rows.schema == message_schema()
+    row = rows.where("msgId = 'U7'").collect()[0]
+    assert (row.topic, row.brokerName, row.queueId, row.queueOffset) == ("odd", "broker-a", 1, 1)
+    assert (row.tags, row.keys, bytes(row.body)) == ("tag1", ["k7", "ten7"], body(7))
+    assert row.properties["shop"] == "Zürich ☕"
+    assert row.bornHost == "10.9.8.7:4007"
+    assert rows.select(F.unix_millis("storeTimestamp")).agg({"*": "count"}).collect()[0][0] == COUNT
+    assert numbers(rows) == list(range(COUNT))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"topics": "odd, absent"}, range(1, COUNT, 2)),
+        ({"subscribe": "odd"}, range(1, COUNT, 2)),
+        ({"topicPattern": "e.*"}, range(0, COUNT, 2)),
+        ({"queues": '{"odd":[1]}'}, range(3, COUNT, 4)),
+        ({"assign": '{"odd":{"broker-a":[1]}}'}, range(3, COUNT, 4)),
+        ({"startTime": T0 + 290 * STEP_MS}, range(290, COUNT)),
+        ({"endTime": "2023-11-14T22:15:00Z"}, range(10)),
+        (
+            {
+                "queues": '{"even":[0]}',
+                "startingOffsets": '{"even":{"0":10}}',
+                "endingOffsets": '{"even":{"broker-a":{"0":12}}}',
+            },
+            [40, 44],
+        ),
+        ({"topics": "even,odd", "keys": "U7,k12"}, [7, 12]),
+        ({"splits": 17, "prune": "false"}, range(COUNT)),
+        ({"columns": "body", "minPartitions": 3, "startingOffsets": "earliest"}, range(COUNT)),
+    ],
+)
+def test_options_select(
+    spark: SparkSession, store: Path, options: dict[str, object], expected: range | list[int]
+) -> None:
+    assert numbers(table(spark, store, **options)) == list(expected)
+
+
+def test_splits_become_tasks_and_columns_are_chosen(spark: SparkSession, store: Path) -> None:
+    rows = table(spark, store, splits=5, columns="queueOffset,topic")
+    assert rows.rdd.getNumPartitions() == 5
+    assert rows.columns == ["queueOffset", "topic"]
+    chosen = spark.read.format("rocketmq-store").schema("body binary, tags string")
+    assert chosen.load(str(store)).columns == ["body", "tags"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "option path is missing"),
+        ({"path": "x", "topics": "a", "topicPattern": "b"}, "one of the options topics"),
+        ({"path": "x", "columns": "body,bodies"}, "option columns: there is no column 'bodies'"),
+        ({"path": "x", "queues": "[0]"}, 'option queues is JSON such as {"orders"'),
+        ({"path": "x", "startingOffsets": '{"a":{"0":"x"}}'}, "option startingOffsets is JSON"),
+        ({"path": "x", "endingOffsets": '{"a":{"0":-7}}'}, "offsets are 0 or more"),
+        ({"path": "x", "splits": "0"}, "option splits is 1 or more"),
+        ({"path": "x", "failOnCorruption": "maybe"}, "option failOnCorruption is true or false"),
+        ({"path": "x", "table": "tables"}, "option table is messages or damages"),
+        ({"path": "x", "splitz": "a"}, "has no option 'splitz'; did you mean splits?"),
+    ],
+)
+def test_wrong_options_are_one_clear_line(options: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message.replace("[", r"\[").replace("?", r"\?")):
+        StoreOptions.of(options)
+
+
+def test_what_the_directory_cannot_give_is_said_before_tasks_start(
+    spark: SparkSession, store: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(PySparkException, match="neither epoch milliseconds"):
+        table(spark, store, startTime="tomorrow").collect()
+    with pytest.raises(PySparkException, match="no commit log here"):
+        table(spark, tmp_path).collect()
+    with pytest.raises(PySparkException, match="messages have no column"):
+        spark.read.format("rocketmq-store").schema("price int").load(str(store)).collect()
+
+
+@pytest.mark.lowest_spark
+def test_a_damaged_message_fails_the_query_or_is_listed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = fill(tmp_path / "store", 60)
+    flip_byte_of(path, 41)
+    end = StoreLog(path).snapshot.log_end
+    overwrite(log_files(path)[0], end, b"torn")
+    with pytest.raises(PySparkException, match="failOnCorruption=false reads on behind it"):
+        table(spark, path).collect()
+    rows = table(spark, path, failOnCorruption="false", splits=4)
+    assert numbers(rows) == [number for number in range(60) if number != 41]
+    damages = {row.kind: row for row in table(spark, path, table="damages").collect()}
+    assert set(damages) == {"damage", "torn-tail"}
+    damage, tail = damages["damage"], damages["torn-tail"]
+    assert (damage.topic, damage.queueId, damage.queueOffset) == ("odd", 0, 10)
+    assert "checksum" in damage.reason
+    assert damage.file == str(log_files(path)[0])
+    assert (tail.physicalOffset, tail.length) == (end, 4)
+
+
+def test_a_running_store_is_a_table_of_one_moment(spark: SparkSession, tmp_path: Path) -> None:
+    with open_small(tmp_path / "store") as written:
+        for number in range(100):
+            written.append(message(number), now_ms=T0 + number)
+        planned = RocketMQStoreSource({"path": str(tmp_path / "store"), "splits": "3"})
+        reader = planned.reader(planned.schema())
+        rows = table(spark, tmp_path / "store")
+        stop = threading.Event()
+
+        def write() -> None:
+            number = 100
+            while not stop.is_set():
+                written.append(message(number), now_ms=T0 + number)
+                number += 1
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            read = [batch for part in reader.partitions() for batch in reader.read(part)]
+            found = numbers(rows)
+        finally:
+            stop.set()
+            writer.join()
+    # What was planned before the writer started has not grown.
+    assert sum(batch.num_rows for batch in read) == 100
+    assert found == list(range(len(found)))
+    assert len(found) >= 100
+
+
+def test_the_format_is_found_without_a_call() -> None:
+    import pyspark_rocketmq_store
+
+    assert pyspark_rocketmq_store.DefaultSource is RocketMQStoreSource
+    assert RocketMQStoreSource.name() == "rocketmq-store"
