@@ -13,9 +13,11 @@ from typing import Any
 from orbitmq import persist
 from orbitmq._native import Store, StoreOptions, dumps_lenient, loads_lenient
 from orbitmq.broker.acks import FlushAcks
+from orbitmq.broker.bloom import BloomSize
 from orbitmq.broker.clients import EXPIRY_MS, ConsumerClients, ProducerClients
 from orbitmq.broker.deduplication import Deduplication
 from orbitmq.broker.delay import DelayService
+from orbitmq.broker.filters import ConsumerFilters
 from orbitmq.broker.flow_control import FlowControl, FlowControlledRouter
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.handlers.admin_clients import ClientAdminHandlers
@@ -54,6 +56,7 @@ __all__ = ["Broker"]
 _log = logging.getLogger(__name__)
 
 CLIENT_SCAN_MS = 10_000
+FILTER_SAVE_MS = 10_000
 VIP_DISTANCE = 2
 """How far below the broker's port its second, the fast one, is."""
 
@@ -109,6 +112,13 @@ class Broker:
         self.offsets = ConsumerOffsets()
         self.consumers = ConsumerClients()
         self.producers = ProducerClients()
+        self.filters = ConsumerFilters(
+            BloomSize.of(
+                config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter
+            ),
+            lambda: config.filter_data_clean_time_span,
+            clock,
+        )
         self.locks = QueueLocks()
         self.retention = Retention(config, self.store, self.stats, clock)
         self.held = HeldPulls(self.store.max_offset)
@@ -194,6 +204,7 @@ class Broker:
             self.groups,
             self.consumers,
             self.producers,
+            self.filters,
             self.offsets,
             self.locks,
             self.clock,
@@ -253,6 +264,7 @@ class Broker:
         every(1000, self.stats.sample)
         every(config.flush_consumer_offset_interval, self._save_offsets, first_after_ms=10_000)
         every(config.flush_delay_offset_interval, self._save_delay_offsets)
+        every(FILTER_SAVE_MS, self._save_filters)
         every(config.clean_resource_interval, self._clean, first_after_ms=1000)
         every(config.deduplication_snapshot_interval, self.deduplication.save)
         every(CLIENT_SCAN_MS, self._drop_silent_clients)
@@ -304,6 +316,7 @@ class Broker:
         await self._save_offsets()
         await self._save_delay_offsets()
         await self.deduplication.save()
+        await self._save_filters()
         await asyncio.to_thread(self.store.close)
 
     # ---- what comes around
@@ -334,6 +347,7 @@ class Broker:
             ("subscriptionGroup.json", self.groups.load),
             ("consumerOffset.json", self.offsets.load),
             ("delayOffset.json", self.delay.load),
+            ("consumerFilter.json", self.filters.load),
         ):
             value = persist.load(self._config_dir / name, loads_lenient)
             if value is not None:
@@ -362,6 +376,10 @@ class Broker:
 
     async def _save_delay_offsets(self) -> None:
         await asyncio.to_thread(self._save, "delayOffset.json", self.delay.as_json())
+
+    async def _save_filters(self) -> None:
+        self.filters.clean()
+        await asyncio.to_thread(self._save, "consumerFilter.json", self.filters.as_json())
 
 
 def _physical_memory() -> int:

@@ -2,6 +2,8 @@
 
 A held pull is run again when a message that its filter wants arrives in its queue, when its time is
 over, and every few seconds if anything arrived at all: what it does not want moves its offset on.
+Tags are compared here; what an SQL filter wants, a look into the store says, which begins where the
+last one ended.
 Arrivals of one turn of the event loop are gathered, so that a burst wakes a pull once and is handed
 out together. A client may have only so many pulls held at a time: the next ones are not held but
 answered, which ends them like any others whose time is over. Those of a client that is gone are
@@ -15,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from orbitmq._native import Command
+from orbitmq._native import Command, Filter
 from orbitmq.remoting.connection import Connection
 
 __all__ = ["HeldPull", "HeldPulls"]
@@ -35,6 +37,9 @@ class HeldPull:
     queue: Queue
     offset: int
     tag_codes: Sequence[int] | None
+    filter: Filter | None = None
+    looked_up_to: int = 0
+    """Where the next look for a message that the filter wants begins."""
     timer: asyncio.TimerHandle | None = None
 
 
@@ -45,6 +50,8 @@ class HeldPulls:
         self._max_offset = max_offset
         self.run: Callable[[HeldPull], None] = lambda _pull: None
         """What is done with a pull whose wait is over."""
+        self.finds: Callable[[HeldPull], bool] = lambda _pull: True
+        """Whether a pull with an SQL filter would find a message."""
         # Dictionaries for their order and for removal at no cost, however many wait at one queue.
         self._held: dict[Queue, dict[HeldPull, None]] = {}
         self._by_connection: dict[Connection, dict[HeldPull, None]] = {}
@@ -88,7 +95,7 @@ class HeldPulls:
             newest = self._max_offset(*queue)
             for pull in list(self._held.get(queue, ())):
                 wants = pull.tag_codes is None or not codes.isdisjoint(pull.tag_codes)
-                if wants and newest > pull.offset:
+                if wants and newest > pull.offset and (pull.filter is None or self.finds(pull)):
                     self._release(pull)
 
     def _scan(self) -> None:

@@ -6,13 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from orbitmq._native import Command, Store, dumps_lenient, loads_lenient
+from orbitmq._native import Command, Filter, Store, dumps_lenient, loads_lenient
 from orbitmq.broker.clients import ClientInfo, ConsumerClients, ProducerClients
+from orbitmq.broker.filters import SQL92, ConsumerFilters
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.locks import QueueLocks
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerConfig
+from orbitmq.errors import MalformedFilter
 from orbitmq.protocol.bodies import MessageQueue, Subscription
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.headers import Header, Long
@@ -69,6 +71,7 @@ class ConsumerHandlers:
     groups: GroupTable
     consumers: ConsumerClients
     producers: ProducerClients
+    filters: ConsumerFilters
     offsets: ConsumerOffsets
     locks: QueueLocks
     clock: Callable[[], int]
@@ -112,6 +115,9 @@ class ConsumerHandlers:
                 group.retry_queue_nums,
                 unit_mode=bool(consumer.get("unitMode", False)),
             )
+        subscriptions = [
+            Subscription.from_json(one) for one in consumer.get("subscriptionDataSet") or ()
+        ]
         changed = self.consumers.register(
             name,
             connection,
@@ -119,10 +125,9 @@ class ConsumerHandlers:
             consume_type=_enum(consumer.get("consumeType"), _CONSUME_TYPES, 1),
             message_model=_enum(consumer.get("messageModel"), _MESSAGE_MODELS, 1),
             consume_from_where=_enum(consumer.get("consumeFromWhere"), _FROM_WHERE, 0),
-            subscriptions=[
-                Subscription.from_json(one) for one in consumer.get("subscriptionDataSet") or ()
-            ],
+            subscriptions=subscriptions,
         )
+        self.filters.heard(name, subscriptions)
         if changed and notify:
             self.notify_members(name)
 
@@ -133,7 +138,8 @@ class ConsumerHandlers:
             self.producers.unregister(header.producer_group, connection)
         if header.consumer_group is not None:
             group = self.groups.find(header.consumer_group)
-            self.consumers.unregister(header.consumer_group, connection)
+            if self.consumers.unregister(header.consumer_group, connection):
+                self._member_left(header.consumer_group)
             if group is None or group.notify_consumer_ids_changed_enable:
                 self.notify_members(header.consumer_group)
         return respond(request)
@@ -142,7 +148,12 @@ class ConsumerHandlers:
         """Forget a client whose connection is gone; its groups share out its queues."""
         self.producers.closed(connection)
         for name in self.consumers.closed(connection):
+            self._member_left(name)
             self.notify_members(name)
+
+    def _member_left(self, name: str) -> None:
+        if name not in self.consumers.groups:
+            self.filters.group_left(name)
 
     def notify_members(self, name: str) -> None:
         """Tell a group's members that they must share out the queues anew."""
@@ -156,12 +167,18 @@ class ConsumerHandlers:
         """Say whether a subscription can be served."""
         body = loads_lenient(request.body)
         subscription = Subscription.from_json(body.get("subscriptionData") or {})
-        if not subscription.is_tags:
-            remark = (
-                "The broker does not support consumer to filter message by "
-                f"{subscription.expression_type}"
-            )
+        kind = subscription.expression_type
+        if subscription.is_tags:
+            return respond(request)
+        if not self.config.enable_property_filter:
+            remark = f"The broker does not support consumer to filter message by {kind}"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        if kind != SQL92:
+            raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, None)
+        try:
+            Filter(subscription.sub_string)
+        except MalformedFilter as error:
+            raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
         return respond(request)
 
     def members(self, request: Command, _connection: Connection) -> Command:

@@ -1,0 +1,86 @@
+"""The Bloom filter that Java's brokers keep a consumer's SQL filter under.
+
+Only its parameters matter here: they stand in ``consumerFilter.json``, and a broker that finds
+others there than its own ignores the file. A filter is known as ``group#topic``; its positions come
+from the 64 low bits of MurmurHash3 (x64, 128 bits, seed 0), as h1 + i * h2.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["BloomSize"]
+
+_MASK = (1 << 64) - 1
+_C1, _C2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
+
+
+@dataclass(frozen=True, slots=True)
+class BloomSize:
+    """How many bits there are, and how many of them stand for one filter."""
+
+    bits: int
+    hashes: int
+
+    @classmethod
+    def of(cls, error_percent: int, filters: int) -> BloomSize:
+        """Return the size for so many filters at this rate of false matches."""
+        error_percent = min(max(error_percent, 1), 99)
+        halvings = math.log2(100 / error_percent)
+        bits = math.ceil(max(filters, 1) * halvings * math.log2(math.e))
+        return cls(bits=(bits + 7) // 8 * 8, hashes=math.ceil(halvings))
+
+    def positions(self, name: str) -> list[int]:
+        """Return the bits that stand for a name."""
+        low = _murmur3_low(name.encode())
+        first, second = low & 0xFFFFFFFF, low >> 32
+        found = []
+        for i in range(1, self.hashes + 1):
+            combined = (first + i * second) & 0xFFFFFFFF
+            if combined & 0x80000000:
+                combined ^= 0xFFFFFFFF
+            found.append(combined % self.bits)
+        return found
+
+    def as_json(self, group: str, topic: str) -> dict[str, Any]:
+        """Return the form of the file."""
+        return {"bitNum": self.bits, "bitPos": self.positions(f"{group}#{topic}")}
+
+
+def _rotated(value: int, by: int) -> int:
+    return (value << by | value >> (64 - by)) & _MASK
+
+
+def _mixed(value: int) -> int:
+    value = (value ^ value >> 33) * 0xFF51AFD7ED558CCD & _MASK
+    value = (value ^ value >> 33) * 0xC4CEB9FE1A85EC53 & _MASK
+    return value ^ value >> 33
+
+
+def _murmur3_low(data: bytes) -> int:
+    """Return the first 64 bits of MurmurHash3 x64 128."""
+
+    def first(part: bytes) -> int:
+        block = int.from_bytes(part, "little")
+        return _rotated(block * _C1 & _MASK, 31) * _C2 & _MASK
+
+    def second(part: bytes) -> int:
+        block = int.from_bytes(part, "little")
+        return _rotated(block * _C2 & _MASK, 33) * _C1 & _MASK
+
+    h1 = h2 = 0
+    whole = len(data) // 16 * 16
+    for at in range(0, whole, 16):
+        h1 = _rotated(h1 ^ first(data[at : at + 8]), 27)
+        h1 = ((h1 + h2) * 5 + 0x52DCE729) & _MASK
+        h2 = _rotated(h2 ^ second(data[at + 8 : at + 16]), 31)
+        h2 = ((h2 + h1) * 5 + 0x38495AB5) & _MASK
+    tail = data[whole:]
+    h2 ^= second(tail[8:])
+    h1 ^= first(tail[:8])
+    h1, h2 = h1 ^ len(data), h2 ^ len(data)
+    h1 = (h1 + h2) & _MASK
+    h2 = (h2 + h1) & _MASK
+    return (_mixed(h1) + _mixed(h2)) & _MASK
