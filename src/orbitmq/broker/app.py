@@ -34,6 +34,7 @@ from orbitmq.broker.handlers.queries import QueryHandlers
 from orbitmq.broker.handlers.send import SendHandlers
 from orbitmq.broker.handlers.send_back import SendBackHandlers
 from orbitmq.broker.handlers.send_once import SendOnceHandlers
+from orbitmq.broker.handlers.transactions import TransactionHandlers
 from orbitmq.broker.housekeeping import Housekeeping
 from orbitmq.broker.locks import QueueLocks
 from orbitmq.broker.longpoll import HeldPulls
@@ -45,6 +46,7 @@ from orbitmq.broker.retention import Retention
 from orbitmq.broker.runtime_info import RuntimeInfo
 from orbitmq.broker.stats import BrokerStats
 from orbitmq.broker.topics import TopicTable
+from orbitmq.broker.transaction_check import TransactionCheck
 from orbitmq.config import BrokerConfig, delay_levels_ms
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.remoting.connection import Connection
@@ -142,6 +144,9 @@ class Broker:
             lambda: f"{config.broker_ip1}:{config.listen_port}",
             any_host="brokerIP1" not in config.given,
         )
+        self.transaction_check = TransactionCheck(
+            config, self.store, self.topics, self.offsets, self.producers, self.putting, clock
+        )
         self._load_tables()
         self._make_handlers(memory_bytes)
         self._make_admin_handlers()
@@ -221,6 +226,7 @@ class Broker:
             SendOnceHandlers(self.send_handlers, self.putting, self.deduplication),
             QueryHandlers(config, store),
             BulkReadHandlers(config, store, self.topics, self.stats),
+            TransactionHandlers(config, store, self.putting, self.host, self.clock, self.acks),
         ):
             family.register(self.router)
 
@@ -268,6 +274,8 @@ class Broker:
         every(config.clean_resource_interval, self._clean, first_after_ms=1000)
         every(config.deduplication_snapshot_interval, self.deduplication.save)
         every(CLIENT_SCAN_MS, self._drop_silent_clients)
+        if config.broker_role != "SLAVE":
+            every(config.transaction_check_interval, self.transaction_check.round)
         if config.nameservers:
             await self.registration.start()
 

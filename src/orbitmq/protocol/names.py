@@ -116,6 +116,8 @@ class Property:
     TRANSACTION_CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
     SCOPE = "ORBIT_BATCH"
     """OrbitMQ's own: sender and batch of a message whose repeats are suppressed."""
+    PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
+    CHECK_IMMUNITY_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 
 
 def retry_topic(group: str) -> str:

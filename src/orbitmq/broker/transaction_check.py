@@ -1,0 +1,279 @@
+"""Asking back: what became of the half messages that nobody has committed or rolled back?
+
+Theory of operation. Half messages and op messages are two queues that are read side by side, each
+from where the last round ended. A half message that an op message names is over. One that none
+names, and that is older than its time, is put at the end of its queue again, with one more check
+counted, and one of the producers of its group is asked, by the place of the copy. So the first
+place of both queues moves on, and what stays undecided is asked about once per round. After the
+last check, or when it is older than the log keeps messages, it goes to the discard topic.
+
+How far both queues are done stands among the consumer offsets, in one file: what a crash takes back
+is taken back of both, and found out again.
+
+A producer may be late and decide about an earlier copy of a message. As long as this process lives
+it knows which copy followed which, so that decision counts for the latest one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from orbitmq._native import NewMessage, Record, Store, decode_records, encode_offset_id
+from orbitmq.broker.clients import ProducerClients
+from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.broker.putting import Putting
+from orbitmq.broker.topics import TopicTable
+from orbitmq.broker.transaction import OP_TAG, again, check_body, discarded
+from orbitmq.config import BrokerConfig
+from orbitmq.errors import OrbitError
+from orbitmq.protocol.codes import RequestCode
+from orbitmq.protocol.names import (
+    TRANS_CHECK_MAX_TIME_TOPIC,
+    TRANS_HALF_TOPIC,
+    TRANS_OP_HALF_TOPIC,
+    Property,
+)
+
+__all__ = ["TransactionCheck"]
+
+_log = logging.getLogger(__name__)
+
+GROUP = "CID_RMQ_SYS_TRANS"
+OP_BATCH = 256
+STEPS_PER_TURN = 50
+"""Half messages looked at before the event loop does something else."""
+HOUR_MS = 3_600_000
+
+
+@dataclass(slots=True)
+class _Ops:
+    """The op messages of a round: read on as far as needed, done when what they name is over."""
+
+    next_offset: int
+    stored_offset: int
+    named: dict[int, int] = field(default_factory=dict)
+    """Half offset to op offset."""
+    done: set[int] = field(default_factory=set)
+    at_end: bool = False
+
+    def finish(self, half_offset: int) -> bool:
+        """Note that a half message is over, if an op message has said so."""
+        op_offset = self.named.pop(half_offset, None)
+        if op_offset is None:
+            return False
+        self.done.add(op_offset)
+        return True
+
+    def settled(self) -> int:
+        """Return the offset before which all op messages are done."""
+        offset = self.stored_offset
+        while offset in self.done:
+            self.done.discard(offset)
+            offset += 1
+        return offset
+
+
+class _Copies:
+    """Which copy of a half message is the latest, by every place a producer was told."""
+
+    def __init__(self) -> None:
+        self._latest: dict[int, int] = {}
+        self._told: dict[int, tuple[int, ...]] = {}
+
+    def moved(self, old: int, new: int, *, was_told: bool) -> None:
+        """Note that a message was put again; `was_told` says if a producer knows its old place."""
+        told = self._told.pop(old, ()) + ((old,) if was_told else ())
+        self._told[new] = told
+        for place in told:
+            self._latest[place] = new
+
+    def latest(self, place: int) -> int:
+        """Return where the message that was there is now."""
+        return self._latest.get(place, place)
+
+    def over(self, place: int) -> None:
+        """Forget a message."""
+        for told in self._told.pop(place, ()):
+            del self._latest[told]
+
+
+class TransactionCheck:
+    """Goes over the half messages once per round."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: Store,
+        topics: TopicTable,
+        offsets: ConsumerOffsets,
+        producers: ProducerClients,
+        putting: Putting,
+        clock: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._offsets = offsets
+        self._producers = producers
+        self._putting = putting
+        self._clock = clock
+        self._copies = _Copies()
+
+    async def round(self) -> None:
+        """Look at every half message that may be old enough."""
+        for topic in (TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC):
+            self._topics.find_or_create(topic, 1)
+        half_offset = self._stored(TRANS_HALF_TOPIC)
+        op_offset = self._stored(TRANS_OP_HALF_TOPIC)
+        ops = _Ops(next_offset=op_offset, stored_offset=op_offset)
+        began_ms = self._clock()
+        offset, steps = half_offset, 0
+        while self._clock() - began_ms <= self._config.transaction_check_interval:
+            following = self._step(offset, began_ms, ops)
+            if following is None:
+                break
+            offset = following
+            steps += 1
+            if steps % STEPS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        if offset != half_offset:
+            self._offsets.commit(TRANS_HALF_TOPIC, GROUP, 0, offset)
+        if (settled := ops.settled()) != op_offset:
+            self._offsets.commit(TRANS_OP_HALF_TOPIC, GROUP, 0, settled)
+
+    def _stored(self, topic: str) -> int:
+        known = self._offsets.get(topic, GROUP, 0)
+        return self._store.min_offset(topic, 0) if known is None or known < 0 else known
+
+    def _step(self, offset: int, began_ms: int, ops: _Ops) -> int | None:
+        """Deal with one half message; returns where to go on, None when the round is over."""
+        if ops.finish(offset):
+            self._copies.over(offset)
+            return offset + 1
+        found = self._store.read(TRANS_HALF_TOPIC, 0, offset, max_messages=1)
+        if found.status != "FOUND":
+            return None if found.next_offset == offset else self._jump(found.next_offset)
+        (half,) = decode_records(found.data, check_crc=False)
+        if half.store_timestamp >= began_ms:
+            return None
+        now_ms = self._clock()
+        age_ms = now_ms - half.born_timestamp
+        immunity_ms = self._immunity_ms(half)
+        if immunity_ms is None and 0 <= age_ms < self._config.transaction_time_out:
+            # The ones behind it are younger still.
+            return None
+        if not ops.at_end:
+            # Perhaps one of those that were not read yet names it.
+            self._read_ops(ops, offset)
+            return offset
+        return self._undecided(half, age_ms, immunity_ms, now_ms)
+
+    @staticmethod
+    def _jump(offset: int) -> int:
+        _log.warning("half messages before %d are not there any more", offset)
+        return offset
+
+    def _immunity_ms(self, half: Record) -> int | None:
+        """How long a message may stay undecided by its own wish; None if it has none."""
+        text = half.get_property(Property.CHECK_IMMUNITY_SECONDS)
+        if text is None:
+            return None
+        try:
+            seconds = int(text)
+        except ValueError:
+            seconds = -1
+        return self._config.transaction_time_out if seconds == -1 else seconds * 1000
+
+    def _read_ops(self, ops: _Ops, half_offset: int) -> None:
+        found = self._store.read(
+            TRANS_OP_HALF_TOPIC, 0, ops.next_offset, max_messages=OP_BATCH, max_bytes=1 << 20
+        )
+        if found.status != "FOUND":
+            if found.next_offset > ops.next_offset:  # they are not there any more
+                ops.stored_offset = ops.next_offset = found.next_offset
+            else:
+                ops.at_end = True
+            return
+        for record in decode_records(found.data, check_crc=False):
+            named = _named(record)
+            if named is not None:
+                named = self._copies.latest(named)
+            if named is None or named < half_offset:
+                ops.done.add(record.queue_offset)
+            else:
+                if (earlier := ops.named.get(named)) is not None:
+                    ops.done.add(earlier)
+                ops.named[named] = record.queue_offset
+        ops.next_offset = found.next_offset
+
+    def _undecided(
+        self, half: Record, age_ms: int, immunity_ms: int | None, now_ms: int
+    ) -> int | None:
+        properties = half.properties
+        try:
+            if immunity_ms is not None and 0 <= age_ms < immunity_ms:
+                self._put_again(half, properties)
+                return half.queue_offset + 1
+            checks = _number(properties.get(Property.TRANSACTION_CHECK_TIMES))
+            is_too_old = age_ms > self._config.file_reserved_time * HOUR_MS
+            if checks >= self._config.transaction_check_max or is_too_old:
+                self._discard(half, properties)
+            else:
+                properties[Property.TRANSACTION_CHECK_TIMES] = str(checks + 1)
+                self._ask(half, again(half, properties), now_ms)
+        except OrbitError as error:
+            _log.error("half message %s is left for the next round: %s", half.offset_id, error)
+            return None
+        return half.queue_offset + 1
+
+    def _put_again(self, half: Record, properties: dict[str, str]) -> None:
+        """Move a message whose time has not come out of the way of those behind it."""
+        is_first = Property.PREPARED_QUEUE_OFFSET not in properties
+        properties.setdefault(Property.PREPARED_QUEUE_OFFSET, str(half.queue_offset))
+        appended = self._putting.put_as_is(again(half, properties))
+        self._copies.moved(half.queue_offset, appended.queue_offset, was_told=is_first)
+
+    def _discard(self, half: Record, properties: dict[str, str]) -> None:
+        _log.warning("nobody decides about half message %s, it is discarded", half.offset_id)
+        self._topics.find_or_create(TRANS_CHECK_MAX_TIME_TOPIC, 1)
+        self._putting.put_as_is(discarded(half, properties))
+        self._copies.over(half.queue_offset)
+
+    def _ask(self, half: Record, copy: NewMessage, now_ms: int) -> None:
+        appended = self._putting.put_as_is(copy)
+        self._copies.moved(half.queue_offset, appended.queue_offset, was_told=True)
+        group = half.get_property(Property.PRODUCER_GROUP) or ""
+        producer = self._producers.any_of(group)
+        if producer is None:
+            _log.warning("no producer of group %s to ask about %s", group, half.offset_id)
+            return
+        unique_id = half.get_property(Property.UNIQUE_KEY)
+        ext = {
+            "tranStateTableOffset": str(appended.queue_offset),
+            "commitLogOffset": str(appended.physical_offset),
+            "offsetMsgId": encode_offset_id(half.store_host, appended.physical_offset),
+        }
+        if unique_id is not None:
+            ext |= {"msgId": unique_id, "transactionId": unique_id}
+        body = check_body(half, copy, appended, now_ms)
+        producer.notify(RequestCode.CHECK_TRANSACTION_STATE, ext=ext, body=body)
+
+
+def _named(op: Record) -> int | None:
+    """Return the half message an op message is about."""
+    if op.tags != OP_TAG:
+        return None
+    try:
+        return int(op.stored_body)
+    except ValueError:
+        return None
+
+
+def _number(text: str | None) -> int:
+    try:
+        return int(text or 0)
+    except ValueError:
+        return 0
