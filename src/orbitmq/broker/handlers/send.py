@@ -24,6 +24,7 @@ from orbitmq.broker.acks import FlushAcks
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.putting import Putting, delay_level
 from orbitmq.broker.topics import TopicTable
+from orbitmq.broker.transaction import becomes_half, is_transactional
 from orbitmq.config import BrokerConfig
 from orbitmq.errors import MalformedBatch
 from orbitmq.protocol.bodies import TopicConfig
@@ -91,8 +92,7 @@ class SendHandlers:
                 appended = self._put_batch(request, message)
             else:
                 self._divert_to_dlq(request, sent, message)
-                self._refuse_transaction(message)
-                appended = [self.putting.put(message)]
+                appended = [self._put(message)]
         except Refused as refused:
             refused.ext = {
                 Property.MSG_REGION: config.region_id,
@@ -169,11 +169,14 @@ class SendHandlers:
             self.topics.find_or_create(message.topic, 1)
             message.queue_id = 0
 
-    def _refuse_transaction(self, message: NewMessage) -> None:
-        if (message.get_property(Property.TRANSACTION) or "").lower() != "true":
-            return
-        remark = f"the broker[{self.store_host[0]}] sending transaction message is forbidden"
-        raise Refused(ResponseCode.NO_PERMISSION, remark)
+    def _put(self, message: NewMessage) -> Appended:
+        if not is_transactional(message):
+            return self.putting.put(message)
+        if self.config.reject_transaction_message:
+            remark = f"the broker[{self.store_host[0]}] sending transaction message is forbidden"
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+        becomes_half(message)
+        return self.putting.put_as_is(message)
 
     def _put_batch(self, request: Command, message: NewMessage) -> list[Appended]:
         if not request.body:
