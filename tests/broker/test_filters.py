@@ -35,7 +35,9 @@ class Table:
         self.now = 1_700_000_000_000
         self.filters = ConsumerFilters(BLOOM, lambda: DAY_MS, lambda: self.now)
 
-    def heard(self, expression: str, version: int = 1, topic: str = "T", kind: str = "SQL92") -> Any:
+    def heard(
+        self, expression: str, version: int = 1, topic: str = "T", kind: str = "SQL92"
+    ) -> Any:
         wanted = Subscription(
             topic, sub_string=expression, sub_version=version, expression_type=kind
         )
@@ -143,3 +145,104 @@ def test_a_client_asks_before_it_begins(wire: Wire) -> None:
     assert bad.remark == "java.lang.RuntimeException: 'NULL' cannot be compared."
     unknown = check(wire, "a > 5", "XYZ")
     assert (unknown.code, unknown.remark) == (ResponseCode.SUBSCRIPTION_PARSE_FAILED, None)
+
+
+def numbered(wire: Wire, count: int = 10) -> None:
+    for number in range(count):
+        wire.send("t", b"%d" % number, properties=f"n\x01{number}")
+
+
+def bodies(found: Command) -> list[bytes]:
+    return [record.body for record in decode_records(found.body)]
+
+
+OF_GROUP = {"sysFlag": "0"}
+SQL = {"expressionType": "SQL92"}
+
+
+def test_a_pull_is_given_what_its_groups_filter_matches(wire: Wire) -> None:
+    numbered(wire)
+    heartbeat(wire, "n BETWEEN 3 AND 5")
+    found = wire.pull("t", **OF_GROUP)
+    assert (found.code, bodies(found)) == (0, [b"3", b"4", b"5"])
+    assert (found.ext or {})["nextBeginOffset"] == "10"
+    heartbeat(wire, "n > 100", version=2)
+    nothing = wire.pull("t", **OF_GROUP)
+    assert nothing.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+    newer = wire.pull("t", **OF_GROUP, subVersion="3")
+    assert newer.code == ResponseCode.SUBSCRIPTION_NOT_LATEST
+
+
+def test_a_pull_may_bring_its_own_filter(wire: Wire) -> None:
+    numbered(wire)
+    assert bodies(wire.pull("t", **SQL, subscription="n IN ('1', '7')")) == [b"1", b"7"]
+    assert len(bodies(wire.pull("t", **SQL, subscription="n >"))) == 10, "none, so all"
+    empty = wire.pull("t", **SQL, subscription="")
+    assert empty.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+
+
+def test_a_group_whose_expression_is_none_is_told(wire: Wire) -> None:
+    numbered(wire)
+    heartbeat(wire, "n >")
+    refused = wire.pull("t", **OF_GROUP)
+    assert refused.code == ResponseCode.FILTER_DATA_NOT_EXIST
+    assert refused.remark == (
+        "The broker's consumer filter data is not exist!Your expression may be wrong!"
+    )
+
+
+def test_a_broker_that_does_not_filter_says_so(cluster: LocalCluster, wire: Wire) -> None:
+    (broker,) = cluster.brokers.values()
+    numbered(wire)
+    heartbeat(wire, "n > 5")
+    broker.config.enable_property_filter = False
+    remark = "The broker does not support consumer to filter message by SQL92"
+    for answer in (
+        check(wire, "n > 5"),
+        wire.pull("t", **OF_GROUP),
+        wire.pull("t", **SQL, subscription="n > 5"),
+    ):
+        assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, remark)
+
+
+def test_a_held_pull_is_woken_by_what_it_wants_alone(wire: Wire) -> None:
+    numbered(wire, 3)
+    heartbeat(wire, "n = 7")
+    held = wire.post(
+        RequestCode.PULL_MESSAGE,
+        pull_ext("t", 3, sysFlag="2", suspendTimeoutMillis="15000"),
+    )
+    for number in (4, 5, 6):
+        wire.send("t", b"%d" % number, properties=f"n\x01{number}")
+    assert held not in wire._responses, "answers come in order of events, and none came before"
+    wire.send("t", b"7", properties="n\x017")
+    found = wire.answer(held)
+    assert (found.code, bodies(found)) == (0, [b"7"])
+
+
+def test_retried_messages_are_filtered_if_wished(cluster: LocalCluster, wire: Wire) -> None:
+    (broker,) = cluster.brokers.values()
+    heartbeat(wire, "n > 5")
+    for number in (1, 9):
+        properties = f"RETRY_TOPIC\x01t\x02n\x01{number}"
+        wire.send("%RETRY%g", b"%d" % number, properties=properties)
+    assert bodies(wire.pull("%RETRY%g", **OF_GROUP)) == [b"1", b"9"]
+    broker.config.filter_support_retry = True
+    assert bodies(wire.pull("%RETRY%g", **OF_GROUP)) == [b"9"]
+
+
+def test_filters_survive_a_restart(tmp_path: Path) -> None:
+    settings = {"enablePropertyFilter": "true"}
+    with LocalCluster(settings=settings, data=tmp_path) as cluster:
+        (broker,) = cluster.brokers.values()
+        wire = Wire(broker.config.address)
+        heartbeat(wire, "n > 5", version=4)
+        wire.close()
+        file = Path(broker.config.store_path_root_dir) / "config" / "consumerFilter.json"
+    kept = json.loads(file.read_bytes())["filterDataByTopic"]["t"]["groupFilterData"]["g"]
+    assert (kept["expression"], kept["clientVersion"]) == ("n > 5", 4)
+    with LocalCluster(settings=settings, data=tmp_path) as cluster:
+        (broker,) = cluster.brokers.values()
+        data = broker.filters.get("t", "g")
+        assert data is not None
+        assert data.is_dead

@@ -47,6 +47,7 @@ from orbitmq.broker.runtime_info import RuntimeInfo
 from orbitmq.broker.stats import BrokerStats
 from orbitmq.broker.topics import TopicTable
 from orbitmq.broker.transaction_check import TransactionCheck
+from orbitmq.broker.wanting import Wanting
 from orbitmq.config import BrokerConfig, delay_levels_ms
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.remoting.connection import Connection
@@ -194,7 +195,7 @@ class Broker:
             store,
             self.topics,
             self.groups,
-            self.consumers,
+            Wanting(config, self.consumers, self.filters),
             self.offsets,
             self.putting,
             self.stats,

@@ -96,9 +96,7 @@ def discarded(half: Record, properties: dict[str, str]) -> NewMessage:
     return _copied(half, TRANS_CHECK_MAX_TIME_TOPIC, 0, properties)
 
 
-def _copied(
-    half: Record, topic: str, queue_id: int, properties: dict[str, str]
-) -> NewMessage:
+def _copied(half: Record, topic: str, queue_id: int, properties: dict[str, str]) -> NewMessage:
     return NewMessage(
         topic,
         half.stored_body,

@@ -8,21 +8,19 @@ and the answer follows.
 from __future__ import annotations
 
 import asyncio
-import functools
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orbitmq._native import Command, NewMessage, ReadResult, Store, dumps_lenient
-from orbitmq.broker.clients import ConsumerClients
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.longpoll import HeldPull, HeldPulls
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.putting import Putting
 from orbitmq.broker.stats import BrokerStats
 from orbitmq.broker.topics import TopicTable
+from orbitmq.broker.wanting import Wanted, Wanting
 from orbitmq.config import BrokerConfig
 from orbitmq.errors import HeaderFault
-from orbitmq.protocol.bodies import MessageQueue, Subscription, SubscriptionGroup
+from orbitmq.protocol.bodies import MessageQueue, SubscriptionGroup
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import Permission, PullFlag
 from orbitmq.protocol.headers import Header, Long
@@ -49,10 +47,6 @@ _CODES = {
     "OFFSET_TOO_SMALL": ResponseCode.PULL_OFFSET_MOVED,
 }
 _LOOKED_AT_MESSAGES = ("FOUND", "NO_MATCHED_MESSAGE", "MESSAGE_WAS_REMOVING")
-
-
-# Consumers that send their subscription along send the same one with every pull.
-_of_tags = functools.lru_cache(1024)(Subscription.of_tags)
 
 
 class PullHeader(Header):
@@ -83,7 +77,7 @@ class PullHandlers:
     store: Store
     topics: TopicTable
     groups: GroupTable
-    clients: ConsumerClients
+    wanting: Wanting
     offsets: ConsumerOffsets
     putting: Putting
     stats: BrokerStats
@@ -94,6 +88,7 @@ class PullHandlers:
 
     def __post_init__(self) -> None:
         self.held.run = self._run_again
+        self.held.finds = self._finds
 
     def register(self, router: Router) -> None:
         """Take over the codes of this family."""
@@ -113,15 +108,13 @@ class PullHandlers:
         began_ms = self.putting.clock()
         header = PullHeader.decode(request)
         group = self._checked_group(header, connection)
-        tag_codes = self._wanted_tags(header, group)
-        result = self._read(header, tag_codes, RESIDENT_BYTES)
+        wanted = self.wanting.of(header, group)
+        result = self._read(header, wanted, RESIDENT_BYTES)
         if result.status == "NOT_RESIDENT":
             return self._pull_from_disk(
-                request, connection, header, group, tag_codes, may_hold, began_ms
+                request, connection, header, group, wanted, may_hold, began_ms
             )
-        return self._answer(
-            request, connection, header, group, tag_codes, result, may_hold, began_ms
-        )
+        return self._answer(request, connection, header, group, wanted, result, may_hold, began_ms)
 
     async def _pull_from_disk(
         self,
@@ -129,14 +122,12 @@ class PullHandlers:
         connection: Connection,
         header: PullHeader,
         group: SubscriptionGroup,
-        tag_codes: Sequence[int] | None,
+        wanted: Wanted,
         may_hold: bool,
         began_ms: int,
     ) -> Command | None:
-        result = await asyncio.to_thread(self._read, header, tag_codes, None)
-        return self._answer(
-            request, connection, header, group, tag_codes, result, may_hold, began_ms
-        )
+        result = await asyncio.to_thread(self._read, header, wanted, None)
+        return self._answer(request, connection, header, group, wanted, result, may_hold, began_ms)
 
     def _answer(
         self,
@@ -144,7 +135,7 @@ class PullHandlers:
         connection: Connection,
         header: PullHeader,
         group: SubscriptionGroup,
-        tag_codes: Sequence[int] | None,
+        wanted: Wanted,
         result: ReadResult,
         may_hold: bool,
         began_ms: int,
@@ -168,7 +159,7 @@ class PullHandlers:
         elif code == ResponseCode.PULL_NOT_FOUND:
             self.stats.got_missed += 1
             may_hold = may_hold and bool(header.sys_flag & PullFlag.SUSPEND)
-            if may_hold and self._hold(request, connection, header, tag_codes):
+            if may_hold and self._hold(request, connection, header, wanted):
                 return None
         elif code == ResponseCode.PULL_OFFSET_MOVED:
             self._tell_offset_moved(header, result.next_offset)
@@ -201,49 +192,7 @@ class PullHandlers:
             )
         return group
 
-    def _wanted_tags(self, header: PullHeader, group: SubscriptionGroup) -> Sequence[int] | None:
-        subscription = self._subscription(header, group)
-        if not subscription.is_tags:
-            remark = (
-                "The broker does not support consumer to filter message by "
-                f"{subscription.expression_type}"
-            )
-            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-        return subscription.wanted_codes
-
-    def _subscription(self, header: PullHeader, group: SubscriptionGroup) -> Subscription:
-        if header.sys_flag & PullFlag.SUBSCRIPTION:
-            if header.expression_type not in (None, "", "TAG"):
-                if not header.subscription or header.sub_version is None:
-                    remark = "parse the consumer's subscription failed"
-                    raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)
-                return Subscription(header.topic, expression_type=header.expression_type or "")
-            try:
-                return _of_tags(header.topic, header.subscription, header.sub_version or 0)
-            except ValueError:
-                remark = "parse the consumer's subscription failed"
-                raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark) from None
-        members = self.clients.groups.get(header.consumer_group)
-        if members is None:
-            remark = f"the consumer's group info not exist{FAQ}"
-            raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
-        if not group.consume_broadcast_enable and members.message_model == "BROADCASTING":
-            remark = f"the consumer group[{header.consumer_group}] can not consume by broadcast way"
-            raise Refused(ResponseCode.NO_PERMISSION, remark)
-        subscription = members.subscriptions.get(header.topic)
-        if subscription is None:
-            remark = f"the consumer's subscription not exist{FAQ}"
-            raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
-        if header.sub_version is None:
-            raise HeaderFault("field subVersion is missing")
-        if subscription.sub_version < header.sub_version:
-            remark = "the consumer's subscription not latest"
-            raise Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark)
-        return subscription
-
-    def _read(
-        self, header: PullHeader, tag_codes: Sequence[int] | None, resident_beyond: int | None
-    ) -> ReadResult:
+    def _read(self, header: PullHeader, wanted: Wanted, resident_beyond: int | None) -> ReadResult:
         config = self.config
         bulk_bytes = min(header.orbit_max_bytes, BULK_BYTES)
         if bulk_bytes > 0:
@@ -260,7 +209,8 @@ class PullHandlers:
             header.queue_offset,
             max_messages=min(max(header.max_msg_nums, 1), most),
             max_bytes=bytes_,
-            tag_codes=tag_codes,
+            tag_codes=wanted.tag_codes,
+            filter=wanted.filter,
             memory_bytes=self.memory_bytes,
             max_messages_on_disk=most_on_disk,
             max_bytes_on_disk=bytes_on_disk,
@@ -272,14 +222,21 @@ class PullHandlers:
         request: Command,
         connection: Connection,
         header: PullHeader,
-        tag_codes: Sequence[int] | None,
+        wanted: Wanted,
     ) -> bool:
         timeout_ms = header.suspend_timeout_millis
         if not self.config.long_polling_enable:
             timeout_ms = self.config.short_polling_time_mills
         queue = (header.topic, header.queue_id)
-        pull = HeldPull(request, connection, queue, header.queue_offset, tag_codes)
+        pull = HeldPull(request, connection, queue, header.queue_offset, *wanted)
         return self.held.hold(pull, max(timeout_ms, 0))
+
+    def _finds(self, pull: HeldPull) -> bool:
+        """Whether a held pull would find a message, looking at what was not looked at before."""
+        begin = max(pull.looked_up_to, pull.offset)
+        found = self.store.read(*pull.queue, begin, max_messages=1, filter=pull.filter)
+        pull.looked_up_to = found.next_offset
+        return found.status != "NO_MATCHED_MESSAGE"
 
     def _suggested_broker(self, group: SubscriptionGroup, result: ReadResult) -> int:
         if not self.config.slave_read_enable:
