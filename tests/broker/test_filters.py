@@ -51,7 +51,7 @@ def table() -> Table:
 
 
 def test_the_positions_are_those_of_java() -> None:
-    assert BLOOM == BloomSize(bits=112, hashes=3)
+    assert BloomSize(bits=112, hashes=3) == BLOOM
     assert BLOOM.positions("grp#OrderTopic") == [96, 100, 70]
     assert BloomSize.of(20, 64).positions("grp#OrderTopic") == [72, 4, 102]
 
@@ -156,8 +156,8 @@ def bodies(found: Command) -> list[bytes]:
     return [record.body for record in decode_records(found.body)]
 
 
-OF_GROUP = {"sysFlag": "0"}
-SQL = {"expressionType": "SQL92"}
+OF_GROUP: dict[str, Any] = {"sysFlag": "0"}
+SQL: dict[str, Any] = {"expressionType": "SQL92"}
 
 
 def test_a_pull_is_given_what_its_groups_filter_matches(wire: Wire) -> None:
