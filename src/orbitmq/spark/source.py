@@ -40,10 +40,7 @@ class RocketMQSource(DataSource):
     def schema(self) -> StructType:
         """Return the columns; option ``columns`` chooses among them."""
         # Whether it is for a batch or a stream is not known yet, so the reader judges the rest.
-        streaming = "startingOffsets" in self.options and (
-            self.options["startingOffsets"].strip().lower() == "latest"
-        )
-        return message_schema(SourceOptions.of(self.options, streaming=streaming).columns)
+        return message_schema(SourceOptions.of(self.options, streaming=None).columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of all that is there now."""

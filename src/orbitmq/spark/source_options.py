@@ -162,12 +162,18 @@ class SourceOptions:
     route_ttl_ms: int
 
     @classmethod
-    def of(cls, given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
-        """Read a reader's options; every mistake is a `ConfigError` of one line."""
+    def of(cls, given: Mapping[str, str], *, streaming: bool | None) -> SourceOptions:
+        """Read a reader's options; every mistake is a `ConfigError` of one line.
+
+        `streaming` is None as long as it is not known whether a batch or a stream is to be read.
+        """
         options = Options(given, SOURCE_OPTIONS, "the rocketmq source")
+        if streaming:
+            _check_endless(options)
         ending = Position.of(options, "ending", LATEST)
         starting = Position.of(options, "starting", LATEST if streaming else EARLIEST)
-        _check_ends(options, starting, ending, streaming=streaming)
+        if streaming is False:
+            _check_ends(starting, ending)
         tags, sql = options.text("tags"), options.text("sql")
         if tags is not None and sql is not None:
             raise ConfigError("options tags and sql are two kinds of filter, give one of them")
@@ -206,12 +212,13 @@ class SourceOptions:
         )
 
 
-def _check_ends(options: Options, starting: Position, ending: Position, *, streaming: bool) -> None:
-    if streaming:
-        for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
-            if options.text(name) is not None:
-                raise ConfigError(f"option {name} is for batch reads: a stream has no end")
-        return
+def _check_endless(options: Options) -> None:
+    for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
+        if options.text(name) is not None:
+            raise ConfigError(f"option {name} is for batch reads: a stream has no end")
+
+
+def _check_ends(starting: Position, ending: Position) -> None:
     if starting.option == "startingOffsets" and starting.default == LATEST:
         raise ConfigError("option startingOffsets=latest is for streams: a batch would be empty")
     if LATEST in (starting.offsets or {}).values():

@@ -117,18 +117,13 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the ends of all queues; of those that are not there now, where reading stopped."""
         latest = dict(began)
         for queue, reach in ends.items():
-            latest[queue] = max(reach.max_offset, began.get(queue, 0))
-            if reach.max_offset < began.get(queue, 0):
-                # A loss, which planning the batch will tell; without a batch nobody would be told.
-                latest[queue] = reach.max_offset
-        if self._pinned is not None:
-            latest = {
-                queue: max(
-                    min(end, self._pinned.get(queue, began.get(queue, 0))), began.get(queue, 0)
-                )
-                for queue, end in latest.items()
-                if queue in self._pinned or queue in began
-            }
+            end, start = reach.max_offset, began.get(queue, 0)
+            if self._pinned is not None and end > start:
+                if queue not in self._pinned and queue not in began:
+                    continue  # came too late for this run
+                end = max(min(end, self._pinned.get(queue, start)), start)
+            # An end before the start is a loss: planning the batch tells of it.
+            latest[queue] = end
         return latest
 
     def prepareForTriggerAvailableNow(self) -> None:

@@ -1,0 +1,85 @@
+"""Messages that are gone: each cause is named; the query fails, or goes on without them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from orbitmq import Admin
+from orbitmq.testing import LocalCluster
+from tests.spark.conftest import NewTopic
+from tests.spark.source_fixtures import bodies, frame, run_available, send, stream, written
+
+
+@pytest.fixture(scope="module")
+def small_files() -> Iterator[LocalCluster]:
+    """A broker whose log files hold a handful of messages, so that they can expire one by one."""
+    settings = {"mappedFileSizeCommitLog": str(64 << 10), "mappedFileSizeConsumeQueue": "6000"}
+    with LocalCluster(settings=settings) as running:
+        yield running
+
+
+def expire(cluster: LocalCluster, topic: str) -> int:
+    """Delete the oldest files; return the first offset that is left."""
+    store = cluster.brokers["broker-a"].store
+    store.clean(now_ms=2**52, due=True, reserved_ms=0)
+    store.clean(now_ms=2**52, due=True, reserved_ms=0)
+    return int(store.min_offset(topic, 0))
+
+
+def test_offsets_that_have_expired(
+    spark: SparkSession, small_files: LocalCluster, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic(small_files, queues=1)
+    send(small_files, topic, ["x" * 1000 for _ in range(20)])
+    options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": 10}
+    run_available(stream(spark, small_files, topic, **options), tmp_path)
+    send(small_files, topic, ["y" * 1000 for _ in range(300)])
+    first = expire(small_files, topic)
+    assert first > 25
+    starting = json.dumps({topic: {"0": 3}})
+    with pytest.raises(Exception, match=rf"lost \(expired\). offsets 3 to {first - 1} of queue 0"):
+        frame(spark, small_files, topic, startingOffsets=starting).count()
+    lenient = frame(spark, small_files, topic, startingOffsets=starting, failOnDataLoss="false")
+    assert lenient.count() == 320 - first
+    query = stream(spark, small_files, topic, startingOffsets="earliest")
+    with pytest.raises(Exception, match=rf"lost \(expired\). offsets 20 to {first - 1}"):
+        run_available(query, tmp_path)
+    run_available(stream(spark, small_files, topic, failOnDataLoss="false"), tmp_path)
+    assert written(spark, tmp_path).count() == 20 + 320 - first
+
+
+def test_a_queue_that_was_made_anew(
+    spark: SparkSession, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    with LocalCluster() as own:
+        topic = new_topic(own, queues=1)
+        send(own, topic, ["old"] * 10)
+        run_available(stream(spark, own, topic, startingOffsets="earliest"), tmp_path)
+        with Admin(own.address) as admin:
+            admin.delete_topic(topic)
+            admin.create_topic(topic, queues=1)
+        send(own, topic, ["new"] * 4)
+        with pytest.raises(Exception, match=r"lost \(queue shrunk\)"):
+            run_available(stream(spark, own, topic), tmp_path)
+        lenient = stream(spark, own, topic, failOnDataLoss="false")
+        run_available(lenient, tmp_path)
+        send(own, topic, ["newer"] * 2)
+        run_available(stream(spark, own, topic, failOnDataLoss="false"), tmp_path)
+    assert bodies(written(spark, tmp_path)) == ["newer"] * 2 + ["old"] * 10
+
+
+def test_offsets_beyond_the_end(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
+) -> None:
+    topic = new_topic(cluster, queues=1)
+    send(cluster, topic, ["a", "b"])
+    ending = json.dumps({topic: {"broker-a": {"0": 9}}})
+    with pytest.raises(Exception, match=r"lost \(queue shrunk\). offset 9 of queue 0"):
+        frame(spark, cluster, topic, endingOffsets=ending).count()
+    lenient = frame(spark, cluster, topic, endingOffsets=ending, failOnDataLoss="false")
+    assert bodies(lenient) == ["a", "b"]

@@ -1,0 +1,84 @@
+"""Who reads what, and how much: pure decisions."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orbitmq.protocol.bodies import MessageQueue
+from orbitmq.spark.offsets import QueueRange, as_json, from_json
+from orbitmq.spark.planning import LEAST_PER_TASK, pack, share, split
+
+
+def queue(number: int) -> MessageQueue:
+    return MessageQueue("t", "b", number)
+
+
+def ranges_of(counts: list[int], start: int = 100) -> list[QueueRange]:
+    return [QueueRange(queue(n), start, start + count) for n, count in enumerate(counts)]
+
+
+def offsets_in(ranges: list[QueueRange]) -> list[tuple[MessageQueue, int]]:
+    return sorted((each.queue, at) for each in ranges for at in range(each.start, each.end))
+
+
+counts = st.lists(st.integers(0, 60), max_size=8)
+
+
+@given(counts, st.integers(1, 9), st.none() | st.integers(1, 20), st.none() | st.integers(1, 30))
+def test_every_offset_is_read_once(
+    lengths: list[int], parallelism: int, least: int | None, most: int | None
+) -> None:
+    wanted = ranges_of(lengths)
+    packed = pack(wanted, parallelism, least, most)
+    assert offsets_in([each for task in packed for each in task]) == offsets_in(wanted)
+    assert all(task == sorted(task, key=lambda each: (each.queue, each.start)) for task in packed)
+    if least is not None:
+        assert len(packed) >= min(least, sum(lengths))
+    if most is not None:
+        assert all(sum(each.count for each in task) <= most for task in packed)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "tasks"),
+    [
+        ([LEAST_PER_TASK * 10] * 64, 2),
+        ([LEAST_PER_TASK * 10], 1),
+        ([10] * 64, 1),
+        ([], 0),
+        ([0, 0], 0),
+    ],
+)
+def test_as_many_tasks_as_run_at_once(lengths: list[int], tasks: int) -> None:
+    assert len(pack(ranges_of(lengths), 2)) == tasks
+
+
+def test_tasks_have_about_as_much_to_do() -> None:
+    packed = pack(ranges_of([50_000, 30_000, 30_000, 20_000, 10_000]), 2)
+    assert sorted(sum(each.count for each in task) for task in packed) == [70_000, 70_000]
+
+
+def test_the_longest_is_divided_first() -> None:
+    pieces = split(ranges_of([100, 10]), 5, None)
+    assert [each.count for each in pieces] == [25, 25, 25, 25, 10]
+
+
+@given(st.dictionaries(st.integers(0, 9), st.integers(1, 1000), max_size=8), st.integers(1, 3000))
+def test_shares(waiting: dict[int, int], limit: int) -> None:
+    backlogs = {queue(number): count for number, count in waiting.items()}
+    shares = share(backlogs, limit)
+    total = sum(backlogs.values())
+    assert sum(shares.values()) == min(total, limit)
+    for each, count in backlogs.items():
+        assert 0 <= shares[each] <= count
+        if total > limit:
+            assert abs(shares[each] - count * limit / total) <= 1
+
+
+@given(st.dictionaries(st.integers(0, 99), st.integers(0, 2**62)))
+def test_offsets_are_written_in_one_order(numbers: dict[int, int]) -> None:
+    offsets = {queue(number): offset for number, offset in numbers.items()}
+    text = as_json(offsets)
+    assert from_json(text) == offsets
+    assert str(text) == str(as_json(dict(reversed(offsets.items()))))

@@ -1,0 +1,258 @@
+"""Streams: offsets, limits, queues that come and go, restarts."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from orbitmq import Admin
+from orbitmq.testing import LocalCluster
+from tests.spark.conftest import NewTopic
+from tests.spark.source_fixtures import (
+    bodies,
+    run_available,
+    send,
+    send_to_queue,
+    start,
+    stream,
+    written,
+)
+
+pytestmark = pytest.mark.lowest_spark
+
+
+def names(prefix: str, count: int) -> list[str]:
+    return [f"{prefix}{number:04}" for number in range(count)]
+
+
+def offsets_of(query: StreamingQuery, which: str = "endOffset") -> Any:
+    progress = query.lastProgress
+    assert progress is not None
+    return json.loads(progress["sources"][0][which])
+
+
+def until(query: StreamingQuery, count: int, source: DataFrame | None = None) -> None:
+    """Wait until a stream has had so many rows in all; Spark has no event for that."""
+    deadline = time.monotonic() + 60
+    while sum(p["numInputRows"] for p in query.recentProgress) < count:
+        error = query.exception()
+        assert error is None, error
+        assert time.monotonic() < deadline, query.lastProgress
+        time.sleep(0.02)
+
+
+def test_available_now_ends_where_it_began_to_read(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic(cluster, queues=3)
+    send(cluster, topic, names("a", 50))
+    source = stream(spark, cluster, topic, startingOffsets="earliest")
+    run_available(source, tmp_path)
+    assert bodies(written(spark, tmp_path)) == names("a", 50)
+    # The checkpoint wins over the starting offsets, and nothing comes twice.
+    send(cluster, topic, names("b", 7))
+    query = run_available(stream(spark, cluster, topic, startingOffsets="latest"), tmp_path)
+    assert bodies(written(spark, tmp_path)) == names("a", 50) + names("b", 7)
+    ends = offsets_of(query)
+    assert list(ends) == [topic]
+    assert list(ends[topic]) == ["broker-a"]
+    assert list(ends[topic]["broker-a"]) == ["0", "1", "2"]
+    assert sum(ends[topic]["broker-a"].values()) == 57
+
+
+def test_rows_per_trigger_in_proportion_to_the_backlog(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic(cluster, queues=2)
+    send_to_queue(cluster, topic, 0, names("a", 60))
+    send_to_queue(cluster, topic, 1, names("b", 20))
+    source = stream(spark, cluster, topic, startingOffsets="earliest", maxOffsetsPerTrigger=20)
+    query = run_available(source, tmp_path)
+    steps = [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]]
+    assert steps == [20, 20, 20, 20]
+    first = json.loads(query.recentProgress[0]["sources"][0]["endOffset"])
+    assert first == {topic: {"broker-a": {"0": 15, "1": 5}}}
+    assert bodies(written(spark, tmp_path)) == names("a", 60) + names("b", 20)
+
+
+def test_bytes_per_trigger(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic(cluster, queues=1)
+    send(cluster, topic, ["x" * 2000 for _ in range(40)])
+    source = stream(spark, cluster, topic, startingOffsets="earliest", maxBytesPerTrigger="25k")
+    query = run_available(source, tmp_path)
+    steps = [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]]
+    assert sum(steps) == 40
+    assert all(10 <= step <= 13 for step in steps[:-1]), steps
+
+
+def test_not_before_there_are_enough(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic(cluster, queues=1)
+    send(cluster, topic, names("a", 3))
+    source = stream(
+        spark,
+        cluster,
+        topic,
+        startingOffsets="earliest",
+        minOffsetsPerTrigger=10,
+        maxOffsetsPerTrigger=12,
+        maxTriggerDelay="1h",
+    )
+    query = start(source, tmp_path / "patient")
+    hurried = start(
+        stream(
+            spark,
+            cluster,
+            topic,
+            startingOffsets="earliest",
+            minOffsetsPerTrigger=10,
+            maxTriggerDelay="300ms",
+        ),
+        tmp_path / "hurried",
+    )
+    try:
+        until(hurried, 3)
+        assert sum(p["numInputRows"] for p in query.recentProgress) == 0
+        send(cluster, topic, names("b", 9))
+        until(query, 12)
+    finally:
+        query.stop()
+        hurried.stop()
+    assert bodies(written(spark, tmp_path / "patient")) == names("a", 3) + names("b", 9)
+
+
+def test_latest_is_where_a_stream_begins_and_new_messages_come(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic(cluster, queues=2)
+    send(cluster, topic, names("before", 5))
+    query = start(stream(spark, cluster, topic), tmp_path)
+    try:
+        query.processAllAvailable()
+        send(cluster, topic, names("after", 5))
+        until(query, 5)
+        progress = query.lastProgress
+        assert progress is not None
+        latest = json.loads(progress["sources"][0]["latestOffset"])
+        assert sum(latest[topic]["broker-a"].values()) == 10
+    finally:
+        query.stop()
+    assert bodies(written(spark, tmp_path)) == names("after", 5)
+
+
+def test_queues_and_topics_that_are_added_begin_at_their_first_message(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic(cluster, queues=1)
+    pattern = topic + "(-more)?"
+    query = start(
+        stream(spark, cluster, None, subscribePattern=pattern, routeCacheTtlMs="50"), tmp_path
+    )
+    try:
+        query.processAllAvailable()
+        with Admin(cluster.address) as admin:
+            admin.create_topic(topic, queues=4)
+            admin.create_topic(f"{topic}-more", queues=1)
+        send_to_queue(cluster, topic, 3, names("added", 5))
+        send(cluster, f"{topic}-more", names("more", 5))
+        until(query, 10)
+        ends = offsets_of(query)
+        assert set(ends[topic]["broker-a"]) == {"0", "1", "2", "3"}
+        assert set(ends) == {topic, f"{topic}-more"}
+    finally:
+        query.stop()
+    assert bodies(written(spark, tmp_path)) == names("added", 5) + names("more", 5)
+
+
+def test_progress_shows_as_lag_of_the_group(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic(cluster, queues=2)
+    send(cluster, topic, names("a", 10))
+    group = f"{topic}-spark"
+    options = {"consumerGroup": group, "commitOffsets": "progress", "startingOffsets": "earliest"}
+    run_available(stream(spark, cluster, topic, **options), tmp_path)
+    with Admin(cluster.address) as admin:
+        assert sum(admin.committed_offsets(group, topic).values()) == 10
+        assert admin.group_lag(group, topic).total == 0
+        send(cluster, topic, names("b", 4))
+        assert admin.group_lag(group, topic).total == 4
+        quiet = f"{topic}-quiet"
+        run_available(
+            stream(spark, cluster, topic, consumerGroup=quiet, startingOffsets="earliest"),
+            tmp_path / "quiet",
+        )
+        assert not any(admin.committed_offsets(quiet, topic).values())
+
+
+def test_a_filter_makes_progress_over_its_holes(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic(cluster, queues=1)
+    send(cluster, topic, names("a", 40), tags="no")
+    send(cluster, topic, names("b", 2), tags="yes")
+    send(cluster, topic, names("c", 40), tags="no")
+    options = {"tags": "yes", "startingOffsets": "earliest", "maxOffsetsPerTrigger": 25}
+    query = run_available(stream(spark, cluster, topic, **options), tmp_path)
+    assert bodies(written(spark, tmp_path)) == names("b", 2)
+    assert offsets_of(query) == {topic: {"broker-a": {"0": 82}}}
+
+
+@pytest.mark.parametrize("bulk", ["true", "false"])
+def test_a_broker_that_restarts(
+    spark: SparkSession, new_topic: NewTopic, tmp_path: Path, bulk: str
+) -> None:
+    with LocalCluster() as own:
+        topic = new_topic(own, queues=2)
+        query = start(
+            stream(spark, own, topic, startingOffsets="earliest", bulkRead=bulk), tmp_path
+        )
+        try:
+            send(own, topic, names("before", 20))
+            until(query, 20)
+            own.stop_broker("broker-a")
+            own.start_broker("broker-a")
+            send(own, topic, names("later", 20))
+            until(query, 40)
+        finally:
+            query.stop()
+    assert bodies(written(spark, tmp_path)) == names("before", 20) + names("later", 20)
+
+
+def test_an_idle_stream_asks_little_and_wakes_up_at_once(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic(cluster, queues=8)
+    query = start(stream(spark, cluster, topic), tmp_path)
+    try:
+        query.processAllAvailable()
+        broker = cluster.brokers["broker-a"]
+        counted: list[int] = []
+        find = broker.router.find
+
+        def counting(code: int) -> Any:
+            counted.append(code)
+            return find(code)
+
+        time.sleep(0.5)  # let the first questions pass, then look at a stretch of silence
+        broker.router.find = counting  # type: ignore[method-assign]
+        time.sleep(3)
+        broker.router.find = find  # type: ignore[method-assign]
+        heartbeats = {34, 38}
+        asked = [code for code in counted if code not in heartbeats]
+        assert len(asked) <= 2 * 3, asked
+        sent = time.monotonic()
+        send(cluster, topic, ["wake"])
+        until(query, 1)
+        assert time.monotonic() - sent < 5
+    finally:
+        query.stop()
