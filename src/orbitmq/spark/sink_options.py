@@ -34,7 +34,7 @@ _NAMES = (
     *("topic", "producerGroup", "batchBytes", "maxMessageBytes", "maxInFlight", "sendTimeoutMs"),
     *("retryTimeoutMs", "deduplicate", "deduplicateId", "deduplicateBatch"),
 )
-_OF_SPARK = ("path", "checkpointLocation")
+_OF_SPARK = ("path", "checkpointLocation", "queryName")
 _GROUP = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
 DEFAULT_GROUP = "orbitmq-spark"
 MOST_IN_FLIGHT = 64
