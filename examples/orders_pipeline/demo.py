@@ -45,17 +45,31 @@ def running(
                     process.kill()
 
 
-def result_of(program: str, *words: str, environment: dict[str, str]) -> dict[str, Any]:
-    """Run a step to its end; what it found is the last line it prints."""
-    done = subprocess.run(
-        [sys.executable, str(HERE / program), *words],
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=LIMIT_S,
-        check=True,
-    )
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+def result_of(
+    program: str,
+    *words: str,
+    environment: dict[str, str],
+    beside: subprocess.Popen[str] | None = None,
+) -> dict[str, Any]:
+    """Run a step to its end; what it found is the last line it prints.
+
+    A step that needs another process `beside` it does not go on without that.
+    """
+    command = [sys.executable, str(HERE / program), *words]
+    deadline = time.monotonic() + LIMIT_S
+    with running(*command, environment=environment, stdout=subprocess.PIPE) as process:
+        while True:
+            try:
+                printed, _ = process.communicate(timeout=0.5)
+                break
+            except subprocess.TimeoutExpired:
+                if time.monotonic() > deadline:
+                    raise
+                if beside is not None and beside.poll() is not None:
+                    raise SystemExit(f"the pipeline ended with code {beside.poll()}") from None
+        if process.returncode != 0:
+            raise SystemExit(f"{program} ended with code {process.returncode}")
+    found: dict[str, Any] = json.loads(printed.splitlines()[-1])
     return found
 
 
@@ -88,7 +102,7 @@ def main() -> int:
         pipeline = [*ORBITMQ, "pipeline", "run", str(HERE / "orders_per_minute.toml")]
         with running(*pipeline, environment=environment) as spark:
             say(4, "meanwhile, what it sends: consume.py")
-            received = result_of("consume.py", ORDERS, environment=environment)
+            received = result_of("consume.py", ORDERS, environment=environment, beside=spark)
             print(f"received {received['results']} results of {received['orders']} orders")
             wait_for_parquet(out, int(ORDERS), spark)
             say(5, "what is in Parquet: show.py")

@@ -75,13 +75,12 @@ def run_command(verbosity: int, file: Path, master: str | None, once: bool, outp
         from orbitmq.spark.pipelines.sessions import open_session
 
         with display_for(output, loaded.secrets, verbosity) as display:
+            log = logging.getLogger("orbitmq.pipeline")
             try:
-                spark, said = open_session(loaded, master=master, quiet=verbosity < 1)
+                spark = open_session(loaded, master=master, quiet=verbosity < 1, say=log.info)
             except OrbitError as error:
                 display.failed(str(error))
                 sys.exit(NOT_STARTED)
-            for line in said:
-                logging.getLogger("orbitmq.pipeline").info(line)
             try:
                 code = run(loaded, spark, display, once=once)
                 display.ended(code)
@@ -111,7 +110,7 @@ def check_command(verbosity: int, file: Path, master: str | None, plan: bool, ou
             from orbitmq.spark.pipelines.sessions import open_session
             from orbitmq.spark.pipelines.workspace import Workspace
 
-            spark, _ = open_session(loaded, master=master, quiet=verbosity < 1)
+            spark = open_session(loaded, master=master, quiet=verbosity < 1)
             try:
                 build(loaded, Workspace(spark, loaded.directory, file=file.name))
             except BadPipeline as error:

@@ -1,18 +1,20 @@
 """The Spark session of a pipeline that is run by the command.
 
 From a program one uses a session of one's own; this is for ``orbitmq pipeline``. Settings, later
-ones win: what suits a command (no console bars, few words), those that are safe and matter for
-messages, those the kind of pipeline needs, and the file's own.
+ones win: what suits a command (no console bars, few words, secrets struck out of plans), those that
+are safe and matter for messages (`orbitmq.spark.session`), and the file's own.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from orbitmq.errors import ConfigError
 from orbitmq.spark.pipelines.failures import one_line
+from orbitmq.spark.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,22 +23,24 @@ if TYPE_CHECKING:
 
 __all__ = ["open_session"]
 
-SECRETS_IN_PLANS = "(?i)secret|token|password|accesskey|credential|url"
+SECRETS_IN_PLANS: Final = "(?i)secret|token|password|accesskey|credential|url"
 
 
 def open_session(
-    loaded: Loaded, *, master: str | None = None, quiet: bool = True
-) -> tuple[SparkSession, list[str]]:
-    """Start Spark for a pipeline; returns the session and what was set, in words."""
-    from pyspark.sql import SparkSession
-
-    from orbitmq.spark import register
-
+    loaded: Loaded,
+    *,
+    master: str | None = None,
+    quiet: bool = True,
+    say: Callable[[str], object] = str,
+) -> SparkSession:
+    """Start Spark for a pipeline; `say` hears which settings were added to the file's."""
     # Workers on this machine must be this interpreter, with the packages it has.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spec = loaded.spec
-    builder: Any = SparkSession.builder.appName(f"orbitmq-{spec.name}")
-    builder = builder.master(master or spec.spark.master or "local[*]")
+    master = master or spec.spark.master or "local[*]"
+    if master.startswith("local"):
+        # Nobody from outside has a driver's business here, and looking for an address takes time.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     settings = {
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.redaction.options.regex": SECRETS_IN_PLANS,
@@ -44,14 +48,13 @@ def open_session(
         "spark.sql.session.timeZone": "UTC",
     }
     if quiet:
-        settings["spark.log.level"] = "ERROR"
-    settings |= spec.spark.conf
-    for key, value in settings.items():
-        builder = builder.config(key, value)
+        settings["spark.log.level"] = "FATAL"  # what fails is told in one line
     try:
-        spark: SparkSession = builder.getOrCreate()
+        return session(
+            f"orbitmq-{spec.name}",
+            master=master,
+            settings=settings | spec.spark.conf,
+            say=say,
+        )
     except Exception as error:  # py4j hands on whatever the JVM throws
         raise ConfigError(f"Spark does not start: {one_line(error)}") from error
-    register(spark)
-    shown = loaded.secrets.shown(settings)
-    return spark, [f"{key}={shown[key]}" for key in sorted(settings)]

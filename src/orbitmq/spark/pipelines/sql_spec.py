@@ -38,7 +38,7 @@ from orbitmq.spark.pipelines.avro import Framing
 from orbitmq.spark.pipelines.decoding import Decoding
 from orbitmq.spark.pipelines.spec import Interval, PipelineSpec
 from orbitmq.spark.pipelines.tables import Mistakes, suggestion
-from orbitmq.spark.pipelines.topics import check_reading, topic_options
+from orbitmq.spark.pipelines.topics import check_reading, check_writing, topic_options
 from orbitmq.spark.pipelines.workspace import Trigger
 
 __all__ = ["SinkSpec", "SourceSpec", "SqlSpec", "StepSpec", "WatermarkSpec"]
@@ -211,7 +211,9 @@ class SqlSpec(PipelineSpec):
             if name in names:
                 mistakes.add(f"sink[{at}].name", f"there is a sink called {name!r} already")
             names.add(name)
-            self._check_server(mistakes, f"sink[{at}]", sink)
+            if self._check_server(mistakes, f"sink[{at}]", sink) and sink.is_topic:
+                options = sink.writer_options(self.name_server)
+                check_writing(mistakes, f"sink[{at}].options", options)
         batch = self.trigger.mode == "batch"
         for name, source in self.source.items():
             if self._check_server(mistakes, f"source.{name}", source) and source.is_topic:

@@ -15,12 +15,20 @@ from typing import TYPE_CHECKING, Final
 
 from orbitmq.errors import ConfigError
 from orbitmq.spark.pipelines.tables import Mistakes
+from orbitmq.spark.sink_options import SinkOptions
 from orbitmq.spark.source_options import SourceOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["MESSAGE_COLUMNS", "TopicSpec", "as_messages", "check_reading", "topic_options"]
+__all__ = [
+    "MESSAGE_COLUMNS",
+    "TopicSpec",
+    "as_messages",
+    "check_reading",
+    "check_writing",
+    "topic_options",
+]
 
 MESSAGE_COLUMNS: Final = (
     *("topic", "tags", "keys", "properties", "delayLevel", "deliverAt", "shardingKey"),
@@ -80,6 +88,14 @@ def check_reading(
     """Have the connector judge its options, as far as it can without a cluster."""
     try:
         SourceOptions.of(options, streaming=streaming)
+    except ConfigError as error:
+        mistakes.add(key, str(error))
+
+
+def check_writing(mistakes: Mistakes, key: str, options: dict[str, str]) -> None:
+    """The same for a sink."""
+    try:
+        SinkOptions.of(options)
     except ConfigError as error:
         mistakes.add(key, str(error))
 
