@@ -22,6 +22,9 @@ AGAINST_JAVA = os.environ.get("ORBITMQ_COMPAT_AGAINST") == "java"
 SETTINGS = {
     # Retries begin at level 3. The others are for the delay scenario.
     "messageDelayLevel": "1s 2s 1s 1s 1s 3s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s",
+    "transactionCheckInterval": "1000",
+    "transactionTimeOut": "1000",
+    "enablePropertyFilter": "true",
 }
 
 

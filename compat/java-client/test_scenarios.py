@@ -33,6 +33,8 @@ SCENARIOS = (
     "push_orderly",
     "push_broadcast",
     "push_tags",
+    "push_sql",
+    "transactions",
     "members_are_told",
     "pull_classic",
     "pull_long_poll",
@@ -62,6 +64,10 @@ def test_delayed_messages_come_when_they_are_due(client: JavaClient) -> None:
     assert len(late_ms) == 30
     assert min(late_ms) >= -1, sorted(late_ms)
     assert statistics.median(late_ms) <= 200, sorted(late_ms)
+
+
+def test_a_bad_selector_is_refused_before_a_consumer_begins(client: JavaClient) -> None:
+    assert "java.lang.RuntimeException: 'NULL' cannot be compared." in client.play("bad_sql")
 
 
 def test_a_waiting_consumer_hears_at_once(client: JavaClient) -> None:

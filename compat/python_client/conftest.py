@@ -29,12 +29,13 @@ from tests.both_ways import LoopThread, way_of
 SETTINGS = {
     # Retries begin at level 3.
     "messageDelayLevel": "1s 2s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s",
-}
-OF_APACHE = SETTINGS | {
     # A broker asks for the outcome of a transaction after a minute otherwise.
     "transactionCheckInterval": "1000",
     "transactionTimeOut": "1000",
     "transactionCheckMax": "15",
+    "enablePropertyFilter": "true",
+}
+OF_APACHE = SETTINGS | {
     # 5.x takes down outcomes in batches, every three seconds; until then it may ask all the same.
     "transactionOpBatchInterval": "100",
 }

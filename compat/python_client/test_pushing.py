@@ -55,6 +55,26 @@ def test_tags(producer: Producer, topic: str, listen: Listen) -> None:
     assert len(catcher.messages) == 21
 
 
+def test_sql(producer: Producer, topic: str, listen: Listen) -> None:
+    catcher = Catcher()
+    wanted = "price BETWEEN 10 AND 19 AND city IN ('Oslo', 'Rome') OR price IS NULL"
+
+    def send(price: int) -> None:
+        city = ["Oslo", "Rome", "Bonn"][price % 3]
+        properties = {"price": str(price), "city": city}
+        producer.send(Message(topic, b"%d" % price, properties=properties))
+
+    for price in range(30):
+        send(price)
+    listen(topic, catcher.add, sql=wanted)
+    expected = {b"%d" % price for price in range(10, 20) if price % 3 != 2}
+    assert {message.body for message in catcher.wait(len(expected))} == expected
+    send(5)
+    producer.send(Message(topic, b"free"))
+    assert catcher.wait(len(expected) + 1)[-1].body == b"free", "a held pull is woken by its own"
+    assert len(catcher.messages) == len(expected) + 1
+
+
 def test_batches(producer: Producer, topic: str, listen: Listen) -> None:
     catcher, sizes = Catcher(), []
 

@@ -1,4 +1,4 @@
-"""Transactions against Apache's brokers: what is committed is seen, what is lost is asked for.
+"""Transactions against every kind of broker: what is committed is seen, what is lost is asked for.
 
 The brokers here ask for lost outcomes after a second, not after a minute as they would by default.
 """
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from compat.java_client import Cluster
-from compat.python_client.shared import Way, await_true, count, of_apache
+from compat.python_client.shared import Way, await_true, count
 from orbitmq._native import ReceivedMessage
 from orbitmq.admin.admin import Admin
 from orbitmq.client.transaction import (
@@ -21,8 +21,6 @@ from orbitmq.client.transaction import (
     TransactionState,
 )
 from orbitmq.message import Message
-
-pytestmark = of_apache
 
 COMMIT, ROLLBACK, UNKNOWN = (
     TransactionState.COMMIT,

@@ -47,6 +47,7 @@ public final class Driver {
         Upheavals.register(SCENARIOS);
         Members.register(SCENARIOS);
         Interop.register(SCENARIOS);
+        Transactions.register(SCENARIOS);
     }
 
     public static void main(String[] args) throws Exception {
