@@ -6,10 +6,10 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from orbitmq import Message, Producer, Record
+from orbitmq import Message, Producer, Record, Store
 from orbitmq.testing import LocalCluster
 
-__all__ = ["bodies_in", "produce", "records_in", "wait_for_records"]
+__all__ = ["bodies_in", "bodies_of_store", "produce", "records_in", "wait_for_records"]
 
 
 def records_in(cluster: LocalCluster, topic: str) -> list[tuple[str, Record]]:
@@ -19,12 +19,21 @@ def records_in(cluster: LocalCluster, topic: str) -> list[tuple[str, Record]]:
         for name, broker in sorted(cluster.brokers.items())
         for stored_topic, queue_id in broker.store.queues()
         if stored_topic == topic
-        for record in _queue(cluster, name, topic, queue_id)
+        for record in _queue(broker.store, topic, queue_id)
     ]
 
 
-def _queue(cluster: LocalCluster, broker: str, topic: str, queue_id: int) -> Iterator[Record]:
-    store = cluster.brokers[broker].store
+def bodies_of_store(store: Store, topic: str) -> Counter[bytes]:
+    """Return how often each body is in a topic of a store that no broker has open."""
+    return Counter(
+        record.body
+        for stored_topic, queue_id in store.queues()
+        if stored_topic == topic
+        for record in _queue(store, topic, queue_id)
+    )
+
+
+def _queue(store: Store, topic: str, queue_id: int) -> Iterator[Record]:
     offset = store.min_offset(topic, queue_id)
     while offset < store.max_offset(topic, queue_id):
         read = store.read(topic, queue_id, offset, max_messages=10_000, max_bytes=64 << 20)
@@ -45,9 +54,12 @@ def wait_for_records(cluster: LocalCluster, topic: str, count: int, within_s: fl
         time.sleep(0.05)
 
 
-def produce(cluster: LocalCluster, topic: str, bodies: Iterable[bytes], batch: int = 500) -> None:
+def produce(
+    cluster: LocalCluster | str, topic: str, bodies: Iterable[bytes], batch: int = 500
+) -> None:
     """Send bodies in batches, spread over the topic's queues."""
-    with Producer(cluster.address, group="tests") as producer:
+    address = cluster if isinstance(cluster, str) else cluster.address
+    with Producer(address, group="tests") as producer:
         waiting: list[Message] = []
         for body in bodies:
             waiting.append(Message(topic, body))

@@ -53,6 +53,8 @@ class Deduplication:
         self._path = config_dir / SNAPSHOT
         self._has_snapshot = self._path.exists() or persist.backup_of(self._path).exists()
         self._is_dirty = False
+        self.suppressed = 0
+        """How many messages were not stored a second time since the start."""
         self._ids = self._recover() if self._has_snapshot else StoredIds()
 
     def _recover(self) -> StoredIds:
@@ -77,7 +79,7 @@ class Deduplication:
         limit = self._config.deduplication_max_ids
         for may_forget in (True, False):
             try:
-                return self._ids.stored(sender, batch, ids, limit=limit)
+                stored = self._ids.stored(sender, batch, ids, limit=limit)
             except MalformedId as error:
                 raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"UNIQ_KEY: {error}") from None
             except BatchNotTaken as error:
@@ -87,6 +89,8 @@ class Deduplication:
                 if "limit" in str(error):
                     remark += " (send smaller batches, or raise deduplicationMaxIds)"
                 raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark) from None
+            self.suppressed += sum(stored)
+            return stored
         raise AssertionError  # the second round ends one way or the other
 
     def add(self, sender: str, batch: int, ids: Sequence[str]) -> None:

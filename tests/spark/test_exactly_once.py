@@ -1,0 +1,147 @@
+"""Exactly once: a batch that is sent again is stored once, and brokers that cannot are refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from orbitmq.broker import runtime_info
+from orbitmq.testing import LocalCluster
+from tests.spark.topics import bodies_in, records_in
+
+NewTopic = Callable[..., str]
+
+
+def numbers(spark: SparkSession, count: int, partitions: int = 2) -> DataFrame:
+    rows = spark.range(0, count, 1, partitions)
+    return rows.select(sf.col("id").cast("string").alias("body"))
+
+
+def write(rows: DataFrame, cluster: LocalCluster, topic: str, **options: str) -> None:
+    options = {"nameServer": cluster.address, "topic": topic, "deduplicate": "true"} | options
+    rows.write.format("rocketmq").mode("append").options(**options).save()
+
+
+def relay(spark: SparkSession, cluster: LocalCluster, topic: str, path: Path, once: bool) -> None:
+    """Run a query over the files of a directory to their end, two files a batch."""
+    stream = spark.readStream.schema("body string").option("maxFilesPerTrigger", 2)
+    query = (
+        stream.parquet(str(path / "in"))
+        .writeStream.format("rocketmq")
+        .options(nameServer=cluster.address, topic=topic, deduplicate=str(once).lower())
+        .option("checkpointLocation", str(path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(120)
+
+
+def forget_last_commit(path: Path) -> None:
+    """Leave a checkpoint as a driver does that dies between a batch's last send and its commit."""
+    commits = path / "checkpoint" / "commits"
+    last = max(commits.glob("[0-9]*"), key=lambda file: int(file.name))
+    last.unlink()
+    (commits / f".{last.name}.crc").unlink(missing_ok=True)
+
+
+@pytest.mark.lowest_spark
+@pytest.mark.parametrize("once", [True, False])
+def test_a_replayed_batch_is_stored_once(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path, once: bool
+) -> None:
+    topic = new_topic(cluster)
+    numbers(spark, 1000).repartition(6).write.parquet(str(tmp_path / "in"))
+    relay(spark, cluster, topic, tmp_path, once)
+    for _ in range(2):
+        forget_last_commit(tmp_path)
+        relay(spark, cluster, topic, tmp_path, once)
+    found = bodies_in(cluster, topic)
+    assert set(found) == {b"%d" % number for number in range(1000)}
+    assert (max(found.values()) == 1) is once, "without deduplicate the last batch is there thrice"
+
+
+def test_a_batch_that_was_replaced_by_a_later_one_is_refused(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic(cluster)
+    numbers(spark, 100).repartition(6).write.parquet(str(tmp_path / "in"))
+    relay(spark, cluster, topic, tmp_path, once=True)
+    for _ in range(2):  # a checkpoint restored from a backup: two batches are forgotten
+        forget_last_commit(tmp_path)
+    offsets = tmp_path / "checkpoint" / "offsets"
+    last = max(offsets.glob("[0-9]*"), key=lambda file: int(file.name))
+    last.unlink()
+    (offsets / f".{last.name}.crc").unlink(missing_ok=True)
+    with pytest.raises(Exception, match="is over: batch 2 has begun"):
+        relay(spark, cluster, topic, tmp_path, once=True)
+    assert max(bodies_in(cluster, topic).values()) == 1
+
+
+def test_a_job_that_is_named_can_be_run_again(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
+) -> None:
+    topic = new_topic(cluster)
+    rows = numbers(spark, 500)
+    for _ in range(2):
+        write(rows, cluster, topic, deduplicateId="nightly", deduplicateBatch="1")
+    assert bodies_in(cluster, topic) == Counter(b"%d" % number for number in range(500))
+    write(rows, cluster, topic, deduplicateId="nightly", deduplicateBatch="2")
+    assert set(bodies_in(cluster, topic).values()) == {2}, "the next night is another run"
+    write(rows, cluster, topic)
+    assert set(bodies_in(cluster, topic).values()) == {3}, "a job without a name is always new"
+
+
+def test_equal_rows_are_as_many_messages(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
+) -> None:
+    topic = new_topic(cluster)
+    rows = spark.createDataFrame([("same",)] * 50, "body string").repartition(2)
+    for _ in range(2):
+        write(rows, cluster, topic, deduplicateId="equal")
+    assert bodies_in(cluster, topic) == Counter({b"same": 50})
+
+
+def test_every_row_carries_its_id_and_its_batch(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
+) -> None:
+    topic = new_topic(cluster)
+    write(numbers(spark, 20), cluster, topic, deduplicateId="named", deduplicateBatch="3")
+    records = [record for _, record in records_in(cluster, topic)]
+    assert len({record.get_property("UNIQ_KEY") for record in records}) == 20
+    (scope,) = {record.get_property("ORBIT_BATCH") for record in records}
+    assert scope is not None
+    assert scope.endswith("/3")
+
+
+def test_two_brokers_share_the_rows_and_both_suppress(
+    spark: SparkSession, two_brokers: LocalCluster, new_topic: NewTopic
+) -> None:
+    topic = new_topic(two_brokers)
+    rows = numbers(spark, 400, partitions=4).withColumn("shardingKey", sf.col("body"))
+    for _ in range(2):
+        write(rows, two_brokers, topic, deduplicateId=topic)
+        write(rows.drop("shardingKey"), two_brokers, topic, deduplicateId=f"{topic}-any")
+    found = records_in(two_brokers, topic)
+    assert Counter(record.body for _, record in found) == {b"%d" % n: 2 for n in range(400)}
+    assert {name for name, _ in found} == {"broker-a", "broker-b"}
+
+
+def test_brokers_that_store_repeats_are_refused_with_the_reason(
+    spark: SparkSession,
+    cluster: LocalCluster,
+    new_topic: NewTopic,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = new_topic(cluster)
+    monkeypatch.setattr(runtime_info, "FEATURES", ("bulkRead",))
+    with pytest.raises(
+        AnalysisException, match=r"needs brokers that suppress repeats; broker-a \(.*V4_9_7\) does"
+    ):
+        write(numbers(spark, 1), cluster, topic)
+    assert not records_in(cluster, topic)

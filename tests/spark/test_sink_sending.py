@@ -1,0 +1,225 @@
+"""How the sink sends: retries, pauses, order and limits, without Spark and without sockets."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from orbitmq._native import Command, PackedSend, RowPacker, decode_batch
+from orbitmq.errors import BrokerRefused, ConnectionLost, NoRoute, SendFailed
+from orbitmq.protocol.bodies import MessageQueue
+from orbitmq.protocol.codes import ResponseCode
+from orbitmq.spark.sink_queues import SinkQueues
+from orbitmq.spark.sink_sending import Sender, SendSettings
+
+pa = pytest.importorskip("pyarrow")
+
+QUEUES = tuple(MessageQueue("t", name, number) for name in ("a", "b") for number in (0, 1))
+Answer = Callable[[str, int], int | Exception]
+
+
+class FakeRoutes:
+    """Two brokers with two queues each, unless some are taken away."""
+
+    def __init__(self) -> None:
+        self.queues = QUEUES
+        self.doubts = 0
+
+    def route(self, _topic: str) -> Any:
+        if not self.queues:
+            raise NoRoute("nothing there", cause="no_broker")
+        return type("Route", (), {"publish_queues": self.queues})
+
+    def doubt(self, _topic: str) -> None:
+        self.doubts += 1
+
+    def address(self, broker_name: str) -> str | None:
+        return f"{broker_name}:1"
+
+
+class FakeNetwork:
+    """Answers with what a function says, and remembers what it was asked."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._lock = threading.Lock()
+        self.calls: list[tuple[str, int, list[int]]] = []
+        self.most_at_once = 0
+        self._at_once = 0
+
+    def invoke(self, address: str, _code: int, **request: Any) -> Command:
+        with self._lock:
+            self._at_once += 1
+            self.most_at_once = max(self.most_at_once, self._at_once)
+            bodies = [request["body"]]
+            if request["ext"]["m"] == "true":
+                bodies = [body for _, body, _ in decode_batch(request["body"])]
+            numbers = [int(body) for body in bodies]
+            self.calls.append((address[0], int(request["ext"]["e"]), numbers))
+            number = len(self.calls)
+        try:
+            answer = self._answer(address[0], number)
+        finally:
+            with self._lock:
+                self._at_once -= 1
+        if isinstance(answer, Exception):
+            raise answer
+        return Command(answer, remark="a word", ext={"suppressed": "0"})
+
+
+class Clock:
+    """Time that passes by pausing only."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.pauses: list[float] = []
+        self._lock = threading.Lock()
+
+    def pause(self, seconds: float) -> None:
+        with self._lock:
+            self.now += seconds
+            self.pauses.append(seconds)
+
+
+def packed(count: int = 1, **columns: list[Any]) -> list[PackedSend]:
+    types = {"queueId": pa.int32()}
+    rows = {name: pa.array(v, types.get(name, pa.string())) for name, v in columns.items()}
+    rows["body"] = pa.array([b"%d" % number for number in range(count)], pa.binary())
+    packer = RowPacker(
+        topic="t",
+        batch_bytes=200,
+        body_bytes=1000,
+        waiting_bytes=10_000,
+        left_out=set(),
+        id_prefix=b"0123456789",
+    )
+    sends = packer.push(pa.record_batch(rows), queue_counts={"t": 4}, month_ms=1)
+    return sends + packer.finish()
+
+
+class Bench:
+    def __init__(self, answer: Answer, retry_timeout_ms: int = 10_000) -> None:
+        self.network = FakeNetwork(answer)
+        self.routes = FakeRoutes()
+        self.clock = Clock()
+        settings = SendSettings(
+            group="g", max_in_flight=4, send_timeout_ms=100, retry_timeout_ms=retry_timeout_ms
+        )
+        routes: Any = self.routes
+        network: Any = self.network
+        self.queues = SinkQueues(routes)
+        self.sender = Sender(
+            settings, network, self.queues, clock=lambda: self.clock.now, pause=self.clock.pause
+        )
+
+    def run(self, sends: list[PackedSend]) -> None:
+        with self.sender as sender:
+            for send in sends:
+                sender.submit(send)
+            sender.drain()
+
+
+def test_all_is_counted_and_several_are_under_way() -> None:
+    meeting = threading.Barrier(2, timeout=20)
+
+    def answer(_broker: str, number: int) -> int:
+        if number <= 2:
+            meeting.wait()
+        return ResponseCode.SUCCESS
+
+    bench = Bench(answer)
+    bench.run(packed(200))
+    counts = bench.sender.counts
+    assert (counts.rows, counts.sends) == (200, len(bench.network.calls))
+    assert 2 <= bench.network.most_at_once <= 4
+    assert {(broker, queue) for broker, queue, _ in bench.network.calls} == {
+        (queue.broker_name, queue.queue_id) for queue in QUEUES
+    }
+
+
+@pytest.mark.parametrize("code", [ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE])
+def test_busy_brokers_are_given_time_and_counted(code: int) -> None:
+    bench = Bench(lambda _broker, number: code if number <= 5 else ResponseCode.SUCCESS)
+    bench.run(packed())
+    counts = bench.sender.counts
+    assert (counts.busy, counts.retried, counts.rows) == (5, 5, 1)
+    assert 0.02 <= bench.clock.pauses[0] <= 0.05
+    assert 0.4 <= bench.clock.pauses[4] <= 0.8
+    brokers = [broker for broker, _, _ in bench.network.calls]
+    assert all(one != other for one, other in itertools.pairwise(brokers))
+
+
+def test_the_time_for_a_send_is_limited_and_the_error_says_why() -> None:
+    bench = Bench(lambda *_: ResponseCode.SYSTEM_BUSY, retry_timeout_ms=5000)
+    with pytest.raises(SendFailed, match=r"1 rows to topic 't' .* \(retryTimeoutMs=5000\).*a word"):
+        bench.run(packed())
+    assert 3 < bench.clock.now < 5
+
+
+def test_a_lost_connection_is_tried_elsewhere_and_the_route_is_read_again() -> None:
+    bench = Bench(lambda broker, _: ConnectionLost("gone") if broker == "a" else 0)
+    bench.run(packed(100))
+    assert bench.sender.counts.rows == 100
+    assert bench.routes.doubts > 0
+
+
+@pytest.mark.parametrize(
+    "code", [ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.SLAVE_NOT_AVAILABLE, 1]
+)
+def test_what_is_not_safe_is_tried_again_but_not_for_ever(code: int) -> None:
+    bench = Bench(lambda _broker, number: code if number == 1 else 0)
+    bench.run(packed())
+    assert len(bench.network.calls) == 2
+    hopeless = Bench(lambda *_: code, retry_timeout_ms=10**9)
+    with pytest.raises(SendFailed, match="in 4 attempts"):
+        hopeless.run(packed())
+
+
+def test_what_no_broker_takes_is_an_error_at_once() -> None:
+    bench = Bench(lambda *_: ResponseCode.MESSAGE_ILLEGAL)
+    with pytest.raises(BrokerRefused, match="a word"):
+        bench.run(packed())
+    assert len(bench.network.calls) == 1
+
+
+def test_a_failure_ends_the_task_and_nothing_goes_on_behind_it() -> None:
+    bench = Bench(lambda _broker, number: ResponseCode.MESSAGE_ILLEGAL if number == 3 else 0)
+    with pytest.raises(BrokerRefused):
+        bench.run(packed(5000))
+    calls = len(bench.network.calls)
+    assert calls < 100
+    assert not [t for t in threading.enumerate() if t.name.startswith("orbitmq-send")]
+
+
+def test_sends_to_one_queue_keep_their_order_and_do_not_overtake() -> None:
+    def answer(_broker: str, number: int) -> int:
+        return ResponseCode.SYSTEM_BUSY if number % 3 == 0 else ResponseCode.SUCCESS
+
+    bench = Bench(answer)
+    bench.queues.slots("t")
+    bench.run(packed(300, shardingKey=[f"k{number % 5}" for number in range(300)]))
+    stored: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for broker, queue, numbers in bench.network.calls:
+        if stored[broker, queue][-len(numbers) :] != numbers:  # the same again was refused before
+            stored[broker, queue] += numbers
+    assert sum(map(len, stored.values())) == 300
+    assert all(numbers == sorted(numbers) for numbers in stored.values())
+
+
+def test_pinned_brokers_are_waited_for_not_gone_around() -> None:
+    routes: Any = FakeRoutes()
+    queues = SinkQueues(routes, first=1, pinned=["b", "a"])
+    (send,) = packed()
+    assert {queues.choose(send, None).broker_name for _ in range(4)} == {"b"}
+    last = MessageQueue("t", "b", 0)
+    assert queues.choose(send, last).broker_name == "b", "a retry stays"
+    routes.queues = QUEUES[:2]
+    with pytest.raises(NoRoute, match="broker b has no queue"):
+        queues.choose(send, None)
+    with pytest.raises(NoRoute, match="broker b is not there, whose part"):
+        queues.slots("t")
