@@ -1,0 +1,82 @@
+"""The Spark source on Apache RocketMQ 4.9.7: no bulk read there, and no field of ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from compat.conftest import MakeCluster
+from compat.java_cluster import BrokerSettings, JavaCluster
+from orbitmq import Admin, Message, Producer
+from orbitmq.spark import register
+from tests.spark.conftest import SESSION_SETTINGS
+from tests.spark.source_fixtures import bodies, frame, run_available, stream, written
+
+COUNT = 700
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    builder = SparkSession.builder.master("local[2]").appName("orbitmq-compat")
+    for key, value in SESSION_SETTINGS.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    register(session)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def java(make_java_cluster: MakeCluster) -> JavaCluster:
+    cluster = make_java_cluster(BrokerSettings().with_extra(enablePropertyFilter="true"))
+    cluster.start_broker()
+    return cluster
+
+
+@pytest.mark.timeout(240)
+def test_a_java_broker_is_read(spark: SparkSession, java: JavaCluster, tmp_path: Path) -> None:
+    address, topic = java.nameserver, "orders"
+    with Admin(address) as admin, Producer(address, group="spark-compat") as producer:
+        admin.create_topic(topic, queues=3)
+        for number in range(COUNT):
+            tag = "odd" if number % 2 else "even"
+            message = Message(
+                topic, f"{number:04}".encode(), tags=tag, properties={"n": str(number)}
+            )
+            producer.send(message)
+        producer.send(Message(topic, b"9999" + b"z" * 20_000, tags="big"))
+
+        everything = [f"{number:04}" for number in range(COUNT)]
+        read = frame(spark, address, topic, columns="body,tags,queueId,queueOffset")
+        assert read.count() == COUNT + 1
+        assert bodies(read.where("tags != 'big'")) == everything
+        assert bodies(frame(spark, address, topic, tags="odd")) == everything[1::2]
+        sql = frame(spark, address, topic, sql="n IS NOT NULL AND n >= 690")
+        assert bodies(sql) == everything[690:]
+        (big,) = frame(spark, address, topic, tags="big").collect()
+        assert bytes(big.body) == b"9999" + b"z" * 20_000, "it was compressed on its way"
+        late = frame(spark, address, topic, startingTimestamp=int(big.storeTimestamp.timestamp()))
+        assert late.count() == COUNT + 1
+        assert frame(spark, address, topic, minPartitions=5).rdd.getNumPartitions() == 5
+
+        group = "spark-compat-group"
+        options = {"consumerGroup": group, "commitOffsets": "progress"}
+        source = stream(
+            spark, address, topic, startingOffsets="earliest", maxOffsetsPerTrigger=300, **options
+        )
+        query = run_available(source, tmp_path)
+        assert written(spark, tmp_path).count() == COUNT + 1
+        progress = query.lastProgress
+        assert progress is not None
+        ends = json.loads(progress["sources"][0]["endOffset"])
+        assert sum(sum(each.values()) for each in ends[topic].values()) == COUNT + 1
+        assert admin.group_lag(group, topic).total == 0
+        producer.send(Message(topic, b"more"))
+        assert admin.group_lag(group, topic).total == 1
+        run_available(stream(spark, address, topic, **options), tmp_path)
+        assert written(spark, tmp_path).count() == COUNT + 2
