@@ -12,7 +12,8 @@ from compat.python_client.shared import Way, of_apache
 from orbitmq._native import ReceivedMessage, decode_messages
 from orbitmq.client.drivers import blocking
 from orbitmq.client.flows.routes import route_or_diagnose
-from orbitmq.client.producer import AsyncProducer, Producer
+from orbitmq.client.producer import Producer
+from orbitmq.client.producer_async import AsyncProducer
 from orbitmq.client.request_reply import reply_to
 from orbitmq.client.state.routes import RouteTable
 from orbitmq.errors import BadMessage, NoReply

@@ -10,7 +10,8 @@ import pytest
 from compat.java_client import Cluster
 from compat.java_cluster import BrokerSettings, JavaCluster
 from compat.python_client.shared import Way, of_apache
-from orbitmq.client.producer import AsyncProducer, Producer
+from orbitmq.client.producer import Producer
+from orbitmq.client.producer_async import AsyncProducer
 from orbitmq.errors import BrokerRefused, ConnectionLost, NoRoute, SendFailed
 from orbitmq.message import Message, SendStatus
 from orbitmq.remoting.tls import Tls

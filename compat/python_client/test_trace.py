@@ -12,7 +12,8 @@ from compat.java_client import Cluster
 from compat.nameserver.tools import JavaTools
 from compat.python_client.shared import Way, await_true, of_apache
 from orbitmq.admin.admin import Admin
-from orbitmq.client.producer import AsyncProducer, Producer
+from orbitmq.client.producer import Producer
+from orbitmq.client.producer_async import AsyncProducer
 from orbitmq.client.transaction import TransactionProducer, TransactionState
 from orbitmq.errors import NoRoute
 from orbitmq.message import Message

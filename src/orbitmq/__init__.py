@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from orbitmq.admin.async_admin import AsyncAdmin
     from orbitmq.client.handlers import RetryLater
     from orbitmq.client.lite import AsyncConsumer, Consumer
-    from orbitmq.client.producer import AsyncProducer, Producer
+    from orbitmq.client.producer import Producer
+    from orbitmq.client.producer_async import AsyncProducer
     from orbitmq.client.pull import AsyncPullConsumer, PullConsumer
     from orbitmq.client.push import AsyncPushConsumer, PushConsumer
     from orbitmq.client.request_reply import reply_to
@@ -82,7 +83,7 @@ _LOADED_LATER = {
     "Admin": "orbitmq.admin.admin",
     "AsyncAdmin": "orbitmq.admin.async_admin",
     "AsyncConsumer": "orbitmq.client.lite",
-    "AsyncProducer": "orbitmq.client.producer",
+    "AsyncProducer": "orbitmq.client.producer_async",
     "AsyncPullConsumer": "orbitmq.client.pull",
     "AsyncPushConsumer": "orbitmq.client.push",
     "AsyncTransactionProducer": "orbitmq.client.transaction",

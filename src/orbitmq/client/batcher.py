@@ -1,20 +1,30 @@
 """Automatic batching: sends that come shortly after each other leave as one request.
 
-Each message waits up to the linger for company; a batch leaves earlier when it is full. Everything
-happens on one event loop.
+Each message waits up to the linger for company; a batch leaves earlier when it is full. A `Batcher`
+lives on one event loop. A `ThreadsBatcher` hands it what other threads add, a bunch at a time: to
+wake a loop for each message would cost more than the message.
 """
 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import functools
+import threading
 from collections.abc import Awaitable, Callable
 
 from orbitmq.client.state.batching import Gathered, Lingering, Part, results_of_each
+from orbitmq.errors import ClientClosed, ConfigError
 from orbitmq.message import Message, MessageQueue, SendResult
 
-__all__ = ["Batcher", "Waiter"]
+__all__ = ["Batcher", "ThreadsBatcher", "Waiter", "needs_linger"]
+
+MOST_BATCHES_UNDER_WAY = 32
+MOST_HANDED_OVER = 20_000
+"""Messages of threads that wait for their answers."""
 
 Waiter = asyncio.Future[SendResult]
+_Told = concurrent.futures.Future[SendResult]
 SendTogether = Callable[[Gathered[Waiter]], Awaitable[SendResult]]
 
 
@@ -44,6 +54,16 @@ class Batcher:
                 else self._loop.call_soon(self.flush)
             )
         return waiter
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether as many batches wait for their answers as is good."""
+        return len(self._tasks) >= MOST_BATCHES_UNDER_WAY
+
+    async def until_free(self) -> None:
+        """Wait until fewer batches wait for their answers."""
+        while self.is_busy:
+            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
 
     def flush(self) -> None:
         """Send everything that waits for company."""
@@ -80,3 +100,62 @@ class Batcher:
         for waiter, result in zip(waiters, results, strict=True):
             if not waiter.done():
                 waiter.set_result(result)
+
+
+class ThreadsBatcher:
+    """A batcher for threads other than its loop's. Made on the loop, used by any thread."""
+
+    def __init__(self, batcher: Batcher) -> None:
+        self._batcher = batcher
+        self._loop = asyncio.get_running_loop()
+        self._room = threading.Semaphore(MOST_HANDED_OVER)
+        self._lock = threading.Lock()
+        self._handed: list[tuple[Message, Part, MessageQueue | None, _Told]] = []
+        self._closed = False
+
+    def add(self, message: Message, part: Part, queue: MessageQueue | None = None) -> _Told:
+        """Send a message with others; the future is what becomes of it."""
+        told: _Told = concurrent.futures.Future()
+        self._room.acquire()
+        with self._lock:
+            if self._closed:
+                self._room.release()
+                raise ClientClosed("this producer is closed")
+            is_first = not self._handed
+            self._handed.append((message, part, queue, told))
+        if is_first:
+            self._loop.call_soon_threadsafe(self._take_over)
+        return told
+
+    def _take_over(self) -> None:
+        with self._lock:
+            handed, self._handed = self._handed, []
+        for message, part, queue, told in handed:
+            waiter = self._batcher.add(message, part, queue)
+            waiter.add_done_callback(functools.partial(self._tell, told))
+
+    def _tell(self, told: _Told, waiter: Waiter) -> None:
+        self._room.release()
+        if not told.set_running_or_notify_cancel():
+            return
+        if waiter.cancelled():
+            told.set_exception(ClientClosed("the producer was closed before the message was sent"))
+        elif (error := waiter.exception()) is not None:
+            told.set_exception(error)
+        else:
+            told.set_result(waiter.result())
+
+    async def close(self) -> None:
+        """Take no more, send what waits, and wait until it is sent."""
+        with self._lock:
+            self._closed = True
+        self._take_over()
+        await self._batcher.close()
+
+
+def needs_linger() -> ConfigError:
+    """Say why a message cannot be handed over."""
+    return ConfigError(
+        "enqueue() sends messages in batches, for which the producer needs a linger_ms, "
+        "such as linger_ms=5"
+    )

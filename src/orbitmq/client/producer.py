@@ -1,25 +1,23 @@
-"""Producers: `Producer` for threads, `AsyncProducer` for asyncio.
+"""`Producer`, for threads; `AsyncProducer`, its twin for asyncio, runs the same flows.
 
-Both run the same flows. A `Producer`'s calling thread writes the request and reads the answer
-itself; only the heartbeat and the refresh of routes are done by the background thread. Its sends
-may come from any number of threads. An `AsyncProducer` belongs to one event loop; sends of one turn
-of the loop leave in one write.
+The calling thread writes the request and reads the answer itself; only the heartbeat, the refresh
+of routes and batches that form by themselves are left to the background thread. Sends may come from
+any number of threads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from orbitmq.client import background
-from orbitmq.client.batcher import Batcher
-from orbitmq.client.drivers import awaiting, blocking
+from orbitmq.client.batcher import Batcher, ThreadsBatcher, needs_linger
+from orbitmq.client.drivers import blocking
 from orbitmq.client.producing import BaseProducer, QueueSelector
 from orbitmq.client.request_reply import Requesting
-from orbitmq.client.state.batching import Part, can_linger, make_part
-from orbitmq.client.state.outgoing import make_outgoing
-from orbitmq.client.turns import Turns
+from orbitmq.client.state.batching import can_linger, make_part
 from orbitmq.client.wishes import Flow
 from orbitmq.errors import ClientClosed
 from orbitmq.message import Message, MessageQueue, SendResult
@@ -28,7 +26,7 @@ from orbitmq.remoting.blocking import BlockingNetwork
 if TYPE_CHECKING:
     from orbitmq._native import ReceivedMessage
 
-__all__ = ["AsyncProducer", "Producer"]
+__all__ = ["Producer"]
 
 T = TypeVar("T")
 
@@ -60,7 +58,7 @@ class Producer(Requesting, BaseProducer):
     """
 
     _network: BlockingNetwork | None = None
-    _batcher: Batcher | None = None
+    _batcher: ThreadsBatcher | None = None
     _generation = 0
 
     def start(self) -> Self:
@@ -137,11 +135,35 @@ class Producer(Requesting, BaseProducer):
         """
         choose = self._choose(message, queue, sharding_key, selector)
         if self._batcher is not None and choose is None and can_linger(message, self._policy):
-            return background.run(
-                self._send_in_batch(message, make_part(message, self._policy), queue)
-            )
+            return self.enqueue(message, queue=queue).result()
         flow = self._send_flow(self._outgoing(message), queue, choose, timeout_ms)
         return self._perform(flow)
+
+    def enqueue(self, message: Message, *, queue: MessageQueue | None = None) -> Future[SendResult]:
+        """Hand a message over to be sent in a batch; the future is what becomes of it.
+
+        For many messages at once this is the fastest way: none needs a thread of its own. Needs a
+        `linger_ms`. Waits itself only while more messages are under way than is good.
+
+        ::
+
+            futures = [producer.enqueue(message) for message in messages]
+            results = [future.result() for future in futures]
+        """
+        self._running()
+        if self._generation != background.generation():
+            self._start_again()
+        batcher = self._batcher
+        if batcher is None:
+            raise needs_linger()
+        if can_linger(message, self._policy):
+            return batcher.add(message, make_part(message, self._policy), queue)
+        alone: Future[SendResult] = Future()
+        try:
+            alone.set_result(self.send(message, queue=queue))
+        except Exception as error:
+            alone.set_exception(error)
+        return alone
 
     def send_many(
         self,
@@ -240,203 +262,7 @@ class Producer(Requesting, BaseProducer):
         if self._network is not None:
             self._network.close_idle()
 
-    async def _open_batcher(self, linger_ms: float) -> Batcher:
-        return Batcher(self._send_gathered, linger_ms, self._batch_bytes, self._batch_messages)
-
-    async def _send_in_batch(
-        self, message: Message, part: Part, queue: MessageQueue | None
-    ) -> SendResult:
-        if self._batcher is None:
-            raise ClientClosed("this Producer is closed")
-        return await self._batcher.add(message, part, queue)
-
-
-class AsyncProducer(Requesting, BaseProducer):
-    """Sends messages; belongs to the event loop it was started on.
-
-    ::
-
-        async with AsyncProducer("127.0.0.1:9876", group="shop") as producer:
-            messages = [Message("orders", b"%d" % number) for number in range(1000)]
-            await asyncio.gather(*(producer.send(message) for message in messages))
-
-    Settings (keyword arguments, all but `group` optional):
-
-    - `timeout_ms`: for a send with all its attempts; `retry_times`: attempts after the first;
-      `retry_when_not_stored_ok`: try another broker if a message was taken but not made safe.
-    - `compress_over_bytes`, `codec`, `compress_level`: when and how bodies are compressed;
-      `max_message_bytes`: the largest body.
-    - `queue_nums`: how many queues a topic gets that its first message creates.
-    - `latency_faults`: keep away from brokers that were slow.
-    - `linger_ms`: wait so long for other messages and send them as one batch of at most
-      `batch_bytes` and `batch_messages`; None does not.
-    - `max_in_flight`: how many sends of an `AsyncProducer` may wait for their answers; more of them
-      wait for their turn, so that a burst does not drown the broker.
-    - `trace`: True, or the name of the topic to record each send in.
-    - `namespace`, `access_key`, `secret_key`, `security_token`, `tls`, `instance_name`,
-      `unit_name`, `vip_channel`: as for every client.
-    """
-
-    _retries_refusals = False
-    _batcher: Batcher | None = None
-    _turns: Turns
-
-    async def start(self) -> Self:
-        """Start the background work; nothing is asked of servers before the first send.
-
-        ::
-
-            producer = await AsyncProducer("127.0.0.1:9876", group="shop").start()
-        """
-        if self._instance is not None:
-            raise ClientClosed(f"{self!r} was started before")
-        await self._open()
-        self._turns = Turns(self._max_in_flight)
-        if self._linger_ms is not None:
-            self._batcher = Batcher(
-                self._send_gathered, self._linger_ms, self._batch_bytes, self._batch_messages
-            )
-        return self
-
-    async def close(self) -> None:
-        """Send what waits, tell brokers goodbye and close all connections.
-
-        ::
-
-            await producer.close()
-        """
-        if self._instance is None:
-            return
-        if self._batcher is not None:
-            await self._batcher.close()
-            self._batcher = None
-        await self._shut()
-
-    async def __aenter__(self) -> Self:
-        return await self.start()
-
-    async def __aexit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-    # ---- sending
-
-    async def send(
-        self,
-        message: Message,
-        *,
-        queue: MessageQueue | None = None,
-        sharding_key: str | None = None,
-        selector: QueueSelector | None = None,
-        timeout_ms: float | None = None,
-    ) -> SendResult:
-        """Send a message and wait until a broker has taken it.
-
-        Messages with one `sharding_key` go to one queue, in the order they are sent in; `selector`
-        chooses the queue by any other rule, `queue` names it.
-
-        ::
-
-            await producer.send(Message("orders", b"paid"), sharding_key="customer-7")
-            await producer.send(Message("orders", b"paid"), selector=lambda queues, m: queues[0])
-
-        Raises `SendFailed` when all attempts failed, `BrokerRefused` for a refusal that no other
-        attempt would change, `NoRoute` when there is no queue, `BadMessage` for a message that no
-        broker would take.
-        """
-        choose = (
-            None
-            if sharding_key is None and selector is None
-            else self._choose(message, queue, sharding_key, selector)
+    async def _open_batcher(self, linger_ms: float) -> ThreadsBatcher:
+        return ThreadsBatcher(
+            Batcher(self._send_gathered, linger_ms, self._batch_bytes, self._batch_messages)
         )
-        if self._batcher is not None and choose is None and can_linger(message, self._policy):
-            return await self._batcher.add(message, make_part(message, self._policy), queue)
-        network = self._running().network
-        outgoing = make_outgoing(message, self._group, self._policy, self.settings.namespace)
-        turns = self._turns
-        if turns.free > 0:
-            turns.free -= 1
-        else:
-            await turns.wait()
-        try:
-            flow = self._send_flow(outgoing, queue, choose, timeout_ms)
-            return await awaiting.perform(flow, network)
-        finally:
-            turns.end()
-
-    async def send_many(
-        self,
-        messages: Sequence[Message],
-        *,
-        queue: MessageQueue | None = None,
-        timeout_ms: float | None = None,
-    ) -> SendResult:
-        """Send messages of one topic as one batch, which is stored as a whole in one queue.
-
-        ::
-
-            await producer.send_many([Message("orders", b"1"), Message("orders", b"2")])
-        """
-        flow = self._send_flow(self._outgoing_batch(messages), queue, None, timeout_ms)
-        return await self._running().run(flow)
-
-    async def send_oneway(
-        self,
-        message: Message,
-        *,
-        queue: MessageQueue | None = None,
-        sharding_key: str | None = None,
-        selector: QueueSelector | None = None,
-    ) -> None:
-        """Send a message and do not wait for what becomes of it: fast, but it may be lost.
-
-        ::
-
-            await producer.send_oneway(Message("metrics", b"cpu=0.3"))
-        """
-        choose = self._choose(message, queue, sharding_key, selector)
-        flow = self._oneway_flow(self._outgoing(message), queue, choose, None)
-        await self._running().run(flow)
-
-    async def queues(self, topic: str) -> list[MessageQueue]:
-        """Return the queues that messages to a topic can go to.
-
-        ::
-
-            await producer.send(message, queue=(await producer.queues("orders"))[0])
-        """
-        return await self._running().run(self._queues_flow(topic))
-
-    async def request(
-        self,
-        message: Message,
-        *,
-        queue: MessageQueue | None = None,
-        sharding_key: str | None = None,
-        selector: QueueSelector | None = None,
-        timeout_ms: float | None = None,
-    ) -> ReceivedMessage:
-        """Send a message and wait for the reply that its consumer sends (see `reply_to`).
-
-        ::
-
-            reply = await producer.request(Message("prices", b"apple"), timeout_ms=5000)
-            print(reply.body)
-
-        Raises `NoReply` when there is none in time.
-        """
-        instance = self._running()
-        choose = self._choose(message, queue, sharding_key, selector)
-        budget_ms = self._policy.timeout_ms if timeout_ms is None else timeout_ms
-        asked, deadline = self._ask(message, budget_ms)
-        try:
-            await self._be_known(asked.message.topic, budget_ms)
-            flow = self._send_flow(self._outgoing(asked.message), queue, choose, budget_ms)
-            await instance.run(flow)
-            return await self._reply(asked, deadline)
-        finally:
-            self._forget(asked)

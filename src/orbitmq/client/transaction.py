@@ -20,7 +20,8 @@ from typing import Unpack, cast
 
 from orbitmq._native import Command, ReceivedMessage, decode_messages, decode_offset_id
 from orbitmq.client.instance import ClientInstance
-from orbitmq.client.producer import AsyncProducer, Producer
+from orbitmq.client.producer import Producer
+from orbitmq.client.producer_async import AsyncProducer
 from orbitmq.client.producing import BaseProducer, ProducerSettings
 from orbitmq.client.settings import ClientSettings
 from orbitmq.client.state.outgoing import Outgoing

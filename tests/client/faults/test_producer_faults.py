@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from orbitmq.admin.admin import Admin
-from orbitmq.client.producer import AsyncProducer, Producer
+from orbitmq.client.producer import Producer
+from orbitmq.client.producer_async import AsyncProducer
 from orbitmq.errors import NoRoute, OrbitError, SendFailed
 from orbitmq.message import Message
 from tests.client.faults.proxy import FaultyNetwork
