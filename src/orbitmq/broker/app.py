@@ -39,12 +39,15 @@ from orbitmq.broker.housekeeping import Housekeeping
 from orbitmq.broker.locks import QueueLocks
 from orbitmq.broker.longpoll import HeldPulls
 from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.broker.placing import Placing
 from orbitmq.broker.progress import Progress
 from orbitmq.broker.putting import Putting
 from orbitmq.broker.registration import Registration
 from orbitmq.broker.retention import Retention
 from orbitmq.broker.runtime_info import RuntimeInfo
 from orbitmq.broker.stats import BrokerStats
+from orbitmq.broker.timer_messages import TimerWishes
+from orbitmq.broker.timers import TimerService
 from orbitmq.broker.topics import TopicTable
 from orbitmq.broker.transaction_check import TransactionCheck
 from orbitmq.broker.wanting import Wanting
@@ -60,6 +63,7 @@ _log = logging.getLogger(__name__)
 
 CLIENT_SCAN_MS = 10_000
 FILTER_SAVE_MS = 10_000
+TIMER_SAVE_MS = 1000
 VIP_DISTANCE = 2
 """How far below the broker's port its second, the fast one, is."""
 
@@ -131,6 +135,9 @@ class Broker:
         self.deduplication = Deduplication(config, self.store, self._config_dir, clock)
         self.delay = DelayService(self.store, levels, self.putting.put_as_is, clock)
         self.putting.on_scheduled = self.delay.arrived
+        reserved_ms = config.file_reserved_time * 3_600_000
+        self.timers = TimerService(self.store, self.putting.put_as_is, clock, reserved_ms)
+        self.placing = Placing(self.putting, self.timers, TimerWishes(config, clock))
         self.acks = (
             FlushAcks(self.store, config.sync_flush_timeout, self.stats.put_times_ms)
             if config.flush_disk_type == "SYNC_FLUSH"
@@ -188,7 +195,7 @@ class Broker:
     def _make_handlers(self, memory_bytes: int) -> None:
         config, store = self.config, self.store
         self.send_handlers = SendHandlers(
-            config, self.topics, self.groups, self.putting, self.host, self.acks
+            config, self.topics, self.groups, self.putting, self.placing, self.host, self.acks
         )
         self.pull_handlers = PullHandlers(
             config,
@@ -227,7 +234,9 @@ class Broker:
             SendOnceHandlers(self.send_handlers, self.putting, self.deduplication),
             QueryHandlers(config, store),
             BulkReadHandlers(config, store, self.topics, self.stats),
-            TransactionHandlers(config, store, self.putting, self.host, self.clock, self.acks),
+            TransactionHandlers(
+                config, store, self.putting, self.placing, self.host, self.clock, self.acks
+            ),
         ):
             family.register(self.router)
 
@@ -268,10 +277,12 @@ class Broker:
             await self._listen()
         config, every = self.config, self._housekeeping.every
         self.delay.start()
+        self.timers.start()
         every(1000, self.stats.sample)
         every(config.flush_consumer_offset_interval, self._save_offsets, first_after_ms=10_000)
         every(config.flush_delay_offset_interval, self._save_delay_offsets)
         every(FILTER_SAVE_MS, self._save_filters)
+        every(TIMER_SAVE_MS, self._save_timers)
         every(config.clean_resource_interval, self._clean, first_after_ms=1000)
         every(config.deduplication_snapshot_interval, self.deduplication.save)
         every(CLIENT_SCAN_MS, self._drop_silent_clients)
@@ -315,6 +326,7 @@ class Broker:
         self._is_open = False
         await self._housekeeping.stop()
         self.delay.stop()
+        self.timers.stop()
         await self.registration.stop()
         self.held.close()
         for server in self._servers:
@@ -326,6 +338,7 @@ class Broker:
         await self._save_delay_offsets()
         await self.deduplication.save()
         await self._save_filters()
+        await self._save_timers()
         await asyncio.to_thread(self.store.close)
 
     # ---- what comes around
@@ -357,6 +370,7 @@ class Broker:
             ("consumerOffset.json", self.offsets.load),
             ("delayOffset.json", self.delay.load),
             ("consumerFilter.json", self.filters.load),
+            ("timers.json", self.timers.load),
         ):
             value = persist.load(self._config_dir / name, loads_lenient)
             if value is not None:
@@ -385,6 +399,10 @@ class Broker:
 
     async def _save_delay_offsets(self) -> None:
         await asyncio.to_thread(self._save, "delayOffset.json", self.delay.as_json())
+
+    async def _save_timers(self) -> None:
+        if self.timers.is_dirty:
+            await asyncio.to_thread(self._save, "timers.json", self.timers.as_json())
 
     async def _save_filters(self) -> None:
         self.filters.clean()

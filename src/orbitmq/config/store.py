@@ -71,6 +71,9 @@ class StoreSettings(Settings):
     debug_lock_enable: bool = live(False)
     put_msg_index_hight_water: int = live(600_000)
 
+    # How far ahead a message may be timed; this setting has RocketMQ 5's name
+    timer_max_delay_sec: int = live(40 * 86_400)
+
     # Exactly-once senders; these settings are OrbitMQ's own
     deduplication_window_ms: int = live(7 * 86_400_000, long=True)
     deduplication_max_ids: int = live(4_000_000)

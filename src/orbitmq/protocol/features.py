@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["BULK_READ", "DEDUPLICATE", "FEATURES", "FEATURES_KEY", "features_of"]
+__all__ = ["BULK_READ", "DEDUPLICATE", "FEATURES", "FEATURES_KEY", "TIMERS", "features_of"]
 
 FEATURES_KEY = "orbitFeatures"
 
@@ -19,7 +19,10 @@ BULK_READ = "bulkRead"
 DEDUPLICATE = "deduplicate"
 """ORBIT_SEND_ONCE: a send whose repeats are suppressed."""
 
-FEATURES: tuple[str, ...] = (BULK_READ, DEDUPLICATE)
+TIMERS = "timers"
+"""TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS: delivery at any time."""
+
+FEATURES: tuple[str, ...] = (BULK_READ, DEDUPLICATE, TIMERS)
 """What this broker announces."""
 
 

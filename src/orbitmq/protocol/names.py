@@ -20,6 +20,7 @@ __all__ = [
     "SYSTEM_GROUP_PREFIX",
     "SYSTEM_TOPICS",
     "SYSTEM_TOPIC_PREFIX",
+    "TIMER_TOPIC",
     "TRACE_TOPIC",
     "TRANS_CHECK_MAX_TIME_TOPIC",
     "TRANS_HALF_TOPIC",
@@ -42,6 +43,8 @@ TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
 OFFSET_MOVED_EVENT = "OFFSET_MOVED_EVENT"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
+TIMER_TOPIC = "rmq_sys_orbit_timers"
+"""Holds messages until the time their sender named."""
 
 SYSTEM_TOPICS = frozenset(
     {
@@ -60,6 +63,7 @@ SYSTEM_TOPICS = frozenset(
 
 NOT_ALLOWED_TO_SEND = frozenset(
     {
+        TIMER_TOPIC,
         SCHEDULE_TOPIC,
         TRANS_HALF_TOPIC,
         TRANS_OP_HALF_TOPIC,
@@ -117,6 +121,10 @@ class Property:
     SCOPE = "ORBIT_BATCH"
     """OrbitMQ's own: sender and batch of a message whose repeats are suppressed."""
     PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
+    TIMER_DELAY_SECONDS = "TIMER_DELAY_SEC"
+    TIMER_DELAY_MS = "TIMER_DELAY_MS"
+    TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
+    TIMER_OUT_MS = "TIMER_OUT_MS"
     CHECK_IMMUNITY_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 
 

@@ -22,6 +22,7 @@ from orbitmq._native import (
 )
 from orbitmq.broker.acks import FlushAcks
 from orbitmq.broker.groups import GroupTable
+from orbitmq.broker.placing import Placing
 from orbitmq.broker.putting import Putting, delay_level
 from orbitmq.broker.topics import TopicTable
 from orbitmq.broker.transaction import becomes_half, is_transactional
@@ -56,6 +57,7 @@ class SendHandlers:
     topics: TopicTable
     groups: GroupTable
     putting: Putting
+    placing: Placing
     store_host: tuple[str, int]
     acks: FlushAcks | None
     """Set when a message must be on disk before it is acknowledged."""
@@ -171,7 +173,7 @@ class SendHandlers:
 
     def _put(self, message: NewMessage) -> Appended:
         if not is_transactional(message):
-            return self.putting.put(message)
+            return self.placing.put(message)
         if self.config.reject_transaction_message:
             remark = f"the broker[{self.store_host[0]}] sending transaction message is forbidden"
             raise Refused(ResponseCode.NO_PERMISSION, remark)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from orbitmq._native import Command, Record, Store, decode_offset_id, decode_records
 from orbitmq.broker.acks import FlushAcks
+from orbitmq.broker.placing import Placing
 from orbitmq.broker.putting import Putting
 from orbitmq.broker.transaction import again, final, op
 from orbitmq.config import BrokerConfig
@@ -53,6 +54,7 @@ class TransactionHandlers:
     config: BrokerConfig
     store: Store
     putting: Putting
+    placing: Placing
     host: tuple[str, int]
     clock: Callable[[], int]
     acks: FlushAcks | None
@@ -75,7 +77,7 @@ class TransactionHandlers:
         half = self._checked_half(header)
         safe_at = None
         if decision == COMMIT:
-            safe_at = self.putting.put(final(half), from_producer=False).end
+            safe_at = self.placing.put(final(half), from_producer=False).end
         self._is_over(half)
         if self.acks is None or safe_at is None or request.is_oneway:
             return respond(request)

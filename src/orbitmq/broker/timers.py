@@ -1,0 +1,244 @@
+"""Messages that are delivered at any time their sender names, up to weeks ahead.
+
+Theory of operation. A message with a time waits in the timer topic, remembering where it belongs
+and when it is due. Its queues are tiers::
+
+    queue 3   waits a day              a message waits in the highest tier whose wait fits into
+    queue 2   waits two hours          what is left of its time, and is then put again, into the
+    queue 1   waits ten minutes        tier that fits then: each queue is first in, first out, and
+    queue 4   waits half a minute      costs no memory but the offset of its head
+    queue 0   near: less than ten minutes; a heap in memory has one number for each
+
+A message that is put again at least once a day is never older than the log keeps messages. Should
+more wait nearby than the heap may hold, queue 4 takes them for half a minute each. So memory has a
+bound whatever is pending.
+
+What a crash may take back. ``config/timers.json`` is written every second in which something moved:
+the heads of the tiers, and for the near queue an end and a time: what stands before that end and
+was due by that time has been delivered. After a crash the rest is read again, and what was
+delivered within the last second is delivered once more; nothing is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from orbitmq._native import Appended, NewMessage, Record, Store, decode_records
+from orbitmq.broker.timer_messages import due_of, held_until, released
+from orbitmq.errors import OrbitError
+from orbitmq.protocol.names import TIMER_TOPIC
+
+__all__ = ["TimerService"]
+
+_log = logging.getLogger(__name__)
+
+NEAR = 0
+MINUTE_MS = 60_000
+TIERS_MS = {3: 24 * 60 * MINUTE_MS, 2: 120 * MINUTE_MS, 1: 10 * MINUTE_MS}
+"""What a queue waits, the longest first."""
+OVERFLOW, OVERFLOW_MS = 4, 30_000
+NEAR_MS = TIERS_MS[1]
+MAX_NEAR = 250_000
+RETRY_MS = 100
+BATCH = 200
+"""Messages moved before others get a turn."""
+OFFSET_BITS = 63
+OFFSET_MASK = (1 << OFFSET_BITS) - 1
+
+
+class TimerService:
+    """Keeps messages until they are due."""
+
+    def __init__(
+        self,
+        store: Store,
+        put: Callable[[NewMessage], Appended],
+        clock: Callable[[], int],
+        reserved_ms: int,
+        *,
+        max_near: int = MAX_NEAR,
+    ) -> None:
+        self._store = store
+        self._put = put
+        self._clock = clock
+        self._max_near = max_near
+        # Nothing may wait so long in one place that the log has forgotten it.
+        self._tiers_ms = {q: ms for q, ms in TIERS_MS.items() if q == 1 or ms <= reserved_ms // 2}
+        self._heads: dict[int, int] = {}
+        self._near: list[int] = []
+        """Due time and physical offset in one number each: a heap of a quarter of a million."""
+        self._delivered = (0, 0, 0)
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._is_running = False
+        self.is_dirty = False
+
+    def __len__(self) -> int:
+        """How many messages wait nearby."""
+        return len(self._near)
+
+    # ---- life
+
+    def start(self) -> None:
+        """Find what waits nearby, and begin to deliver."""
+        self.find_near()
+        self._is_running = True
+        for queue_id in (NEAR, OVERFLOW, *self._tiers_ms):
+            self._run_in(queue_id, 0)
+
+    def stop(self) -> None:
+        """Deliver no more."""
+        self._is_running = False
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def load(self, value: Mapping[str, Any]) -> None:
+        """Take what a file says of the past."""
+        self._heads = {int(q): int(offset) for q, offset in (value.get("heads") or {}).items()}
+        near = value.get("near") or {}
+        self._delivered = (
+            int(near.get("end", 0)),
+            int(near.get("dueUntil", 0)),
+            int(near.get("writtenAt", 0)),
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the form of the file."""
+        self.is_dirty = False
+        now_ms = self._clock()
+        until_ms = now_ms
+        if self._near:
+            until_ms = min(now_ms, (self._near[0] >> OFFSET_BITS) - 1)
+        near = {
+            "end": self._store.max_offset(TIMER_TOPIC, NEAR),
+            "dueUntil": until_ms,
+            "writtenAt": now_ms,
+        }
+        return {"heads": dict(sorted(self._heads.items())), "near": near}
+
+    def find_near(self) -> None:
+        """Fill the heap with what was not delivered before the last stop."""
+        end, due_until, written_ms = self._delivered
+        first_ms = written_ms - NEAR_MS - MINUTE_MS
+        offset = self._store.min_offset(TIMER_TOPIC, NEAR)
+        if end > 0 and first_ms > 0:
+            nearest = self._store.offset_by_time(TIMER_TOPIC, NEAR, first_ms)
+            offset = max(offset, min(nearest, end) - 1)
+        while (unit := self._store.unit_at(TIMER_TOPIC, NEAR, offset)) is not None:
+            record = self._record(unit[0])
+            if record is not None and (offset >= end or due_of(record) > due_until):
+                heapq.heappush(self._near, due_of(record) << OFFSET_BITS | unit[0])
+            offset += 1
+
+    # ---- holding
+
+    def hold(self, message: NewMessage, due_ms: int) -> Appended:
+        """Keep a message until it is due."""
+        held_until(message, due_ms)
+        return self._place(message, due_ms)
+
+    def _place(self, message: NewMessage, due_ms: int) -> Appended:
+        message.topic = TIMER_TOPIC
+        message.queue_id = queue_id = self._queue_for(due_ms - self._clock())
+        if self._store.max_offset(TIMER_TOPIC, queue_id) == 0:
+            self._heads.pop(queue_id, None)  # all of it had expired, and it begins anew
+        appended = self._put(message)
+        self.is_dirty = True
+        if queue_id == NEAR:
+            entry = due_ms << OFFSET_BITS | appended.physical_offset
+            heapq.heappush(self._near, entry)
+            if self._is_running and self._near[0] == entry:
+                self._run_in(NEAR, max(0, due_ms - self._clock()))
+        elif self._is_running and queue_id not in self._timers:
+            self._run_in(queue_id, 0)
+        return appended
+
+    def _queue_for(self, remaining_ms: int) -> int:
+        for queue_id, wait_ms in self._tiers_ms.items():
+            if wait_ms <= remaining_ms:
+                return queue_id
+        is_full = len(self._near) >= self._max_near
+        return OVERFLOW if is_full and remaining_ms >= OVERFLOW_MS else NEAR
+
+    # ---- delivering
+
+    def _run_in(self, queue_id: int, delay_ms: float) -> None:
+        if (timer := self._timers.pop(queue_id, None)) is not None:
+            timer.cancel()
+        loop = asyncio.get_running_loop()
+        self._timers[queue_id] = loop.call_later(delay_ms / 1000, self._run, queue_id)
+
+    def _run(self, queue_id: int) -> None:
+        self._timers.pop(queue_id, None)
+        try:
+            wait_ms = self.deliver_near() if queue_id == NEAR else self.move_on(queue_id)
+        except OrbitError as error:
+            _log.warning("timers of queue %d are tried again: %s", queue_id, error)
+            wait_ms = RETRY_MS
+        if wait_ms is not None and self._is_running:
+            self._run_in(queue_id, wait_ms)
+
+    def deliver_near(self) -> float | None:
+        """Deliver what is due; returns how long to wait for the next, None for none."""
+        near = self._near
+        for _ in range(BATCH):
+            if not near:
+                return None
+            wait_ms = (near[0] >> OFFSET_BITS) - self._clock()
+            if wait_ms > 0:
+                return wait_ms
+            record = self._record(near[0] & OFFSET_MASK)
+            if record is not None:
+                self._put(released(record))
+            heapq.heappop(near)
+            self.is_dirty = True
+        return 0
+
+    def move_on(self, queue_id: int) -> float | None:
+        """Put what has waited long enough into the next tier."""
+        tier_ms = OVERFLOW_MS if queue_id == OVERFLOW else self._tiers_ms[queue_id]
+        low = self._store.min_offset(TIMER_TOPIC, queue_id)
+        high = self._store.max_offset(TIMER_TOPIC, queue_id)
+        offset = max(low, min(self._heads.get(queue_id, 0), high))
+        for _ in range(BATCH):
+            unit = self._store.unit_at(TIMER_TOPIC, queue_id, offset)
+            if unit is None:
+                return None
+            record = self._record(unit[0])
+            if record is not None:
+                now_ms = self._clock()
+                wait_ms = record.store_timestamp + tier_ms - now_ms
+                if 0 < wait_ms <= tier_ms:
+                    return wait_ms
+                self._place(_again(record), due_of(record))
+            offset += 1
+            self._heads[queue_id] = offset
+            self.is_dirty = True
+        return 0
+
+    def _record(self, physical_offset: int) -> Record | None:
+        data = self._store.record_at(physical_offset)
+        if data is None:
+            _log.error("a timer at %d is not in the log any more", physical_offset)
+            return None
+        (record,) = decode_records(data, check_crc=False)
+        return record
+
+
+def _again(record: Record) -> NewMessage:
+    return NewMessage(
+        TIMER_TOPIC,
+        record.stored_body,
+        properties=record.properties_text,
+        born_timestamp=record.born_timestamp,
+        born_host=record.born_host,
+        store_host=record.store_host,
+        flag=record.flag,
+        sys_flag=record.sys_flag,
+        reconsume_times=record.reconsume_times,
+        prepared_transaction_offset=record.prepared_transaction_offset,
+    )

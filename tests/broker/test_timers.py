@@ -1,0 +1,236 @@
+"""Delivery at any time: tiers, the near ones, limits, and what a crash leaves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orbitmq._native import NewMessage, Store, StoreOptions, decode_records
+from orbitmq.broker.timers import TIERS_MS, TimerService
+from orbitmq.protocol.codes import ResponseCode
+from orbitmq.protocol.names import TIMER_TOPIC
+from orbitmq.testing import LocalCluster
+
+from .conftest import Wire
+
+DAY_MS = 86_400_000
+HOUR_MS = 3_600_000
+MINUTE_MS = 60_000
+
+
+class Bench:
+    """A timer service over a store of its own, with a clock that a test moves."""
+
+    def __init__(self, root: Path, **options: Any) -> None:
+        self.now = 1_700_000_000_000
+        self._root, self._options = root, options
+        self.saved: dict[str, Any] = {}
+        self._open()
+
+    def _open(self) -> None:
+        self.store = Store.open(
+            self._root,
+            StoreOptions(commit_log_file_size=4 << 20, consume_queue_file_size=200_000),
+        )
+        self.service = TimerService(
+            self.store,
+            lambda message: self.store.append(message, now_ms=self.now),
+            lambda: self.now,
+            3 * DAY_MS,
+            **self._options,
+        )
+
+    def save(self) -> None:
+        self.saved = self.service.as_json()
+
+    def come_back(self) -> None:
+        """Open the same directory again, with what was saved last."""
+        self.store.close()
+        self._open()
+        self.service.load(self.saved)
+        self.service.find_near()
+
+    def hold(self, name: str, in_ms: int) -> int:
+        message = NewMessage("T", name.encode(), queue_id=1, properties={"p": "v"})
+        self.service.hold(message, self.now + in_ms)
+        return message.queue_id
+
+    def run(self, until_ms: int, step_ms: int) -> list[tuple[int, bytes]]:
+        """Let time pass; returns when messages were delivered, and which."""
+        begin = self.store.max_offset("T", 1)
+        while self.now < until_ms:
+            self.now = min(until_ms, self.now + step_ms)
+            self.work()
+        records = self.store.read("T", 1, begin, max_messages=100_000, max_bytes=1 << 30).records()
+        return [(record.store_timestamp, record.body) for record in records]
+
+    def work(self) -> None:
+        for queue_id in (*TIERS_MS, 4):
+            while self.service.move_on(queue_id) == 0:
+                pass
+        while self.service.deliver_near() == 0:
+            pass
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path / "store")
+    yield made
+    made.store.close()
+
+
+@pytest.mark.parametrize(
+    ("in_ms", "queue_id"),
+    [(1, 0), (10 * MINUTE_MS - 1, 0), (10 * MINUTE_MS, 1), (HOUR_MS, 1), (2 * HOUR_MS, 2),
+     (DAY_MS, 3), (40 * DAY_MS, 3)],
+)  # fmt: skip
+def test_the_highest_tier_that_fits(bench: Bench, in_ms: int, queue_id: int) -> None:
+    assert bench.hold("m", in_ms) == queue_id
+
+
+def test_messages_come_in_the_order_in_which_they_are_due(bench: Bench) -> None:
+    start = bench.now
+    wanted = {
+        b"week": 7 * DAY_MS + 12_345,
+        b"second": 1_000,
+        b"hours": 5 * HOUR_MS + 7,
+        b"minutes": 25 * MINUTE_MS,
+        b"day": DAY_MS,
+    }
+    for name, in_ms in wanted.items():
+        bench.hold(name.decode(), in_ms)
+    # In steps that do not divide the tiers' waits.
+    got = bench.run(start + 8 * DAY_MS, 97_003)
+    assert [name for _, name in got] == [b"second", b"minutes", b"hours", b"day", b"week"]
+    for at_ms, name in got:
+        assert 0 <= at_ms - start - wanted[name] <= 97_003
+
+
+def test_what_is_delivered_is_what_was_sent(bench: Bench) -> None:
+    bench.hold("m", 3 * HOUR_MS)
+    bench.run(bench.now + 4 * HOUR_MS, 30_000)
+    (record,) = bench.store.read("T", 1, 0).records()
+    assert record.body == b"m"
+    assert record.properties == {"p": "v", "REAL_TOPIC": "T", "REAL_QID": "1"}
+
+
+def test_nearby_has_a_bound_in_memory(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "store", max_near=100)
+    start = bench.now
+    for number in range(500):
+        bench.hold(str(number), 5 * MINUTE_MS)
+    assert len(bench.service) == 100
+    got = bench.run(start + 6 * MINUTE_MS, 1_000)
+    assert len(got) == 500
+    assert min(at for at, _ in got) >= start + 5 * MINUTE_MS
+    assert max(at for at, _ in got) <= start + 5 * MINUTE_MS + 1_000
+    bench.store.close()
+
+
+def test_a_restart_delivers_the_rest_and_nothing_twice(bench: Bench) -> None:
+    start = bench.now
+    for minute in range(30):
+        bench.hold(str(minute), minute * MINUTE_MS + 1)
+    first = bench.run(start + 12 * MINUTE_MS, 10_000)
+    bench.save()
+    bench.come_back()
+    second = bench.run(start + 40 * MINUTE_MS, 10_000)
+    assert len(first) == 12
+    assert [body for _, body in first + second] == [b"%d" % minute for minute in range(30)]
+
+
+def test_a_crash_repeats_what_was_not_noted_and_loses_nothing(bench: Bench) -> None:
+    start = bench.now
+    for minute in range(30):
+        bench.hold(str(minute), minute * MINUTE_MS + 1)
+    before = bench.run(start + 5 * MINUTE_MS, 10_000)
+    bench.save()
+    unnoted = bench.run(start + 14 * MINUTE_MS, 10_000)
+    bench.come_back()
+    after = bench.run(start + 40 * MINUTE_MS, 10_000)
+    every = {b"%d" % minute for minute in range(30)}
+    assert {body for _, body in before + after} == every
+    assert {body for _, body in unnoted} <= {body for _, body in after}
+    assert not {body for _, body in before} & {body for _, body in after}
+
+
+def test_what_became_due_while_nobody_was_there_comes_at_once(bench: Bench) -> None:
+    bench.hold("near", MINUTE_MS)
+    bench.hold("far", 3 * DAY_MS)
+    bench.save()
+    bench.now += 5 * DAY_MS
+    bench.come_back()
+    bench.work()
+    assert {r.body for r in bench.store.read("T", 1, 0).records()} == {b"near", b"far"}
+
+
+# ---- over the wire
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@pytest.mark.parametrize("name", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
+def test_a_message_comes_when_its_sender_said(wire: Wire, name: str) -> None:
+    wire.send("t", b"before")
+    began = now_ms()
+    value = {
+        "TIMER_DELAY_SEC": "1",
+        "TIMER_DELAY_MS": "700",
+        "TIMER_DELIVER_MS": str(began + 700),
+    }[name]
+    sent = wire.send("t", b"later", properties=f"{name}\x01{value}\x02TAGS\x01a")
+    assert sent.code == 0
+    found = wire.pull("t", 1, sysFlag="6", suspendTimeoutMillis="10000")
+    (record,) = decode_records(found.body)
+    assert record.body == b"later"
+    wanted = 1000 if name == "TIMER_DELAY_SEC" else 700
+    assert wanted <= record.store_timestamp - began < wanted + 500
+    assert record.get_property(name) == value
+    assert record.tags == "a"
+
+
+def test_a_time_that_is_over_means_now(wire: Wire) -> None:
+    wire.send("t", b"now", properties="TIMER_DELIVER_MS\x011000")
+    assert [record.body for record in decode_records(wire.pull("t").body)] == [b"now"]
+
+
+@pytest.mark.parametrize("value", ["99999999999999", "soon"])
+def test_a_time_that_cannot_be_kept_is_refused(wire: Wire, value: str) -> None:
+    refused = wire.send("t", properties=f"TIMER_DELAY_MS\x01{value}")
+    assert refused.code == ResponseCode.MESSAGE_ILLEGAL
+    assert (refused.remark or "").startswith("timer message illegal")
+
+
+def test_nobody_sends_to_the_timers_themselves(wire: Wire) -> None:
+    assert wire.send(TIMER_TOPIC).code == ResponseCode.NO_PERMISSION
+
+
+def test_timers_survive_a_restart(tmp_path: Path, on_time: Callable[[bytes], None]) -> None:
+    with LocalCluster(data=tmp_path) as cluster:
+        (broker,) = cluster.brokers.values()
+        wire = Wire(broker.config.address)
+        due = now_ms() + 2_500
+        wire.send("t", b"kept", properties=f"TIMER_DELIVER_MS\x01{due}")
+        wire.close()
+    with LocalCluster(data=tmp_path) as cluster:
+        (broker,) = cluster.brokers.values()
+        wire = Wire(broker.config.address)
+        found = wire.pull("t", 0, sysFlag="6", suspendTimeoutMillis="10000")
+        on_time(found.body)
+        wire.close()
+
+
+@pytest.fixture
+def on_time() -> Callable[[bytes], None]:
+    def check(body: bytes) -> None:
+        (record,) = decode_records(body)
+        late_ms = record.store_timestamp - int(record.get_property("TIMER_DELIVER_MS") or 0)
+        assert 0 <= late_ms < 1500
+
+    return check
