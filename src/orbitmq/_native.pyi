@@ -784,6 +784,12 @@ class NewMessage:
         """The properties string as it will be stored."""
     def get_property(self, name: str, /) -> str | None:
         """Look up one property."""
+    def split(self) -> list[NewMessage]:
+        """Return the messages of the batch that the body is, to be stored one by one.
+
+        Each has its own properties followed by those of the batch, so that the batch's count; they
+        are kept as they are, equal names and all. Raises `MalformedBatch`.
+        """
     def set_property(self, name: str, value: str | None, /) -> None:
         """Set a property, or take it away with None.
 

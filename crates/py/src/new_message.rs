@@ -6,8 +6,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use store::Message;
 use wire::Host;
+use wire::batch::{self, BatchMessage};
 
 use crate::bytes_like::BytesLike;
+use crate::errors::batch_error;
 use crate::host::{HostArgument, host_tuple};
 use crate::properties::{PropertiesArgument, decode_properties, not_plain};
 
@@ -104,6 +106,28 @@ impl NewMessage {
     #[getter]
     fn properties<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         decode_properties(py, &self.properties)
+    }
+
+    /// The messages of the batch that the body is, each with its own properties and then those of the batch.
+    fn split(&self, py: Python<'_>) -> PyResult<Vec<NewMessage>> {
+        let data = self.body.as_bytes(py);
+        let mut messages = Vec::new();
+        let mut rest = data;
+        while !rest.is_empty() {
+            let at = data.len() - rest.len();
+            let (message, after) = BatchMessage::decode(rest).map_err(|error| batch_error(py, error, at))?;
+            let properties = batch::stored_properties(message.properties, &self.properties)
+                .map_err(|error| batch_error(py, error, at))?;
+            messages.push(NewMessage {
+                topic: self.topic.clone(),
+                body: PyBytes::new(py, message.body).unbind(),
+                flag: message.flag,
+                properties: properties.into_owned(),
+                ..*self
+            });
+            rest = after;
+        }
+        Ok(messages)
     }
 
     /// The value of a property.

@@ -17,8 +17,6 @@ from orbitmq._native import (
     NewMessage,
     SendRequest,
     answer_send,
-    decode_batch,
-    join_batch_properties,
 )
 from orbitmq.broker.acks import FlushAcks
 from orbitmq.broker.groups import GroupTable
@@ -187,24 +185,7 @@ class SendHandlers:
             raise self.putting.illegal()
         if message.sys_flag & MessageFlag.TRANSACTION_MASK or delay_level(message) > 0:
             raise self.putting.illegal()
-        # The batch's own properties follow those of each message: the later one counts. They are
-        # stored as they are, equal names and all.
-        messages = [
-            NewMessage(
-                message.topic,
-                body,
-                queue_id=message.queue_id,
-                flag=flag,
-                sys_flag=message.sys_flag,
-                born_timestamp=message.born_timestamp,
-                born_host=message.born_host,
-                store_host=message.store_host,
-                reconsume_times=message.reconsume_times,
-                properties=join_batch_properties(own, message.properties_text),
-            )
-            for flag, body, own in decode_batch(request.body)
-        ]
-        return self.putting.put_batch(messages)
+        return self.putting.put_batch(message.split())
 
     def _acknowledge_when_flushed(
         self,

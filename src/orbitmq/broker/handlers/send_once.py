@@ -19,9 +19,7 @@ from orbitmq._native import (
     Command,
     NewMessage,
     SendRequest,
-    decode_batch,
     encode_offset_id,
-    join_batch_properties,
     parse_scope,
 )
 from orbitmq.broker.deduplication import Deduplication
@@ -89,25 +87,11 @@ class SendOnceHandlers:
         if not request.body:
             raise MalformedBatch("the batch is empty")
         message.set_property(Property.WAIT, None)
-        of_batch = message.properties_text
-        return [
-            NewMessage(
-                message.topic,
-                body,
-                queue_id=queue_id,
-                flag=flag,
-                sys_flag=message.sys_flag,
-                born_timestamp=message.born_timestamp,
-                born_host=message.born_host,
-                store_host=host,
-                properties=join_batch_properties(own, of_batch),
-            )
-            for flag, body, own in decode_batch(request.body)
-        ]
+        return message.split()
 
     def _put(self, messages: list[NewMessage], *, is_batch: bool) -> list[Appended]:
         if not is_batch:
-            return [self.putting.put(messages[0])]
+            return [self.sends.placing.put(messages[0])]
         if any(delay_level(message) > 0 for message in messages):
             raise self.putting.illegal()
         return self.putting.put_batch(messages)
