@@ -169,6 +169,20 @@ def test_a_delayed_row_comes_when_its_time_has_come(
     assert waited_ms >= 900
 
 
+@pytest.mark.parametrize("once", ["false", "true"])
+def test_a_row_is_delivered_at_its_time(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, once: str
+) -> None:
+    topic = new_topic(cluster)
+    moment = datetime.now(UTC) + timedelta(seconds=3)
+    rows = spark.createDataFrame([("at", moment)], "body string, deliverAt timestamp")
+    write(rows, cluster, topic=topic, deduplicate=once)
+    wait_for_records(cluster, topic, 1)
+    ((_, record),) = records_in(cluster, topic)
+    assert record.body == b"at"
+    assert record.store_timestamp >= int(moment.timestamp() * 1000) - 50
+
+
 def test_a_time_of_delivery_needs_a_broker_that_keeps_it(
     spark: SparkSession,
     cluster: LocalCluster,

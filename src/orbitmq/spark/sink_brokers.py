@@ -14,13 +14,11 @@ from dataclasses import dataclass
 
 from orbitmq.admin.admin import Admin
 from orbitmq.errors import ConfigError, OrbitError
-from orbitmq.protocol.features import DEDUPLICATE, features_of
+from orbitmq.protocol.features import DEDUPLICATE, TIMERS, features_of
 from orbitmq.spark.options import Connection
 
 __all__ = ["BrokerAbilities", "ask_brokers"]
 
-TIMERS = "timers"
-"""The feature of brokers of ours that deliver at a time."""
 _VERSION = re.compile(r"V?(\d+)[._]")
 
 
