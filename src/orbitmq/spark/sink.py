@@ -16,6 +16,7 @@ import functools
 import gc
 import logging
 import os
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ from pyspark.sql.types import StructType
 
 from orbitmq._native import RowPacker
 from orbitmq.client.state.unique_ids import make_unique_id
-from orbitmq.errors import ConfigError
+from orbitmq.errors import ConfigError, OrbitError
 from orbitmq.remoting.blocking import BlockingNetwork
 from orbitmq.spark.options import Connection
 from orbitmq.spark.sink_brokers import ask_brokers
@@ -48,6 +49,7 @@ __all__ = ["batch_writer", "stream_writer"]
 
 _log = logging.getLogger(__name__)
 
+CHECK_AGAIN_S = 30.0
 WAITING_BATCHES = 16
 """How many batches' worth of bytes may wait for more rows, over all topics and queues of a task."""
 
@@ -126,7 +128,7 @@ class Sink:
             batch_bytes=options.batch_bytes,
             body_bytes=options.max_message_bytes,
             waiting_bytes=WAITING_BATCHES * options.batch_bytes,
-            left_out=LEFT_OUT_PROPERTIES,
+            left_out=LEFT_OUT_PROPERTIES - ({"RETRY_TOPIC"} if options.redrive else set()),
             id_prefix=bytes.fromhex(make_unique_id()[:20]) if scope is None else None,
             scope=None if scope is None else str(scope),
         )
@@ -171,8 +173,29 @@ class Sink:
             sender.submit(send)
 
 
+_checked: dict[tuple[SinkOptions, frozenset[str]], tuple[float, tuple[str, ...]]] = {}
+
+
 def _check_cluster(options: SinkOptions, columns: frozenset[str]) -> tuple[str, ...]:
-    """Refuse what the cluster cannot do; returns the brokers that the rows go to, if it matters."""
+    """Refuse what the cluster cannot do; returns the brokers that the rows go to, if it matters.
+
+    Spark makes a new writer for every micro-batch: what was found lately is not asked again, and a
+    broker that is gone for a moment does not end a query that has begun well.
+    """
+    key, now = (options, columns), time.monotonic()
+    checked_at, brokers = _checked.get(key, (-CHECK_AGAIN_S, ()))
+    if now - checked_at < CHECK_AGAIN_S:
+        return brokers
+    try:
+        brokers = _ask_cluster(options, columns)
+    except OrbitError:
+        if key not in _checked:
+            raise
+    _checked[key] = now, brokers
+    return brokers
+
+
+def _ask_cluster(options: SinkOptions, columns: frozenset[str]) -> tuple[str, ...]:
     if options.topic is not None:
         _process(options.connection).routes.route(options.topic)
     if not (options.deduplicate or "deliverAt" in columns):

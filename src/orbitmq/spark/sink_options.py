@@ -5,7 +5,7 @@
 ======================  ================  ==========================================================
  topic                                     where rows go; beats the column of that name
  producerGroup           orbitmq-spark     the group brokers see as the sender
- batchBytes              1m                how large a send of several rows may become
+ batchBytes              256k              how large a send of several rows may become
  maxMessageBytes         4m                the largest body; brokers have a limit of their own
  maxInFlight             4                 how many sends of a task wait for their answers
  sendTimeoutMs           10s               for one request
@@ -13,6 +13,7 @@
  deduplicate             false             have brokers suppress repeats: exactly once
  deduplicateId                             names a job, so that its repetition is one, too
  deduplicateBatch                          the number of a job's run; a later one ends the earlier
+ redrive                 false             rows go back to a group: the property RETRY_TOPIC is sent
 ======================  ================  ==========================================================
 
 The connection's options are those of the source. Spark itself adds `path` and `checkpointLocation`.
@@ -32,7 +33,7 @@ __all__ = ["SinkOptions"]
 
 _NAMES = (
     *("topic", "producerGroup", "batchBytes", "maxMessageBytes", "maxInFlight", "sendTimeoutMs"),
-    *("retryTimeoutMs", "deduplicate", "deduplicateId", "deduplicateBatch"),
+    *("retryTimeoutMs", "deduplicate", "deduplicateId", "deduplicateBatch", "redrive"),
 )
 _OF_SPARK = ("path", "checkpointLocation", "queryName")
 _GROUP = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
@@ -49,7 +50,7 @@ class SinkOptions:
     connection: Connection
     topic: str | None = None
     group: str = DEFAULT_GROUP
-    batch_bytes: int = 1 << 20
+    batch_bytes: int = 256 << 10
     max_message_bytes: int = 4 << 20
     max_in_flight: int = 4
     send_timeout_ms: int = 10_000
@@ -57,6 +58,7 @@ class SinkOptions:
     deduplicate: bool = False
     deduplicate_id: str | None = None
     deduplicate_batch: int | None = None
+    redrive: bool = False
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> SinkOptions:
@@ -67,7 +69,7 @@ class SinkOptions:
             connection=Connection.of(given),
             topic=_topic(given),
             group=_group(given),
-            batch_bytes=given.size_if_given("batchBytes") or min(1 << 20, most),
+            batch_bytes=given.size_if_given("batchBytes") or min(256 << 10, most),
             max_message_bytes=most,
             max_in_flight=given.number("maxInFlight", 4),
             send_timeout_ms=given.duration_ms("sendTimeoutMs", 10_000),
@@ -75,6 +77,7 @@ class SinkOptions:
             deduplicate=given.flag("deduplicate", False),
             deduplicate_id=given.text("deduplicateId"),
             deduplicate_batch=given.number_if_given("deduplicateBatch", 0),
+            redrive=given.flag("redrive", False),
         ).checked()
 
     def checked(self) -> SinkOptions:
