@@ -128,6 +128,11 @@ bench: build ## Measure against Apache RocketMQ 4.9.7 and its like in one run (n
 	$(PYTHON) -m pip install --quiet --group bench
 	@$(NEED) cargo java javac -- $(PYTHON) -m benches
 
+.PHONY: bench-spark
+bench-spark: build $(VENV)/.spark $(SPARK_LOWEST_DIR)/.installed ## Measure the Spark source against Spark's Kafka connector (needs a JDK 17)
+	$(PYTHON) -m pip install --quiet --group bench
+	@$(NEED) java -- $(PYTHON) -m benches.spark
+
 .PHONY: clean
 clean: ## Remove everything that was built or downloaded
 	rm -rf $(VENV) fuzz/target fuzz/corpus fuzz/artifacts .build .jars .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,23 +11,9 @@ from pyspark.sql import SparkSession
 from compat.conftest import MakeCluster
 from compat.java_cluster import BrokerSettings, JavaCluster
 from orbitmq import Admin, Message, Producer
-from orbitmq.spark import register
-from tests.spark.conftest import SESSION_SETTINGS
 from tests.spark.source_fixtures import bodies, frame, run_available, stream, written
 
 COUNT = 700
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    builder = SparkSession.builder.master("local[2]").appName("orbitmq-compat")
-    for key, value in SESSION_SETTINGS.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    register(session)
-    yield session
-    session.stop()
 
 
 @pytest.fixture

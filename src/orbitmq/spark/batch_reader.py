@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -71,6 +72,21 @@ def make_partitions(
     ]
 
 
+_is_frozen = False
+
+
+def freeze_imports() -> None:
+    """Spare the collector the walk through all imported modules, once per worker.
+
+    A worker lives for many tasks, and most of what it holds was there from the beginning.
+    """
+    global _is_frozen
+    if not _is_frozen:
+        _is_frozen = True
+        gc.collect()
+        gc.freeze()
+
+
 def read_partition(
     options: SourceOptions, columns: tuple[str, ...], wanted: Filter, partition: InputPartition
 ) -> Iterator[pa.RecordBatch]:
@@ -79,6 +95,7 @@ def read_partition(
 
     if not isinstance(partition, QueuePartition):
         return  # Spark's own way to say that there is nothing to read
+    freeze_imports()
     settings = PullSettings(
         columns,
         wanted,
