@@ -226,7 +226,8 @@ def _redrive(
         if count:
             server = {"nameServer": spec.name_server} if spec.name_server else {}
             security = {key: value for key, value in spec.options.items() if key in _SECURITY}
-            options = server | security | redrive.options
+            back = {"redrive": "true"} if redrive.to == "group" else {}
+            options = server | security | back | redrive.options
             back_to(redrive.to, waiting).write.format("rocketmq").options(**options).mode(
                 "append"
             ).save()

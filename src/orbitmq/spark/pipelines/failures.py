@@ -12,6 +12,7 @@ __all__ = ["one_line"]
 
 _PYTHON_CAUSE = re.compile(r"^(?:[\w]+\.)*(\w+(?:Error|Exception|\w*)): (\S.*)$")
 _TRACEBACK = "Traceback (most recent call last):"
+_JVM_CLASS = re.compile(r"^:?\s*(?:[a-z]\w*\.)+\w+(?:Exception|Error): ")
 _NOISE = re.compile(r"\s*(SQLSTATE: \w+|;)\s*$")
 _MAX_LENGTH = 600
 
@@ -21,7 +22,10 @@ def one_line(error: BaseException) -> str:
     text = str(error).strip()
     if _TRACEBACK in text:
         return _last_python_cause(text.rsplit(_TRACEBACK, 1)[1])
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
+        del lines[0]  # py4j's own word, before the JVM's
+    line = _JVM_CLASS.sub("", lines[0]) if lines else ""
     line = _NOISE.sub("", line)
     if not line:
         return type(error).__name__
