@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
@@ -166,7 +167,7 @@ def test_a_running_store_is_a_table_of_one_moment(spark: SparkSession, tmp_path:
         writer = threading.Thread(target=write)
         writer.start()
         try:
-            read = [batch for part in reader.partitions() for batch in reader.read(part)]
+            read: list[Any] = [batch for part in reader.partitions() for batch in reader.read(part)]
             found = numbers(rows)
         finally:
             stop.set()

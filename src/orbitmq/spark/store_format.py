@@ -166,5 +166,6 @@ def _known_damages(log: StoreLog) -> list[dict[str, Any]]:
 def _damage_arrow_schema() -> pa.Schema:
     import pyarrow as pa
 
-    types = {StringType(): pa.string(), LongType(): pa.int64(), IntegerType(): pa.int32()}
-    return pa.schema([pa.field(f.name, types[f.dataType]) for f in DAMAGE_SCHEMA.fields])
+    types = {"string": pa.string(), "bigint": pa.int64(), "int": pa.int32()}
+    kinds = {field.name: types[field.dataType.simpleString()] for field in DAMAGE_SCHEMA.fields}
+    return pa.schema(list(kinds.items()))
