@@ -1,0 +1,118 @@
+"""The audit finds nothing in a sound store and every seeded fault, and says so by its exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from orbitmq.errors import BadPipeline
+from orbitmq.spark.pipelines import Exit, Report, parse, run
+from orbitmq.storelog import StoreLog
+from tests.spark.small_stores import (
+    INDEX_SLOTS,
+    T0,
+    fill,
+    flip_byte_of,
+    log_files,
+    message,
+    open_small,
+    overwrite,
+)
+from tests.spark.test_pipeline_run import Recorder
+
+COUNT = 150
+ENTRIES_AT = 40 + INDEX_SLOTS * 4
+
+
+def audit(spark: SparkSession, directory: Path, **keys: Any) -> tuple[Exit, Report]:
+    recorder = Recorder()
+    tree = {"kind": "audit", "path": "store", "tasks": 3, **keys}
+    code = run(parse(tree, file=directory / "audit.toml", environment={}), spark, recorder)
+    assert not recorder.failures, recorder.failures
+    (report,) = recorder.reports
+    return code, report
+
+
+def unit(directory: Path, offset: int) -> tuple[Path, int]:
+    """Where the unit of message `4 * offset` stands: queue files of these stores hold 64."""
+    queue = directory / "store/consumequeue/even/0"
+    return queue / f"{offset // 64 * 64 * 20:020}", offset % 64 * 20
+
+
+def index_file(directory: Path) -> Path:
+    (file,) = (directory / "store/index").iterdir()
+    return file
+
+
+FAULTS: dict[str, tuple[Callable[[Path], None], set[str]]] = {
+    "a flipped byte": (lambda d: flip_byte_of(d / "store", 41), {"damaged-record"}),
+    "a missing unit": (
+        lambda d: overwrite(*unit(d, 5), bytes(20)),
+        {"missing-unit", "queue-gap"},
+    ),
+    "a unit that points wrong": (
+        lambda d: overwrite(*unit(d, 5), bytes(8)),
+        {"wrong-unit", "stray-unit"},
+    ),
+    "an index entry that points wrong": (
+        lambda d: overwrite(index_file(d), ENTRIES_AT + 30 * 20 + 4, bytes(8)),
+        {"missing-index-entry", "wrong-index-entry"},
+    ),
+    "a slot that leads nowhere": (
+        lambda d: overwrite(index_file(d), 40 + 4 * 3, bytes(4)),
+        {"missing-index-entry", "broken-index-chain"},
+    ),
+}
+
+
+def test_a_sound_store_running_or_at_rest(spark: SparkSession, tmp_path: Path) -> None:
+    with open_small(tmp_path / "store") as store:
+        for number in range(COUNT):
+            store.append(message(number), now_ms=T0 + number)
+        assert audit(spark, tmp_path)[0] is Exit.DONE
+    code, report = audit(spark, tmp_path)
+    assert (code, report.faults, report.facts["findings"]) == (Exit.DONE, 0, {})
+    assert report.facts["checked"] == {"records": 150, "units": 150, "index entries": 450}
+    sizes = {row["topic"]: row for row in report.tables[0].as_dicts()}
+    assert sizes["even"]["messages"] == sizes["odd"]["messages"] == COUNT // 2
+    assert sizes["even"]["first stored"] == "2023-11-14T22:13:20.000+00:00"
+    assert "everything agrees" in report.notes
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_seeded_fault_is_found(spark: SparkSession, tmp_path: Path, fault: str) -> None:
+    fill(tmp_path / "store", COUNT)
+    seed, kinds = FAULTS[fault]
+    seed(tmp_path)
+    code, report = audit(spark, tmp_path, findings="findings")
+    assert code is Exit.FAULTS
+    assert set(report.facts["findings"]) == kinds
+    saved = spark.read.parquet(str(tmp_path / "findings"))
+    assert {row.kind for row in saved.collect()} == kinds
+    assert audit(spark, tmp_path, ignore=sorted(kinds))[0] is Exit.DONE
+
+
+def test_a_torn_tail_is_told_and_no_fault(spark: SparkSession, tmp_path: Path) -> None:
+    store = fill(tmp_path / "store", 20)
+    overwrite(log_files(store)[0], StoreLog(store).snapshot.log_end, b"torn")
+    code, report = audit(spark, tmp_path)
+    assert (code, report.facts["torn_bytes"]) == (Exit.DONE, 4)
+    assert any("unfinished message" in note for note in report.notes)
+
+
+def test_mistakes_of_the_file_are_told_before_anything_starts(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tree = {"kind": "audit", "path": "absent", "ignore": ["torn"], "tasks": 0}
+    with pytest.raises(BadPipeline, match="'torn' is no kind of finding") as raised:
+        parse(tree, file=tmp_path / "audit.toml", environment={})
+    assert any("tasks" in line for line in raised.value.mistakes)
+    recorder = Recorder()
+    tree = {"kind": "audit", "path": "absent"}
+    loaded = parse(tree, file=tmp_path / "audit.toml", environment={})
+    assert run(loaded, spark, recorder) is Exit.NOT_STARTED
+    assert "audit.toml: path: opening" in recorder.failures[0]
