@@ -1,0 +1,165 @@
+"""``archive``: topics to Parquet, by topic, day and hour, each message exactly once.
+
+::
+
+    kind = "archive"
+    name_server = "127.0.0.1:9876"
+    path = "archive"                        # a directory, or a URL that Spark can write to
+    trigger = "1 minute"                    # or "available-now": what is there, and end
+    file_size = "128 MB"                    # what small files of an hour are made into
+    compact_files = 8                       # as soon as there are so many of them
+
+    [source]
+    topic = ["orders", "payments"]          # or pattern = "..."
+    options = { maxOffsetsPerTrigger = 1000000 }
+
+Days and hours are those of the store time, in UTC. The manifest (see `archive_manifest`) says which
+files count; ``replay`` finds ranges by it, and any reader of Parquet can read the files it names.
+After a crash, or without its checkpoint, the pipeline goes on where it was: nothing is lost and
+nothing is there twice.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from orbitmq.spark.pipelines.archive_files import ArchiveFiles
+from orbitmq.spark.pipelines.archive_manifest import Manifest
+from orbitmq.spark.pipelines.archive_writer import ArchiveWriter, read_files
+from orbitmq.spark.pipelines.kinds import Kind
+from orbitmq.spark.pipelines.plan import Report, Stream, Streams, Table
+from orbitmq.spark.pipelines.spec import Interval, PipelineSpec
+from orbitmq.spark.pipelines.tables import Mistakes
+from orbitmq.spark.pipelines.topics import TopicSpec
+from orbitmq.spark.pipelines.workspace import Trigger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from orbitmq.spark.pipelines.workspace import Workspace
+
+__all__ = ["KIND", "ArchiveSpec", "Size", "build", "read_archive"]
+
+_SIZE = re.compile(r"(\d+)\s*(B|KB|MB|GB)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Size:
+    """A number of bytes such as ``128 MB``."""
+
+    bytes: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a text; ValueError says what it should have been."""
+        found = _SIZE.fullmatch(text.strip())
+        if found is None or int(found[1]) == 0:
+            raise ValueError(f"{text!r} is not a size such as '128 MB'")
+        return cls(int(found[1]) << {"B": 0, "KB": 10, "MB": 20, "GB": 30}[found[2].upper()])
+
+
+EVERY_MINUTE = Trigger("interval", Interval(60_000))
+USUAL_FILE = Size(128 << 20)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArchiveSpec(PipelineSpec):
+    """A whole ``archive`` pipeline."""
+
+    source: TopicSpec
+    path: str
+    trigger: Trigger = EVERY_MINUTE
+    checkpoint: str | None = None
+    """Inside the archive unless given."""
+    file_size: Size = USUAL_FILE
+    compact_files: int = 8
+
+    def check(self, mistakes: Mistakes, key: str) -> None:
+        """A batch without a checkpoint could not be continued."""
+        if self.trigger.mode == "batch":
+            mistakes.add("trigger", "an archive is continued: say 'available-now' for one run")
+        if self.compact_files < 2:
+            mistakes.add("compact_files", "is 2 or more")
+        named = {name.lower() for name in self.source.options}
+        if "columns" in named:
+            mistakes.add("source.options.columns", "an archive keeps every column")
+        if not (self.name_server or self.source.name_server or "nameserver" in named):
+            mistakes.add("name_server", "is needed, but not there, nor NAMESRV_ADDR")
+
+
+def build(spec: ArchiveSpec, workspace: Workspace) -> Streams:
+    """Plan the stream; nothing starts, but what a writer that died has left is removed."""
+    spark = workspace.spark
+    root = workspace.locate(spec.path)
+    checkpoint = workspace.locate(spec.checkpoint) if spec.checkpoint else f"{root}/_checkpoint"
+    with workspace.planning("source"):
+        # A new archive begins with the oldest messages that are still there.
+        options = {"startingOffsets": "earliest"} | spec.source.connector_options(spec.name_server)
+        rows = spark.readStream.format("rocketmq").options(**options).load()
+    with workspace.planning("path"):
+        writer = ArchiveWriter(
+            spark,
+            root,
+            checkpoint=checkpoint,
+            file_bytes=spec.file_size.bytes,
+            compact_files=spec.compact_files,
+        )
+        orphans = writer.delete_orphans()
+    if orphans:
+        workspace.log.warning("%s: %d files of an interrupted batch removed", root, orphans)
+    sink = rows.writeStream.queryName(spec.name).option("checkpointLocation", checkpoint)
+    started = workspace.with_trigger(sink.foreachBatch(writer.write_batch), spec.trigger)
+    return Streams(
+        (Stream(spec.name, started.start),),
+        endless=workspace.trigger(spec.trigger).mode == "interval",
+        report=lambda: report(writer),
+    )
+
+
+def report(writer: ArchiveWriter) -> Report:
+    """Compact what is left to compact, and say what the archive holds."""
+    for partition in sorted({file.partition for file in writer.manifest.current.values()}):
+        writer.compact(partition, at_least=writer.compact_files)
+    topics: dict[str, list[int]] = {}
+    for file in writer.manifest.current.values():
+        facts = topics.setdefault(file.topic, [0, 0, 0])
+        for at, value in enumerate((file.rows, 1, file.bytes)):
+            facts[at] += value
+    rows = tuple((topic, *facts) for topic, facts in sorted(topics.items()))
+    return Report(
+        tables=(Table("archive", ("topic", "messages", "files", "bytes"), rows),),
+        facts={"messages": sum(row[1] for row in rows), "files": sum(row[2] for row in rows)},
+    )
+
+
+def read_archive(
+    spark: SparkSession,
+    path: str,
+    *,
+    topics: Iterable[str] | None = None,
+    start_ms: int | None = None,
+    end_ms: int | None = None,
+) -> DataFrame:
+    """Return the messages of an archive, reading only files that can hold what is wanted.
+
+    The columns are those of the formats, and ``day`` and ``hour``. The end is exclusive.
+    """
+    from pyspark.sql import functions as F
+
+    files = ArchiveFiles(spark, path)
+    wanted = None if topics is None else list(topics)
+    found = Manifest.load(files).find(topics=wanted, start_ms=start_ms, end_ms=end_ms)
+    rows = read_files(spark, files, [file.path for file in found])
+    stored = F.unix_millis("storeTimestamp")
+    if start_ms is not None:
+        rows = rows.where(stored >= start_ms)
+    if end_ms is not None:
+        rows = rows.where(stored < end_ms)
+    return rows
+
+
+KIND = Kind("archive", ArchiveSpec, build)

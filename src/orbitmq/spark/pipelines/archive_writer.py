@@ -1,0 +1,177 @@
+"""Writing an archive: batches in, files out, small files made into larger ones.
+
+A batch goes through three steps: its rows are written to ``_staging``, the files get their names
+under topic, day and hour, and a commit makes them count. Whatever step a crash hits, repeating the
+batch gives the same archive. A stream that starts anew (its checkpoint was lost) reads from where
+it was told to start; rows that are in the archive already are left out by their offsets.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F
+
+from orbitmq.spark.pipelines.archive_files import ArchiveFiles
+from orbitmq.spark.pipelines.archive_manifest import ArchivedFile, Manifest
+from orbitmq.spark.schema import COLUMNS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["ARCHIVE_SCHEMA", "ArchiveWriter", "read_files"]
+
+PARTITION: Final = ("topic", "day", "hour")
+STAGING: Final = "_staging"
+ARCHIVE_SCHEMA: Final = ", ".join(
+    [f"{name} {kind.simpleString()}" for name, kind in COLUMNS.items() if name != "topic"]
+    + ["topic string", "day string", "hour int"]
+)
+
+
+def read_files(spark: SparkSession, files: ArchiveFiles, paths: list[str]) -> DataFrame:
+    """Return the rows of some files of an archive, with topic, day and hour."""
+    reader = spark.read.schema(ARCHIVE_SCHEMA).option("basePath", files.root)
+    if not paths:
+        return spark.createDataFrame([], ARCHIVE_SCHEMA)
+    return reader.parquet(*map(files.url, paths))
+
+
+class ArchiveWriter:
+    """The one writer of an archive."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        root: str,
+        *,
+        checkpoint: str,
+        file_bytes: int,
+        compact_files: int,
+    ) -> None:
+        self.spark = spark
+        self.files = ArchiveFiles(spark, root)
+        self.manifest = Manifest.load(self.files)
+        self.checkpoint = ArchiveFiles(spark, checkpoint)
+        self.file_bytes = file_bytes
+        self.compact_files = compact_files
+        self._archived_before: DataFrame | None = None
+        self._query: str | None = None
+
+    def delete_orphans(self) -> int:
+        """Delete files that a writer which died has left; returns how many."""
+        self.files.delete(STAGING)
+        kept = {*self.manifest.current, *self.manifest.garbage}
+        orphans = [path for path, _ in self.files.below("") if _is_data(path) and path not in kept]
+        for path in orphans:
+            self.files.delete(path)
+        return len(orphans)
+
+    def write_batch(self, rows: DataFrame, batch: int) -> None:
+        """Archive a micro-batch; to be given to `foreachBatch`."""
+        query = self._query_id()
+        if self.manifest.has(query, batch):
+            return
+        name = f"{query}-{batch}"
+        added = self._write(_with_partition(self._not_yet_archived(rows)), name)
+        self.manifest.commit_batch(query, batch, added)
+        for partition in {file.partition for file in added}:
+            self.compact(partition, at_least=self.compact_files)
+
+    def compact(self, partition: str, *, at_least: int = 2) -> bool:
+        """Make the small files of one hour into as few as fit; whether there was any need."""
+        here = [file for file in self.manifest.current.values() if file.partition == partition]
+        small = [file for file in here if file.bytes < self.file_bytes // 2]
+        total = sum(file.bytes for file in small)
+        count = max(1, -(-total // self.file_bytes))
+        if len(small) < max(2, at_least) or count >= len(small):
+            return False
+        self.manifest.delete_garbage()
+        rows = read_files(self.spark, self.files, [file.path for file in small])
+        added = self._write(rows.coalesce(count), f"compact-{self.manifest.number}", shuffle=False)
+        self.manifest.commit_compaction(added, [file.path for file in small])
+        return True
+
+    def _write(self, rows: DataFrame, name: str, *, shuffle: bool = True) -> list[ArchivedFile]:
+        staged = f"{STAGING}/{name}"
+        self.files.delete(staged)
+        if shuffle:
+            rows = rows.hint("rebalance", *PARTITION)
+        rows = rows.sortWithinPartitions(*PARTITION, "brokerName", "queueId", "queueOffset")
+        rows.write.partitionBy(*PARTITION).parquet(self.files.url(staged))
+        sizes: dict[str, int] = {}
+        for number, (path, size) in enumerate(self.files.below(staged)):
+            partition = path.removeprefix(f"{staged}/").rpartition("/")[0]
+            final = f"{partition}/{name}-{number}.parquet"
+            self.files.move(path, final)
+            sizes[final] = size
+        self.files.delete(staged)
+        return self._describe(sizes)
+
+    def _describe(self, sizes: dict[str, int]) -> list[ArchivedFile]:
+        """Return what the manifest says of files; read from them, so that it is what they hold."""
+        if not sizes:
+            return []
+        by_name = {path.rpartition("/")[2]: path for path in sizes}
+        facts: dict[str, dict[str, Any]] = {}
+        rows = read_files(self.spark, self.files, list(sizes))
+        groups = rows.groupBy(F.col("_metadata.file_name"), "topic", "brokerName", "queueId").agg(
+            F.count("*").alias("rows"),
+            F.min("queueOffset").alias("first"),
+            F.max("queueOffset").alias("last"),
+            F.min(F.unix_millis("storeTimestamp")).alias("firstMs"),
+            F.max(F.unix_millis("storeTimestamp")).alias("lastMs"),
+        )
+        for row in groups.collect():
+            path = by_name[row["file_name"]]
+            fact = facts.setdefault(path, {"rows": 0, "first": [], "last": [], "queues": {}})
+            fact["topic"] = row["topic"]
+            fact["rows"] += row["rows"]
+            fact["first"].append(row["firstMs"])
+            fact["last"].append(row["lastMs"])
+            queues = fact["queues"].setdefault(row["brokerName"] or "", {})
+            queues[str(row["queueId"])] = [row["first"], row["last"]]
+        return [
+            ArchivedFile(
+                path=path,
+                topic=fact["topic"],
+                rows=fact["rows"],
+                bytes=sizes[path],
+                first_ms=min(fact["first"]),
+                last_ms=max(fact["last"]),
+                queues=fact["queues"],
+            )
+            for path, fact in sorted(facts.items())
+        ]
+
+    def _query_id(self) -> str:
+        """Return the id that a stream keeps in its checkpoint."""
+        if self._query is None:
+            self._query = str(json.loads(self.checkpoint.read_text("metadata"))["id"])
+            if self._query not in self.manifest.batches and self.manifest.current:
+                last = self.manifest.last_offsets().items()
+                values = [(topic, broker, queue, offset) for (topic, broker, queue), offset in last]
+                schema = "topic string, brokerName string, queueId int, archivedTo long"
+                self._archived_before = self.spark.createDataFrame(values, schema)
+        return self._query
+
+    def _not_yet_archived(self, rows: DataFrame) -> DataFrame:
+        if self._archived_before is None:
+            return rows
+        known = F.broadcast(self._archived_before)
+        joined = rows.join(known, ["topic", "brokerName", "queueId"], "left")
+        fresh = F.col("archivedTo").isNull() | (F.col("queueOffset") > F.col("archivedTo"))
+        return joined.where(fresh).drop("archivedTo")
+
+
+def _with_partition(rows: DataFrame) -> DataFrame:
+    """Add day and hour of the store time, in UTC whatever the session's time zone is."""
+    seconds = F.unix_seconds("storeTimestamp")
+    day = F.date_add(F.lit("1970-01-01").cast("date"), F.floor(seconds / 86_400).cast("int"))
+    hour = F.floor(F.pmod(seconds, F.lit(86_400)) / 3600).cast("int")
+    return rows.withColumn("day", day.cast("string")).withColumn("hour", hour)
+
+
+def _is_data(path: str) -> bool:
+    return path.endswith(".parquet") and not path.startswith("_")

@@ -1,0 +1,185 @@
+"""An archive holds each message once, whatever happened to its writer, and its files are few."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from orbitmq.errors import BadPipeline
+from orbitmq.spark.pipelines import Exit, parse, run
+from orbitmq.spark.pipelines.archive import read_archive
+from orbitmq.spark.pipelines.archive_files import ArchiveFiles
+from orbitmq.spark.pipelines.archive_manifest import ArchivedFile, Manifest
+from orbitmq.testing import LocalCluster
+from tests.spark.conftest import NewTopic
+from tests.spark.test_pipeline_run import Recorder
+from tests.spark.topics import produce
+
+
+def archive(
+    spark: SparkSession, cluster: LocalCluster, directory: Path, topic: str, **keys: Any
+) -> tuple[Exit, Recorder]:
+    tree = {
+        "kind": "archive",
+        "name": "archive-test",
+        "name_server": cluster.address,
+        "path": "archive",
+        "trigger": "available-now",
+        "source": {"topic": topic, "options": {"maxOffsetsPerTrigger": 100}},
+        **keys,
+    }
+    recorder = Recorder()
+    loaded = parse(tree, file=directory / "archive.toml", environment={})
+    return run(loaded, spark, recorder), recorder
+
+
+def archived(spark: SparkSession, directory: Path) -> Counter[bytes]:
+    rows = read_archive(spark, str(directory / "archive")).select("body").collect()
+    return Counter(bytes(row.body) for row in rows)
+
+
+def manifest(spark: SparkSession, directory: Path) -> Manifest:
+    return Manifest.load(ArchiveFiles(spark, str(directory / "archive")))
+
+
+def texts(begin: int, end: int) -> list[bytes]:
+    return [b"message %d" % number for number in range(begin, end)]
+
+
+def test_it_goes_on_where_it_was_and_compacts(
+    spark: SparkSession, cluster: LocalCluster, tmp_path: Path, new_topic: NewTopic
+) -> None:
+    topic = new_topic(cluster, queues=3)
+    produce(cluster, topic, texts(0, 200))
+    code, recorder = archive(spark, cluster, tmp_path, topic, compact_files=3)
+    assert (code, recorder.failures) == (Exit.DONE, [])
+    assert archived(spark, tmp_path) == Counter(texts(0, 200))
+    produce(cluster, topic, texts(200, 250))
+    code, recorder = archive(spark, cluster, tmp_path, topic, compact_files=3)
+    assert archived(spark, tmp_path) == Counter(texts(0, 250))
+    assert recorder.reports[0].facts["messages"] == 250
+    kept = manifest(spark, tmp_path)
+    assert len(kept.current) < 3, "three batches make three files at least"
+    (file, *_) = kept.find(topics=[topic])
+    assert file.path.startswith(f"topic={topic}/day=20")
+    offsets = {key: last for key, last in kept.last_offsets().items() if key[0] == topic}
+    assert sum(last + 1 for last in offsets.values()) == 250
+    assert kept.find(topics=["another"]) == []
+    assert kept.find(end_ms=file.first_ms - 3_600_000) == []
+
+
+class Died(Exception):
+    pass
+
+
+def die_in(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, at_call: int
+) -> Callable[[], int]:
+    """Let the writer die when a method is called for the n-th time, in the middle of its work.
+
+    Returns how to learn how often it was called.
+    """
+    original: Callable[..., Any] = getattr(owner, name)
+    calls = 0
+
+    def dying(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == at_call:
+            raise Died(f"{name} {calls}")
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(owner, name, dying)
+    return lambda: calls
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "at_call"),
+    [
+        (ArchiveFiles, "move", 1),  # before the first file has its name
+        (ArchiveFiles, "move", 3),  # the compaction of what two batches wrote
+        (ArchiveFiles, "create_text", 2),  # files are there, their commit is not
+        (Manifest, "commit_compaction", 1),
+        (Manifest, "_apply", 1),  # the commit is there, Spark does not know yet
+    ],
+)
+def test_a_writer_that_dies_loses_and_repeats_nothing(
+    spark: SparkSession,
+    cluster: LocalCluster,
+    tmp_path: Path,
+    new_topic: NewTopic,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: Any,
+    name: str,
+    at_call: int,
+) -> None:
+    topic = new_topic(cluster, queues=2)
+    produce(cluster, topic, texts(0, 200))
+    with monkeypatch.context() as patch:
+        calls = die_in(patch, owner, name, at_call)
+        code, recorder = archive(spark, cluster, tmp_path, topic, compact_files=2)
+        assert (code, calls()) == (Exit.FAILED, at_call), recorder.reports
+    code, recorder = archive(spark, cluster, tmp_path, topic, compact_files=2)
+    assert (code, recorder.failures) == (Exit.DONE, [])
+    assert archived(spark, tmp_path) == Counter(texts(0, 200))
+    current = manifest(spark, tmp_path)
+    root = tmp_path / "archive"
+    there = {str(path.relative_to(root)) for path in root.glob("topic=*/**/*.parquet")}
+    assert there == {*current.current, *current.garbage}, "nothing is left lying around"
+
+
+def test_a_lost_checkpoint_repeats_nothing(
+    spark: SparkSession, cluster: LocalCluster, tmp_path: Path, new_topic: NewTopic
+) -> None:
+    topic = new_topic(cluster, queues=2)
+    produce(cluster, topic, texts(0, 100))
+    archive(spark, cluster, tmp_path, topic)
+    shutil.rmtree(tmp_path / "archive/_checkpoint")
+    produce(cluster, topic, texts(100, 130))
+    code, _ = archive(spark, cluster, tmp_path, topic)
+    assert code is Exit.DONE
+    assert archived(spark, tmp_path) == Counter(texts(0, 130))
+
+
+def test_a_manifest_survives_its_snapshots(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orbitmq.spark.pipelines.archive_manifest.SNAPSHOT_EVERY", 5)
+    files = ArchiveFiles(spark, str(tmp_path / "archive"))
+    written = Manifest.load(files)
+    for batch in range(12):
+        path = f"topic=t/day=2026-01-01/hour=1/{batch}.parquet"
+        written.commit_batch("q", batch, [ArchivedFile(path, "t", 1, 10, batch, batch, {})])
+    written.commit_compaction([], [f"topic=t/day=2026-01-01/hour=1/{n}.parquet" for n in (3, 4)])
+    read = Manifest.load(files)
+    assert read.current == written.current
+    assert (read.has("q", 11), read.has("q", 12), read.has("other", 0)) == (True, False, False)
+    assert sorted(read.garbage) == sorted(written.garbage)
+    assert [file.first_ms for file in read.find(start_ms=9, end_ms=11)] == [10, 9]
+    assert len(list((tmp_path / "archive/_manifest").glob("*.json"))) < 8
+    with pytest.raises(Exception, match="somebody else writes this archive"):
+        Manifest(files, number=read.number - 1).commit_batch("q", 13, [])
+
+
+def test_mistakes_of_the_file(tmp_path: Path) -> None:
+    tree = {
+        "kind": "archive",
+        "path": "archive",
+        "trigger": "batch",
+        "compact_files": 1,
+        "file_size": "128 MB",
+        "source": {"topic": "t", "options": {"columns": "body"}},
+    }
+    with pytest.raises(BadPipeline) as raised:
+        parse(tree, file=tmp_path / "archive.toml", environment={})
+    told = "\n".join(raised.value.mistakes)
+    for key in ("trigger", "compact_files", "source.options.columns", "name_server"):
+        assert f"archive.toml: {key}: " in told
+    with pytest.raises(BadPipeline, match="not a size such as"):
+        parse({**tree, "file_size": "large"}, file=tmp_path / "archive.toml", environment={})
