@@ -171,6 +171,9 @@ def _run_job(work: Callable[[], Report], workspace: Workspace, display: Display)
     group = f"orbitmq-{id(outcome):x}"
 
     def target() -> None:
+        # Writers look for their format in the thread's own session, and a new thread has none.
+        spark = workspace.spark
+        spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
         context.setJobGroup(group, "an OrbitMQ pipeline", interruptOnCancel=True)
         try:
             outcome.append(work())
