@@ -1,0 +1,287 @@
+"""``replay``: messages of the past, sent again.
+
+::
+
+    kind = "replay"
+    name_server = "127.0.0.1:9876"
+    topics = ["orders"]                     # of the source; all that it has unless given
+    start = "2026-11-16T08:00:00Z"          # store time; ISO 8601 or epoch milliseconds
+    end = "2026-11-16T09:00:00Z"            # exclusive
+    where = "tags = 'paid'"                 # any condition on the columns of a message
+    speed = 10.0                            # keep the original gaps, ten times as fast
+    rate = 5000.0                           # at most so many messages a second
+    dry_run = true                          # count only
+
+    [source]                                # exactly one of these
+    archive = "archive"                     # what the pipeline ``archive`` wrote
+    store = "/var/lib/rocketmq/store"       # a store directory, or a copy of one
+    topic = "orders"                        # a topic of a cluster
+
+    [sink]
+    topic = "orders-again"                  # its own topic unless given
+    name_server = "other:9876"              # another cluster
+    keep_queues = true                      # to the queues they were in
+    mark = "replayed-from"                  # a property for the id it had
+
+Messages get new ids, offsets and store times; tags, keys, body and the user's properties stay.
+Without ``speed`` and ``rate`` they go as fast as the brokers take them, at least once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from orbitmq.spark.pipelines.archive import read_archive
+from orbitmq.spark.pipelines.kinds import Kind
+from orbitmq.spark.pipelines.pacing import Pace, due_slices
+from orbitmq.spark.pipelines.plan import Job, Report, Table
+from orbitmq.spark.pipelines.spec import PipelineSpec
+from orbitmq.spark.pipelines.tables import Mistakes
+from orbitmq.spark.pipelines.topics import topic_options
+from orbitmq.spark.sink import Sink
+from orbitmq.storelog import parse_time_ms
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from orbitmq.spark.pipelines.workspace import Workspace
+
+__all__ = ["KIND", "ReplaySpec", "build"]
+
+START_AFTER_S = 2.0
+"""Tasks that keep in step need a moment to come up."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplaySource:
+    """Where the messages come from."""
+
+    archive: str | None = None
+    store: str | None = None
+    topic: str | None = None
+    name_server: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+
+    def check(self, mistakes: Mistakes, key: str) -> None:
+        """There must be exactly one source."""
+        if sum(way is not None for way in (self.archive, self.store, self.topic)) != 1:
+            mistakes.add(key, "needs exactly one of archive, store and topic")
+        if self.archive is not None and self.options:
+            mistakes.add(f"{key}.options", "an archive has none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplaySink:
+    """Where they go."""
+
+    topic: str | None = None
+    name_server: str | None = None
+    keep_queues: bool = False
+    mark: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplaySpec(PipelineSpec):
+    """A whole ``replay`` pipeline."""
+
+    source: ReplaySource
+    sink: ReplaySink = field(default_factory=ReplaySink)
+    topics: tuple[str, ...] = ()
+    start: str | None = None
+    end: str | None = None
+    where: str | None = None
+    speed: float | None = None
+    rate: float | None = None
+    dry_run: bool = False
+
+    def check(self, mistakes: Mistakes, key: str) -> None:
+        """Times must be times, speeds must lead somewhere, and a topic must not feed itself."""
+        for name in ("start", "end"):
+            text = getattr(self, name)
+            if text is not None:
+                try:
+                    parse_time_ms(text)
+                except ValueError as error:
+                    mistakes.add(name, str(error))
+        for name in ("speed", "rate"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                mistakes.add(name, "is more than nothing")
+        if self.source.topic is not None and self.topics:
+            mistakes.add("topics", "the source is one topic already")
+        if self.source.topic is not None and not (self.source.name_server or self.name_server):
+            mistakes.add("source.name_server", "is needed, but not there, nor NAMESRV_ADDR")
+        if not self.dry_run and not (self.sink.name_server or self.name_server):
+            mistakes.add("sink.name_server", "is needed, but not there, nor NAMESRV_ADDR")
+
+    @property
+    def start_ms(self) -> int | None:
+        """The first store time."""
+        return None if self.start is None else parse_time_ms(self.start)
+
+    @property
+    def end_ms(self) -> int | None:
+        """The store time to end before."""
+        return None if self.end is None else parse_time_ms(self.end)
+
+
+def build(spec: ReplaySpec, workspace: Workspace) -> Job:
+    """Plan the replay; nothing is sent."""
+    with workspace.planning("source"):
+        rows = _source(spec, workspace)
+    if spec.where is not None:
+        with workspace.planning("where"):
+            rows = rows.where(spec.where)
+    messages = _messages(rows, spec.sink)
+    sink = None
+    if not spec.dry_run:
+        with workspace.planning("sink"):
+            sink = Sink.of(_sink_options(spec), messages.schema, is_query=False)
+
+    def run() -> Report:
+        if sink is None:
+            return _report(_counted(rows, spec.sink), "would be sent")
+        if spec.speed is None and spec.rate is None:
+            counts = _counted(rows, spec.sink)
+            messages.write.format("rocketmq").options(**_sink_options(spec)).mode("append").save()
+            return _report(counts, "sent")
+        return _run_paced(messages, sink, spec, workspace)
+
+    return Job(run)
+
+
+def _source(spec: ReplaySpec, workspace: Workspace) -> DataFrame:
+    spark, source = workspace.spark, spec.source
+    topics = spec.topics or None
+    if source.archive is not None:
+        path = workspace.locate(source.archive)
+        return read_archive(
+            spark, path, topics=topics, start_ms=spec.start_ms, end_ms=spec.end_ms
+        ).drop("day", "hour")
+    options = dict(source.options)
+    if source.store is not None:
+        if topics is not None:
+            options["topics"] = ",".join(topics)
+        if spec.start is not None:
+            options["startTime"] = spec.start
+        if spec.end is not None:
+            options["endTime"] = spec.end
+        path = workspace.locate(source.store)
+        return spark.read.format("rocketmq-store").options(**options).load(path)
+    assert source.topic is not None
+    made = topic_options(
+        topic=(source.topic,), name_server=source.name_server or spec.name_server, options=options
+    )
+    # What arrives while the replay runs, its own messages perhaps, is not part of it.
+    made = {"endingOffsets": "latest"} | made
+    rows = spark.read.format("rocketmq").options(**made).load()
+    stored = F.unix_millis("storeTimestamp")
+    if spec.start_ms is not None:
+        rows = rows.where(stored >= spec.start_ms)
+    return rows if spec.end_ms is None else rows.where(stored < spec.end_ms)
+
+
+def _messages(rows: DataFrame, sink: ReplaySink) -> DataFrame:
+    """Return rows as the sink takes them, with their store time and queue for the pace."""
+    properties = F.col("properties")
+    if sink.mark is not None:
+        marked = F.create_map(F.lit(sink.mark), F.col("msgId"))
+        others = F.map_filter(properties, lambda name, _: name != F.lit(sink.mark))
+        properties = F.map_concat(others, marked)
+    kept = ["topic", "tags", "keys", "body", "storeTimestamp", "queueOffset"]
+    queue = ["queueId"] if sink.keep_queues else []
+    return rows.select(*kept, *queue, properties.alias("properties"))
+
+
+def _sink_options(spec: ReplaySpec) -> dict[str, str]:
+    made = {"nameServer": spec.sink.name_server or spec.name_server or ""}
+    if spec.sink.topic is not None:
+        made["topic"] = spec.sink.topic
+    return made | spec.sink.options
+
+
+def _run_paced(messages: DataFrame, sink: Sink, spec: ReplaySpec, workspace: Workspace) -> Report:
+    spark = workspace.spark
+    tasks = spark.sparkContext.defaultParallelism
+    first = messages.agg(F.min(F.unix_millis("storeTimestamp"))).collect()[0][0]
+    if first is None:
+        return _report([], "sent")
+    keys = ["topic", "queueId"] if spec.sink.keep_queues else ["topic"]
+    spread = messages.repartition(tasks) if len(keys) == 1 else messages.repartition(tasks, *keys)
+    ordered = spread.sortWithinPartitions("storeTimestamp", "queueOffset")
+    pace = Pace(
+        start_s=time.time() + START_AFTER_S,
+        first_ms=first,
+        speed=spec.speed,
+        rate=None if spec.rate is None else spec.rate / tasks,
+    )
+
+    def send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        counts: dict[str, list[int]] = {}
+        for rows in due_slices(batches, pace):
+            sink.write(iter([rows]))
+            for topic, body in zip(rows.column("topic"), rows.column("body"), strict=True):
+                count = counts.setdefault(topic.as_py(), [0, 0])
+                count[0] += 1
+                count[1] += len(body.as_buffer() or b"")
+        names = list(counts)
+        yield pa.RecordBatch.from_pydict(
+            {
+                "topic": pa.array(names, pa.string()),
+                "messages": pa.array([counts[name][0] for name in names], pa.int64()),
+                "bytes": pa.array([counts[name][1] for name in names], pa.int64()),
+            }
+        )
+
+    sent = ordered.mapInArrow(send, "topic string, messages long, bytes long")
+    totals = sent.groupBy("topic").agg(F.sum("messages"), F.sum("bytes")).orderBy("topic")
+    target = spec.sink.topic
+    rows: _Counted = [
+        (row[0], target or row[0], row[1], row[2], None, None) for row in totals.collect()
+    ]
+    return _report(rows, "sent")
+
+
+_Counted = list[tuple[str, str, int, int, int | None, int | None]]
+
+
+def _counted(rows: DataFrame, sink: ReplaySink) -> _Counted:
+    stored = F.unix_millis("storeTimestamp")
+    counts = rows.groupBy("topic").agg(
+        F.count("*"), F.sum(F.length("body")), F.min(stored), F.max(stored)
+    )
+    found = counts.orderBy("topic").collect()
+    return [(row[0], sink.topic or row[0], row[1], row[2] or 0, row[3], row[4]) for row in found]
+
+
+def _report(counts: _Counted, done: str) -> Report:
+    table = Table(
+        f"messages that {done}" if done.startswith("would") else f"messages {done}",
+        ("from", "to", "messages", "body bytes", "first stored", "last stored"),
+        tuple((*row[:4], _moment(row[4]), _moment(row[5])) for row in counts),
+    )
+    messages = sum(row[2] for row in counts)
+    return Report(
+        tables=(table,),
+        notes=(f"{messages} messages {done}",),
+        facts={"messages": messages, "bytes": sum(row[3] for row in counts)},
+    )
+
+
+def _moment(ms: int | None) -> str:
+    if ms is None:
+        return ""
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+KIND = Kind("replay", ReplaySpec, build)

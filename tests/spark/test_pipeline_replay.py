@@ -1,0 +1,139 @@
+"""Replays: from an archive, a store directory and a topic; filtered, counted, paced."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from orbitmq.errors import BadPipeline
+from orbitmq.spark.pipelines import Exit, Report, parse, run
+from orbitmq.spark.pipelines.pacing import Pace, due_slices
+from orbitmq.testing import LocalCluster
+from tests.spark.conftest import NewTopic
+from tests.spark.small_stores import STEP_MS, T0, body, fill
+from tests.spark.test_pipeline_archive import archive, texts
+from tests.spark.test_pipeline_run import Recorder
+from tests.spark.topics import bodies_in, produce, records_in
+
+
+def replay(spark: SparkSession, directory: Path, **keys: Any) -> tuple[Exit, Report]:
+    recorder = Recorder()
+    loaded = parse({"kind": "replay", **keys}, file=directory / "replay.toml", environment={})
+    code = run(loaded, spark, recorder)
+    assert not recorder.failures, recorder.failures
+    (report,) = recorder.reports
+    return code, report
+
+
+def test_a_store_directory_to_a_topic(
+    spark: SparkSession, cluster: LocalCluster, tmp_path: Path, new_topic: NewTopic
+) -> None:
+    fill(tmp_path / "store", 200)
+    target = new_topic(cluster, queues=2)
+    keys: dict[str, Any] = {
+        "name_server": cluster.address,
+        "source": {"store": "store"},
+        "topics": ["odd"],
+        "start": str(T0 + 10 * STEP_MS),
+        "end": "2023-11-14T22:38:20Z",
+        "where": "tags = 'tag0'",
+        "sink": {"topic": target, "keep_queues": True, "mark": "replayed-from"},
+    }
+    expected = [number for number in range(11, 150, 2) if number % 3 == 0]
+    code, dry = replay(spark, tmp_path, **keys, dry_run=True)
+    assert (code, dry.facts["messages"]) == (Exit.DONE, len(expected))
+    assert dry.facts["bytes"] == sum(len(body(number)) for number in expected)
+    assert "would be sent" in dry.notes[0]
+    assert records_in(cluster, target) == []
+
+    code, report = replay(spark, tmp_path, **keys)
+    assert (code, report.facts["messages"]) == (Exit.DONE, len(expected))
+    assert bodies_in(cluster, target) == Counter(body(number) for number in expected)
+    for _, record in records_in(cluster, target):
+        number = int(record.body.split()[1])
+        assert record.queue_id == number // 2 % 2
+        assert (record.tags, record.keys) == ("tag0", (f"k{number}", f"ten{number % 10}"))
+        assert record.properties["replayed-from"] == f"U{number}"
+        assert record.properties["shop"] == "Zürich ☕"
+
+
+def test_an_archive_to_its_own_topic_again(
+    spark: SparkSession, cluster: LocalCluster, tmp_path: Path, new_topic: NewTopic
+) -> None:
+    topic = new_topic(cluster, queues=2)
+    produce(cluster, topic, texts(0, 50))
+    archive(spark, cluster, tmp_path, topic)
+    source = {"archive": "archive"}
+    code, _ = replay(spark, tmp_path, name_server=cluster.address, source=source)
+    assert code is Exit.DONE
+    assert bodies_in(cluster, topic) == Counter(texts(0, 50) * 2)
+    code, report = replay(
+        spark, tmp_path, source=source, dry_run=True, topics=[topic], end="2020-01-01"
+    )
+    assert (code, report.facts["messages"]) == (Exit.DONE, 0)
+
+
+def test_a_topic_to_another_at_a_pace(
+    spark: SparkSession, cluster: LocalCluster, tmp_path: Path, new_topic: NewTopic
+) -> None:
+    topic, target = new_topic(cluster, queues=2), new_topic(cluster, queues=2)
+    produce(cluster, topic, texts(0, 40))
+    keys: dict[str, Any] = {
+        "name_server": cluster.address,
+        "source": {"topic": topic},
+        "sink": {"topic": target},
+    }
+    code, report = replay(spark, tmp_path, **keys, rate=40.0)
+    assert (code, report.facts["messages"]) == (Exit.DONE, 40)
+    assert bodies_in(cluster, target) == Counter(texts(0, 40))
+    times = [record.store_timestamp for _, record in records_in(cluster, target)]
+    assert max(times) - min(times) >= 800, "forty at forty a second, both tasks at once"
+
+
+def test_gaps_and_rates_decide_when_a_row_is_due() -> None:
+    clock = 100.0
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        nonlocal clock
+        slept.append(seconds)
+        clock += seconds
+
+    stored = [0, 10, 1000, 1010, 5000]
+    kind = pa.timestamp("us", "UTC")
+    times = pa.array([T0 * 1000 + ms * 1000 for ms in stored], pa.int64()).cast(kind)
+    batch = pa.record_batch({"storeTimestamp": times})
+
+    def slices(pace: Pace) -> list[tuple[int, float]]:
+        slept.clear()
+        sent = due_slices(iter([batch]), pace, now=lambda: clock, sleep=sleep)
+        begun = clock
+        return [(rows.num_rows, round(clock - begun, 3)) for rows in sent]
+
+    assert slices(Pace(clock, T0, speed=1.0)) == [(2, 0.0), (2, 1.0), (1, 5.0)]
+    assert slices(Pace(clock, T0, speed=10.0)) == [(2, 0.0), (2, 0.1), (1, 0.5)]
+    assert slices(Pace(clock, rate=2.0)) == [(1, 0.0), (1, 0.5), (1, 1.0), (1, 1.5), (1, 2.0)]
+    assert slices(Pace(clock - 60, T0, speed=1.0)) == [(5, 0.0)], "late rows do not wait"
+
+
+def test_mistakes_of_the_file(tmp_path: Path) -> None:
+    tree: dict[str, Any] = {
+        "kind": "replay",
+        "start": "soon",
+        "speed": 0.0,
+        "topics": ["a"],
+        "source": {"topic": "t", "store": "s"},
+    }
+    with pytest.raises(BadPipeline, match="needs exactly one of archive, store and topic"):
+        parse(tree, file=tmp_path / "replay.toml", environment={})
+    tree["source"] = {"topic": "t"}
+    with pytest.raises(BadPipeline) as raised:
+        parse(tree, file=tmp_path / "replay.toml", environment={})
+    told = "\n".join(raised.value.mistakes)
+    for key in ("start", "speed", "topics", "source.name_server", "sink.name_server"):
+        assert f"replay.toml: {key}: " in told
