@@ -7,6 +7,7 @@ address, a worker that it is registered.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -97,6 +98,19 @@ class StandaloneCluster:
         _trace: TracebackType | None,
     ) -> None:
         self._stop()
+
+    def executor_pids(self) -> list[int]:
+        """Return the processes that run tasks now."""
+        groups = {daemon.process.pid for daemon in self._daemons}
+        found = []
+        for directory in Path("/proc").glob("[0-9]*"):
+            pid = int(directory.name)
+            # A process may end while it is looked at.
+            with contextlib.suppress(OSError):
+                command = (directory / "cmdline").read_bytes()
+                if os.getpgid(pid) in groups and b"CoarseGrainedExecutorBackend" in command:
+                    found.append(pid)
+        return found
 
     def _daemon(self, name: str, *arguments: str) -> _Daemon:
         daemon = _Daemon(self._directory, name, *arguments)

@@ -1,0 +1,117 @@
+"""Spark drivers as processes of their own, to be watched and to be killed.
+
+A driver takes seconds to start its JVM. Those that are to be killed one after the other therefore
+*stand by*: the next one starts while this one runs, and begins to work when it is told to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.spark.relay_driver import Relay
+
+__all__ = ["Driver"]
+
+ROOT = Path(__file__).parents[2]
+START_TIMEOUT_S = 240.0
+
+
+class Driver:
+    """A driver that relays, see `relay_driver`. Leaving the block kills what is left of it."""
+
+    def __init__(self, relay: Relay, log: Path) -> None:
+        self._log = log
+        paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+        with log.open("ab") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.spark.relay_driver", relay.as_json()],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                cwd=ROOT,
+                env=environment,
+                text=True,
+                start_new_session=True,
+            )
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.jvm_pid: int | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.put(line)
+        self._lines.put(None)
+
+    def wait_for(self, key: str, timeout_s: float = START_TIMEOUT_S) -> Any:
+        """Wait until the driver says something under this key, and return it."""
+        while True:
+            try:
+                line = self._lines.get(timeout=timeout_s)
+            except queue.Empty:
+                raise TimeoutError(f"no {key!r} of the driver:\n{self._tail()}") from None
+            if line is None:
+                code = self.process.wait()
+                raise RuntimeError(f"the driver ended ({code}) without {key!r}:\n{self._tail()}")
+            if line.startswith("{") and key in (said := json.loads(line)):
+                return said[key]
+
+    def go(self) -> None:
+        """Let a driver that stands by start its queries; returns when they run."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        self.jvm_pid = self.wait_for("jvm")
+
+    def wait_while(self, is_so: Callable[[], bool], timeout_s: float = 60.0) -> None:
+        """Wait as long as something is so, the driver runs, and there is time."""
+        deadline = time.monotonic() + timeout_s
+        while is_so() and self.process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    def kill(self, *, only_jvm: bool = False) -> None:
+        """End it with kill -9; with `only_jvm` its Python workers find out by themselves."""
+        if only_jvm and self.jvm_pid is not None:
+            os.kill(self.jvm_pid, signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(5)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout):
+            assert stream is not None
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()
+        self._reader.join(5)
+
+    def _tail(self) -> str:
+        return self._log.read_text(errors="replace")[-6000:]
