@@ -142,6 +142,11 @@ def test_delayed_rows_go_alone_and_after_what_waits_for_their_queue() -> None:
     assert messages(sends[2])[0][1]["TIMER_DELIVER_MS"] == "1700000000000"
 
 
+def test_rows_for_a_retry_topic_go_alone() -> None:
+    rows = batch(body=[b"1", b"2"], topic=["%RETRY%group"] * 2)
+    assert [send.rows for send in packed(rows, packer(None))] == [1, 1]
+
+
 def test_groups_live_on_between_batches_and_all_leave_when_they_hold_too_much() -> None:
     pack = packer(None, waiting_bytes=2000)
     for topic in ("a", "b"):
@@ -194,8 +199,11 @@ def test_the_row_is_counted_over_all_batches() -> None:
     pack.push(batch(body=[b"x"] * 3, topic=["t"] * 3), queue_counts={}, month_ms=1)
     with pytest.raises(BadMessage, match="row 4 has no topic"):
         pack.push(batch(body=[b"x"] * 2, topic=["t", None]), queue_counts={}, month_ms=1)
+    bad = batch(body=[b"x"], topic=["a b"])
     with pytest.raises(BadMessage, match="not a topic's name"):
-        pack.topics(batch(body=[b"x"], topic=["a b"]))
+        pack.topics(bad)
+    with pytest.raises(BadMessage, match="not a topic's name"):
+        pack.push(bad, queue_counts={}, month_ms=1)
 
 
 def test_columns_of_another_type_are_refused() -> None:

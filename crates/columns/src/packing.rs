@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! columns of rows ──► Rows ──► Packer::push ──┬─► group (topic, place): a batch body that grows ──► full ──► Send
-//!                                             └─► a row that has to go alone: delayed, or larger than a batch ──► Send
+//!                                             └─► a row that has to go alone: delayed, larger than a batch, or a retry ──► Send
 //! ```
 //!
 //! A *batch* is one request whose messages go to one queue (see [`wire::batch`]), so rows are grouped by topic and place. A place is

@@ -12,6 +12,8 @@ use super::rows::{Rows, int_at, long_at, text_at};
 use super::send::{PackError, Place, Send};
 
 const MAX_TOPIC_LEN: usize = 127;
+/// Brokers take no batches for the topics that these begin.
+const RETRY_PREFIX: &str = "%RETRY%";
 /// The time a message is to be delivered at, in epoch milliseconds.
 const TIMER_DELIVER_MS: &str = "TIMER_DELIVER_MS";
 
@@ -92,6 +94,9 @@ impl Packer {
                 Some(topic) => topic,
                 None => text_at(rows.topic, row).ok_or(PackError::NoTopic { row: number })?,
             };
+            if fixed.is_none() {
+                check_topic(topic, number)?;
+            }
             self.push_row(rows, row, number, topic, queue_counts, &mut full)
         });
         self.topic = fixed;
@@ -138,7 +143,8 @@ impl Packer {
         }
         // Out of `self` while its groups change, and back in the end: the text keeps its room from row to row.
         let properties = std::mem::take(&mut self.properties);
-        self.add(topic, place, delayed, BatchMessage { flag: 0, body, properties: &properties }, full);
+        let alone = delayed || topic.starts_with(RETRY_PREFIX);
+        self.add(topic, place, alone, BatchMessage { flag: 0, body, properties: &properties }, full);
         self.properties = properties;
         Ok(())
     }
