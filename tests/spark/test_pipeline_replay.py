@@ -119,6 +119,8 @@ def test_gaps_and_rates_decide_when_a_row_is_due() -> None:
     assert slices(Pace(clock, T0, speed=10.0)) == [(2, 0.0), (2, 0.1), (1, 0.5)]
     assert slices(Pace(clock, rate=2.0)) == [(1, 0.0), (1, 0.5), (1, 1.0), (1, 1.5), (1, 2.0)]
     assert slices(Pace(clock - 60, T0, speed=1.0)) == [(5, 0.0)], "late rows do not wait"
+    late = slices(Pace(clock - 60, rate=2.0))
+    assert [when for _, when in late] == [0.0, 0.5, 1.0, 1.5, 2.0], "but never break the rate"
 
 
 def test_mistakes_of_the_file(tmp_path: Path) -> None:

@@ -35,13 +35,16 @@ class Pace:
     rate: float | None = None
     """How many rows a second this task may send."""
 
-    def due_s(self, stored_ms: int, sent: int) -> float:
-        """Return when a row may go that is the `sent`-th of its task."""
+    def due_s(self, stored_ms: int, sent: int, begun_s: float) -> float:
+        """Return when a row may go that comes after `sent` others of a task begun at `begun_s`.
+
+        A task that began late makes up for the gaps it missed, but never by breaking the rate.
+        """
         due = self.start_s
         if self.speed is not None:
             due += (stored_ms - self.first_ms) / 1000 / self.speed
         if self.rate is not None:
-            due = max(due, self.start_s + sent / self.rate)
+            due = max(due, begun_s + sent / self.rate)
         return due
 
 
@@ -59,15 +62,16 @@ def due_slices(
     import pyarrow as pa
 
     sent = 0
+    begun = max(pace.start_s, now())
     for batch in batches:
         stored = batch.column("storeTimestamp").cast(pa.int64()).to_pylist()
         begin = 0
         while begin < batch.num_rows:
-            due = pace.due_s(stored[begin] // 1000, sent)
+            due = pace.due_s(stored[begin] // 1000, sent, begun)
             end = begin + 1
             limit = max(due, now()) + SLICE_S
             while end < batch.num_rows:
-                if pace.due_s(stored[end] // 1000, sent + end - begin) > limit:
+                if pace.due_s(stored[end] // 1000, sent + end - begin, begun) > limit:
                     break
                 end += 1
             wait = due - now()
