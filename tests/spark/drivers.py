@@ -54,6 +54,7 @@ class Driver:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         self.jvm_pid: int | None = None
+        self._is_dead = False
 
     def __enter__(self) -> Self:
         return self
@@ -100,6 +101,9 @@ class Driver:
 
     def kill(self, *, only_jvm: bool = False) -> None:
         """End it with kill -9; with `only_jvm` its Python workers find out by themselves."""
+        if self._is_dead:
+            return
+        self._is_dead = True
         if only_jvm and self.jvm_pid is not None:
             os.kill(self.jvm_pid, signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):
