@@ -140,10 +140,12 @@ of = "paid"
     )
     send(producer, payments, {"order": 1, "amount": 2.5, "at": at})
     code, recorder = run_file(text)
-    assert (code, recorder.failures) == (Exit.DONE, [])
+    assert recorder.failures == []
+    assert code is Exit.DONE
     send(producer, payments, {"order": 2, "amount": 4.0, "at": at}, b"no json")
     code, recorder = run_file(text)
-    assert (code, recorder.failures) == (Exit.DONE, [])
+    assert recorder.failures == []
+    assert code is Exit.DONE
     assert received(spark, cluster, paid) == [({"id": 1, "amount": 2.5}, "drinks", ["1"])]
     out = spark.read.parquet(str(tmp_path / "out")).orderBy("id").collect()
     assert [tuple(row) for row in out] == [(1, 2.5, "tea"), (2, 4.0, "?")]
@@ -177,7 +179,8 @@ path = "out"
     assert "source.things: no schema can be inferred: none of 0 messages" in recorder.failures[0]
     send(producer, topic, {"a": 1}, {"b": {"c": "x"}}, b"{bad")
     code, recorder = run_file(text)
-    assert (code, recorder.failures) == (Exit.DONE, [])
+    assert recorder.failures == []
+    assert code is Exit.DONE
     rows = {tuple(row) for row in spark.read.parquet(str(tmp_path / "out")).collect()}
     assert rows == {(1, None, False, topic), (None, "x", False, topic), (None, None, True, topic)}
 
@@ -243,14 +246,16 @@ where = "array_contains(keys, 'k1')"
             assert refused.acquire(timeout=30)
         wait_for_dead_letters(cluster, group, 2)
         code, recorder = run_file(text)
-        assert (code, recorder.failures) == (Exit.DONE, [])
+        assert recorder.failures == []
+        assert code is Exit.DONE
         (row,) = recorder.reports[0].tables[0].as_dicts()
         assert (row["originTopic"], row["group"], row["messages"]) == (topic, group, 1)
         assert row["cause"] == "refused by its consumer at the first try"
         code, recorder = run_file(text + redrive + "dry_run = true\n")
         assert recorder.reports[0].facts == {"messages": 1, "redriven": 0}
         code, recorder = run_file(text + redrive)
-        assert (code, recorder.failures) == (Exit.DONE, [])
+        assert recorder.failures == []
+        assert code is Exit.DONE
         assert recorder.reports[0].facts == {"messages": 1, "redriven": 1}
         assert again.acquire(timeout=30)
         code, recorder = run_file(text + redrive)
@@ -297,7 +302,8 @@ def test_the_trace_becomes_tables_and_a_plot(
     code, recorder = run_file(
         f'kind = "trace"\nplot = "trace.html"\ntables = "out"\nsource = {{ topic = "{traces}" }}\n'
     )
-    assert (code, recorder.failures) == (Exit.DONE, [])
+    assert recorder.failures == []
+    assert code is Exit.DONE
     (report,) = recorder.reports
     assert report.facts == {"sends": 20, "tries": 20}
     tables = {table.title: table.as_dicts() for table in report.tables}
