@@ -19,6 +19,7 @@ import click
 import uvloop
 
 from orbitmq.errors import OrbitError
+from orbitmq.memory import keep_freed_memory
 
 __all__ = ["App", "run"]
 
@@ -41,6 +42,7 @@ A = TypeVar("A", bound=App)
 def run(make: Callable[[], A], announce: Callable[[A], None]) -> None:
     """Make an app on the event loop, start it, announce it, stop it when a signal comes."""
     _allow_many_connections()
+    keep_freed_memory()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             runner.run(_run(make, announce))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from orbitmq.memory import keep_freed_memory
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.spark.cluster import Cluster, Endpoint, shared_cluster
 from orbitmq.spark.data_loss import DataLoss
@@ -72,17 +73,19 @@ def make_partitions(
     ]
 
 
-_is_frozen = False
+_is_settled = False
 
 
-def freeze_imports() -> None:
-    """Spare the collector the walk through all imported modules, once per worker.
+def settle_in() -> None:
+    """Prepare a worker, once, for the many tasks it will live for.
 
-    A worker lives for many tasks, and most of what it holds was there from the beginning.
+    Freed memory is kept for the next batch, and the collector need not walk through all imported
+    modules again and again.
     """
-    global _is_frozen
-    if not _is_frozen:
-        _is_frozen = True
+    global _is_settled
+    if not _is_settled:
+        _is_settled = True
+        keep_freed_memory()
         gc.collect()
         gc.freeze()
 
@@ -95,7 +98,7 @@ def read_partition(
 
     if not isinstance(partition, QueuePartition):
         return  # Spark's own way to say that there is nothing to read
-    freeze_imports()
+    settle_in()
     settings = PullSettings(
         columns,
         wanted,

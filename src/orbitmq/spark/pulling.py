@@ -39,7 +39,7 @@ from orbitmq.spark.offsets import QueueRange
 
 __all__ = ["Filter", "PullSettings", "Pulling"]
 
-BULK_BYTES = 2 << 20
+BULK_BYTES = 1 << 20
 """What a bulk answer should have: enough to forget the round trip, little enough to overlap."""
 MAX_WAITING_BYTES = 24 << 20
 FIRST_GUESS_BYTES = 1024
