@@ -1046,9 +1046,9 @@ class Store:
         The first message is given however large it is; a read ends with its queue file, so go on
         at `next_offset` until the status says that the end was reached. With `tag_codes` only
         messages of these tags codes count, with `filter` only those it matches. Messages more than
-        `memory_bytes` behind the end of the log are under the limits for the disk. With `resident_beyond` a read that would wait for the
-        disk ends with the status NOT_RESIDENT instead; messages within so many bytes of the log's
-        end are taken to be in memory.
+        `memory_bytes` behind the end of the log are under the limits for the disk. With
+        `resident_beyond` a read that would wait for the disk ends with the status NOT_RESIDENT
+        instead; messages within so many bytes of the log's end are taken to be in memory.
         """
     def record_at(self, physical_offset: int, /) -> bytes | None:
         """Return the record that begins there, None if none does."""
