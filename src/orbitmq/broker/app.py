@@ -53,6 +53,8 @@ from orbitmq.broker.transaction_check import TransactionCheck
 from orbitmq.broker.wanting import Wanting
 from orbitmq.config import BrokerConfig, delay_levels_ms
 from orbitmq.protocol.codes import RequestCode
+from orbitmq.remoting.access.control import AccessControl
+from orbitmq.remoting.access.files import RELOAD_S, AccountFiles
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Router
 from orbitmq.remoting.server import Server
@@ -158,6 +160,9 @@ class Broker:
         self._load_tables()
         self._make_handlers(memory_bytes)
         self._make_admin_handlers()
+        if config.acl_enable:
+            self.accounts = AccountFiles(config.rocketmq_home)
+            self.router.guard(AccessControl(self.accounts, strict=config.acl_strict).guard)
         self._is_open = True
 
     def _store_options(self, levels: list[int]) -> StoreOptions:
@@ -286,6 +291,8 @@ class Broker:
         every(config.clean_resource_interval, self._clean, first_after_ms=1000)
         every(config.deduplication_snapshot_interval, self.deduplication.save)
         every(CLIENT_SCAN_MS, self._drop_silent_clients)
+        if config.acl_enable:
+            every(int(RELOAD_S * 1000), self.accounts.reload)
         if config.broker_role != "SLAVE":
             every(config.transaction_check_interval, self.transaction_check.round)
         if config.nameservers:

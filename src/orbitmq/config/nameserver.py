@@ -26,3 +26,5 @@ class NameserverConfig(ServerSettings):
     cluster_test: bool = fixed(False)
     order_message_enable: bool = live(False)
     """Whether routes carry the topic's entry in the table of ordered topics."""
+    acl_enable: bool = fixed(False)
+    """OrbitMQ's own: whether requests must be signed, as a broker's with this setting."""

@@ -20,6 +20,9 @@ from orbitmq.config import NameserverConfig, local_address
 from orbitmq.nameserver.handlers import Handlers
 from orbitmq.nameserver.kv import KvTable
 from orbitmq.nameserver.routes import Routes
+from orbitmq.remoting.access.control import AccessControl
+from orbitmq.remoting.access.files import RELOAD_S, AccountFiles
+from orbitmq.remoting.access.needs import NAMESERVER_ADMIN_CODES
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Router
 from orbitmq.remoting.server import Server
@@ -59,8 +62,13 @@ class Nameserver:
         self._hosts = tuple(hosts)
         self._clock = clock
         self._server: Server | None = None
-        self._scanner: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         Handlers(self.routes, self.kv, self.config, clock).install(self.router)
+        self._accounts: AccountFiles | None = None
+        if self.config.acl_enable:
+            self._accounts = AccountFiles(self.config.rocketmq_home)
+            control = AccessControl(self._accounts, admin_codes=NAMESERVER_ADMIN_CODES)
+            self.router.guard(control.guard)
 
     @property
     def address(self) -> str:
@@ -85,14 +93,17 @@ class Nameserver:
             except OSError:
                 await self._server.close()
                 raise
-        self._scanner = asyncio.get_running_loop().create_task(self._scan())
+        self._tasks.append(asyncio.create_task(self._scan()))
+        if self._accounts is not None:
+            self._tasks.append(asyncio.create_task(self._reload(self._accounts)))
 
     async def stop(self) -> None:
         """Close every connection; what is to be kept is on disk already."""
-        if self._scanner is not None:
-            self._scanner.cancel()
+        for task in self._tasks:
+            task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._scanner
+                await task
+        self._tasks.clear()
         if self._server is not None:
             await self._server.close()
 
@@ -105,6 +116,12 @@ class Nameserver:
         for live in self.routes.expire(self._clock()):
             if isinstance(live.connection, Connection):
                 live.connection.close()
+
+    @staticmethod
+    async def _reload(accounts: AccountFiles) -> None:
+        while True:
+            await asyncio.sleep(RELOAD_S)
+            accounts.reload()
 
     async def _scan(self) -> None:
         await asyncio.sleep(FIRST_SCAN_S)

@@ -89,6 +89,11 @@ class Router:
             if code not in without:
                 self.add(handler, [code])
 
+    def guard(self, guard: Callable[[Handler], Handler]) -> None:
+        """Put something between requests and all handlers that are there."""
+        self._handlers = {code: guard(handler) for code, handler in self._handlers.items()}
+        self.fallback = guard(self.fallback)
+
     def find(self, code: int) -> Handler:
         """Return the handler of a code."""
         return self._handlers.get(code, self.fallback)

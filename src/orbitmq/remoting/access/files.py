@@ -1,0 +1,124 @@
+"""The files of accounts: ``conf/plain_acl.yml`` and all of ``conf/acl/``, below RocketMQ's home.
+
+They are read again when one of them has changed, at most once in `RELOAD_S`, so an operator edits
+them while the broker runs. A file that is broken then is left out with a line in the log, and what
+it said before stays; one that is broken at the start is an error, so that nobody believes to be
+protected who is not. An access key belongs to the first file that has it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from orbitmq.errors import ConfigError
+from orbitmq.remoting.access.accounts import Account
+from orbitmq.remoting.access.addresses import AddressPattern, address_pattern
+
+__all__ = ["RELOAD_S", "AccountFiles"]
+
+_log = logging.getLogger(__name__)
+
+RELOAD_S = 5.0
+
+_Stamp = tuple[int, int]
+
+
+class _File:
+    """What one file says."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.stamp = _stamp(path)
+        try:
+            # Everything is text: a secret of digits must not lose its zeros.
+            value = yaml.load(path.read_text("utf-8"), Loader=yaml.BaseLoader)
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise ConfigError(f"{path} cannot be read: {error}") from error
+        if value in (None, ""):
+            value = {}
+        if not isinstance(value, dict):
+            raise ConfigError(f"{path} is not a table of accounts")
+        self.value: dict[str, Any] = value
+        try:
+            self.white_texts = [str(t) for t in value.get("globalWhiteRemoteAddresses") or ()]
+            self.white = [address_pattern(text) for text in self.white_texts]
+            self.accounts = [Account.from_entry(entry) for entry in value.get("accounts") or ()]
+        except (ConfigError, AttributeError, TypeError) as error:
+            raise ConfigError(f"{path}: {error}") from error
+
+
+class AccountFiles:
+    """All accounts and white addresses."""
+
+    def __init__(self, home: Path | str | None) -> None:
+        if not home:
+            raise ConfigError("aclEnable=true needs rocketmqHome, where conf/plain_acl.yml is")
+        self._conf = Path(home) / "conf"
+        self.default = self._conf / "plain_acl.yml"
+        if not self.default.exists():
+            self.default.parent.mkdir(parents=True, exist_ok=True)
+            self.default.touch()
+            _log.warning("%s was not there; nobody but white addresses has access", self.default)
+        self._files = {path: _File(path) for path in self._paths()}
+        self.accounts: dict[str, Account] = {}
+        self._white: list[AddressPattern] = []
+        self._take()
+
+    def _paths(self) -> Iterator[Path]:
+        yield self.default
+        below = self._conf / "acl"
+        if below.is_dir():
+            yield from sorted(p for p in below.rglob("*") if p.suffix in (".yml", ".yaml"))
+
+    def is_white(self, address: str) -> bool:
+        """Whether requests from there are not checked at all."""
+        return any(matches(address) for matches in self._white)
+
+    @property
+    def white_texts(self) -> list[str]:
+        """The patterns of addresses that are not checked."""
+        return [text for file in self._files.values() for text in file.white_texts]
+
+    def reload(self) -> None:
+        """Read what has changed."""
+        current: dict[Path, _File] = {}
+        changed = False
+        for path in self._paths():
+            known = self._files.get(path)
+            if known is not None and known.stamp == _stamp(path):
+                current[path] = known
+                continue
+            changed = True
+            try:
+                current[path] = _File(path)
+                _log.info("%s was read again", path)
+            except ConfigError as error:
+                _log.error("the change of an account file is left out: %s", error)
+                if known is not None:
+                    known.stamp = _stamp(path)
+                    current[path] = known
+        if changed or current.keys() != self._files.keys():
+            self._files = current
+            self._take()
+
+    def _take(self) -> None:
+        accounts: dict[str, Account] = {}
+        for file in self._files.values():
+            for account in file.accounts:
+                if accounts.setdefault(account.access_key, account) is not account:
+                    _log.warning("%s defines %s once more", file.path, account.access_key)
+        self.accounts = accounts
+        self._white = [pattern for file in self._files.values() for pattern in file.white]
+
+
+def _stamp(path: Path) -> _Stamp:
+    try:
+        status = path.stat()
+    except OSError:
+        return (0, 0)
+    return (status.st_mtime_ns, status.st_size)
