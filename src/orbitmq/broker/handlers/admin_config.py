@@ -56,6 +56,7 @@ class ConfigAdminHandlers:
             raise Refused(ResponseCode.SYSTEM_ERROR, "string2Properties error") from None
         if refused := self.config.refused(properties):
             remark = f"Can not update config {', '.join(refused)} by a request"
+            _log.warning("refused a request of %s: %s", connection.remote_text, remark)
             raise Refused(ResponseCode.NO_PERMISSION, remark)
         changed = self.config.update(properties)
         _log.info(
