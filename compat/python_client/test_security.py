@@ -1,4 +1,4 @@
-"""Signed and encrypted requests, judged by Apache's brokers."""
+"""Signed and encrypted requests, judged by Apache's brokers and by ours."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from orbitmq.client.producer_async import AsyncProducer
 from orbitmq.errors import BrokerRefused, ConnectionLost, NoRoute, SendFailed
 from orbitmq.message import Message, SendStatus
 from orbitmq.remoting.tls import Tls
+from orbitmq.testing import LocalCluster
 
 ACCOUNTS = """
 globalWhiteRemoteAddresses: []
@@ -30,21 +31,28 @@ accounts:
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=["ours", "4.9.7"])
 def guarded(
-    java_peer_jars: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[JavaCluster]:
-    """A broker of 4.9.7 that serves known accounts only."""
-    directory = tmp_path_factory.mktemp("guarded") / "java"
-    cluster = JavaCluster(directory, BrokerSettings().with_extra(aclEnable="true"))
+    request: pytest.FixtureRequest, java_peer_jars: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The nameserver of a broker that serves known accounts only."""
+    directory = tmp_path_factory.mktemp("guarded") / "cluster"
     conf = directory / "home" / "conf"
+    if request.param == "ours":
+        conf.mkdir(parents=True)
+        (conf / "plain_acl.yml").write_text(ACCOUNTS)
+        settings = {"aclEnable": "true", "rocketmqHome": str(conf.parent)}
+        with LocalCluster(settings=settings) as ours:
+            yield ours.address
+        return
+    java = JavaCluster(directory, BrokerSettings().with_extra(aclEnable="true"))
     (conf / "plain_acl.yml").write_text(ACCOUNTS)
     (conf / "acl").mkdir(exist_ok=True)
     try:
-        cluster.start_broker()
-        yield cluster
+        java.start_broker()
+        yield java.nameserver
     finally:
-        cluster.close()
+        java.close()
 
 
 @pytest.fixture
@@ -60,8 +68,8 @@ def make(way: Way) -> Iterator[Callable[..., Producer]]:
         producer.close()
 
 
-def test_signatures(guarded: JavaCluster, make: Callable[..., Producer]) -> None:
-    known = make(guarded.nameserver, access_key="shopkeeper", secret_key="12345678")
+def test_signatures(guarded: str, make: Callable[..., Producer]) -> None:
+    known = make(guarded, access_key="shopkeeper", secret_key="12345678")
     for message in (
         Message("orders", b"x", tags="a", keys=["k"], properties={"name": "Ünïcode"}),
         Message("orders", b"y" * 10_000),
@@ -74,7 +82,7 @@ def test_signatures(guarded: JavaCluster, make: Callable[..., Producer]) -> None
         {"access_key": "stranger", "secret_key": "12345678"},
     ):
         with pytest.raises((SendFailed, BrokerRefused), match="check access_key and secret_key"):
-            make(guarded.nameserver, **keys).send(Message("orders", b"x"))
+            make(guarded, **keys).send(Message("orders", b"x"))
     with pytest.raises((SendFailed, BrokerRefused), match="AclException"):
         known.send(Message("secrets", b"x"))
 
