@@ -114,7 +114,8 @@ def fill_kafka(address: str, messages: int, topic: str = TOPIC) -> None:
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": address, "linger.ms": 20, "batch.size": 1 << 20})
-    body, headers = b"x" * BODY_BYTES, [("UNIQ_KEY", b"7F000001FEDC18B4AAC200000001FFFF")]
+    body = b"x" * BODY_BYTES
+    headers: dict[str, str | bytes | None] = {"UNIQ_KEY": b"7F000001FEDC18B4AAC200000001FFFF"}
     for number in range(messages):
         while True:
             try:
