@@ -49,6 +49,9 @@ OF_THE_SUITE = {
     *("storePathRootDir", "kvConfigPath", "configStorePath"),
     # Java makes it a multiple of what its bloom filter needs when it starts
     "bitMapLengthConsumeQueueExt",
+    # OrbitMQ's own
+    *("timerMaxDelaySec", "aclEnable", "aclStrict", "deduplicationWindowMs"),
+    *("deduplicationMaxIds", "deduplicationSnapshotInterval"),
 }
 
 OF_THE_MOMENT = {

@@ -14,6 +14,7 @@ from typing import Any
 
 from orbitmq._native import Command, Record, decode_records, loads_lenient
 from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.features import FEATURES_KEY
 from orbitmq.protocol.names import OFFSET_MOVED_EVENT
 
 RECORDS = {
@@ -202,6 +203,7 @@ def runtime_values(answer: Seen, _side: Side) -> None:
         *("sendThreadPoolQueueCapacity", "startAcceptSendRequestTimeStamp"),
         "remainTransientStoreBufferNumbs",
     }
+    answer.body["table"].pop(FEATURES_KEY, None)
     answer.body["table"] = {
         re.sub(r"^commitLogDiskRatio_.*", "commitLogDiskRatio_<path>", key): value
         if key in facts or key.startswith("scheduleMessageOffset")
@@ -218,6 +220,9 @@ def place_settings(answer: Seen, _side: Side) -> None:
             *("storePathRootDir", "storePathCommitLog"),
             # Java sets it when it starts, from what it expects of its SQL filters.
             "bitMapLengthConsumeQueueExt",
+            # OrbitMQ's own
+            *("timerMaxDelaySec", "aclStrict", "deduplicationWindowMs", "deduplicationMaxIds"),
+            "deduplicationSnapshotInterval",
         ):
             answer.body.pop(name, None)
 
