@@ -43,7 +43,7 @@ def send(options: argparse.Namespace) -> dict[str, float]:
 
 
 def async_send(options: argparse.Namespace) -> dict[str, float]:
-    """One loop, each send awaited by a task of its own."""
+    """One loop, each send awaited by a task of its own; or, with a linger, each by its future."""
     body = b"b" * options.body
 
     async def many(producer: AsyncProducer, count: int) -> None:
@@ -51,11 +51,18 @@ def async_send(options: argparse.Namespace) -> dict[str, float]:
             await producer.send(Message(options.topic, body))
 
         for first in range(0, count, TASKS):
-            await asyncio.gather(*(one() for _ in range(min(TASKS, count - first))))
+            numbers = range(min(TASKS, count - first))
+            if options.linger_ms:
+                messages = (Message(options.topic, body) for _ in numbers)
+                await asyncio.gather(*[await producer.enqueue(message) for message in messages])
+            else:
+                await asyncio.gather(*(one() for _ in numbers))
 
     async def measured() -> float:
         linger = {"linger_ms": options.linger_ms} if options.linger_ms else {}
-        async with AsyncProducer(options.nameserver, group="bench", **linger) as producer:
+        async with AsyncProducer(
+            options.nameserver, group="bench", max_in_flight=TASKS, **linger
+        ) as producer:
             await many(producer, options.warmup)
             began = time.perf_counter()
             await many(producer, options.messages)

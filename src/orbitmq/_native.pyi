@@ -58,6 +58,7 @@ __all__ = [
     "encode_offset_id",
     "encode_properties",
     "encode_record",
+    "encode_request",
     "encode_unique_id",
     "java_hash",
     "join_batch_properties",
@@ -137,6 +138,16 @@ class Command:
         Raises `FrameTooLarge` beyond 16 MiB, `MalformedHeader` for a number or a text that the
         binary encoding has no room for.
         """
+
+def encode_request(
+    code: int,
+    opaque: int,
+    ext: dict[str, str] | None,
+    body: Buffer | None,
+    encoding: Literal["json", "binary"],
+    /,
+) -> bytes:
+    """Write the frame of a request, for those who need no `Command`."""
 
 def encode_commands(commands: Sequence[Command], /) -> bytes:
     """Write the frames of several commands back to back: what leaves in one write."""

@@ -305,3 +305,21 @@ def test_addresses_without_host_or_port_are_refused(text: str) -> None:
 def test_addresses_are_taken_apart() -> None:
     assert split_address("localhost:9876") == ("localhost", 9876)
     assert split_address("[::1]:9876") == ("::1", 9876)
+
+
+def test_peers_that_both_have_much_to_say_do_not_wait_for_each_other() -> None:
+    async def test() -> None:
+        async with serving() as (_, _, address):
+            client = RemotingClient()
+            connection = await client.connection(address)
+            body = bytes(64 << 10)
+            answers = []
+            for _ in range(1000):
+                opaque = connection.next_opaque()
+                frame = Command(ECHO, opaque=opaque, body=body).encode()
+                answers.append(connection.request(frame, opaque, 20_000))
+            for answer in await asyncio.gather(*answers):
+                assert len(answer.body) == len(body)
+            await client.close()
+
+    run(test)

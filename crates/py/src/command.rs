@@ -260,6 +260,20 @@ impl Command {
     }
 }
 
+/// The frame of a request of our own, for those who need no `Command`.
+#[pyfunction]
+#[pyo3(signature = (code, opaque, ext, body, encoding, /))]
+pub fn encode_request<'py>(
+    py: Python<'py>,
+    code: i32,
+    opaque: i32,
+    ext: Option<Py<PyDict>>,
+    body: Option<BytesLike>,
+    encoding: &str,
+) -> PyResult<Bound<'py, PyBytes>> {
+    Command::new(py, code, opaque, 0, None, ext, body, OUR_LANGUAGE.name(), OUR_VERSION, encoding)?.encode(py)
+}
+
 /// The frames of several commands, back to back: what leaves in one write.
 #[pyfunction]
 #[pyo3(signature = (commands, /))]

@@ -42,7 +42,7 @@ mod _native {
         appended::{Appended, answer_send},
         batch::{decode_batch, encode_batch, join_batch_properties},
         cleaned::Cleaned,
-        command::{Command, encode_commands},
+        command::{Command, encode_commands, encode_request},
         compression::{compress, compression_flags, decompress},
         filter::Filter,
         frame_reader::FrameReader,

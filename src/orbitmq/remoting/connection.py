@@ -5,12 +5,12 @@ Theory of operation. Everything happens on the event loop. One socket read goes 
 their responses, a response that had to wait or a request of our own, is collected until the end of
 the loop's turn and leaves in one write (see `WritingTurn`).
 
-Bounds. A peer that does not read its responses is not read from, and the requests it has already
-sent are not handled, until it does; so what waits for it cannot grow. The same holds while many of
-its requests are being worked on, and for requests that are taken up again later. Notifications to a
-peer that does not read are dropped, our requests to it wait. A frame that breaks the rules closes
-its connection with one line in the log; what all connections together have sent of unfinished
-frames is limited, too (see `PartialFrames`).
+Bounds. A peer that does not read its responses is not read from (unless it owes us some), and the
+requests it has already sent are not handled, until it does; so what waits for it cannot grow. The
+same holds while many of its requests are being worked on, and for requests that are taken up again
+later. Notifications to a peer that does not read are dropped, our requests to it wait. A frame that
+breaks the rules closes its connection with one line in the log; what all connections together have
+sent of unfinished frames is limited, too (see `PartialFrames`).
 
 Deadlines of our own requests are watched by one timer for all of them: a timer for each would cost
 more than the request.
@@ -38,6 +38,7 @@ _log = logging.getLogger(__name__)
 MAX_REQUESTS_IN_WORK = 64
 """Each may come back with a body of megabytes."""
 WRITE_BUFFER_BYTES = 1 << 20
+NEVER = float("inf")
 ONEWAY = 2
 """The flag bit of a request that wants no response."""
 
@@ -72,6 +73,7 @@ class Connection(asyncio.Protocol):
         self._opaques = itertools.count()
         self._waiting_for: dict[int, tuple[asyncio.Future[Command], float]] = {}
         self._sweep: asyncio.TimerHandle | None = None
+        self._sweep_due = NEVER
         self._writable: asyncio.Event | None = None
         self._frames: list[bytes] = []
         self._gone: asyncio.Event | None = None
@@ -158,7 +160,7 @@ class Connection(asyncio.Protocol):
             self._writable = None
         if self._sweep is not None:
             self._sweep.cancel()
-            self._sweep = None
+            self._sweep, self._sweep_due = None, NEVER
         if self._partial_frames is not None:
             self._partial_frames.forget(self)
         for future, _ in self._waiting_for.values():
@@ -184,7 +186,9 @@ class Connection(asyncio.Protocol):
         self._read_or_not()
 
     def _read_or_not(self) -> None:
-        wanted = not self._inbox and not self._write_paused
+        # Answers to our own requests are read even by one who cannot write: the peer may be in the
+        # same position, and if neither read, neither could ever go on.
+        wanted = not self._inbox and (not self._write_paused or bool(self._waiting_for))
         if wanted is self._reading:
             return
         if self._transport is not None and self.is_open:
@@ -301,8 +305,10 @@ class Connection(asyncio.Protocol):
             return future
         deadline = self._loop.time() + timeout_ms / 1000
         self._waiting_for[opaque] = (future, deadline)
-        if self._sweep is None or deadline < self._sweep.when():
+        if deadline < self._sweep_due:
             self._sweep_at(deadline)
+        if not self._reading:
+            self._read_or_not()
         self.post(frame)
         return future
 
@@ -339,10 +345,11 @@ class Connection(asyncio.Protocol):
         if self._sweep is not None:
             self._sweep.cancel()
         self._sweep = self._loop.call_at(when, self._fail_late)
+        self._sweep_due = when
 
     def _fail_late(self) -> None:
         """Fail the requests whose time is over; come back when the next one's is."""
-        self._sweep = None
+        self._sweep, self._sweep_due = None, NEVER
         # Timers may run a clock's tick early.
         now = self._loop.time() + 0.001
         late = [(opaque, f) for opaque, (f, end) in self._waiting_for.items() if end <= now]

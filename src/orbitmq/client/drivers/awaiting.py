@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, TypeVar
 
-from orbitmq._native import Command
+from orbitmq._native import encode_request
 from orbitmq.client.wishes import Call, Flow, Notify
 from orbitmq.errors import RemotingError
 from orbitmq.remoting.client import RemotingClient
@@ -28,14 +28,8 @@ async def perform(flow: Flow[T], network: RemotingClient) -> T:
                 if type(wish) is Call and (link := network.ready(wish.address)) is not None:
                     # What `invoke` would do, without a coroutine of its own for each request.
                     opaque = link.next_opaque()
-                    request = Command(
-                        wish.code,
-                        opaque=opaque,
-                        ext=wish.ext,
-                        body=wish.body,
-                        encoding=wish.encoding,
-                    )
-                    result = await link.request(request.encode(), opaque, wish.timeout_ms)
+                    frame = encode_request(wish.code, opaque, wish.ext, wish.body, wish.encoding)
+                    result = await link.request(frame, opaque, wish.timeout_ms)
                 elif type(wish) is Call:
                     result = await network.invoke(
                         wish.address,
