@@ -817,27 +817,35 @@ class SendRequest:
 
     def __new__(cls, command: Command, /) -> Self: ...
     @property
-    def producer_group(self) -> str: ...
+    def producer_group(self) -> str:
+        """The group of the producer."""
     @property
-    def topic(self) -> str: ...
+    def topic(self) -> str:
+        """Where the message is to go."""
     @property
     def default_topic(self) -> str:
         """The topic whose settings a new topic gets."""
     @property
-    def default_topic_queue_nums(self) -> int: ...
+    def default_topic_queue_nums(self) -> int:
+        """How many queues a new topic gets."""
     @property
     def queue_id(self) -> int:
         """The queue the producer chose; negative when the broker is to choose."""
     @property
-    def sys_flag(self) -> int: ...
+    def sys_flag(self) -> int:
+        """The message's own flags: compression, transaction …"""
     @property
-    def reconsume_times(self) -> int: ...
+    def reconsume_times(self) -> int:
+        """How often the message has been consumed in vain."""
     @property
-    def max_reconsume_times(self) -> int | None: ...
+    def max_reconsume_times(self) -> int | None:
+        """How often it may be, if its consumer says so."""
     @property
-    def unit_mode(self) -> bool: ...
+    def unit_mode(self) -> bool:
+        """Whether the topic belongs to a unit."""
     @property
-    def is_batch(self) -> bool: ...
+    def is_batch(self) -> bool:
+        """Whether the body is a batch of messages."""
     @property
     def is_plain(self) -> bool:
         """Whether the message is just to be stored: one message, with no property that asks for
