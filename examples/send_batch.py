@@ -1,7 +1,6 @@
 """Send many messages as one request."""
 
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 from orbitmq import Message, Producer
 
@@ -13,10 +12,8 @@ with Producer(address, group="example-meters") as producer:
     result = producer.send_many(readings)
     print("a batch begins at offset", result.queue_offset, "of", result.queue)
 
-# Or let batches form by themselves: sends wait up to 5 ms for others to go with.
-with (
-    Producer(address, group="example-meters", linger_ms=5) as producer,
-    ThreadPoolExecutor(20) as pool,
-):
-    results = list(pool.map(producer.send, readings))
-    print("sent", len(results), "messages from 20 threads")
+# Or let batches form by themselves: messages wait up to 5 ms for others to go with.
+with Producer(address, group="example-meters", linger_ms=5) as producer:
+    futures = [producer.enqueue(reading) for reading in readings]
+    queues = {future.result().queue for future in futures}
+    print("sent", len(futures), "messages in batches to", len(queues), "queues")
