@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from orbitmq._native import Command, PackedSend, RowPacker, decode_batch
@@ -16,8 +17,6 @@ from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.spark.sink_queues import SinkQueues
 from orbitmq.spark.sink_sending import Sender, SendSettings
-
-pa = pytest.importorskip("pyarrow")
 
 QUEUES = tuple(MessageQueue("t", name, number) for name in ("a", "b") for number in (0, 1))
 Answer = Callable[[str, int], int | Exception]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from orbitmq._native import PackedSend, RowPacker, decode_batch, decode_properties, java_hash
 from orbitmq.errors import BadMessage
-
-pa = pytest.importorskip("pyarrow")
 
 TYPES: dict[str, Any] = {
     "body": pa.binary(),
