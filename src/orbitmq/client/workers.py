@@ -113,21 +113,27 @@ class TaskWorkers:
         self._limit = limit
         self._work: deque[Callable[[], Awaitable[Any]]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
+        # A task is still among the tasks for a moment after it has looked for work in vain.
+        self._looking_for_work = 0
 
     def submit(self, work: Callable[[], Any]) -> None:
         """Have something done as soon as a task is free."""
         self._work.append(work)
-        if len(self._tasks) < self._limit:
+        if self._looking_for_work < self._limit:
+            self._looking_for_work += 1
             task = asyncio.get_running_loop().create_task(self._run())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def _run(self) -> None:
-        while self._work:
-            try:
-                await self._work.popleft()()
-            except Exception:
-                _log.exception("a worker failed")
+        try:
+            while self._work:
+                try:
+                    await self._work.popleft()()
+                except Exception:
+                    _log.exception("a worker failed")
+        finally:
+            self._looking_for_work -= 1
 
     async def drain(self, timeout_s: float) -> bool:
         """Wait until nothing is left to do."""

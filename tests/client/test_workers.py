@@ -1,0 +1,48 @@
+"""Workers that are tasks."""
+
+from __future__ import annotations
+
+import asyncio
+
+from orbitmq.client.workers import TaskWorkers
+
+
+def test_work_that_comes_just_when_the_last_task_ends_is_done() -> None:
+    async def run() -> None:
+        workers = TaskWorkers(1)
+        loop = asyncio.get_running_loop()
+        done = asyncio.Event()
+
+        async def second() -> None:
+            done.set()
+
+        async def first() -> None:
+            # Runs after the task has ended and before anybody is told that it has.
+            loop.call_soon(workers.submit, second)
+
+        workers.submit(first)
+        await asyncio.wait_for(done.wait(), 5)
+        assert await workers.drain(5)
+
+    asyncio.run(run())
+
+
+def test_no_more_tasks_than_allowed() -> None:
+    async def run() -> None:
+        workers = TaskWorkers(3)
+        at_once = most = count = 0
+
+        async def work() -> None:
+            nonlocal at_once, most, count
+            at_once += 1
+            most = max(most, at_once)
+            await asyncio.sleep(0)
+            at_once -= 1
+            count += 1
+
+        for _ in range(20):
+            workers.submit(work)
+        assert await workers.drain(5)
+        assert (count, most) == (20, 3)
+
+    asyncio.run(run())
