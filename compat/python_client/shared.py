@@ -36,8 +36,7 @@ Listen = Callable[..., Any]
 ReadAll = Callable[[str, int], list[dict[str, Any]]]
 """Has Java's client read all of a topic, which is to hold so many messages."""
 
-LIMIT_S = 50.0
-"""A route that was asked for a moment too early is asked for again after 30 s."""
+LIMIT_S = 30.0
 ONLY = os.environ.get("ORBITMQ_COMPAT_AGAINST")
 KINDS = [kind for kind in ("ours", "4.9.7", "5.4.0") if ONLY in (None, kind)]
 """The clusters every test runs against."""
