@@ -169,7 +169,8 @@ def test_dead_letters(
     listen(topic, handle, max_reconsume_times=1, orderly=orderly, suspend_ms=50)
     dead = f"%DLQ%{group}"
     await_true("a dead letter", lambda: dead in admin.topic_names() and count(admin, dead) == 1)
-    assert Counter(tries.bodies) == {b"poison": 2, b"next": 1}
+    # The dead letter is there before the ordered queue goes on to the message behind it.
+    assert Counter(message.body for message in tries.wait(3)) == {b"poison": 2, b"next": 1}
 
 
 def test_offsets_are_kept(
