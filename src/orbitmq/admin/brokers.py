@@ -3,13 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
 
-from orbitmq.admin.asking import ask, read
+from orbitmq.admin.asking import TIMEOUT_MS, ask, read
+from orbitmq.admin.offsets import QueueLag
 from orbitmq.client.wishes import Flow
 from orbitmq.config import decode, format_properties, parse_properties
-from orbitmq.protocol.codes import RequestCode
+from orbitmq.errors import BrokerRefused
+from orbitmq.protocol.bodies import MessageQueue
+from orbitmq.protocol.codes import RequestCode, ResponseCode
 
-__all__ = ["broker_config", "broker_runtime_info", "update_broker_config"]
+__all__ = [
+    "BrokerLag",
+    "CleanKind",
+    "Counter",
+    "broker_config",
+    "broker_lag",
+    "broker_runtime_info",
+    "clean_broker",
+    "counter",
+    "update_broker_config",
+]
+
+CleanKind = Literal["queues", "topics", "log"]
+
+CLEANING: Final[Mapping[CleanKind, tuple[int, float]]] = {
+    "queues": (RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, 60_000),
+    "topics": (RequestCode.CLEAN_UNUSED_TOPIC, 60_000),
+    "log": (RequestCode.DELETE_EXPIRED_COMMITLOG, TIMEOUT_MS),
+}
+"""What to ask for, and how long it may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLag:
+    """How far every group is in one broker's queues."""
+
+    total: int
+    groups: Mapping[str, Mapping[MessageQueue, QueueLag]]
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """What a counter did lately: per second, and its sums of a minute, an hour and a day."""
+
+    per_second: float
+    last_minute: int
+    last_hour: int
+    last_day: int
 
 
 def broker_runtime_info(address: str) -> Flow[dict[str, str]]:
@@ -28,3 +70,41 @@ def update_broker_config(address: str, settings: Mapping[str, str]) -> Flow[None
     """Change settings of a running broker."""
     body = format_properties(settings).encode()
     yield from ask(address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
+
+
+def clean_broker(address: str, what: CleanKind) -> Flow[None]:
+    """Have a broker clean up: queues without messages, unused topics, or expired log files."""
+    code, timeout_ms = CLEANING[what]
+    yield from ask(address, code, timeout_ms=timeout_ms)
+
+
+def broker_lag(address: str, *, only_ordered: bool = False) -> Flow[BrokerLag]:
+    """Return how far every group is in the queues of one broker."""
+    ext = {"isOrder": "true" if only_ordered else "false"}
+    value = read((yield from ask(address, RequestCode.GET_BROKER_CONSUME_STATS, ext)))
+    groups: dict[str, dict[MessageQueue, QueueLag]] = {}
+    for by_group in value.get("consumeStatsList") or ():
+        for group, stats in by_group.items():
+            for one in stats:
+                for key, offsets in (one.get("offsetTable") or {}).items():
+                    queues = groups.setdefault(str(group), {})
+                    queues[MessageQueue.from_json(key)] = QueueLag.from_json(offsets)
+    return BrokerLag(int(value.get("totalDiff") or 0), dict(sorted(groups.items())))
+
+
+def counter(address: str, name: str, key: str) -> Flow[Counter | None]:
+    """Return what one of a broker's counters did; None for one that has not counted yet."""
+    try:
+        response = yield from ask(
+            address, RequestCode.VIEW_BROKER_STATS_DATA, {"statsName": name, "statsKey": key}
+        )
+    except BrokerRefused as error:
+        if error.code != ResponseCode.SYSTEM_ERROR:
+            raise
+        return None
+    value = read(response)
+    windows = [value.get(window) or {} for window in ("statsMinute", "statsHour", "statsDay")]
+    return Counter(
+        float(windows[0].get("tps") or 0),
+        *(int(float(window.get("sum") or 0)) for window in windows),
+    )

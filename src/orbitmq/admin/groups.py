@@ -34,6 +34,16 @@ class Member:
     language: str
     version: int
 
+    @classmethod
+    def from_json(cls, value: Json) -> Member:
+        """Read it from a list of connections."""
+        return cls(
+            value["clientId"],
+            value.get("clientAddr") or "",
+            value.get("language") or "",
+            int(value.get("version", 0)),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class GroupMembers:
@@ -112,12 +122,7 @@ def group_members(nameservers: Sequence[str], group: str) -> Flow[GroupMembers |
             continue
         value = read(response)
         for one in value.get("connectionSet") or ():
-            member = Member(
-                one["clientId"],
-                one.get("clientAddr") or "",
-                one.get("language") or "",
-                int(one.get("version", 0)),
-            )
+            member = Member.from_json(one)
             members.setdefault(member.client_id, member)
     if value is None:
         return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from orbitmq.admin.asking import ask, read
+from orbitmq.admin.asking import Json, ask, read
 from orbitmq.admin.clusters import chosen_masters
 from orbitmq.admin.topics import address_of, brokers_of, topic_route
 from orbitmq.client.state.routes import TopicRoute
@@ -19,6 +19,7 @@ __all__ = [
     "GroupLag",
     "Moment",
     "QueueLag",
+    "clone_offsets",
     "committed_offsets",
     "group_lag",
     "offsets_at",
@@ -44,6 +45,13 @@ class QueueLag:
     max_offset: int
     last_consumed_ms: int
     """When the last message it consumed was stored; 0 for none."""
+
+    @classmethod
+    def from_json(cls, value: Json) -> QueueLag:
+        """Read it from a broker's table."""
+        return cls(
+            int(value["consumerOffset"]), int(value["brokerOffset"]), int(value["lastTimestamp"])
+        )
 
     @property
     def lag(self) -> int:
@@ -78,9 +86,7 @@ def group_lag(nameservers: Sequence[str], group: str, topic: str | None = None) 
         value = read((yield from ask(address, RequestCode.GET_CONSUME_STATS, ext)))
         per_second += float(value.get("consumeTps") or 0)
         for key, one in (value.get("offsetTable") or {}).items():
-            queues[MessageQueue.from_json(key)] = QueueLag(
-                int(one["consumerOffset"]), int(one["brokerOffset"]), int(one["lastTimestamp"])
-            )
+            queues[MessageQueue.from_json(key)] = QueueLag.from_json(one)
     return GroupLag(group, dict(sorted(queues.items())), per_second)
 
 
@@ -144,12 +150,13 @@ def _offsets_at(
 
 
 def reset_offsets(
-    nameservers: Sequence[str], group: str, topic: str, moment: Moment
+    nameservers: Sequence[str], group: str, topic: str, moment: Moment, *, only_back: bool = False
 ) -> Flow[dict[MessageQueue, int]]:
-    """Let a group go on from a moment, back or forth; return the offsets that stands for.
+    """Let a group go on from a moment; return the offsets that stands for.
 
-    Where members of the group are connected, the broker tells them and they start over by
-    themselves, which takes them ten seconds; elsewhere the offsets are committed for them.
+    With `only_back` a queue in which the group is not yet that far stays as it is. Where members of
+    the group are connected, the broker tells them and they start over by themselves, which takes
+    them ten seconds; elsewhere the offsets are committed for them.
     """
     route = yield from topic_route(nameservers, topic)
     done: dict[MessageQueue, int] = {}
@@ -164,15 +171,21 @@ def reset_offsets(
         )
         if online.code == ResponseCode.CONSUMER_NOT_ONLINE:
             offsets = yield from _offsets_at(route, queues, moment)
+            if only_back:
+                known = yield from committed_offsets(nameservers, group, topic)
+                offsets = {
+                    queue: min(offset, known.get(queue, offset))
+                    for queue, offset in offsets.items()
+                }
             yield from set_offsets(nameservers, group, offsets)
         else:
-            offsets = yield from _tell_members(address, group, topic, moment)
+            offsets = yield from _tell_members(address, group, topic, moment, only_back)
         done |= offsets
     return dict(sorted(done.items()))
 
 
 def _tell_members(
-    address: str, group: str, topic: str, moment: Moment
+    address: str, group: str, topic: str, moment: Moment, only_back: bool
 ) -> Flow[dict[MessageQueue, int]]:
     response = yield from ask(
         address,
@@ -181,11 +194,29 @@ def _tell_members(
             "topic": topic,
             "group": group,
             "timestamp": str(_epoch_ms(moment)),
-            "isForce": "true",
+            "isForce": "false" if only_back else "true",
         },
     )
     table = read(response).get("offsetTable") or {}
     return {MessageQueue.from_json(key): int(offset) for key, offset in table.items()}
+
+
+def clone_offsets(
+    nameservers: Sequence[str], source: str, target: str, topic: str, *, offline: bool = False
+) -> Flow[None]:
+    """Let one group stand where another stands in a topic.
+
+    Of a source that is connected a broker clones what it subscribes to, unless told `offline`.
+    """
+    route = yield from topic_route(nameservers, topic)
+    ext = {
+        "srcGroup": source,
+        "destGroup": target,
+        "topic": topic,
+        "offline": "true" if offline else "false",
+    }
+    for broker in brokers_of(route):
+        yield from ask(address_of(route, broker), RequestCode.CLONE_GROUP_OFFSET, ext)
 
 
 def _epoch_ms(moment: Moment) -> int:
