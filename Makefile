@@ -132,7 +132,6 @@ bench: build ## Measure against Apache RocketMQ 4.9.7 and its like in one run (n
 bench-spark: build $(VENV)/.spark $(SPARK_LOWEST_DIR)/.installed ## Measure the Spark source and sink against Spark's Kafka connector (needs a JDK 17)
 	$(PYTHON) -m pip install --quiet --group bench
 	@$(NEED) java -- $(PYTHON) -m benches.spark
-	@$(NEED) java -- $(PYTHON) -m benches.spark_sink
 
 .PHONY: clean
 clean: ## Remove everything that was built or downloaded
