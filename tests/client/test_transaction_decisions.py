@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -19,6 +19,7 @@ from orbitmq.client.instance import ClientInstance
 from orbitmq.client.producer import Producer
 from orbitmq.client.producing import ProducerSettings
 from orbitmq.client.request_reply import Asked, reply_to
+from orbitmq.client.settings import ClientSettings
 from orbitmq.client.state import trace_records
 from orbitmq.client.state.routes import RouteTable
 from orbitmq.client.trace import Tracer
@@ -104,6 +105,47 @@ def test_the_end_is_told_to_the_master_of_the_queue(state: TransactionState, cod
     }
 
 
+def test_the_broker_is_told_what_went_wrong() -> None:
+    play = Play()
+    error = ValueError("no such account")
+    producer = transaction_producer()
+    play.run(producer._end_flow(Message("T", b"x"), sent(), TransactionState.UNKNOWN, error))
+    assert play.notices[0].remark == (
+        "executeLocalTransactionBranch exception: ValueError: no such account"
+    )
+
+
+def test_a_broker_that_asks_is_told_what_went_wrong() -> None:
+    class Asker:
+        """The connection a broker asks on."""
+
+        notices: ClassVar[list[dict[str, Any]]] = []
+        remote_text = "b:1"
+
+        def notify(self, code: int, **fields: Any) -> None:
+            self.notices.append({"code": code, **fields})
+
+    async def check(_message: ReceivedMessage) -> TransactionState:
+        raise ValueError("the database is away")
+
+    async def run() -> None:
+        settings = ClientSettings.of("127.0.0.1:1")
+        producer = AsyncTransactionProducer(settings, group="g", check=check)
+        instance = ClientInstance(settings)
+        half = encode_record("T", b"x", properties={"UNIQ_KEY": "U"})
+        request = Command(RequestCode.CHECK_TRANSACTION_STATE, body=half)
+        await producer._answer_check(request, Asker(), instance)  # type: ignore[arg-type]
+        await instance.network.close()
+
+    asyncio.run(run())
+    [notice] = Asker.notices
+    assert notice["code"] == RequestCode.END_TRANSACTION
+    assert notice["ext"]["commitOrRollback"] == "0"
+    assert notice["remark"] == (
+        "checkLocalTransactionState Exception: ValueError: the database is away"
+    )
+
+
 def test_an_end_that_cannot_be_told_is_left_to_the_check() -> None:
     play = Play()
     flow = transaction_producer()._end_flow(
@@ -124,7 +166,7 @@ def test_work_is_not_done_for_a_message_that_is_not_safe(
     def perform(_flow: object) -> Any:
         return next(results)
 
-    def end_flow(_message: Message, _sent: SendResult, state: TransactionState) -> Any:
+    def end_flow(_message: Message, _sent: SendResult, state: TransactionState, _: Any) -> Any:
         ended.append(state)
 
     monkeypatch.setattr(producer, "_perform", perform)
@@ -159,7 +201,8 @@ def test_what_a_check_says(outcome: Any, state: TransactionState) -> None:
     async def run() -> None:
         for given in (check, check_later):
             producer = AsyncTransactionProducer("127.0.0.1:1", group="g", check=given)
-            assert await producer._run_check(received()) is state
+            error = outcome if isinstance(outcome, Exception) else None
+            assert await producer._run_check(received()) == (state, error)
 
     asyncio.run(run())
 

@@ -92,6 +92,11 @@ AsyncLocalWork = Callable[
 ]
 
 
+def _remark(where: str, error: Exception | None) -> str | None:
+    """Return what operators read in the broker's log about an outcome that is not known."""
+    return None if error is None else f"{where}: {type(error).__name__}: {error}"
+
+
 class _Transactional(BaseProducer):
     """What both kinds of transaction producer do."""
 
@@ -117,7 +122,13 @@ class _Transactional(BaseProducer):
         }
         return self._outgoing(half)
 
-    def _end_flow(self, message: Message, sent: SendResult, state: TransactionState) -> Flow[None]:
+    def _end_flow(
+        self,
+        message: Message,
+        sent: SendResult,
+        state: TransactionState,
+        error: Exception | None = None,
+    ) -> Flow[None]:
         """Tell the broker how the transaction ended; it will ask if that does not arrive."""
         address = self._running().routes.master(sent.queue.broker_name)
         try:
@@ -135,7 +146,8 @@ class _Transactional(BaseProducer):
             }
             if sent.transaction_id:
                 ext["transactionId"] = sent.transaction_id
-            yield Notify(address, RequestCode.END_TRANSACTION, ext)
+            remark = _remark("executeLocalTransactionBranch exception", error)
+            yield Notify(address, RequestCode.END_TRANSACTION, ext, remark=remark)
         except (RemotingError, WireError) as error:
             _log.warning("the broker was not told that %s is %s: %s", sent.message_id, state, error)
         if self._tracer is not None:
@@ -177,7 +189,7 @@ class _Transactional(BaseProducer):
             namespace = self.settings.namespace or ""
             [message] = decode_messages(request.body, queue, namespace=namespace)
             message_id = message.message_id
-            state = await self._run_check(message)
+            state, error = await self._run_check(message)
             if self._tracer is not None:
                 self._trace_check(message, state, connection)
             fields = {
@@ -192,11 +204,17 @@ class _Transactional(BaseProducer):
             if transaction_id:
                 fields["transactionId"] = transaction_id
             code = RequestCode.END_TRANSACTION
-            connection.notify(code, ext=prepare(instance.network.hooks, code, fields, None))
+            connection.notify(
+                code,
+                ext=prepare(instance.network.hooks, code, fields, None),
+                remark=_remark("checkLocalTransactionState Exception", error),
+            )
         finally:
             self._checks_waiting -= 1
 
-    async def _run_check(self, message: ReceivedMessage) -> TransactionState:
+    async def _run_check(
+        self, message: ReceivedMessage
+    ) -> tuple[TransactionState, Exception | None]:
         try:
             if inspect.iscoroutinefunction(self._check):
                 outcome = await self._check(message)
@@ -206,10 +224,10 @@ class _Transactional(BaseProducer):
                 outcome = await loop.run_in_executor(self._checkers, self._check, message)
                 if inspect.isawaitable(outcome):
                     outcome = await outcome
-        except Exception:
+        except Exception as error:
             _log.exception("the check of transaction %s failed", message.message_id)
-            return TransactionState.UNKNOWN
-        return cast("TransactionState | None", outcome) or TransactionState.UNKNOWN
+            return TransactionState.UNKNOWN, error
+        return cast("TransactionState | None", outcome) or TransactionState.UNKNOWN, None
 
     def _trace_check(
         self, message: ReceivedMessage, state: TransactionState, connection: Connection
@@ -291,16 +309,17 @@ class TransactionProducer(_Transactional, Producer):
         """
         outgoing = self._half(message)
         sent = self._perform(self._send_flow(outgoing, None, None, timeout_ms))
-        state: TransactionState | None = TransactionState.ROLLBACK
+        outcome: TransactionState | None = TransactionState.ROLLBACK
+        failure: Exception | None = None
         if sent.status is SendStatus.SEND_OK:
             sent.transaction_id = sent.message_id
             try:
-                state = work(message, sent) or TransactionState.UNKNOWN
-            except Exception:
+                outcome = work(message, sent)
+            except Exception as error:
                 _log.exception("the work of transaction %s failed", sent.message_id)
-                state = TransactionState.UNKNOWN
-        state = state or TransactionState.UNKNOWN
-        self._perform(self._end_flow(message, sent, state))
+                outcome, failure = None, error
+        state = outcome or TransactionState.UNKNOWN
+        self._perform(self._end_flow(message, sent, state, failure))
         return TransactionResult(sent, state)
 
 
@@ -352,15 +371,16 @@ class AsyncTransactionProducer(_Transactional, AsyncProducer):
         outgoing = self._half(message)
         instance = self._running()
         sent = await instance.run(self._send_flow(outgoing, None, None, timeout_ms))
-        state: TransactionState | None = TransactionState.ROLLBACK
+        outcome: TransactionState | None = TransactionState.ROLLBACK
+        failure: Exception | None = None
         if sent.status is SendStatus.SEND_OK:
             sent.transaction_id = sent.message_id
             try:
-                outcome = work(message, sent)
-                state = await outcome if inspect.isawaitable(outcome) else outcome
-            except Exception:
+                worked = work(message, sent)
+                outcome = await worked if inspect.isawaitable(worked) else worked
+            except Exception as error:
                 _log.exception("the work of transaction %s failed", sent.message_id)
-                state = TransactionState.UNKNOWN
-        state = state or TransactionState.UNKNOWN
-        await instance.run(self._end_flow(message, sent, state))
+                outcome, failure = None, error
+        state = outcome or TransactionState.UNKNOWN
+        await instance.run(self._end_flow(message, sent, state, failure))
         return TransactionResult(sent, state)

@@ -45,6 +45,8 @@ class Notify:
     ext: dict[str, str] | None = None
     body: bytes | None = None
     encoding: Encoding = "json"
+    remark: str | None = None
+    """A sentence for whoever reads the other side's log."""
 
 
 @dataclass(slots=True)

@@ -252,12 +252,21 @@ class BlockingNetwork:
         body: bytes | None = None,
         timeout_ms: float = 3000,
         encoding: Literal["json", "binary"] = "json",
+        remark: str | None = None,
     ) -> None:
         """Send a request that wants no response."""
         opaque = _next_opaque() & 0x7FFFFFFF
         if self.hooks:
             ext = prepare(self.hooks, code, ext, body)
-        notice = Command(code, opaque=opaque, flag=ONEWAY, ext=ext, body=body, encoding=encoding)
+        notice = Command(
+            code,
+            opaque=opaque,
+            flag=ONEWAY,
+            remark=remark,
+            ext=ext,
+            body=body,
+            encoding=encoding,
+        )
         self.post(address, notice.encode(), timeout_ms)
 
     def post(self, address: str, frame: bytes, timeout_ms: float = 3000) -> None:

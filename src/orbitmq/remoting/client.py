@@ -143,12 +143,13 @@ class RemotingClient:
         ext: dict[str, str] | None = None,
         body: bytes | None = None,
         encoding: Literal["json", "binary"] = "json",
+        remark: str | None = None,
     ) -> None:
         """Send a request that wants no response."""
         connection = await self.connection(address)
         if self.hooks:
             ext = prepare(self.hooks, code, ext, body)
-        connection.notify(code, ext=ext, body=body, encoding=encoding)
+        connection.notify(code, ext=ext, body=body, encoding=encoding, remark=remark)
 
     async def close(self) -> None:
         """Close all connections."""

@@ -368,12 +368,23 @@ class Connection(asyncio.Protocol):
         ext: dict[str, str] | None = None,
         body: bytes | None = None,
         encoding: Literal["json", "binary"] = "json",
+        remark: str | None = None,
     ) -> None:
         """Send a request that wants no response; nothing when the peer does not read."""
         if self._write_paused:
             return
         opaque = self.next_opaque()
-        self.send(Command(code, opaque=opaque, flag=ONEWAY, ext=ext, body=body, encoding=encoding))
+        self.send(
+            Command(
+                code,
+                opaque=opaque,
+                flag=ONEWAY,
+                remark=remark,
+                ext=ext,
+                body=body,
+                encoding=encoding,
+            )
+        )
 
     def _settle(self, response: Command) -> None:
         waiting = self._waiting_for.pop(response.opaque, None)

@@ -46,6 +46,7 @@ async def perform(flow: Flow[T], network: RemotingClient) -> T:
                         ext=wish.ext,
                         body=wish.body,
                         encoding=wish.encoding,
+                        remark=wish.remark,
                     )
                 else:
                     await asyncio.sleep(wish.ms / 1000)  # type: ignore[union-attr]

@@ -37,6 +37,7 @@ def perform(flow: Flow[T], network: BlockingNetwork) -> T:
                         ext=wish.ext,
                         body=wish.body,
                         encoding=wish.encoding,
+                        remark=wish.remark,
                     )
                 else:
                     time.sleep(wish.ms / 1000)  # type: ignore[union-attr]
