@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from orbitmq import Consumer, Message, Producer, ReceivedMessage
 from orbitmq._native import Command
 from orbitmq.admin.admin import Admin
 from orbitmq.admin.async_admin import AsyncAdmin
@@ -171,12 +172,59 @@ def test_ends_of_queues(admin: Admin, topic: str, send: Send) -> None:
 
 
 def test_names_in_a_namespace(make: Callable[..., Admin], cluster: LocalCluster) -> None:
-    with make(cluster.address, namespace="tenant") as admin:
+    with make(cluster.address, namespace="tenant") as admin, make(cluster.address) as outside:
         admin.create_topic("Own", queues=1)
-        assert "tenant%Own" in admin.topic_names()
-        assert len(admin.topic_route("Own").subscribe_queues) == 2
+        outside.create_topic("Other", queues=1)
+        admin.create_group("readers")
+        outside.create_group("others")
+        assert "tenant%Own" in outside.topic_names()
+        assert "Own" in admin.topic_names()
+        assert "Other" not in admin.topic_names()
+        assert "tenant%readers" in outside.group_configs()
+        assert set(admin.group_configs()) == {"readers"}
+        assert admin.group_configs()["readers"]["broker-a"].group_name == "readers"
+        assert admin.topic_configs("Own")["broker-a"].topic_name == "Own"
+        queues = [MessageQueue("Own", "broker-a", 0), MessageQueue("Own", "broker-b", 0)]
+        route = admin.topic_route("Own")
+        assert (route.topic, list(route.subscribe_queues)) == ("Own", queues)
+        assert list(admin.topic_ends("Own")) == list(admin.offsets_at("Own", "latest")) == queues
+        assert admin.groups_of_topic("Own") == []
+
+        with Producer(cluster.address, group="senders", namespace="tenant") as producer:
+            sent = producer.send(Message("Own", b"x", keys=["k"], tags="t"), queue=queues[0])
+        admin.set_offsets("readers", dict.fromkeys(queues, 0))
+        assert outside.committed_offsets("tenant%readers", "tenant%Own") == {
+            MessageQueue("tenant%Own", queue.broker_name, 0): 0 for queue in queues
+        }
+        assert admin.committed_offsets("readers", "Own") == dict.fromkeys(queues, 0)
+        assert admin.groups_of_topic("Own") == ["readers"]
+        lag = admin.group_lag("readers", "Own")
+        assert (lag.group, lag.of_topic("Own"), sorted(lag.queues)) == ("readers", 1, queues)
+        assert admin.reset_offsets("readers", "Own", "latest") == {queues[0]: 1, queues[1]: 0}
+        for found in (
+            admin.message_by_id("Own", sent.message_id),
+            *admin.messages_by_key("Own", "k"),
+        ):
+            assert found is not None
+            assert (found.topic, found.queue, found.tags) == ("Own", queues[0], "t")
+
         admin.delete_topic("Own")
-        assert "tenant%Own" not in admin.topic_names()
+        admin.delete_group("readers")
+        assert "Own" not in admin.topic_names()
+        outside.delete_topic("Other")
+        outside.delete_group("others")
+
+
+def test_members_in_a_namespace(make: Callable[..., Admin], cluster: LocalCluster) -> None:
+    with make(cluster.address, namespace="tenant") as admin:
+        admin.create_topic("Read", queues=1)
+        with Consumer(cluster.address, "Read", group="readers", namespace="tenant"):
+            members = admin.group_members("readers")
+        assert members is not None
+        assert {topic: one.topic for topic, one in members.subscriptions.items()} == {
+            "Read": "Read"
+        }
+        admin.delete_topic("Read")
 
 
 # ---- groups
@@ -256,7 +304,12 @@ def test_messages_by_id_and_by_key(admin: Admin, topic: str, send: Send) -> None
 
     by_place = admin.message_by_id(topic, sent[1].get_ext("msgId") or "")
     assert by_place is not None
-    assert by_place.body == b"1"
+    # As a consumer would have got it.
+    assert isinstance(by_place, ReceivedMessage)
+    assert (by_place.body, by_place.keys) == (b"1", ("order-7", "customer-3"))
+    assert by_place.message_id == "7F00000100002A139A55000000000001"
+    assert by_place.queue == first(topic)
+    assert by_place.topic == topic
     by_name = admin.message_by_id(topic, "7F00000100002A139A55000000000002")
     assert by_name is not None
     assert by_name.body == b"2"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -116,6 +117,34 @@ def test_a_group_is_on_a_client_once() -> None:
     asyncio.run(run())
 
 
+def test_two_clients_of_one_id_are_not_in_one_group() -> None:
+    async def run() -> None:
+        first, second = instance(instance_name="one"), instance(instance_name="one")
+        assert first.client_id == second.client_id
+        first.add_consumer("g", dict)
+        first.add_producer("g")
+        with pytest.raises(ClientError, match="another instance_name"):
+            second.add_consumer("g", dict)
+        with pytest.raises(ClientError, match="another instance_name"):
+            second.add_producer("g")
+        second.add_consumer("h", dict)
+        instance(instance_name="other").add_consumer("g", dict)
+        await first.stop()
+        second.add_consumer("g", dict)
+        await second.stop()
+        # One that nobody stopped bars nobody when it is gone.
+        lost = instance(instance_name="one")
+        lost.add_consumer("g", dict)
+        await lost.network.close()
+        del lost
+        gc.collect()
+        third = instance(instance_name="one")
+        third.add_consumer("g", dict)
+        await third.stop()
+
+    asyncio.run(run())
+
+
 def test_members_that_change_wake_the_rebalance() -> None:
     async def run() -> None:
         async with broker() as peer:
@@ -208,9 +237,9 @@ def test_routes_are_refreshed_early_but_not_all_the_time() -> None:
 def conversation(address: str, log: list[object]) -> Flow[str]:
     """Wishes for one of each and reports what became of them."""
     try:
+        log.append((yield Notify(address, 8, remark="by the way")))
         response = yield Call(address, 7, {"a": "b"}, b"body", 2000)
         log.append((response.code, response.ext, response.body))
-        log.append((yield Notify(address, 8)))
         log.append((yield Pause(1)))
         try:
             yield Call("127.0.0.1:1", 9, timeout_ms=500)
@@ -223,10 +252,14 @@ def conversation(address: str, log: list[object]) -> Flow[str]:
 
 def test_both_drivers_carry_out_the_same_wishes() -> None:
     logs: list[list[object]] = [[], []]
+    remarks: list[str | None] = []
 
     async def run() -> None:
-        router = Router(fallback=lambda request, _: respond(request, 3, body=request.body))
-        server = Server(router)
+        def answer(request: Command, _connection: Connection) -> Command:
+            remarks.append(request.remark)
+            return respond(request, 3, body=request.body)
+
+        server = Server(Router(fallback=answer))
         address = f"127.0.0.1:{await server.listen('127.0.0.1', 0)}"
         network = RemotingClient()
         assert await awaiting.perform(conversation(address, logs[0]), network) == "done"
@@ -238,7 +271,8 @@ def test_both_drivers_carry_out_the_same_wishes() -> None:
         await server.close()
 
     asyncio.run(run())
-    assert logs[0] == logs[1] == [(3, None, b"body"), None, None, "lost", "closed"]
+    assert logs[0] == logs[1] == [None, (3, None, b"body"), None, "lost", "closed"]
+    assert remarks == ["by the way", None] * 2
 
 
 def test_a_cancelled_caller_closes_the_flow() -> None:

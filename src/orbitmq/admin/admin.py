@@ -7,20 +7,23 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self, TypeVar
 
-from orbitmq._native import Record
+from orbitmq._native import ReceivedMessage
 from orbitmq.admin import brokers as _brokers
 from orbitmq.admin import clusters as _clusters
 from orbitmq.admin import groups as _groups
 from orbitmq.admin import messages as _messages
 from orbitmq.admin import offsets as _offsets
 from orbitmq.admin import topics as _topics
+from orbitmq.admin.client_verbs import ClientVerbs
 from orbitmq.admin.clusters import ClusterInfo
 from orbitmq.admin.groups import GroupMembers
+from orbitmq.admin.namespace import Namespace
 from orbitmq.admin.offsets import GroupLag, Moment
+from orbitmq.admin.server_verbs import ServerVerbs
 from orbitmq.admin.topics import QueueEnds
+from orbitmq.client.address_server import look_up_nameservers
 from orbitmq.client.drivers.blocking import perform
 from orbitmq.client.settings import ClientSettings
-from orbitmq.client.state.namespace import wrap
 from orbitmq.client.state.routes import TopicRoute
 from orbitmq.client.wishes import Flow
 from orbitmq.protocol.bodies import MessageQueue, SubscriptionGroup, TopicConfig
@@ -33,7 +36,7 @@ __all__ = ["Admin"]
 T = TypeVar("T")
 
 
-class Admin:
+class Admin(ServerVerbs, ClientVerbs):
     """Creates and deletes topics and groups, moves offsets, finds messages, asks brokers.
 
     ::
@@ -42,7 +45,7 @@ class Admin:
             admin.create_topic("orders", queues=8)
             print(admin.group_lag("billing").total)
 
-    Names are given as in the namespace, and returned as brokers keep them.
+    In a namespace names are given and returned without it, and only its own are listed.
     """
 
     def __init__(
@@ -63,14 +66,15 @@ class Admin:
             security_token=security_token,
             tls=tls,
         )
-        self._nameservers = self.settings.nameservers
+        # A list, because flows look at it only when they run: an address server may fill it.
+        self._nameservers = list(self.settings.nameservers)
+        self._names = Namespace(self.settings.namespace)
         self._network = BlockingNetwork(self.settings.make_hooks(), self.settings.make_tls())
 
     def _run(self, flow: Flow[T]) -> T:
+        if not self._nameservers:
+            self._nameservers += look_up_nameservers(self.settings)
         return perform(flow, self._network)
-
-    def _name(self, name: str) -> str:
-        return wrap(self.settings.namespace, name)
 
     def close(self) -> None:
         """Close all connections; leaving a ``with`` block does it."""
@@ -130,37 +134,43 @@ class Admin:
         nameserver knows the topic, so it can be used at once.
         """
         read_nums = queues if read_queues is None else read_queues
-        config = TopicConfig(self._name(topic), read_nums, queues, perm, order=order)
+        config = TopicConfig(self._names.own(topic), read_nums, queues, perm, order=order)
         self._run(_topics.create_topic(self._nameservers, config, cluster=cluster, brokers=brokers))
 
     def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
         """Delete a topic with all its messages: ``admin.delete_topic("orders")``."""
-        self._run(_topics.delete_topic(self._nameservers, self._name(topic), cluster=cluster))
+        self._run(_topics.delete_topic(self._nameservers, self._names.own(topic), cluster=cluster))
 
     def topic_names(self, cluster: str | None = None) -> list[str]:
         """Return the names of all topics: ``"orders" in admin.topic_names()``."""
-        return self._run(_topics.topic_names(self._nameservers, cluster))
+        return self._names.names(self._run(_topics.topic_names(self._nameservers, cluster)))
 
     def topic_route(self, topic: str) -> TopicRoute:
         """Return where a topic is: ``admin.topic_route("orders").subscribe_queues``.
 
         Raises `NoRoute` for a topic that is nowhere.
         """
-        return self._run(_topics.topic_route(self._nameservers, self._name(topic)))
+        return self._names.route(
+            self._run(_topics.topic_route(self._nameservers, self._names.own(topic)))
+        )
 
     def topic_configs(self, topic: str) -> dict[str, TopicConfig]:
         """Return how a topic is set up on each broker that has it.
 
         ``admin.topic_configs("orders")["broker-a"].write_queue_nums``
         """
-        return self._run(_topics.topic_configs(self._nameservers, self._name(topic)))
+        return self._names.topics(
+            self._run(_topics.topic_configs(self._nameservers, self._names.own(topic)))
+        )
 
     def topic_ends(self, topic: str) -> dict[MessageQueue, QueueEnds]:
         """Return the first and the next offset of each queue of a topic.
 
         ``sum(ends.count for ends in admin.topic_ends("orders").values())``
         """
-        return self._run(_topics.topic_ends(self._nameservers, self._name(topic)))
+        return self._names.queues(
+            self._run(_topics.topic_ends(self._nameservers, self._names.own(topic)))
+        )
 
     # ---- groups
 
@@ -177,7 +187,7 @@ class Admin:
     ) -> None:
         """Create a consumer group, or change it: ``admin.create_group("billing")``."""
         config = SubscriptionGroup(
-            self._name(group),
+            self._names.own(group),
             consume_enable=consume_enable,
             consume_broadcast_enable=broadcast_enable,
             retry_queue_nums=retry_queues,
@@ -200,7 +210,7 @@ class Admin:
         self._run(
             _groups.delete_group(
                 self._nameservers,
-                self._name(group),
+                self._names.own(group),
                 cluster=cluster,
                 keep_offsets=keep_offsets,
                 keep_topics=keep_topics,
@@ -214,18 +224,24 @@ class Admin:
 
         ``admin.group_configs()["billing"]["broker-a"].retry_max_times``
         """
-        return self._run(_groups.group_configs(self._nameservers, cluster=cluster))
+        return self._names.groups(
+            self._run(_groups.group_configs(self._nameservers, cluster=cluster))
+        )
 
     def group_members(self, group: str) -> GroupMembers | None:
         """Return who is connected as a member of a group, None when nobody is.
 
         ``[member.client_id for member in admin.group_members("billing").members]``
         """
-        return self._run(_groups.group_members(self._nameservers, self._name(group)))
+        return self._names.members(
+            self._run(_groups.group_members(self._nameservers, self._names.own(group)))
+        )
 
     def groups_of_topic(self, topic: str) -> list[str]:
         """Return the groups that consume a topic: ``admin.groups_of_topic("orders")``."""
-        return self._run(_groups.groups_of_topic(self._nameservers, self._name(topic)))
+        return self._names.names(
+            self._run(_groups.groups_of_topic(self._nameservers, self._names.own(topic)))
+        )
 
     # ---- offsets
 
@@ -234,13 +250,19 @@ class Admin:
 
         ``admin.group_lag("billing").total``, ``admin.group_lag("billing", "orders").queues``
         """
-        topic = None if topic is None else self._name(topic)
-        return self._run(_offsets.group_lag(self._nameservers, self._name(group), topic))
+        topic = None if topic is None else self._names.own(topic)
+        return self._names.lag(
+            self._run(_offsets.group_lag(self._nameservers, self._names.own(group), topic))
+        )
 
     def committed_offsets(self, group: str, topic: str) -> dict[MessageQueue, int]:
         """Return what a group has committed: ``admin.committed_offsets("billing", "orders")``."""
-        return self._run(
-            _offsets.committed_offsets(self._nameservers, self._name(group), self._name(topic))
+        return self._names.queues(
+            self._run(
+                _offsets.committed_offsets(
+                    self._nameservers, self._names.own(group), self._names.own(topic)
+                )
+            )
         )
 
     def set_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
@@ -248,33 +270,55 @@ class Admin:
 
         ``admin.set_offsets("billing", {MessageQueue("orders", "broker-a", 0): 100})``
         """
-        self._run(_offsets.set_offsets(self._nameservers, self._name(group), offsets))
+        self._run(
+            _offsets.set_offsets(
+                self._nameservers, self._names.own(group), self._names.own_queues(offsets)
+            )
+        )
 
     def offsets_at(self, topic: str, moment: Moment) -> dict[MessageQueue, int]:
         """Return the offset of each queue at a moment: ``admin.offsets_at("orders", "latest")``.
 
         A moment is a `datetime`, epoch milliseconds, ``"earliest"`` or ``"latest"``.
         """
-        return self._run(_offsets.offsets_at(self._nameservers, self._name(topic), moment))
+        return self._names.queues(
+            self._run(_offsets.offsets_at(self._nameservers, self._names.own(topic), moment))
+        )
 
-    def reset_offsets(self, group: str, topic: str, moment: Moment) -> dict[MessageQueue, int]:
+    def reset_offsets(
+        self, group: str, topic: str, moment: Moment, *, only_back: bool = False
+    ) -> dict[MessageQueue, int]:
         """Let a group go on from a moment; return where that is.
+
+        With `only_back` queues where it is not yet that far stay as they are.
 
         ``admin.reset_offsets("billing", "orders", datetime(2026, 1, 1, tzinfo=UTC))``. Members that
         are connected are told, and start over after ten seconds.
         """
-        return self._run(
-            _offsets.reset_offsets(self._nameservers, self._name(group), self._name(topic), moment)
+        return self._names.queues(
+            self._run(
+                _offsets.reset_offsets(
+                    self._nameservers,
+                    self._names.own(group),
+                    self._names.own(topic),
+                    moment,
+                    only_back=only_back,
+                )
+            )
         )
 
     # ---- messages
 
-    def message_by_id(self, topic: str, message_id: str) -> Record | None:
+    def message_by_id(self, topic: str, message_id: str) -> ReceivedMessage | None:
         """Return the message with an id, the producer's or the broker's; None if there is none.
 
         ``admin.message_by_id("orders", result.message_id)``
         """
-        return self._run(_messages.message_by_id(self._nameservers, self._name(topic), message_id))
+        return self._run(
+            _messages.message_by_id(
+                self._nameservers, self._names.own(topic), message_id, self._names.name
+            )
+        )
 
     def messages_by_key(
         self,
@@ -284,7 +328,7 @@ class Admin:
         max_messages: int = 64,
         begin_ms: int = 0,
         end_ms: int = _messages.END_OF_TIME_MS,
-    ) -> list[Record]:
+    ) -> list[ReceivedMessage]:
         """Return messages that have a key, oldest first: ``admin.messages_by_key("orders", "42")``.
 
         `max_messages` is the limit for each broker.
@@ -292,10 +336,11 @@ class Admin:
         return self._run(
             _messages.messages_by_key(
                 self._nameservers,
-                self._name(topic),
+                self._names.own(topic),
                 key,
                 max_messages=max_messages,
                 begin_ms=begin_ms,
                 end_ms=end_ms,
+                namespace=self._names.name,
             )
         )

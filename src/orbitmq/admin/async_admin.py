@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self, TypeVar
 
-from orbitmq._native import Record
+from orbitmq._native import ReceivedMessage
 from orbitmq.admin import brokers as _brokers
 from orbitmq.admin import clusters as _clusters
 from orbitmq.admin import groups as _groups
 from orbitmq.admin import messages as _messages
 from orbitmq.admin import offsets as _offsets
 from orbitmq.admin import topics as _topics
+from orbitmq.admin.client_verbs import AsyncClientVerbs
 from orbitmq.admin.clusters import ClusterInfo
 from orbitmq.admin.groups import GroupMembers
+from orbitmq.admin.namespace import Namespace
 from orbitmq.admin.offsets import GroupLag, Moment
+from orbitmq.admin.server_verbs import AsyncServerVerbs
 from orbitmq.admin.topics import QueueEnds
+from orbitmq.client.address_server import look_up_nameservers
 from orbitmq.client.drivers.awaiting import perform
 from orbitmq.client.settings import ClientSettings
-from orbitmq.client.state.namespace import wrap
 from orbitmq.client.state.routes import TopicRoute
 from orbitmq.client.wishes import Flow
 from orbitmq.protocol.bodies import MessageQueue, SubscriptionGroup, TopicConfig
@@ -33,7 +37,7 @@ __all__ = ["AsyncAdmin"]
 T = TypeVar("T")
 
 
-class AsyncAdmin:
+class AsyncAdmin(AsyncServerVerbs, AsyncClientVerbs):
     """Creates and deletes topics and groups, moves offsets, finds messages, asks brokers.
 
     ::
@@ -42,7 +46,7 @@ class AsyncAdmin:
             await admin.create_topic("orders", queues=8)
             print((await admin.group_lag("billing")).total)
 
-    Names are given as in the namespace, and returned as brokers keep them.
+    In a namespace names are given and returned without it, and only its own are listed.
     """
 
     def __init__(
@@ -63,16 +67,17 @@ class AsyncAdmin:
             security_token=security_token,
             tls=tls,
         )
-        self._nameservers = self.settings.nameservers
+        # A list, because flows look at it only when they run: an address server may fill it.
+        self._nameservers = list(self.settings.nameservers)
+        self._names = Namespace(self.settings.namespace)
         self._network = RemotingClient(
             hooks=self.settings.make_hooks(), tls=self.settings.make_tls()
         )
 
     async def _run(self, flow: Flow[T]) -> T:
+        if not self._nameservers:
+            self._nameservers += await asyncio.to_thread(look_up_nameservers, self.settings)
         return await perform(flow, self._network)
-
-    def _name(self, name: str) -> str:
-        return wrap(self.settings.namespace, name)
 
     async def close(self) -> None:
         """Close all connections; leaving an ``async with`` block does it."""
@@ -132,39 +137,47 @@ class AsyncAdmin:
         nameserver knows the topic, so it can be used at once.
         """
         read_nums = queues if read_queues is None else read_queues
-        config = TopicConfig(self._name(topic), read_nums, queues, perm, order=order)
+        config = TopicConfig(self._names.own(topic), read_nums, queues, perm, order=order)
         await self._run(
             _topics.create_topic(self._nameservers, config, cluster=cluster, brokers=brokers)
         )
 
     async def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
         """Delete a topic with all its messages: ``admin.delete_topic("orders")``."""
-        await self._run(_topics.delete_topic(self._nameservers, self._name(topic), cluster=cluster))
+        await self._run(
+            _topics.delete_topic(self._nameservers, self._names.own(topic), cluster=cluster)
+        )
 
     async def topic_names(self, cluster: str | None = None) -> list[str]:
         """Return the names of all topics: ``"orders" in admin.topic_names()``."""
-        return await self._run(_topics.topic_names(self._nameservers, cluster))
+        return self._names.names(await self._run(_topics.topic_names(self._nameservers, cluster)))
 
     async def topic_route(self, topic: str) -> TopicRoute:
         """Return where a topic is: ``admin.topic_route("orders").subscribe_queues``.
 
         Raises `NoRoute` for a topic that is nowhere.
         """
-        return await self._run(_topics.topic_route(self._nameservers, self._name(topic)))
+        return self._names.route(
+            await self._run(_topics.topic_route(self._nameservers, self._names.own(topic)))
+        )
 
     async def topic_configs(self, topic: str) -> dict[str, TopicConfig]:
         """Return how a topic is set up on each broker that has it.
 
         ``admin.topic_configs("orders")["broker-a"].write_queue_nums``
         """
-        return await self._run(_topics.topic_configs(self._nameservers, self._name(topic)))
+        return self._names.topics(
+            await self._run(_topics.topic_configs(self._nameservers, self._names.own(topic)))
+        )
 
     async def topic_ends(self, topic: str) -> dict[MessageQueue, QueueEnds]:
         """Return the first and the next offset of each queue of a topic.
 
         ``sum(ends.count for ends in admin.topic_ends("orders").values())``
         """
-        return await self._run(_topics.topic_ends(self._nameservers, self._name(topic)))
+        return self._names.queues(
+            await self._run(_topics.topic_ends(self._nameservers, self._names.own(topic)))
+        )
 
     # ---- groups
 
@@ -181,7 +194,7 @@ class AsyncAdmin:
     ) -> None:
         """Create a consumer group, or change it: ``admin.create_group("billing")``."""
         config = SubscriptionGroup(
-            self._name(group),
+            self._names.own(group),
             consume_enable=consume_enable,
             consume_broadcast_enable=broadcast_enable,
             retry_queue_nums=retry_queues,
@@ -206,7 +219,7 @@ class AsyncAdmin:
         await self._run(
             _groups.delete_group(
                 self._nameservers,
-                self._name(group),
+                self._names.own(group),
                 cluster=cluster,
                 keep_offsets=keep_offsets,
                 keep_topics=keep_topics,
@@ -220,18 +233,24 @@ class AsyncAdmin:
 
         ``admin.group_configs()["billing"]["broker-a"].retry_max_times``
         """
-        return await self._run(_groups.group_configs(self._nameservers, cluster=cluster))
+        return self._names.groups(
+            await self._run(_groups.group_configs(self._nameservers, cluster=cluster))
+        )
 
     async def group_members(self, group: str) -> GroupMembers | None:
         """Return who is connected as a member of a group, None when nobody is.
 
         ``[member.client_id for member in admin.group_members("billing").members]``
         """
-        return await self._run(_groups.group_members(self._nameservers, self._name(group)))
+        return self._names.members(
+            await self._run(_groups.group_members(self._nameservers, self._names.own(group)))
+        )
 
     async def groups_of_topic(self, topic: str) -> list[str]:
         """Return the groups that consume a topic: ``admin.groups_of_topic("orders")``."""
-        return await self._run(_groups.groups_of_topic(self._nameservers, self._name(topic)))
+        return self._names.names(
+            await self._run(_groups.groups_of_topic(self._nameservers, self._names.own(topic)))
+        )
 
     # ---- offsets
 
@@ -240,13 +259,19 @@ class AsyncAdmin:
 
         ``admin.group_lag("billing").total``, ``admin.group_lag("billing", "orders").queues``
         """
-        topic = None if topic is None else self._name(topic)
-        return await self._run(_offsets.group_lag(self._nameservers, self._name(group), topic))
+        topic = None if topic is None else self._names.own(topic)
+        return self._names.lag(
+            await self._run(_offsets.group_lag(self._nameservers, self._names.own(group), topic))
+        )
 
     async def committed_offsets(self, group: str, topic: str) -> dict[MessageQueue, int]:
         """Return what a group has committed: ``admin.committed_offsets("billing", "orders")``."""
-        return await self._run(
-            _offsets.committed_offsets(self._nameservers, self._name(group), self._name(topic))
+        return self._names.queues(
+            await self._run(
+                _offsets.committed_offsets(
+                    self._nameservers, self._names.own(group), self._names.own(topic)
+                )
+            )
         )
 
     async def set_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
@@ -254,36 +279,54 @@ class AsyncAdmin:
 
         ``admin.set_offsets("billing", {MessageQueue("orders", "broker-a", 0): 100})``
         """
-        await self._run(_offsets.set_offsets(self._nameservers, self._name(group), offsets))
+        await self._run(
+            _offsets.set_offsets(
+                self._nameservers, self._names.own(group), self._names.own_queues(offsets)
+            )
+        )
 
     async def offsets_at(self, topic: str, moment: Moment) -> dict[MessageQueue, int]:
         """Return the offset of each queue at a moment: ``admin.offsets_at("orders", "latest")``.
 
         A moment is a `datetime`, epoch milliseconds, ``"earliest"`` or ``"latest"``.
         """
-        return await self._run(_offsets.offsets_at(self._nameservers, self._name(topic), moment))
+        return self._names.queues(
+            await self._run(_offsets.offsets_at(self._nameservers, self._names.own(topic), moment))
+        )
 
     async def reset_offsets(
-        self, group: str, topic: str, moment: Moment
+        self, group: str, topic: str, moment: Moment, *, only_back: bool = False
     ) -> dict[MessageQueue, int]:
         """Let a group go on from a moment; return where that is.
+
+        With `only_back` queues where it is not yet that far stay as they are.
 
         ``admin.reset_offsets("billing", "orders", datetime(2026, 1, 1, tzinfo=UTC))``. Members that
         are connected are told, and start over after ten seconds.
         """
-        return await self._run(
-            _offsets.reset_offsets(self._nameservers, self._name(group), self._name(topic), moment)
+        return self._names.queues(
+            await self._run(
+                _offsets.reset_offsets(
+                    self._nameservers,
+                    self._names.own(group),
+                    self._names.own(topic),
+                    moment,
+                    only_back=only_back,
+                )
+            )
         )
 
     # ---- messages
 
-    async def message_by_id(self, topic: str, message_id: str) -> Record | None:
+    async def message_by_id(self, topic: str, message_id: str) -> ReceivedMessage | None:
         """Return the message with an id, the producer's or the broker's; None if there is none.
 
         ``admin.message_by_id("orders", result.message_id)``
         """
         return await self._run(
-            _messages.message_by_id(self._nameservers, self._name(topic), message_id)
+            _messages.message_by_id(
+                self._nameservers, self._names.own(topic), message_id, self._names.name
+            )
         )
 
     async def messages_by_key(
@@ -294,7 +337,7 @@ class AsyncAdmin:
         max_messages: int = 64,
         begin_ms: int = 0,
         end_ms: int = _messages.END_OF_TIME_MS,
-    ) -> list[Record]:
+    ) -> list[ReceivedMessage]:
         """Return messages that have a key, oldest first: ``admin.messages_by_key("orders", "42")``.
 
         `max_messages` is the limit for each broker.
@@ -302,10 +345,11 @@ class AsyncAdmin:
         return await self._run(
             _messages.messages_by_key(
                 self._nameservers,
-                self._name(topic),
+                self._names.own(topic),
                 key,
                 max_messages=max_messages,
                 begin_ms=begin_ms,
                 end_ms=end_ms,
+                namespace=self._names.name,
             )
         )

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orbitmq._native import Command, Record, decode_offset_id, decode_records
+from orbitmq._native import (
+    Command,
+    ReceivedMessage,
+    Record,
+    decode_messages,
+    decode_offset_id,
+    decode_records,
+)
 from orbitmq.admin.asking import QUERY_TIMEOUT_MS, ask
 from orbitmq.admin.clusters import cluster_info
 from orbitmq.admin.topics import address_of, brokers_of, topic_route
+from orbitmq.client.state.namespace import unwrap
 from orbitmq.client.wishes import Flow
 from orbitmq.errors import BrokerRefused, MalformedId
+from orbitmq.message import MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.names import Property
 
-__all__ = ["message_by_id", "messages_by_key"]
+__all__ = ["message_at", "message_by_id", "messages_by_key"]
 
 END_OF_TIME_MS = 2**63 - 1
 MAX_OF_ONE_ID = 32
 
 
-def message_by_id(nameservers: Sequence[str], topic: str, message_id: str) -> Flow[Record | None]:
+def message_by_id(
+    nameservers: Sequence[str], topic: str, message_id: str, namespace: str | None = None
+) -> Flow[ReceivedMessage | None]:
     """Return the message with an id, the one its producer gave it or the broker's own.
 
     Both look alike. An id is taken for a broker's if the address in it is that of a broker.
@@ -31,14 +42,46 @@ def message_by_id(nameservers: Sequence[str], topic: str, message_id: str) -> Fl
     else:
         place = f"{host[0]}:{host[1]}"
     info = yield from cluster_info(nameservers)
-    known = {address for one in info.brokers.values() for address in one.addresses.values()}
-    if place in known:
+    names = {
+        address: name for name, one in info.brokers.items() for address in one.addresses.values()
+    }
+    if place is not None and place in names:
         found = yield from _at(place, physical_offset)
         if found is not None:
-            return found
+            return _as_received(found, names[place], namespace)
     records = yield from _query(nameservers, topic, message_id, MAX_OF_ONE_ID, unique=True)
-    same = [one for one in records if one.get_property(Property.UNIQUE_KEY) == message_id]
-    return min(same, key=lambda one: one.store_timestamp, default=None)
+    same = [
+        (record, broker)
+        for record, broker in records
+        if record.get_property(Property.UNIQUE_KEY) == message_id
+    ]
+    if not same:
+        return None
+    record, broker = min(same, key=lambda found: found[0].store_timestamp)
+    return _as_received(record, broker, namespace)
+
+
+def message_at(
+    nameservers: Sequence[str], offset_id: str, namespace: str | None = None
+) -> Flow[ReceivedMessage | None]:
+    """Return the message with an id that a broker gave; only registered brokers are asked."""
+    try:
+        (host, port), physical_offset = decode_offset_id(offset_id)
+    except MalformedId:
+        return None
+    info = yield from cluster_info(nameservers)
+    for name, places in info.brokers.items():
+        if f"{host}:{port}" in places.addresses.values():
+            found = yield from _at(f"{host}:{port}", physical_offset)
+            return None if found is None else _as_received(found, name, namespace)
+    return None
+
+
+def _as_received(record: Record, broker: str, namespace: str | None) -> ReceivedMessage:
+    """Return a stored message as a consumer would have got it."""
+    queue = MessageQueue(unwrap(namespace, record.topic), broker, record.queue_id)
+    (message,) = decode_messages(record.encoded, queue, namespace=namespace or "")
+    return message
 
 
 def _at(address: str, physical_offset: int) -> Flow[Record | None]:
@@ -61,14 +104,19 @@ def messages_by_key(
     max_messages: int = 64,
     begin_ms: int = 0,
     end_ms: int = END_OF_TIME_MS,
-) -> Flow[list[Record]]:
+    namespace: str | None = None,
+) -> Flow[list[ReceivedMessage]]:
     """Return the messages of a topic that have a key, at most so many of each broker, by time."""
     records = yield from _query(
         nameservers, topic, key, max_messages, begin_ms=begin_ms, end_ms=end_ms
     )
     # Brokers look for hashes, of which two keys may have the same.
-    found = [one for one in records if one.topic == topic and key in one.keys]
-    return sorted(found, key=lambda one: one.store_timestamp)
+    found = [
+        _as_received(record, broker, namespace)
+        for record, broker in records
+        if record.topic == topic and key in record.keys
+    ]
+    return sorted(found, key=lambda message: message.store_timestamp)
 
 
 def _query(
@@ -80,7 +128,8 @@ def _query(
     unique: bool = False,
     begin_ms: int = 0,
     end_ms: int = END_OF_TIME_MS,
-) -> Flow[list[Record]]:
+) -> Flow[list[tuple[Record, str]]]:
+    """Return what the brokers of a topic find, each with the name of its broker."""
     route = yield from topic_route(nameservers, topic)
     ext = {
         "topic": topic,
@@ -91,7 +140,7 @@ def _query(
     }
     if unique:
         ext["_UNIQUE_KEY_QUERY"] = "true"
-    records: list[Record] = []
+    records: list[tuple[Record, str]] = []
     for broker in brokers_of(route):
         response: Command = yield from ask(
             address_of(route, broker),
@@ -101,5 +150,5 @@ def _query(
             timeout_ms=QUERY_TIMEOUT_MS,
         )
         if response.code == ResponseCode.SUCCESS:
-            records += decode_records(response.body)
+            records += [(record, broker) for record in decode_records(response.body)]
     return records

@@ -102,7 +102,7 @@ class _BrokerCalls:
         } | {
             "strategy": settings.allocate_strategy.name,
             "PROP_NAMESERVER_ADDR": "".join(
-                f"{address};" for address in member.instance.settings.nameservers
+                f"{address};" for address in member.instance.routes.nameservers.addresses
             ),
             "PROP_CONSUME_TYPE": member.consume_type,
             "PROP_CONSUMEORDERLY": "true" if ordered else "false",

@@ -49,6 +49,8 @@ class ConsumerOptions(TypedDict, total=False):
     rebalance_s: float
     lock_s: float
     offset_directory: Path | str
+    nameserver_domain: str
+    nameserver_subgroup: str
     namespace: str
     access_key: str
     secret_key: str

@@ -14,12 +14,14 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from orbitmq._native import Command, dumps_lenient
+from orbitmq.client.address_server import look_up_nameservers
 from orbitmq.client.drivers.awaiting import perform
 from orbitmq.client.flows.routes import fetch_route
+from orbitmq.client.identity import join, leave
 from orbitmq.client.settings import ClientSettings
 from orbitmq.client.state.routes import Nameservers, RouteTable
 from orbitmq.client.wishes import Flow
-from orbitmq.errors import ClientError, OrbitError, RemotingError
+from orbitmq.errors import OrbitError, RemotingError
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.remoting.client import RemotingClient
 from orbitmq.remoting.connection import Connection
@@ -33,6 +35,8 @@ T = TypeVar("T")
 
 HEARTBEAT_TIMEOUT_MS = 3000
 UNREGISTER_TIMEOUT_MS = 3000
+LOOK_UP_S = 120
+"""How often an address server is asked again."""
 REINTRODUCE_S = 0.2
 """How long after the loss of a connection brokers are told again who we are."""
 
@@ -111,7 +115,14 @@ class ClientInstance:
         return self._loop is not None
 
     async def start(self) -> None:
-        """Begin with the background work; nothing is asked of any server yet."""
+        """Begin with the background work; nothing is asked of any nameserver or broker yet."""
+        if self.settings.looks_up_nameservers:
+            try:
+                await self._look_up_nameservers()
+            except BaseException:
+                self._leave_groups()
+                raise
+            self.every(LOOK_UP_S, self._look_up_nameservers)
         self._loop = asyncio.get_running_loop()
         self.routes.on_new_brokers = self._heartbeat_soon
         self._route_timer = self.every(self.settings.route_refresh_s, self.refresh_routes)
@@ -126,6 +137,7 @@ class ClientInstance:
         self._timers.clear()
         groups = [("producerGroup", name) for name in self._producers]
         groups += [("consumerGroup", name) for name in self._consumers]
+        self._leave_groups()
         await asyncio.gather(
             *(
                 self._unregister(address, kind, group)
@@ -138,6 +150,12 @@ class ClientInstance:
         for task in list(self._tasks):
             task.cancel()
         await self.network.close()
+
+    def _leave_groups(self) -> None:
+        for group in self._producers:
+            leave(self, "producer", group)
+        for group in self._consumers:
+            leave(self, "consumer", group)
 
     async def _unregister(self, address: str, kind: str, group: str) -> None:
         ext = {"clientID": self.client_id, kind: group}
@@ -152,12 +170,12 @@ class ClientInstance:
 
     def add_producer(self, group: str) -> None:
         """Have the heartbeat name a producer group."""
-        if group in self._producers:
-            raise ClientError(f"producer group {group} is on this client already")
+        join(self, "producer", group)
         self._producers.add(group)
 
     def remove_producer(self, group: str) -> None:
         """Have the heartbeat name a producer group no more."""
+        leave(self, "producer", group)
         self._producers.discard(group)
 
     def add_consumer(
@@ -170,14 +188,14 @@ class ClientInstance:
 
         `rebalance` is called when brokers say that the group's members have changed.
         """
-        if group in self._consumers:
-            raise ClientError(f"consumer group {group} is on this client already")
+        join(self, "consumer", group)
         self._consumers[group] = heartbeat_data
         if rebalance is not None:
             self._rebalances[group] = rebalance
 
     def remove_consumer(self, group: str) -> None:
         """Have the heartbeat name a consumer group no more."""
+        leave(self, "consumer", group)
         self._consumers.pop(group, None)
         self._rebalances.pop(group, None)
 
@@ -231,6 +249,12 @@ class ClientInstance:
         self.rebalance_soon()
 
     # ---- routes and heartbeats
+
+    async def _look_up_nameservers(self) -> None:
+        addresses = await asyncio.to_thread(look_up_nameservers, self.settings)
+        if set(addresses) != set(self.routes.nameservers.addresses):
+            _log.info("nameservers are %s", ", ".join(addresses))
+            self.routes.nameservers.replace(addresses)
 
     async def refresh_routes(self) -> None:
         """Ask for the routes of all watched topics again."""

@@ -33,6 +33,10 @@ class ClientSettings:
 
     nameservers: tuple[str, ...]
     """Their addresses, ``host:port``."""
+    nameserver_domain: str | None = None
+    """Without addresses: the ``host[:port]`` of the address server that is asked for them."""
+    nameserver_subgroup: str = "nsaddr"
+    """Which of the address server's lists: ``http://<domain>:8080/rocketmq/<subgroup>``."""
     namespace: str | None = None
     """Put before the names of topics and groups, so that tenants can share a cluster."""
     access_key: str | None = None
@@ -61,7 +65,8 @@ class ClientSettings:
         >>> ClientSettings.of("127.0.0.1:9876;127.0.0.2:9876").nameservers
         ('127.0.0.1:9876', '127.0.0.2:9876')
 
-        Without addresses ``NAMESRV_ADDR`` in the environment is read.
+        Without addresses ``NAMESRV_ADDR`` in the environment is read; without that, too, an address
+        server is asked, if `nameserver_domain` says where it is.
         """
         given = {name: value for name, value in settings.items() if value is not None}
         if isinstance(nameservers, ClientSettings):
@@ -84,7 +89,7 @@ class ClientSettings:
 
     def checked(self) -> ClientSettings:
         """Return the settings if a client can be started with them."""
-        if not self.nameservers:
+        if not self.nameservers and not self.looks_up_nameservers:
             raise ConfigError(
                 "no nameserver is known: pass its address, such as "
                 "Producer('127.0.0.1:9876', ...), or set NAMESRV_ADDR in the environment"
@@ -99,6 +104,11 @@ class ClientSettings:
         if self.timeout_ms <= 0:
             raise ConfigError(f"timeout_ms must be positive, it is {self.timeout_ms}")
         return self
+
+    @property
+    def looks_up_nameservers(self) -> bool:
+        """Whether an address server has to be asked for the nameservers."""
+        return not self.nameservers and bool(self.nameserver_domain)
 
     def make_client_id(self, *, stream: bool = False) -> str:
         """Return the id of a client that starts now."""

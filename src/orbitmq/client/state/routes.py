@@ -143,13 +143,18 @@ class Nameservers:
     """Which nameserver to ask: the one that answered last, the next one when it does not."""
 
     def __init__(self, addresses: tuple[str, ...], first: int | None = None) -> None:
-        self.addresses = addresses
+        self.replace(addresses, first)
+
+    def replace(self, addresses: tuple[str, ...], first: int | None = None) -> None:
+        """Ask these from now on."""
         count = max(len(addresses), 1)
         self._current = random.randrange(count) if first is None else first % count
+        self.addresses = addresses
 
     def in_turn(self) -> list[str]:
         """Return the addresses in the order in which to try them."""
-        return [*self.addresses[self._current :], *self.addresses[: self._current]]
+        addresses, current = self.addresses, self._current
+        return [*addresses[current:], *addresses[:current]]
 
     def answered(self, address: str) -> None:
         """Stay with the nameserver that answers."""

@@ -1,0 +1,150 @@
+"""Nameservers that an address server names."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from orbitmq import (
+    Admin,
+    AsyncAdmin,
+    AsyncProducer,
+    ClientSettings,
+    Message,
+    Producer,
+    PushConsumer,
+)
+from orbitmq.client import instance
+from orbitmq.client.address_server import look_up_nameservers
+from orbitmq.errors import NoRoute
+from orbitmq.testing import LocalCluster
+from tests.both_ways import LoopThread, way_of
+from tests.client.conftest import Seen, eventually
+
+
+class AddressServer:
+    """Answers every GET with `text` and keeps the paths it was asked for."""
+
+    def __init__(self) -> None:
+        self.text, self.status = "", 200
+        self.paths: list[str] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                outer.paths.append(self.path)
+                body = outer.text.encode()
+                self.send_response(outer.status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_args: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.domain = f"127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=[0.01])
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[AddressServer]:
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    server = AddressServer()
+    yield server
+    server.close()
+
+
+def settings_of(server: AddressServer, **more: Any) -> ClientSettings:
+    return ClientSettings.of(nameserver_domain=server.domain, **more)
+
+
+def test_the_first_line_counts(server: AddressServer) -> None:
+    server.text = "10.0.0.1:9876; 10.0.0.2:9876;\nsomething else\n"
+    assert look_up_nameservers(settings_of(server)) == ("10.0.0.1:9876", "10.0.0.2:9876")
+    look_up_nameservers(settings_of(server, nameserver_subgroup="other", unit_name="eu"))
+    assert server.paths == ["/rocketmq/nsaddr", "/rocketmq/other-eu?nofix=1"]
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "complaint"),
+    [
+        (404, "", "answers 404 Not Found"),
+        (200, " \n", "answer is empty"),
+        (200, "<html>", "no list of addresses"),
+    ],
+)
+def test_answers_that_help_nobody(
+    server: AddressServer, status: int, text: str, complaint: str
+) -> None:
+    server.status, server.text = status, text
+    with pytest.raises(NoRoute, match=complaint) as caught:
+        look_up_nameservers(settings_of(server))
+    assert caught.value.cause == "no_nameserver"
+
+
+def test_nobody_there(server: AddressServer) -> None:
+    settings = settings_of(server)
+    server.close()
+    with pytest.raises(NoRoute, match="Check nameserver_domain"):
+        Producer(settings, group="g").start()
+    # What failed to start can be started again.
+    with pytest.raises(NoRoute, match="Check nameserver_domain"):
+        Producer(settings, group="g", instance_name="same").start()
+    with pytest.raises(NoRoute, match="Check nameserver_domain"):
+        Producer(settings, group="g", instance_name="same").start()
+
+
+def test_given_addresses_go_before(server: AddressServer) -> None:
+    assert not ClientSettings.of("a:1", nameserver_domain=server.domain).looks_up_nameservers
+    assert settings_of(server).looks_up_nameservers
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_clients_find_their_way(
+    server: AddressServer, cluster: LocalCluster, kind: str, seen: Seen
+) -> None:
+    server.text = cluster.address
+    thread = LoopThread()
+    way: Callable[..., Any] = way_of(kind, thread)
+    topic = f"found-{kind}"
+    with way(Admin, AsyncAdmin)(settings_of(server)) as admin:
+        admin.create_topic(topic, queues=1)
+        assert topic in admin.topic_names()
+    with way(Producer, AsyncProducer)(settings_of(server), group="g") as producer:
+        producer.send(Message(topic, b"hello"))
+    consumer = PushConsumer(
+        group=f"g-{kind}", nameserver_domain=server.domain, consume_from="first"
+    )
+    consumer.on(topic)(seen)
+    with consumer:
+        assert seen.wait(1) == ["hello"]
+    thread.close()
+
+
+def test_a_list_that_changes_is_taken_over(
+    server: AddressServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(instance, "LOOK_UP_S", 0.02)
+    server.text = "127.0.0.1:1"
+    with Producer(settings_of(server), group="g") as producer:
+        inner = producer._instance
+        assert inner is not None
+        nameservers = inner.routes.nameservers
+        assert nameservers.in_turn() == ["127.0.0.1:1"]
+        server.text = "127.0.0.1:2;127.0.0.1:3"
+        eventually(lambda: sorted(nameservers.in_turn()) == ["127.0.0.1:2", "127.0.0.1:3"])
+        # One that fails leaves what was known.
+        asked, server.status = len(server.paths), 500
+        eventually(lambda: len(server.paths) > asked + 1)
+        assert len(nameservers.in_turn()) == 2
