@@ -1,7 +1,4 @@
-"""A message that consumers see only if the sender's own work succeeds.
-
-OrbitMQ's own broker does not know transactions yet: this one needs Apache RocketMQ's.
-"""
+"""A message that consumers see only if the sender's own work succeeds."""
 
 import sqlite3
 import sys

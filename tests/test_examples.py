@@ -13,9 +13,7 @@ from orbitmq.testing import LocalCluster
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py"))
-ELSEWHERE = dict.fromkeys(
-    ["request_reply.py", "transaction.py"], "compat/python_client/test_examples.py"
-)
+ELSEWHERE = {"request_reply.py": "compat/python_client/test_examples.py"}
 """Programs that need Apache's broker, and the test that runs them."""
 AFTER = {"consume_ordered.py": "send_ordered.py"}
 """Programs that go on with what others have left."""

@@ -1,4 +1,4 @@
-"""Programs of examples/ that need more than our broker can do yet."""
+"""Programs of examples/ that are worth a look on Apache's brokers, too."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from orbitmq.admin.admin import Admin
 from orbitmq.client.lite import AsyncConsumer, Consumer
 from orbitmq.client.producer import Producer
 from orbitmq.client.pull import AsyncPullConsumer, PullConsumer
+from orbitmq.errors import ConfigError
 from orbitmq.message import Message, MessageQueue
 
 Open = Callable[..., Any]
@@ -80,6 +81,30 @@ def test_tags(producer: Producer, topic: str, open_consumer: Open) -> None:
         producer.send(Message(topic, b"%d" % number, tags="even" if number % 2 == 0 else "odd"))
     consumer = open_consumer(topic, tags="even").start()
     assert bodies_of(take(consumer, 10)) == [b"%d" % number for number in range(0, 20, 2)]
+
+
+def test_sql(producer: Producer, topic: str, open_consumer: Open) -> None:
+    def send(number: int) -> None:
+        properties = {"number": str(number), "parity": ["even", "odd"][number % 2]}
+        producer.send(Message(topic, b"%d" % number, properties=properties))
+
+    for number in range(20):
+        send(number)
+    consumer = open_consumer(topic, sql="number > 4 AND parity = 'odd'").start()
+    wanted = [b"%d" % number for number in range(5, 20, 2)]
+    assert bodies_of(take(consumer, len(wanted))) == wanted
+    for number in (20, 3, 21):
+        send(number)
+    assert bodies_of(take(consumer, 1)) == [b"21"], "a held pull is woken by its own"
+
+
+def test_an_expression_the_broker_does_not_understand(topic: str, open_consumer: Open) -> None:
+    with pytest.raises(ConfigError, match="does not understand the filter 'number >'"):
+        open_consumer(topic, sql="number >").start()
+    running = open_consumer(topic).start()
+    with pytest.raises(ConfigError, match="does not understand the filter 'a = '"):
+        running.subscribe(topic, sql="a = ")
+    assert len(running.queues(topic)) == 4, "it goes on as before"
 
 
 def test_offsets_are_kept(
@@ -188,7 +213,8 @@ def test_classic_pulls(
     queue = producer.queues(topic)[0]
     for number in range(10):
         tags = "even" if number % 2 == 0 else "odd"
-        producer.send(Message(topic, b"%d" % number, tags=tags), queue=queue)
+        message = Message(topic, b"%d" % number, tags=tags, properties={"n": str(number)})
+        producer.send(message, queue=queue)
     await_true("all are stored", lambda: count(admin, topic) == 10)
     with way(PullConsumer, AsyncPullConsumer)(cluster.address, group=group) as consumer:
         assert sorted(consumer.queues(topic)) == sorted(producer.queues(topic))
@@ -198,6 +224,8 @@ def test_classic_pulls(
         odd = consumer.pull(queue, 4, 32, tags="odd")
         assert bodies_of(odd.messages) == [b"5", b"7", b"9"]
         assert odd.next_offset == 10
+        some = consumer.pull(queue, 0, 32, sql="n BETWEEN 2 AND 4")
+        assert bodies_of(some.messages) == [b"2", b"3", b"4"]
         assert consumer.pull(queue, 10, 32).status == "nothing"
         assert consumer.pull(queue, 1000, 32).status == "moved"
         assert consumer.committed(queue) in (0, None)

@@ -10,7 +10,7 @@ import pytest
 
 from compat.java_client import Cluster
 from compat.nameserver.tools import JavaTools
-from compat.python_client.shared import Way, await_true, of_apache
+from compat.python_client.shared import Way, await_true
 from orbitmq.admin.admin import Admin
 from orbitmq.client.producer import Producer
 from orbitmq.client.producer_async import AsyncProducer
@@ -97,8 +97,6 @@ def test_a_topic_of_ones_own_and_what_is_not_traced(
     ]
 
 
-# Our broker does not take half messages yet.
-@of_apache
 def test_the_end_of_a_transaction_is_traced(
     cluster: Cluster, group: str, topic: str, admin: Admin
 ) -> None:

@@ -93,11 +93,7 @@ class GroupMember:
         try:
             await self._find_topics(self.subscriptions.topics)
             for subscription in self.subscriptions:
-                await self.instance.run(
-                    check_filter(
-                        self.instance.routes, self.group, self.instance.client_id, subscription
-                    )
-                )
+                await self._check_filter(subscription)
         except BaseException:
             await self.instance.stop()
             raise
@@ -118,6 +114,11 @@ class GroupMember:
                     "topic %s does not exist yet; its messages will be consumed once it does",
                     topic,
                 )
+
+    async def _check_filter(self, subscription: Subscription) -> None:
+        """Have a broker say what is wrong with an expression, before it is used in vain."""
+        flow = check_filter(self.instance.routes, self.group, self.instance.client_id, subscription)
+        await self.instance.run(flow)
 
     async def stop(self) -> None:
         """Leave the group, with everything committed that was done."""
@@ -170,9 +171,11 @@ class GroupMember:
     async def subscribe(self, topic: str, tags: str | None = None, sql: str | None = None) -> None:
         """Want a topic; also while running."""
         subscription = subscribe(wrap(self.namespace, topic), tags, sql, now_ms())
-        self.subscriptions.put(subscription)
         if self.instance.is_running:
             await self._find_topics([subscription.topic])
+            await self._check_filter(subscription)
+        self.subscriptions.put(subscription)
+        if self.instance.is_running:
             await self.beat()
             self.rebalance_soon()
 
