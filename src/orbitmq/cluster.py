@@ -33,12 +33,14 @@ def broker_config(data: Path, settings: Mapping[str, str]) -> BrokerConfig:
     return config
 
 
-def nameserver_config(data: Path) -> NameserverConfig:
-    """Return a nameserver's configuration that keeps its files in a directory of its own."""
-    return NameserverConfig(
+def nameserver_config(data: Path, settings: Mapping[str, str]) -> NameserverConfig:
+    """Return a nameserver's configuration: its own files, and TLS as the brokers have it."""
+    config = NameserverConfig(
         kv_config_path=str(data / "kvConfig.json"),
         config_store_path=str(data / "namesrv.properties"),
     )
+    config.take({key: text for key, text in settings.items() if key.startswith("tls.")})
+    return config
 
 
 class Standalone:
@@ -58,10 +60,10 @@ class Standalone:
         self.config = broker_config(data, settings or {})
         if "brokerIP1" not in self.config.given:
             self.config.broker_ip1 = local_address() if host in EVERY_HOST else host
-        self.nameserver = Nameserver(nameserver_config(data / "namesrv"), hosts=())
+        self.nameserver = Nameserver(nameserver_config(data / "namesrv", {}), hosts=())
         self.broker = Broker(self.config, hosts=())
         self._router = Router(fallback=self.broker.router.fallback)
-        self._server = Server(self._router, on_close=self._closed)
+        self._server = Server(self._router, on_close=self._closed, tls=self.broker.tls)
 
     @property
     def address(self) -> str:
@@ -126,7 +128,7 @@ class Cluster:
             await self.start_broker(name)
 
     def _make_nameserver(self, index: int, port: int) -> Nameserver:
-        config = nameserver_config(self.data / f"namesrv-{index}")
+        config = nameserver_config(self.data / f"namesrv-{index}", self._settings)
         nameserver = Nameserver(config, hosts=(LOOPBACK,))
         nameserver.port = port
         return nameserver

@@ -58,6 +58,7 @@ from orbitmq.remoting.access.files import RELOAD_S, AccountFiles
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Router
 from orbitmq.remoting.server import Server
+from orbitmq.remoting.server_tls import ServerTls, own_connections_context
 
 __all__ = ["Broker"]
 
@@ -95,6 +96,8 @@ class Broker:
         self.router: Router = FlowControlledRouter(self.flow_control)
         self._hosts = tuple(hosts)
         self._servers: list[Server] = []
+        config.tls.read_own_file()
+        self.tls = ServerTls.of(config.tls)
         self._housekeeping = Housekeeping()
         self._is_open = False
 
@@ -153,6 +156,7 @@ class Broker:
             self.topics,
             lambda: f"{config.broker_ip1}:{config.listen_port}",
             any_host="brokerIP1" not in config.given,
+            tls=own_connections_context(config.tls, use_tls=config.use_tls),
         )
         self.transaction_check = TransactionCheck(
             config, self.store, self.topics, self.offsets, self.producers, self.putting, clock
@@ -320,7 +324,7 @@ class Broker:
 
     def _make_server(self, router: Router) -> Server:
         idle_s = self.config.server_channel_max_idle_time_seconds
-        server = Server(router, max_idle_s=idle_s, on_close=self.connection_closed)
+        server = Server(router, max_idle_s=idle_s, on_close=self.connection_closed, tls=self.tls)
         self._servers.append(server)
         return server
 

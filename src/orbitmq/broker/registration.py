@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -34,12 +35,13 @@ class Registration:
         address: Callable[[], str],
         *,
         any_host: bool,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._config = config
         self._topics = topics
         self._address = address
         self._any_host = any_host
-        self._client = RemotingClient()
+        self._client = RemotingClient(tls=tls)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._periodic: asyncio.Task[None] | None = None
         self._scheduled = False

@@ -9,10 +9,12 @@ from orbitmq.config.properties import (
     parse_properties,
 )
 from orbitmq.config.store import delay_levels_ms
+from orbitmq.config.tls import TlsSettings
 
 __all__ = [
     "BrokerConfig",
     "NameserverConfig",
+    "TlsSettings",
     "decode",
     "delay_levels_ms",
     "format_properties",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 
 from orbitmq.config.settings import Settings, fixed, live
+from orbitmq.config.tls import WithTls
 
 __all__ = ["ClientSettings", "ServerSettings"]
 
 
-class ServerSettings(Settings):
+class ServerSettings(WithTls):
     """How connections are accepted."""
 
     listen_port: int = fixed(8888)

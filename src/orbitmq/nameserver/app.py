@@ -26,6 +26,7 @@ from orbitmq.remoting.access.needs import NAMESERVER_ADMIN_CODES
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Router
 from orbitmq.remoting.server import Server
+from orbitmq.remoting.server_tls import ServerTls
 
 __all__ = ["Nameserver"]
 
@@ -85,7 +86,13 @@ class Nameserver:
             _log.warning("clusterTest is not supported: unknown topics stay unknown")
         if self._hosts:
             idle_s = self.config.server_channel_max_idle_time_seconds
-            self._server = Server(self.router, max_idle_s=idle_s, on_close=self.connection_closed)
+            self.config.tls.read_own_file()
+            self._server = Server(
+                self.router,
+                max_idle_s=idle_s,
+                on_close=self.connection_closed,
+                tls=ServerTls.of(self.config.tls),
+            )
             try:
                 for host in self._hosts:
                     self.port = await self._server.listen(host, self.port)

@@ -5,24 +5,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import socket
 from collections.abc import Callable
 
+from orbitmq.remoting.accepting import Accepting
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Router
 from orbitmq.remoting.partial_frames import PartialFrames
+from orbitmq.remoting.server_tls import ServerTls
 
 __all__ = ["Server"]
 
 _log = logging.getLogger(__name__)
 
-BACKLOG = 1024
 IDLE_SWEEP_S = 5.0
 CLOSING_GRACE_S = 2.0
 
 
 class Server:
-    """Accepts connections and lets a router answer their requests."""
+    """Accepts connections and lets a router answer their requests; without `tls`, plain ones."""
 
     def __init__(
         self,
@@ -30,11 +30,13 @@ class Server:
         *,
         max_idle_s: float = 120,
         on_close: Callable[[Connection], None] | None = None,
+        tls: ServerTls | None = None,
     ) -> None:
         self._router = router
         self._max_idle_s = max_idle_s
         self._on_close = on_close
-        self._listeners: list[asyncio.Server] = []
+        self._tls = tls
+        self._accepting: Accepting | None = None
         self._sweeper: asyncio.Task[None] | None = None
         self._all_closed = asyncio.Event()
         self._partial_frames: PartialFrames[Connection] = PartialFrames()
@@ -42,14 +44,12 @@ class Server:
 
     async def listen(self, host: str, port: int) -> int:
         """Listen on an address; port 0 takes a free one. Returns the port."""
-        loop = asyncio.get_running_loop()
-        listener = await loop.create_server(
-            self._accept, host or None, port, backlog=BACKLOG, reuse_address=True
-        )
-        self._listeners.append(listener)
+        if self._accepting is None:
+            self._accepting = Accepting(self._accept, self._tls)
+        bound = await self._accepting.listen(host, port)
         if self._sweeper is None:
-            self._sweeper = loop.create_task(self._close_idle())
-        bound: int = listener.sockets[0].getsockname()[1]
+            sweep = self._close_idle(self._accepting)
+            self._sweeper = asyncio.get_running_loop().create_task(sweep)
         return bound
 
     def _accept(self) -> Connection:
@@ -63,10 +63,6 @@ class Server:
     def _opened(self, connection: Connection) -> None:
         self.connections.add(connection)
         self._all_closed.clear()
-        transport = connection._transport
-        if transport is not None and (sock := transport.get_extra_info("socket")) is not None:
-            with contextlib.suppress(OSError):
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def _closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
@@ -75,11 +71,12 @@ class Server:
         if self._on_close is not None:
             self._on_close(connection)
 
-    async def _close_idle(self) -> None:
+    async def _close_idle(self, accepting: Accepting) -> None:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(min(IDLE_SWEEP_S, self._max_idle_s / 2))
             oldest = loop.time() - self._max_idle_s
+            accepting.close_silent(oldest)
             for connection in [c for c in self.connections if c.last_active < oldest]:
                 _log.info("closing %s, idle for %.0f s", connection.remote_text, self._max_idle_s)
                 # What waits to be sent to a peer that has not read for so long would wait forever.
@@ -87,9 +84,9 @@ class Server:
 
     async def stop_listening(self) -> None:
         """Accept no more connections."""
-        for listener in self._listeners:
-            listener.close()
-        self._listeners.clear()
+        if self._accepting is not None:
+            self._accepting.stop_listening()
+            await self._accepting.wait_connected()
         if self._sweeper is not None:
             self._sweeper.cancel()
             with contextlib.suppress(asyncio.CancelledError):

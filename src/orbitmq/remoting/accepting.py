@@ -1,0 +1,207 @@
+"""Accepting connections, plain ones and TLS on one port.
+
+Theory of operation. The first byte of a connection says which kind it is; it is looked at without
+being taken (`MSG_PEEK`), so that whoever serves the connection finds it whole. A peer that says
+nothing costs a socket and nothing else, and is closed with the idle ones.
+
+A handshake is one task. It has to end within `HANDSHAKE_TIMEOUT_S`; of those that are under way at
+once, the oldest give way to new ones, because an honest handshake ends within milliseconds: peers
+that begin many and finish none take a bounded amount of memory and keep nobody out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+
+from orbitmq.remoting.server_tls import ServerTls
+
+__all__ = ["Accepting"]
+
+_log = logging.getLogger(__name__)
+
+BACKLOG = 1024
+ACCEPTS_PER_TURN = 128
+ACCEPT_AGAIN_S = 1.0
+FIRST_BYTE_OF_TLS = b"\x16"
+HANDSHAKE_TIMEOUT_S = 10.0
+GOODBYE_TIMEOUT_S = 2.0
+MAX_HANDSHAKES = 256
+_TOO_MANY = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class Accepting:
+    """Listening sockets, and what was accepted but is not a connection yet."""
+
+    def __init__(self, make: Callable[[], asyncio.Protocol], tls: ServerTls | None) -> None:
+        self._make = make
+        self._tls = tls
+        self._loop = asyncio.get_running_loop()
+        self._listening: list[socket.socket] = []
+        self._silent: dict[socket.socket, float] = {}
+        self._connecting: set[asyncio.Task[None]] = set()
+        self._handshakes: dict[asyncio.Task[None], None] = {}
+
+    async def listen(self, host: str, port: int) -> int:
+        """Listen on every address of a host; port 0 takes a free one. Returns the port."""
+        found = await self._loop.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        bound: list[socket.socket] = []
+        try:
+            for family, kind, protocol, _, address in dict.fromkeys(found):
+                try:
+                    sock = socket.socket(family, kind, protocol)
+                except OSError:
+                    continue  # a machine without IPv6 may know its addresses all the same
+                bound.append(sock)
+                _bind(sock, address)
+        except BaseException:
+            for sock in bound:
+                sock.close()
+            raise
+        if not bound:
+            raise OSError(errno.EADDRNOTAVAIL, f"{host!r} has no address to listen on")
+        for sock in bound:
+            self._loop.add_reader(sock, self._accept, sock)
+        self._listening += bound
+        chosen: int = bound[0].getsockname()[1]
+        return chosen
+
+    def stop_listening(self) -> None:
+        """Accept no more connections; drop what is not one yet."""
+        for sock in self._listening:
+            self._loop.remove_reader(sock)
+            sock.close()
+        self._listening.clear()
+        for sock in list(self._silent):
+            self._take_from_silent(sock)
+            sock.close()
+        for task in list(self._handshakes):
+            task.cancel()
+
+    async def wait_connected(self) -> None:
+        """Wait until everything accepted has become a connection, or has failed to."""
+        if self._connecting:
+            await asyncio.wait(self._connecting)
+
+    def close_silent(self, accepted_before_s: float) -> None:
+        """Close those that have not said anything since then."""
+        for sock, accepted_s in list(self._silent.items()):
+            if accepted_s < accepted_before_s:
+                self._take_from_silent(sock)
+                sock.close()
+
+    # ---- from a listening socket to a protocol
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(ACCEPTS_PER_TURN):
+            try:
+                sock, _address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _TOO_MANY:
+                    raise
+                _log.error("no connection is accepted for %.0f s: %s", ACCEPT_AGAIN_S, error)
+                self._loop.remove_reader(listening)
+                self._loop.call_later(ACCEPT_AGAIN_S, self._accept_again, listening)
+                return
+            sock.setblocking(False)
+            with contextlib.suppress(OSError):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is None:
+                self._serve(sock, None)
+            else:
+                self._look(sock, self._tls)
+
+    def _accept_again(self, listening: socket.socket) -> None:
+        if listening in self._listening:
+            self._loop.add_reader(listening, self._accept, listening)
+
+    def _look(self, sock: socket.socket, tls: ServerTls) -> None:
+        try:
+            first = sock.recv(1, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            if sock not in self._silent:
+                self._silent[sock] = self._loop.time()
+                self._loop.add_reader(sock, self._look, sock, tls)
+            return
+        except OSError:
+            first = b""
+        self._take_from_silent(sock)
+        if first == FIRST_BYTE_OF_TLS:
+            self._serve(sock, tls.context())
+        elif first and not tls.is_enforcing:
+            self._serve(sock, None)
+        else:
+            if first:
+                _log.warning("closing %s: it does not speak TLS", _peer(sock))
+            sock.close()
+
+    def _take_from_silent(self, sock: socket.socket) -> None:
+        if self._silent.pop(sock, None) is not None:
+            self._loop.remove_reader(sock)
+
+    def _serve(self, sock: socket.socket, context: ssl.SSLContext | None) -> None:
+        task = self._loop.create_task(self._connect(sock, context))
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
+        if context is None:
+            return
+        self._handshakes[task] = None
+        task.add_done_callback(lambda done: self._shaken(done, sock))
+        if len(self._handshakes) > MAX_HANDSHAKES:
+            oldest = next(iter(self._handshakes))
+            del self._handshakes[oldest]
+            oldest.cancel()
+
+    def _shaken(self, task: asyncio.Task[None], sock: socket.socket) -> None:
+        self._handshakes.pop(task, None)
+        if task.cancelled():
+            # One that had not begun yet; of the others, the socket is closed by their transport.
+            with contextlib.suppress(OSError):
+                sock.close()
+
+    async def _connect(self, sock: socket.socket, context: ssl.SSLContext | None) -> None:
+        peer = _peer(sock)
+        try:
+            if context is None:
+                await self._loop.connect_accepted_socket(self._make, sock)
+            else:
+                await self._loop.connect_accepted_socket(
+                    self._make,
+                    sock,
+                    ssl=context,
+                    ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
+                    ssl_shutdown_timeout=GOODBYE_TIMEOUT_S,
+                )
+        except OSError as error:
+            _log.warning("closing %s: no TLS with it: %s", peer, error)
+
+
+def _bind(sock: socket.socket, address: tuple[object, ...]) -> None:
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if sock.family == socket.AF_INET6:
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    try:
+        sock.bind(address)
+    except OSError as error:
+        reason = (error.strerror or "").lower()
+        text = f"error while attempting to bind on address {address!r}: {reason}"
+        raise OSError(error.errno, text) from None
+    sock.listen(BACKLOG)
+    sock.setblocking(False)
+
+
+def _peer(sock: socket.socket) -> str:
+    try:
+        host, port, *_ = sock.getpeername()
+    except OSError:
+        return "a peer that is gone"
+    return f"{host}:{port}"
