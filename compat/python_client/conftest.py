@@ -110,7 +110,7 @@ def listen(
     consumers = []
 
     def start(topic: str, function: Callable[[Any], Any], **options: Any) -> Any:
-        of_topic = {"tags", "sql", "orderly", "batch"}
+        of_topic = {"tags", "sql", "orderly", "batch", "auto_commit"}
         settings = {
             "group": group,
             "consume_from": "first",
@@ -121,8 +121,8 @@ def listen(
         }
         consumer = way(PushConsumer, AsyncPushConsumer)(cluster.address, **settings)
 
-        async def handle(message: Any) -> None:
-            function(message)
+        async def handle(message: Any) -> Any:
+            return function(message)
 
         on = consumer.on(topic, **{name: options[name] for name in of_topic & options.keys()})
         on(handle if is_async else function)

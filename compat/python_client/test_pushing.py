@@ -9,6 +9,7 @@ import pytest
 
 from compat.python_client.shared import Catcher, Listen, await_true, count
 from orbitmq.admin.admin import Admin
+from orbitmq.client.handlers import OrderlyStatus
 from orbitmq.client.producer import Producer
 from orbitmq.message import Message
 
@@ -110,6 +111,28 @@ def test_orderly(producer: Producer, topic: str, listen: Listen) -> None:
         by_queue[message.queue].append(message.queue_offset)
     assert all(offsets == list(range(len(offsets))) for offsets in by_queue.values())
     assert len(failed) == 1
+
+
+def test_orderly_with_commits_by_hand(
+    producer: Producer, topic: str, group: str, listen: Listen, admin: Admin
+) -> None:
+    catcher, queue = Catcher(), producer.queues(topic)[0]
+
+    def handle(message: Any) -> OrderlyStatus | None:
+        catcher.add(message)
+        if message.body == b"3" and len(catcher.messages) == 4:
+            return OrderlyStatus.ROLLBACK
+        return OrderlyStatus.COMMIT if message.body in b"14" else None
+
+    for number in range(6):
+        producer.send(Message(topic, b"%d" % number), queue=queue)
+    options = {"auto_commit": False, "suspend_ms": 20, "offset_persist_s": 0.2}
+    consumer = listen(topic, handle, orderly=True, **options)
+    assert [message.body for message in catcher.wait(8)] == [b"%c" % c for c in b"01232345"]
+    # See test_offsets_are_kept.
+    await_true("it is committed", lambda: admin.committed_offsets(group, topic)[queue] == 5)
+    consumer.stop()
+    assert admin.committed_offsets(group, topic)[queue] == 5
 
 
 def test_broadcast(producer: Producer, topic: str, listen: Listen) -> None:

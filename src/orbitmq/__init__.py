@@ -25,7 +25,7 @@ from orbitmq.errors import OrbitError
 if TYPE_CHECKING:
     from orbitmq.admin.admin import Admin
     from orbitmq.admin.async_admin import AsyncAdmin
-    from orbitmq.client.handlers import RetryLater
+    from orbitmq.client.handlers import OrderlyStatus, RetryLater
     from orbitmq.client.lite import AsyncConsumer, Consumer
     from orbitmq.client.producer import Producer
     from orbitmq.client.producer_async import AsyncProducer
@@ -58,6 +58,7 @@ __all__ = [
     "MessageQueue",
     "NewMessage",
     "OrbitError",
+    "OrderlyStatus",
     "Producer",
     "PullConsumer",
     "PushConsumer",
@@ -91,6 +92,7 @@ _LOADED_LATER = {
     "Consumer": "orbitmq.client.lite",
     "Message": "orbitmq.message",
     "MessageQueue": "orbitmq.message",
+    "OrderlyStatus": "orbitmq.client.handlers",
     "Producer": "orbitmq.client.producer",
     "PullConsumer": "orbitmq.client.pull",
     "PushConsumer": "orbitmq.client.push",

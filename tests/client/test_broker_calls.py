@@ -53,20 +53,32 @@ def consumer(
 
 
 def test_running_info(consumer: PushConsumer, ask: Ask, group: str, topic: str) -> None:
-    response = ask(
-        RequestCode.GET_CONSUMER_RUNNING_INFO,
-        consumerGroup=group,
-        clientId=consumer.client_id,
-        jstackEnable="true",
-    )
-    assert response.code == 0, response.remark
-    info = loads_lenient(response.body)
+    def running_info() -> dict[str, Any]:
+        response = ask(
+            RequestCode.GET_CONSUMER_RUNNING_INFO,
+            consumerGroup=group,
+            clientId=consumer.client_id,
+            jstackEnable="true",
+        )
+        assert response.code == 0, response.remark
+        info: dict[str, Any] = loads_lenient(response.body)
+        return info
+
+    info = running_info()
     assert info["properties"]["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
     assert info["properties"]["PROP_CONSUMEORDERLY"] == "false"
     queues = [MessageQueue.from_json(key) for key in info["mqTable"]]
     assert sum(queue.topic == topic for queue in queues) == 4
     assert {each["topic"] for each in info["subscriptionSet"]} == {topic, f"%RETRY%{group}"}
     assert "orbitmq-background" in info["jstack"]
+
+    def has_rates() -> bool:
+        status = running_info()["statusTable"][topic]
+        return all(status[rate] > 0 for rate in ("pullTPS", "pullRT", "consumeOKTPS", "consumeRT"))
+
+    eventually(has_rates)  # a handler that has just returned is counted a moment later
+    retries = running_info()["statusTable"][f"%RETRY%{group}"]
+    assert (retries["consumeOKTPS"], retries["consumeFailedMsgs"]) == (0, 0)
 
 
 def test_a_message_is_tried_directly(

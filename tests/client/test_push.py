@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orbitmq import Message, Producer
+from orbitmq import Message, OrderlyStatus, Producer
 from orbitmq.client.handlers import RetryLater
 from orbitmq.client.lite import AsyncConsumer, Consumer
 from orbitmq.client.push import AsyncPushConsumer, PushConsumer
@@ -26,13 +26,14 @@ def make(way: Any, cluster: LocalCluster, group: str) -> Make:
     """Makes a consumer of either kind, with a plain function as its handler."""
 
     def make(topic: str, function: Callable[[Any], Any], **options: Any) -> Any:
-        how = {name: options.pop(name) for name in ("tags", "orderly", "batch") if name in options}
+        of_topic = ("tags", "orderly", "batch", "auto_commit")
+        how = {name: options.pop(name) for name in of_topic if name in options}
         options = {"group": group, "consume_from": "first", "rebalance_s": 1} | options
         consumer = way(PushConsumer, AsyncPushConsumer)(cluster.address, **options)
         if way.kind == "async":
 
-            async def handle(message: Any) -> None:
-                function(message)
+            async def handle(message: Any) -> Any:
+                return function(message)
 
             consumer._target.on(topic, **how)(handle)
         else:
@@ -461,3 +462,63 @@ def test_what_cannot_be_started() -> None:
         consumer.on("a b")(print)
     with pytest.raises(ClientClosed):
         consumer.suspend()
+
+
+# ---- committing by hand
+
+
+def test_an_ordered_handler_commits_by_hand(
+    make: Make,
+    producer: Producer,
+    send: Any,
+    topic: str,
+    group: str,
+    seen: Seen,
+    cluster: LocalCluster,
+) -> None:
+    send("0")
+    queue = producer.queues(topic)[0]
+    send(*"123456", queue=queue)
+    rolled_back: list[bytes] = []
+
+    def handle(message: Any) -> OrderlyStatus | None:
+        if message.queue != queue:
+            return OrderlyStatus.COMMIT
+        seen(message)
+        if message.body == b"4" and not rolled_back:
+            rolled_back.append(message.body)
+            return OrderlyStatus.ROLLBACK
+        return OrderlyStatus.COMMIT if message.body in b"25" else None
+
+    with make(topic, handle, orderly=True, auto_commit=False, suspend_ms=20):
+        seen.wait_for(lambda: seen.bodies[-1:] == ["6"])
+    numbers = [body for body in seen.bodies if body != "0"]
+    assert numbers == list("12343456"), "a rollback goes back to the last commit"
+    offsets = [message.queue_offset for message in seen.messages if message.body == b"5"]
+    assert _committed(cluster, group, topic)[queue.queue_id] == offsets[0] + 1
+    again = Seen()
+    with make(topic, again, orderly=True):
+        assert again.wait(1) == ["6"], "what was not committed comes again"
+
+
+def test_a_failure_leaves_what_was_kept(
+    make: Make, producer: Producer, send: Any, topic: str, group: str, seen: Seen
+) -> None:
+    send("first")
+    queue = producer.queues(topic)[0]
+    send("a", "b", "c", queue=queue)
+
+    def handle(message: Any) -> OrderlyStatus | None:
+        seen(message)
+        if message.body == b"b" and message.reconsume_times == 0:
+            raise ValueError("not yet")
+        return OrderlyStatus.COMMIT if message.body == b"c" else None
+
+    with make(topic, handle, orderly=True, auto_commit=False, suspend_ms=20):
+        seen.wait_for(lambda: "c" in seen.bodies)
+    assert [body for body in seen.bodies if body != "first"] == ["a", "b", "b", "c"]
+
+
+def test_only_what_is_in_order_is_committed_by_hand(make: Make, topic: str, seen: Seen) -> None:
+    with pytest.raises(ConfigError, match="auto_commit=False needs orderly=True"):
+        make(topic, seen, auto_commit=False)

@@ -22,7 +22,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from orbitmq._native import Command, ReceivedMessage, decode_messages, dumps_lenient, loads_lenient
+from orbitmq.client.handlers import OrderlyStatus
 from orbitmq.client.pushing import PushMember
+from orbitmq.client.state.consume_rates import TopicRates
 from orbitmq.client.state.orderly_queue import OrderlyQueue
 from orbitmq.client.state.process_queue import QueueCache
 from orbitmq.protocol.bodies import MessageQueue
@@ -117,15 +119,7 @@ class _BrokerCalls:
             },
             "properties": properties,
             "statusTable": {
-                topic: {
-                    "consumeFailedMsgs": 0,
-                    "consumeFailedTPS": 0.0,
-                    "consumeOKTPS": 0.0,
-                    "consumeRT": 0.0,
-                    "pullRT": 0.0,
-                    "pullTPS": 0.0,
-                }
-                for topic in member.subscriptions.topics
+                topic: _status(member.rates.of(topic)) for topic in member.subscriptions.topics
             },
             "subscriptionSet": [each.as_json() for each in member.subscriptions],
         }
@@ -154,11 +148,14 @@ class _BrokerCalls:
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         result, remark_text = "CR_SUCCESS", None
         try:
-            await _call(handler.function, [message] if handler.batch > 1 else message)
+            outcome = await _call(handler.function, [message] if handler.batch > 1 else message)
         except Exception as error:
             result, remark_text = "CR_THROW_EXCEPTION", f"{type(error).__name__}: {error}"
+        else:
+            if not handler.auto_commit and isinstance(outcome, OrderlyStatus):
+                result = f"CR_{outcome.name}"
         answer: dict[str, Any] = {
-            "autoCommit": True,
+            "autoCommit": handler.auto_commit,
             "consumeResult": result,
             "order": handler.is_ordered,
             "spentTimeMills": int((time.monotonic() - began) * 1000),
@@ -168,11 +165,10 @@ class _BrokerCalls:
         return respond(request, body=dumps_lenient(answer))
 
 
-async def _call(function: Any, argument: ReceivedMessage | list[ReceivedMessage]) -> None:
+async def _call(function: Any, argument: ReceivedMessage | list[ReceivedMessage]) -> Any:
     if inspect.iscoroutinefunction(function):
-        await function(argument)
-    else:
-        await asyncio.to_thread(function, argument)
+        return await function(argument)
+    return await asyncio.to_thread(function, argument)
 
 
 def _offsets(table: Any) -> Iterable[tuple[MessageQueue, int]]:
@@ -185,8 +181,21 @@ def _offsets(table: Any) -> Iterable[tuple[MessageQueue, int]]:
         yield MessageQueue.from_json(key), int(offset)
 
 
+def _status(rates: TopicRates) -> dict[str, Any]:
+    return {
+        "consumeFailedMsgs": rates.failed_in_hour,
+        "consumeFailedTPS": rates.failed_per_s,
+        "consumeOKTPS": rates.done_per_s,
+        "consumeRT": rates.call_ms,
+        "pullRT": rates.pull_ms,
+        "pullTPS": rates.pulled_per_s,
+    }
+
+
 def _queue_info(cache: QueueCache, committed: int | None) -> dict[str, Any]:
-    locked_at = cache.locked_at_ms if isinstance(cache, OrderlyQueue) else 0
+    is_ordered = isinstance(cache, OrderlyQueue)
+    locked_at = cache.locked_at_ms if is_ordered else 0
+    uncommitted = cache.uncommitted if is_ordered else []
     return {
         "cachedMsgCount": cache.count,
         "cachedMsgMaxOffset": max(cache.max_offset, 0) if cache.count else 0,
@@ -198,9 +207,9 @@ def _queue_info(cache: QueueCache, committed: int | None) -> dict[str, Any]:
         "lastLockTimestamp": locked_at,
         "lastPullTimestamp": cache.last_pull_ms,
         "locked": bool(locked_at),
-        "transactionMsgCount": 0,
-        "transactionMsgMaxOffset": 0,
-        "transactionMsgMinOffset": 0,
+        "transactionMsgCount": len(uncommitted),
+        "transactionMsgMaxOffset": uncommitted[-1].queue_offset if uncommitted else 0,
+        "transactionMsgMinOffset": uncommitted[0].queue_offset if uncommitted else 0,
         "tryUnlockTimes": 0,
     }
 

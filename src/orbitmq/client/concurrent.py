@@ -16,6 +16,7 @@ from typing import Any
 
 from orbitmq._native import ReceivedMessage
 from orbitmq.client.handlers import Failure, Handler, HandlerTable, RetryLater, failures
+from orbitmq.client.state.consume_rates import ConsumeRates
 from orbitmq.client.state.process_queue import ProcessQueue, Run
 from orbitmq.client.workers import Workers
 from orbitmq.protocol.names import RETRY_PREFIX
@@ -64,8 +65,10 @@ class ConcurrentService:
         *,
         concurrency: int,
         awaits: bool,
+        rates: ConsumeRates,
     ) -> None:
         self._concurrency = concurrency
+        self._rates = rates
         self._handlers = handlers
         self._workers = workers
         self._on_failed = on_failed
@@ -74,8 +77,6 @@ class ConcurrentService:
         self._waiting: dict[ProcessQueue, Run] = {}
         self._lock = threading.Lock()
         self._active: set[Run] = set()
-        self.consumed = 0
-        self.failed = 0
 
     def take(self, queue: ProcessQueue, messages: list[ReceivedMessage], size: int) -> None:
         """Have a pulled chunk handled."""
@@ -247,9 +248,9 @@ class ConcurrentService:
             queue.split(run, at)  # they were not begun with, and nobody will now
         count = len(run.messages)
         self._pace(handler.topic).note(max(seconds, 1e-9), count)
-        self.consumed += count
+        topic = queue.queue.topic
+        self._rates.consumed(topic, count, len(failed) if failed else 0, done, seconds)
         if failed:
-            self.failed += len(failed)
             self._on_failed(run, failed)
         else:
             queue.finish(run)

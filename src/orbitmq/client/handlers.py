@@ -1,18 +1,28 @@
 """The functions that messages are given to, and how they say that something went wrong.
 
 A handler that returns has done its work; one that raises will get the message again later. To say
-when, or which ones of a batch, it raises `RetryLater`.
+when, or which ones of a batch, it raises `RetryLater`. One that takes messages in order may decide
+itself when what it did is committed, see `OrderlyStatus`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
 from orbitmq._native import ReceivedMessage
 
-__all__ = ["DEAD_LETTER", "Failure", "Handler", "HandlerTable", "RetryLater", "failures"]
+__all__ = [
+    "DEAD_LETTER",
+    "Failure",
+    "Handler",
+    "HandlerTable",
+    "OrderlyStatus",
+    "RetryLater",
+    "failures",
+]
 
 DEAD_LETTER = -1
 """The delay level of a message that shall not be retried."""
@@ -54,6 +64,31 @@ class RetryLater(Exception):
         return cls(reason, delay_level=DEAD_LETTER)
 
 
+class OrderlyStatus(Enum):
+    """What an ordered handler with ``auto_commit=False`` returns when it has come to a decision.
+
+    ::
+
+        @consumer.on("steps", orderly=True, auto_commit=False)
+        def step(message):
+            steps.append(message.body)
+            if len(steps) < 100:
+                return None                    # go on, nothing is committed yet
+            if not store(steps):
+                steps.clear()
+                return OrderlyStatus.ROLLBACK  # all hundred come again after `suspend_ms`
+            steps.clear()
+            return OrderlyStatus.COMMIT        # all hundred are done
+
+    A handler that raises gets only what it was called with again; what it did before is kept.
+    """
+
+    COMMIT = "commit"
+    """All messages of the queue since the last commit are done."""
+    ROLLBACK = "rollback"
+    """All of them come again, in order, after a while."""
+
+
 @dataclass(slots=True, frozen=True)
 class Handler:
     """A function and the messages it is meant for."""
@@ -62,6 +97,7 @@ class Handler:
     function: Callable[[Any], Any]
     batch: int = 1
     is_ordered: bool = False
+    auto_commit: bool = True
 
 
 @dataclass(slots=True)

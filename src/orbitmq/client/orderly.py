@@ -2,7 +2,8 @@
 
 One worker at a time is on a queue. It leaves when the queue is empty, when it has had it for a
 minute (others want workers, too), when the broker's lock is not sure any more, and when a handler
-fails: then the messages are put back and the queue waits, so that nothing overtakes them.
+fails: then the messages are put back and the queue waits, so that nothing overtakes them. What a
+handler has done is committed at once, unless it wants to say so itself.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from orbitmq._native import ReceivedMessage
-from orbitmq.client.handlers import Handler, RetryLater
+from orbitmq.client.handlers import Handler, OrderlyStatus, RetryLater
+from orbitmq.client.state.consume_rates import ConsumeRates
 from orbitmq.client.state.orderly_queue import OrderlyQueue
 from orbitmq.client.workers import Workers
 
@@ -56,6 +58,7 @@ class OrderlyService:
         spawn: Callable[[Any], Any],
         suspend_ms: int,
         awaits: bool,
+        rates: ConsumeRates,
     ) -> None:
         self._find_handler = find_handler
         self._workers = workers
@@ -65,8 +68,7 @@ class OrderlyService:
         self._spawn = spawn
         self._suspend_ms = suspend_ms
         self._awaits = awaits
-        self.consumed = 0
-        self.failed = 0
+        self._rates = rates
 
     def take(self, queue: OrderlyQueue, messages: list[ReceivedMessage], size: int) -> None:
         """Have a pulled chunk handled, after what came before it."""
@@ -109,13 +111,16 @@ class OrderlyService:
             if not taken:
                 return
             try:
-                function(taken if batch > 1 else taken[0])
+                outcome = function(taken if batch > 1 else taken[0])
             except Exception as error:
-                self._fail(queue, taken, error)
+                self._note(queue, taken, now, failed=len(taken))
+                self._fail(queue, handler, taken, error)
                 return
-            queue.commit()
-            self.consumed += len(taken)
-            now = time.monotonic()
+            now = self._note(queue, taken, now)
+            if handler.auto_commit:
+                queue.commit()
+            elif not self._decided(queue, outcome):
+                return
 
     async def _handle_awaiting(self, queue: OrderlyQueue) -> None:
         handler = self._find_handler(queue)
@@ -129,16 +134,40 @@ class OrderlyService:
             if not taken:
                 return
             try:
-                await function(taken if batch > 1 else taken[0])
+                outcome = await function(taken if batch > 1 else taken[0])
             except Exception as error:
-                self._fail(queue, taken, error)
+                self._note(queue, taken, now, failed=len(taken))
+                self._fail(queue, handler, taken, error)
                 return
-            queue.commit()
-            self.consumed += len(taken)
-            now = time.monotonic()
+            now = self._note(queue, taken, now)
+            if handler.auto_commit:
+                queue.commit()
+            elif not self._decided(queue, outcome):
+                return
 
-    def _fail(self, queue: OrderlyQueue, taken: list[ReceivedMessage], error: Exception) -> None:
-        self.failed += len(taken)
+    def _note(
+        self, queue: OrderlyQueue, taken: list[ReceivedMessage], began: float, failed: int = 0
+    ) -> float:
+        """Count a call of a handler; returns the time."""
+        now = time.monotonic()
+        self._rates.consumed(queue.queue.topic, len(taken), failed, 1, now - began)
+        return now
+
+    def _decided(self, queue: OrderlyQueue, outcome: Any) -> bool:
+        """Do what a handler has decided; returns whether the worker may go on."""
+        if outcome is OrderlyStatus.ROLLBACK:
+            queue.roll_back()
+            self._on_loop(lambda: self._resume(queue, self._suspend_ms / 1000))
+            return False
+        if outcome is OrderlyStatus.COMMIT:
+            queue.commit()
+        else:
+            queue.keep()
+        return True
+
+    def _fail(
+        self, queue: OrderlyQueue, handler: Handler, taken: list[ReceivedMessage], error: Exception
+    ) -> None:
         _log.warning(
             "the handler of %s failed on message %s, which was tried %d times before",
             taken[0].topic,
@@ -146,16 +175,19 @@ class OrderlyService:
             taken[0].reconsume_times,
             exc_info=error,
         )
-        self._on_loop(lambda: self._settled(queue, taken, error))
+        self._on_loop(lambda: self._settled(queue, handler, taken, error))
 
     # ---- on the loop
 
     async def _settled(
-        self, queue: OrderlyQueue, taken: list[ReceivedMessage], error: Exception
+        self, queue: OrderlyQueue, handler: Handler, taken: list[ReceivedMessage], error: Exception
     ) -> None:
         back = None if queue.is_dropped else await self._settle(queue, taken, error)
         if back is None:
-            queue.commit()
+            if handler.auto_commit:
+                queue.commit()
+            else:
+                queue.keep()
             await self._resume(queue, 0)
         else:
             queue.put_back(back)

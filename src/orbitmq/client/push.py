@@ -74,6 +74,7 @@ class PushConsumer(BasePushConsumer):
         sql: str | None = None,
         orderly: bool = False,
         batch: int = 1,
+        auto_commit: bool = True,
     ) -> Callable[[F], F]:
         """Have a function get the messages of a topic, all or those that `tags` or `sql` select.
 
@@ -86,10 +87,13 @@ class PushConsumer(BasePushConsumer):
             @consumer.on("steps", orderly=True)
             def step(message):             # the messages of a queue one after the other
                 ...
+
+        With ``auto_commit=False`` an ordered function says itself when what it did is committed, or
+        comes again: see `OrderlyStatus`.
         """
 
         def add(function: F) -> F:
-            self._add(topic, function, tags, sql, orderly, batch)
+            self._add(topic, function, tags, sql, orderly, batch, auto_commit)
             if self._member is not None:
                 background.run(self._member.subscribe(topic, tags, sql))
             return function
@@ -226,6 +230,7 @@ class AsyncPushConsumer(BasePushConsumer):
         sql: str | None = None,
         orderly: bool = False,
         batch: int = 1,
+        auto_commit: bool = True,
     ) -> Callable[[A], A]:
         """Have a coroutine function get the messages of a topic, before the start. ::
 
@@ -237,7 +242,7 @@ class AsyncPushConsumer(BasePushConsumer):
         def add(function: A) -> A:
             if self._member is not None:
                 raise ConfigError("add handlers before the start, or with `await subscribe(...)`")
-            self._add(topic, function, tags, sql, orderly, batch)
+            self._add(topic, function, tags, sql, orderly, batch, auto_commit)
             return function
 
         return add
@@ -251,12 +256,13 @@ class AsyncPushConsumer(BasePushConsumer):
         sql: str | None = None,
         orderly: bool = False,
         batch: int = 1,
+        auto_commit: bool = True,
     ) -> None:
         """Have a coroutine function get the messages of a topic, also while running. ::
 
         await consumer.subscribe("orders", handle, tags="paid")
         """
-        self._add(topic, function, tags, sql, orderly, batch)
+        self._add(topic, function, tags, sql, orderly, batch, auto_commit)
         if self._member is not None:
             await self._member.subscribe(topic, tags, sql)
 

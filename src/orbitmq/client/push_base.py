@@ -64,6 +64,7 @@ class BasePushConsumer:
         sql: str | None,
         orderly: bool,
         batch: int,
+        auto_commit: bool,
     ) -> None:
         fault = topic_name_fault(topic)
         if fault is not None:
@@ -78,8 +79,13 @@ class BasePushConsumer:
             raise ConfigError(
                 f"the handler of {topic} is no coroutine function: use PushConsumer for it"
             )
+        if not (orderly or auto_commit):
+            raise ConfigError(
+                f"the handler of {topic}: auto_commit=False needs orderly=True, since only what is "
+                "handled in order can be committed by hand; `Consumer` commits by hand without it"
+            )
         subscribe(topic, tags, sql, 0)  # says what is wrong with it
-        self._handlers.put(Handler(topic, function, batch, orderly))
+        self._handlers.put(Handler(topic, function, batch, orderly, auto_commit))
         self._wanted[topic] = (tags, sql)
 
     async def _join(self, workers: Workers) -> PushMember:

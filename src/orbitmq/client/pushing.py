@@ -15,6 +15,7 @@ from orbitmq.client.lending import LendingMember, clock_ms
 from orbitmq.client.orderly import OrderlyService
 from orbitmq.client.settings import ClientSettings
 from orbitmq.client.settling import Settling
+from orbitmq.client.state.consume_rates import ConsumeRates
 from orbitmq.client.state.consumer_settings import ConsumerSettings
 from orbitmq.client.state.orderly_queue import OrderlyQueue
 from orbitmq.client.state.process_queue import ProcessQueue, QueueCache
@@ -53,6 +54,7 @@ class PushMember(LendingMember):
         super().__init__(client, settings)
         self.handlers = handlers
         self.workers = workers
+        self.rates = ConsumeRates()
         self._settling = Settling(self)
         self.concurrent = ConcurrentService(
             handlers,
@@ -60,6 +62,7 @@ class PushMember(LendingMember):
             self._settling.failed,
             concurrency=settings.concurrency,
             awaits=awaits,
+            rates=self.rates,
         )
         self._settling.serve(self.concurrent)
         self.orderly = OrderlyService(
@@ -71,6 +74,7 @@ class PushMember(LendingMember):
             spawn=self.instance.spawn,
             suspend_ms=settings.suspend_ms,
             awaits=awaits,
+            rates=self.rates,
         )
         self._pulls: dict[QueueCache, asyncio.Task[Any]] = {}
         self._awaits = awaits
@@ -206,10 +210,11 @@ class PushMember(LendingMember):
             broker_id=cache.broker_id,
             sub_version=self.told_version(cache.queue.topic),
         )
+        began = self._loop.time()
         try:
             pulled = await self.instance.run(pull(self.instance.routes, request))
             cache.last_error = None
-            self._take(cache, pulled, request)
+            self._take(cache, pulled, request, began)
         except OrbitError as error:
             await self._pull_failed(cache, error)
             return
@@ -218,7 +223,7 @@ class PushMember(LendingMember):
         elif self.settings.pull_interval_ms:
             await asyncio.sleep(self.settings.pull_interval_ms / 1000)
 
-    def _take(self, cache: QueueCache, pulled: Pulled, request: PullRequest) -> None:
+    def _take(self, cache: QueueCache, pulled: Pulled, request: PullRequest, began: float) -> None:
         """Hand over what a pull has brought."""
         queue = cache.queue
         is_retry = queue.topic.startswith(RETRY_PREFIX)
@@ -236,6 +241,8 @@ class PushMember(LendingMember):
         if pulled.status == "moved":
             return
         cache.next_offset = pulled.next_offset
+        if messages:
+            self.rates.pulled(queue.topic, len(messages), self._loop.time() - began)
         if not messages:
             cache.found_nothing(pulled.next_offset)
         elif isinstance(cache, OrderlyQueue):

@@ -157,6 +157,44 @@ def test_what_is_put_back_comes_first() -> None:
     assert [m.reconsume_times for m in again] == [1, 1, 0]
 
 
+def test_what_is_kept_is_committed_with_what_comes_after() -> None:
+    queue = _orderly()
+    queue.add(_messages(0, 1, 2, 3), 400)
+    for _ in range(2):
+        queue.take(1)
+        queue.keep()
+    assert (queue.commit_offset, queue.count, queue.min_offset) == (-1, 4, 0)
+    assert [m.queue_offset for m in queue.uncommitted] == [0, 1]
+    queue.take(1)
+    queue.commit()
+    assert (queue.commit_offset, queue.count, queue.min_offset) == (3, 1, 3)
+    assert queue.uncommitted == []
+
+
+def test_what_is_rolled_back_comes_again_in_order() -> None:
+    queue = _orderly()
+    queue.add(_messages(0, 1, 2, 3), 400)
+    queue.take(1)
+    queue.commit()
+    queue.take(1)
+    queue.keep()
+    queue.take(1)
+    queue.roll_back()
+    assert (queue.commit_offset, queue.count, queue.min_offset) == (1, 3, 1)
+    assert [m.queue_offset for m in queue.take(4)] == [1, 2, 3]
+
+
+def test_what_was_kept_before_a_failure_is_not_put_back() -> None:
+    queue = _orderly()
+    queue.add(_messages(0, 1), 200)
+    queue.take(1)
+    queue.keep()
+    queue.put_back(queue.take(1))
+    assert [m.queue_offset for m in queue.take(2)] == [1]
+    queue.commit()
+    assert (queue.commit_offset, queue.count) == (2, 0)
+
+
 def test_the_lock_holds_for_a_while() -> None:
     queue = _orderly()
     assert not queue.is_ours(0)

@@ -2,7 +2,8 @@
 
 The broker lends the queue to one member of the group at a time: what it granted holds for 30
 seconds here and 60 there, and is asked for again every 20. A worker takes the lowest messages out,
-and either commits them or puts them back; nothing else of the queue is touched meanwhile.
+and either commits them or puts them back; nothing else of the queue is touched meanwhile. It may
+also keep them, to commit or roll back all it has kept with some later ones.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class OrderlyQueue(QueueCache):
         self._locked_at_ms: int | None = None
         self._messages: deque[ReceivedMessage] = deque()
         self._taken: list[ReceivedMessage] = []
+        self._kept: list[ReceivedMessage] = []
 
     # ---- the lock
 
@@ -93,10 +95,24 @@ class OrderlyQueue(QueueCache):
                 self.is_busy = False
             return self._taken
 
+    def keep(self) -> None:
+        """Note that what was taken has been handled, and is to be committed some other time."""
+        with self.lock:
+            self._kept += self._taken
+            self._taken = []
+
+    def roll_back(self) -> None:
+        """Have everything since the last commit come again, first of all."""
+        with self.lock:
+            back, self._kept, self._taken = self._kept + self._taken, [], []
+            self._messages.extendleft(reversed(back))
+
     def commit(self) -> None:
-        """Note that what was taken is done."""
+        """Note that what was taken is done, and what was kept before."""
         with self.lock:
             taken, self._taken = self._taken, []
+            if self._kept:
+                taken, self._kept = self._kept + taken, []
             if not taken:
                 return
             self._count -= len(taken)
@@ -112,9 +128,15 @@ class OrderlyQueue(QueueCache):
             self._messages.extendleft(reversed(messages))
 
     @property
+    def uncommitted(self) -> list[ReceivedMessage]:
+        """What a worker has taken out and not committed yet."""
+        with self.lock:
+            return self._kept + self._taken
+
+    @property
     def min_offset(self) -> int:
         """The smallest offset that is not done, -1 for none."""
         with self.lock:
-            if self._taken:
-                return self._taken[0].queue_offset
+            if self._kept or self._taken:
+                return (self._kept or self._taken)[0].queue_offset
             return self._messages[0].queue_offset if self._messages else NOTHING
