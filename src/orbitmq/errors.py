@@ -123,7 +123,15 @@ class Fault(Enum):
 
 
 class OrbitError(Exception):
-    """Anything OrbitMQ raises on purpose."""
+    """Anything OrbitMQ raises on purpose.
+
+    ::
+
+        try:
+            producer.send(message)
+        except OrbitError as error:
+            later = error.retriable      # whether the same call may succeed next time
+    """
 
     fault: ClassVar[Fault]
     retriable: ClassVar[bool] = False

@@ -90,7 +90,11 @@ class Message:
         return f"<Message of {len(self.body)} bytes to {self.topic!r}>"
 
     def all_properties(self) -> dict[str, str]:
-        """Return the properties as consumers will see them, those of RocketMQ included."""
+        """Return the properties as consumers will see them, those of RocketMQ included.
+
+        >>> Message("orders", b"...", tags="paid").all_properties()["TAGS"]
+        'paid'
+        """
         properties = dict(self.properties)
         if self.tags:
             properties[Property.TAGS] = self.tags
@@ -105,7 +109,13 @@ class Message:
 
 
 class SendStatus(Enum):
-    """How safe a message is that a broker has taken."""
+    """How safe a message is that a broker has taken.
+
+    ::
+
+        if producer.send(message).status is not SendStatus.SEND_OK:
+            log.warning("taken, but not yet on disk or with a slave")
+    """
 
     SEND_OK = 0
     """As safe as the broker is set up to make it."""

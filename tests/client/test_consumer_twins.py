@@ -59,11 +59,3 @@ def test_one_signature_and_one_sentence(blocking: type, twin: type, name: str) -
             for each in (method, other)
         )
         assert first == second
-
-
-@pytest.mark.parametrize("kind", [kind for pair in TWINS for kind in pair])
-def test_every_public_name_has_an_example(kind: type) -> None:
-    for name, method in _public(kind).items():
-        text = inspect.getdoc(method) or ""
-        assert "::" in text or ">>>" in text, f"{kind.__name__}.{name} has no example"
-    assert "::" in (kind.__doc__ or "")

@@ -29,7 +29,13 @@ _next_instance = itertools.count(1).__next__
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """What producers, consumers and admins have in common; make one with `ClientSettings.of`."""
+    """What producers, consumers and admins have in common; make one with `ClientSettings.of`.
+
+    ::
+
+        settings = ClientSettings.of("127.0.0.1:9876", access_key="shop", secret_key="...")
+        producer = Producer(settings, group="shop")
+    """
 
     nameservers: tuple[str, ...]
     """Their addresses, ``host:port``."""
@@ -88,7 +94,11 @@ class ClientSettings:
             raise ConfigError(f"no such setting: {error}") from None
 
     def checked(self) -> ClientSettings:
-        """Return the settings if a client can be started with them."""
+        """Return the settings if a client can be started with them, else raise `ConfigError`.
+
+        >>> ClientSettings(nameservers=("127.0.0.1:9876",)).checked().timeout_ms
+        3000
+        """
         if not self.nameservers and not self.looks_up_nameservers:
             raise ConfigError(
                 "no nameserver is known: pass its address, such as "
@@ -111,7 +121,12 @@ class ClientSettings:
         return not self.nameservers and bool(self.nameserver_domain)
 
     def make_client_id(self, *, stream: bool = False) -> str:
-        """Return the id of a client that starts now."""
+        """Return the id of a client that starts now.
+
+        >>> settings = ClientSettings.of("127.0.0.1:9876", client_ip="10.0.0.5", instance_name="a")
+        >>> settings.make_client_id(stream=True)
+        '10.0.0.5@a@STREAM'
+        """
         name = self.instance_name
         if name is None:
             name = f"{os.getpid()}#{time.time_ns()}{_next_instance()}"
@@ -123,14 +138,22 @@ class ClientSettings:
         return "@".join(parts)
 
     def make_hooks(self, *, stream: bool = False) -> tuple[RequestHook, ...]:
-        """Return what is done to every request: the mark of pull clients, then the signature."""
+        """Return what is done to every request: the mark of pull clients, then the signature.
+
+        >>> ClientSettings.of("127.0.0.1:9876").make_hooks()
+        ()
+        """
         hooks: list[RequestHook] = [mark_stream] if stream else []
         if self.access_key is not None and self.secret_key is not None:
             hooks.append(signing(self.access_key, self.secret_key, self.security_token))
         return tuple(hooks)
 
     def make_tls(self) -> ssl.SSLContext | None:
-        """Return the TLS context of the client's connections, None for no TLS."""
+        """Return the TLS context of the client's connections, None for no TLS.
+
+        >>> ClientSettings.of("127.0.0.1:9876").make_tls() is None
+        True
+        """
         return client_context(self.tls)
 
 

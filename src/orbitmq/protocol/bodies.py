@@ -213,7 +213,12 @@ class Subscription:
 
 @dataclass(slots=True, frozen=True, order=True)
 class MessageQueue:
-    """A queue of a topic on a broker."""
+    """A queue of a topic on a broker.
+
+    >>> queue = MessageQueue("orders", "broker-a", 0)
+    >>> queue < MessageQueue("orders", "broker-a", 1)
+    True
+    """
 
     topic: str
     broker_name: str
@@ -221,7 +226,11 @@ class MessageQueue:
 
     @classmethod
     def from_json(cls, value: Json | Iterable[tuple[str, Any]]) -> Self:
-        """Read it, also from the place of a key."""
+        """Read it, also from the place of a key.
+
+        >>> MessageQueue.from_json({"topic": "orders", "brokerName": "broker-a", "queueId": 0})
+        MessageQueue(topic='orders', broker_name='broker-a', queue_id=0)
+        """
         members = dict(value)
         return cls(
             topic=members.get("topic") or "",
@@ -230,9 +239,17 @@ class MessageQueue:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Write it."""
+        """Write it.
+
+        >>> MessageQueue("orders", "broker-a", 0).as_json()
+        {'brokerName': 'broker-a', 'queueId': 0, 'topic': 'orders'}
+        """
         return {"brokerName": self.broker_name, "queueId": self.queue_id, "topic": self.topic}
 
     def as_key(self) -> tuple[tuple[str, Any], ...]:
-        """Return the form that `dumps_lenient` writes as an object in the place of a key."""
+        """Return the form that `dumps_lenient` writes as an object in the place of a key.
+
+        >>> MessageQueue("orders", "broker-a", 0).as_key()[0]
+        ('brokerName', 'broker-a')
+        """
         return tuple(self.as_json().items())
