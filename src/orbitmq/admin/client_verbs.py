@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from orbitmq._native import ReceivedMessage
 from orbitmq.admin import connected as _connected
+from orbitmq.admin import messages as _messages
 from orbitmq.admin import offsets as _offsets
 from orbitmq.admin import queues as _queues
 from orbitmq.admin import traces as _traces
@@ -32,7 +33,10 @@ class ClientVerbs(Performing):
         )
 
     def all_producers(self, address: str) -> dict[str, tuple[Member, ...]]:
-        """Return all producers that are connected to a broker, by group."""
+        """Return all producers that are connected to a broker, by group.
+
+        ``admin.all_producers("127.0.0.1:10911")["shop"][0].client_id``
+        """
         return self._run(_connected.all_producers(address))
 
     def running_info(self, group: str, client_id: str, *, stacks: bool = False) -> RunningInfo:
@@ -87,6 +91,13 @@ class ClientVerbs(Performing):
         group = None if group is None else self._names.own(group)
         return self._run(_queues.queue_entries(self._nameservers, own, index, count, group=group))
 
+    def message_at(self, offset_id: str) -> ReceivedMessage | None:
+        """Return the message with an id that a broker gave; None if there is none.
+
+        ``admin.message_at(result.offset_id)``
+        """
+        return self._run(_messages.message_at(self._nameservers, offset_id, self._names.name))
+
     def message_trace(self, message_id: str, trace_topic: str = TRACE_TOPIC) -> list[TraceEvent]:
         """Return what clients have traced of a message, in the order in which it happened.
 
@@ -126,7 +137,10 @@ class AsyncClientVerbs(AsyncPerforming):
         )
 
     async def all_producers(self, address: str) -> dict[str, tuple[Member, ...]]:
-        """Return all producers that are connected to a broker, by group."""
+        """Return all producers that are connected to a broker, by group.
+
+        ``admin.all_producers("127.0.0.1:10911")["shop"][0].client_id``
+        """
         return await self._run(_connected.all_producers(address))
 
     async def running_info(
@@ -184,6 +198,13 @@ class AsyncClientVerbs(AsyncPerforming):
         return await self._run(
             _queues.queue_entries(self._nameservers, own, index, count, group=group)
         )
+
+    async def message_at(self, offset_id: str) -> ReceivedMessage | None:
+        """Return the message with an id that a broker gave; None if there is none.
+
+        ``admin.message_at(result.offset_id)``
+        """
+        return await self._run(_messages.message_at(self._nameservers, offset_id, self._names.name))
 
     async def message_trace(
         self, message_id: str, trace_topic: str = TRACE_TOPIC
