@@ -69,7 +69,7 @@ def ask(address: str, code: int, **ext: str) -> bytes:
 def test_help_names_the_commands_that_are_there() -> None:
     result = CliRunner().invoke(main, ["--help"])
     assert result.exit_code == 0
-    assert COMMANDS["nameserver"] in result.output
+    assert COMMANDS["Run"]["nameserver"] in result.output
     assert "NAMESRV_ADDR" in result.output
 
 

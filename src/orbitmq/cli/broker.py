@@ -1,4 +1,4 @@
-"""``orbitmq broker``."""
+"""``orbitmq broker``: run one, or look at those that run."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from pathlib import Path
 
 import click
 
-from orbitmq.cli.running import run
+from orbitmq.cli.broker_verbs import VERBS
 from orbitmq.config import BrokerConfig, format_properties
 from orbitmq.errors import ConfigError
 
 __all__ = ["broker"]
 
 
-@click.command(short_help="Run a broker")
+@click.group(
+    invoke_without_command=True, short_help="Run a broker; look at brokers and change them"
+)
 @click.option(
     "-c",
     "--config",
@@ -37,17 +39,25 @@ __all__ = ["broker"]
     help="Address to listen on; may be given several times.",
 )
 @click.option("--print-config", is_flag=True, help="Print every setting as key=value and exit.")
+@click.pass_context
 def broker(
-    config_file: Path | None, namesrv_addr: str | None, hosts: tuple[str, ...], print_config: bool
+    context: click.Context,
+    config_file: Path | None,
+    namesrv_addr: str | None,
+    hosts: tuple[str, ...],
+    print_config: bool,
 ) -> None:
-    """Run a broker until SIGTERM or Ctrl-C.
+    """Run a broker until SIGTERM or Ctrl-C; or, with a command, look at those that run.
 
     \b
     Examples:
       orbitmq broker -n 127.0.0.1:9876
       orbitmq broker -c conf/broker.conf
       NAMESRV_ADDR="10.0.0.1:9876;10.0.0.2:9876" orbitmq broker -c conf/broker.conf
+      orbitmq broker status -b broker-a
     """
+    if context.invoked_subcommand is not None:
+        return
     try:
         config = BrokerConfig.load(config_file)
         if namesrv_addr is not None:
@@ -60,6 +70,7 @@ def broker(
         return
     # Imported late: the help and the settings need no event loop.
     from orbitmq.broker.app import Broker
+    from orbitmq.cli.running import run
 
     def announce(running: Broker) -> None:
         line = f"The broker[{config.broker_name}, {config.address}] boot success. "
@@ -69,3 +80,7 @@ def broker(
         click.echo(line)
 
     run(lambda: Broker(config, hosts=hosts), announce)
+
+
+for _verb in VERBS:
+    broker.add_command(_verb)

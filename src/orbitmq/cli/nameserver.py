@@ -1,4 +1,4 @@
-"""``orbitmq nameserver``."""
+"""``orbitmq nameserver``: run one, or look at those that run."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from pathlib import Path
 
 import click
 
-from orbitmq.cli.running import run
+from orbitmq.cli.nameserver_verbs import VERBS
 from orbitmq.config import NameserverConfig, format_properties
 from orbitmq.errors import ConfigError
 
 __all__ = ["nameserver"]
 
 
-@click.command(short_help="Run a nameserver")
+@click.group(
+    invoke_without_command=True, short_help="Run a nameserver; look at nameservers and change them"
+)
 @click.option(
     "-c",
     "--config",
@@ -31,10 +33,15 @@ __all__ = ["nameserver"]
     help="Address to listen on; may be given several times.",
 )
 @click.option("--print-config", is_flag=True, help="Print every setting as key=value and exit.")
+@click.pass_context
 def nameserver(
-    config_file: Path | None, port: int | None, hosts: tuple[str, ...], print_config: bool
+    context: click.Context,
+    config_file: Path | None,
+    port: int | None,
+    hosts: tuple[str, ...],
+    print_config: bool,
 ) -> None:
-    """Run a nameserver until SIGTERM or Ctrl-C.
+    """Run a nameserver until SIGTERM or Ctrl-C; or, with a command, look at those that run.
 
     Brokers register with every nameserver there is, clients ask any of them; nameservers do not
     know of each other.
@@ -44,7 +51,10 @@ def nameserver(
       orbitmq nameserver
       orbitmq nameserver -c conf/namesrv.conf
       orbitmq nameserver --host 127.0.0.1 -p 19876
+      orbitmq nameserver config
     """
+    if context.invoked_subcommand is not None:
+        return
     try:
         config = NameserverConfig.load(config_file)
     except ConfigError as error:
@@ -57,6 +67,7 @@ def nameserver(
         click.echo(format_properties(dict(sorted(config.as_properties().items()))), nl=False)
         return
     # Imported late: the help and the settings need no event loop.
+    from orbitmq.cli.running import run
     from orbitmq.nameserver import Nameserver
 
     if config_file is not None:
@@ -67,3 +78,7 @@ def nameserver(
         click.echo(f"NAMESRV_ADDR={running.address}")
 
     run(lambda: Nameserver(config, hosts=hosts), announce)
+
+
+for _verb in VERBS:
+    nameserver.add_command(_verb)

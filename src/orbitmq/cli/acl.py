@@ -1,0 +1,211 @@
+"""``orbitmq acl``: accounts of brokers that have access control on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orbitmq.cli.asking import Verb, asks
+from orbitmq.cli.exits import NothingFound
+from orbitmq.cli.printing import Column, Done, Facts, Table
+from orbitmq.cli.values import BROKER, CLUSTER, brokers_at
+
+if TYPE_CHECKING:
+    from orbitmq.admin.admin import Admin
+
+__all__ = ["acl"]
+
+PERM = click.Choice(["DENY", "PUB", "SUB", "PUB|SUB", "SUB|PUB"])
+
+
+@click.group(short_help="Look at and change accounts")
+def acl() -> None:
+    """Accounts of brokers that have access control on (aclEnable)."""
+
+
+@acl.command("list", cls=Verb, short_help="List accounts")
+@BROKER
+@CLUSTER
+@click.option("--show-secrets", is_flag=True, help="Print secret keys, too.")
+@asks()
+def list_command(
+    admin: Admin, broker: str | None, cluster: str | None, show_secrets: bool
+) -> Facts:
+    """List the accounts of brokers, and the addresses they let in unsigned.
+
+    \b
+    Example:
+      orbitmq acl list -b broker-a
+    """
+    accounts: list[dict[str, Any]] = []
+    addresses: list[dict[str, Any]] = []
+    for name, address in brokers_at(admin, broker, cluster).items():
+        config = admin.access_config(address)
+        addresses += [{"broker": name, "address": text} for text in config.white_addresses]
+        accounts += [
+            {
+                "broker": name,
+                "accessKey": one.access_key,
+                "secretKey": one.secret_key if show_secrets else "***",
+                "admin": one.admin,
+                "whiteRemoteAddress": one.white_remote_address,
+                "defaultTopicPerm": one.default_topic_perm,
+                "defaultGroupPerm": one.default_group_perm,
+                "topicPerms": list(one.topic_perms),
+                "groupPerms": list(one.group_perms),
+            }
+            for one in config.accounts
+        ]
+    columns = [
+        Column("broker", "Broker"),
+        Column("accessKey", "Access key"),
+        Column("secretKey", "Secret key"),
+        Column("admin", "Admin"),
+        Column("whiteRemoteAddress", "From"),
+        Column("defaultTopicPerm", "Topics"),
+        Column("defaultGroupPerm", "Groups"),
+        Column("topicPerms", "Topic by topic"),
+        Column("groupPerms", "Group by group"),
+    ]
+    white = Table([Column("broker", "Broker"), Column("address", "Let in unsigned")], addresses)
+    return Facts({"accounts": Table(columns, accounts), "whiteAddresses": white})
+
+
+@acl.command("set", cls=Verb, short_help="Add or change an account")
+@click.argument("access_key")
+@BROKER
+@CLUSTER
+@click.option(
+    "-s", "--account-secret", required=True, help="Its secret key, seven letters or more."
+)
+@click.option("--admin/--no-admin", "is_admin", default=False, help="Whether it may administrate.")
+@click.option("--from", "white_address", metavar="ADDRESS", help="Let it in from there unsigned.")
+@click.option("--topics", "topic_perm", type=PERM, help="Any topic that is not named.")
+@click.option("--groups", "group_perm", type=PERM, help="Any group that is not named.")
+@click.option("--topic", "topic_perms", multiple=True, metavar="TOPIC=PERM", help="One topic.")
+@click.option("--group", "group_perms", multiple=True, metavar="GROUP=PERM", help="One group.")
+@asks()
+def set_command(
+    admin: Admin,
+    access_key: str,
+    broker: str | None,
+    cluster: str | None,
+    account_secret: str,
+    is_admin: bool,
+    white_address: str | None,
+    topic_perm: str | None,
+    group_perm: str | None,
+    topic_perms: tuple[str, ...],
+    group_perms: tuple[str, ...],
+) -> Done:
+    """Add an account to brokers, or change it. --topic and --group may be given several times.
+
+    \b
+    Example:
+      orbitmq acl set shop-front -c DefaultCluster --account-secret 12345678 --topics DENY \\
+          --topic orders=PUB --groups SUB
+    """
+    from orbitmq.admin.access import Account
+
+    account = Account(
+        access_key=access_key,
+        secret_key=account_secret,
+        white_remote_address=white_address,
+        admin=is_admin,
+        default_topic_perm=topic_perm,
+        default_group_perm=group_perm,
+        topic_perms=tuple(part for text in topic_perms for part in text.split(",")),
+        group_perms=tuple(part for text in group_perms for part in text.split(",")),
+    )
+    places = brokers_at(admin, broker, cluster, whole=False)
+    for address in places.values():
+        admin.put_account(address, account)
+    text = f"account {access_key} is set on {', '.join(places)}"
+    return Done(text, {"accessKey": access_key, "brokers": list(places)})
+
+
+@acl.command("delete", cls=Verb, short_help="Delete an account")
+@click.argument("access_key")
+@BROKER
+@CLUSTER
+@asks()
+def delete_command(admin: Admin, access_key: str, broker: str | None, cluster: str | None) -> Done:
+    """Delete an account from brokers.
+
+    \b
+    Example:
+      orbitmq acl delete shop-front -c DefaultCluster
+    """
+    from orbitmq.errors import BrokerRefused
+    from orbitmq.protocol.codes import ResponseCode
+
+    places = brokers_at(admin, broker, cluster, whole=False)
+    for address in places.values():
+        try:
+            admin.delete_account(address, access_key)
+        except BrokerRefused as error:
+            if error.code != ResponseCode.DELETE_ACL_CONFIG_FAILED:
+                raise
+            raise NothingFound(str(error)) from error
+    text = f"account {access_key} is deleted from {', '.join(places)}"
+    return Done(text, {"accessKey": access_key, "brokers": list(places)})
+
+
+@acl.command("white-addresses", cls=Verb, short_help="Set the addresses let in unsigned")
+@click.argument("addresses", metavar="ADDRESS,…")
+@BROKER
+@CLUSTER
+@click.option("--acl-file", metavar="PATH", help="Which of the broker's files to change.")
+@asks()
+def white_addresses_command(
+    admin: Admin, addresses: str, broker: str | None, cluster: str | None, acl_file: str | None
+) -> Done:
+    """Replace the list of addresses that brokers let in without a signature.
+
+    \b
+    Example:
+      orbitmq acl white-addresses '10.0.0.*,192.168.1.7' -b broker-a
+    """
+    listed = [address.strip() for address in addresses.split(",") if address.strip()]
+    places = brokers_at(admin, broker, cluster, whole=False)
+    for address in places.values():
+        admin.set_white_addresses(address, listed, acl_file=acl_file)
+    text = f"let in unsigned by {', '.join(places)}: {', '.join(listed)}"
+    return Done(text, {"addresses": listed, "brokers": list(places)})
+
+
+@acl.command("versions", cls=Verb, short_help="Show the versions of account files")
+@BROKER
+@CLUSTER
+@asks()
+def versions_command(admin: Admin, broker: str | None, cluster: str | None) -> Table:
+    """Show which versions of their files of accounts brokers have.
+
+    \b
+    Example:
+      orbitmq acl versions -c DefaultCluster
+    """
+    rows = []
+    for name, address in brokers_at(admin, broker, cluster).items():
+        found = admin.access_versions(address)
+        rows += [
+            {
+                "cluster": found.cluster,
+                "broker": name,
+                "address": found.address,
+                "file": file,
+                "version": version.counter,
+                "updatedMs": version.timestamp,
+            }
+            for file, version in found.files.items()
+        ]
+    columns = [
+        Column("cluster", "Cluster"),
+        Column("broker", "Broker"),
+        Column("address", "Address"),
+        Column("file", "File"),
+        Column("version", "Version", "number"),
+        Column("updatedMs", "Updated", "time"),
+    ]
+    return Table(columns, rows)

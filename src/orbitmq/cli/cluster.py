@@ -1,0 +1,206 @@
+"""``orbitmq cluster``: which brokers there are, how they do, and files that tell of all of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orbitmq.cli.asking import Exit, Verb, asks, reaches
+from orbitmq.cli.printing import Column, Done, Output, Table, present, watch
+from orbitmq.cli.values import BROKER, CLUSTER, brokers_at
+
+if TYPE_CHECKING:
+    from orbitmq.admin.admin import Admin
+    from orbitmq.cli.asking import Place
+
+__all__ = ["cluster"]
+
+
+@click.group(short_help="Look at clusters and their brokers")
+def cluster() -> None:
+    """Clusters: their brokers, how they do, whether they take messages."""
+
+
+@cluster.command("list", cls=Verb, short_help="List clusters and brokers")
+@asks()
+def list_command(admin: Admin) -> Table:
+    """List all brokers that are registered, by cluster.
+
+    \b
+    Example:
+      orbitmq cluster list
+    """
+    rows = [
+        {"cluster": places.cluster, "broker": name, "brokerId": number, "address": address}
+        for name, places in admin.cluster_info().brokers.items()
+        for number, address in places.addresses.items()
+    ]
+    columns = [
+        Column("cluster", "Cluster"),
+        Column("broker", "Broker"),
+        Column("brokerId", "Id", "number"),
+        Column("address", "Address"),
+    ]
+    return Table(columns, rows)
+
+
+@cluster.command("status", cls=Verb, short_help="Show how all brokers do")
+@click.option("-m", "--more", is_flag=True, help="Also the messages of today and yesterday.")
+@asks(watched=True)
+def status_command(admin: Admin, more: bool) -> Table:
+    """Show versions, rates and disks of all brokers; one that does not answer is told of.
+
+    \b
+    Examples:
+      orbitmq cluster status
+      orbitmq cluster status --watch --every 5
+    """
+    from orbitmq.errors import OrbitError
+
+    rows = []
+    for name, places in admin.cluster_info().brokers.items():
+        for number, address in places.addresses.items():
+            row: dict[str, Any] = {
+                "cluster": places.cluster,
+                "broker": name,
+                "brokerId": number,
+                "address": address,
+            }
+            try:
+                row |= {"answers": True, **_numbers(admin.broker_runtime_info(address))}
+            except OrbitError:
+                row["answers"] = False
+            rows.append(row)
+    columns = [
+        Column("cluster", "Cluster"),
+        Column("broker", "Broker"),
+        Column("brokerId", "Id", "number"),
+        Column("address", "Address"),
+        Column("version", "Version"),
+        Column("answers", "Answers"),
+        Column("inPerSecond", "In/s", "rate"),
+        Column("outPerSecond", "Out/s", "rate"),
+        Column("diskPercent", "Disk %", "rate"),
+        Column("hoursKept", "Hours", "rate"),
+    ]
+    if more:
+        columns += [
+            Column("inToday", "In today", "number"),
+            Column("outToday", "Out today", "number"),
+            Column("inYesterday", "In yesterday", "number"),
+            Column("outYesterday", "Out yesterday", "number"),
+        ]
+    return Table(columns, rows, note=time.strftime("%H:%M:%S"))
+
+
+def _numbers(info: dict[str, str]) -> dict[str, Any]:
+    """Return what a broker's own table says, in our words."""
+
+    def first(key: str) -> float:
+        return float((info.get(key) or "0").split()[0] if info.get(key, "").strip() else 0)
+
+    def whole(key: str) -> int:
+        return int(info.get(key) or 0)
+
+    earliest = whole("earliestMessageTimeStamp")
+    kept = (time.time() * 1000 - earliest) / 3_600_000 if earliest > 0 else None
+    return {
+        "version": info.get("brokerVersionDesc"),
+        "inPerSecond": first("putTps"),
+        "outPerSecond": first("getTransferredTps") or first("getTransferedTps"),
+        "diskPercent": round(100 * float(info.get("commitLogDiskRatio") or 0), 2),
+        "hoursKept": None if kept is None else round(kept, 2),
+        "inToday": whole("msgPutTotalTodayNow") - whole("msgPutTotalTodayMorning"),
+        "outToday": whole("msgGetTotalTodayNow") - whole("msgGetTotalTodayMorning"),
+        "inYesterday": whole("msgPutTotalTodayMorning") - whole("msgPutTotalYesterdayMorning"),
+        "outYesterday": whole("msgGetTotalTodayMorning") - whole("msgGetTotalYesterdayMorning"),
+    }
+
+
+@cluster.command("send-check", cls=Verb, short_help="Time sends to every broker")
+@CLUSTER
+@click.option("--amount", type=click.IntRange(1), default=100, show_default=True, help="Messages.")
+@click.option("--size", type=click.IntRange(1), default=128, show_default=True, help="Their bytes.")
+@click.option("-w", "--watch", "is_watched", is_flag=True, help="Check again and again.")
+@click.option("--every", "every_s", type=float, default=10.0, show_default=True, help="Seconds.")
+@click.option("--times", type=click.IntRange(1), help="End after so many checks.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
+@reaches
+def send_check_command(
+    place: Place,
+    cluster: str | None,
+    amount: int,
+    size: int,
+    is_watched: bool,
+    every_s: float,
+    times: int | None,
+    output: Output,
+) -> None:
+    """Send test messages to each broker and say how long they took.
+
+    They go to the topic that each broker has under its own name, which nobody consumes. Ends with
+    code 3 if a broker did not take them.
+
+    \b
+    Examples:
+      orbitmq cluster send-check
+      orbitmq cluster send-check --amount 10 --watch --every 30
+    """
+    from orbitmq.cli.sending import timed_sends
+
+    with place.admin() as admin:
+        names = list(brokers_at(admin, None, cluster))
+    failures: list[str] = []
+
+    def look() -> Table:
+        rows = []
+        for name in names:
+            sends = timed_sends(place, name, amount, size, broker=name)
+            took = [one["tookMs"] for one in sends if one["ok"]]
+            failed = len(sends) - len(took)
+            failures.extend([name] if failed else [])
+            average = round(sum(took) / len(took), 3) if took else None
+            rows.append({"broker": name, "sent": len(took), "failed": failed, "averageMs": average})
+        columns = [
+            Column("broker", "Broker"),
+            Column("sent", "Sent", "number"),
+            Column("failed", "Failed", "number"),
+            Column("averageMs", "ms", "rate"),
+        ]
+        return Table(columns, rows)
+
+    if is_watched:
+        watch(look, output, every_s, times)
+    else:
+        present(look(), output)
+    if failures:
+        raise SystemExit(Exit.NOT_IN_ORDER)
+
+
+@cluster.command("export", cls=Verb, short_help="Write settings or numbers to a file")
+@click.argument("what", type=click.Choice(["metadata", "configs", "metrics"]))
+@CLUSTER
+@BROKER
+@click.option("--to", "file", type=click.Path(dir_okay=False, path_type=Path), required=True)
+@click.option("--special", is_flag=True, help="With the topics of retries and dead letters.")
+@asks()
+def export_command(
+    admin: Admin, what: str, cluster: str | None, broker: str | None, file: Path, special: bool
+) -> Done:
+    """Write what brokers know to a JSON file: topics and groups, their settings, or their numbers.
+
+    \b
+    Examples:
+      orbitmq cluster export metadata --to metadata.json
+      orbitmq cluster export configs -c DefaultCluster --to configs.json
+    """
+    from orbitmq.cli.exporting import EXPORTS
+
+    value = EXPORTS[what](admin, brokers_at(admin, broker, cluster), special)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return Done(f"{what} are in {file}", {"what": what, "file": str(file)})

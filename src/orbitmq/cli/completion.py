@@ -1,0 +1,35 @@
+"""``orbitmq completion``: what a shell needs to complete commands, options, topics and groups."""
+
+from __future__ import annotations
+
+import click
+
+__all__ = ["completion"]
+
+HOW = {
+    "bash": 'eval "$(orbitmq completion bash)"        # in ~/.bashrc',
+    "zsh": 'eval "$(orbitmq completion zsh)"         # in ~/.zshrc',
+    "fish": "orbitmq completion fish | source         # in ~/.config/fish/config.fish",
+}
+
+
+@click.command(short_help="Print the completion script of a shell")
+@click.argument("shell", type=click.Choice(list(HOW)))
+def completion(shell: str) -> None:
+    """Print the script that makes a shell complete commands, options, topics and groups.
+
+    Topics and groups are asked of the cluster that NAMESRV_ADDR names.
+
+    \b
+    Examples:
+      eval "$(orbitmq completion bash)"        # in ~/.bashrc
+      eval "$(orbitmq completion zsh)"         # in ~/.zshrc
+      orbitmq completion fish | source         # in ~/.config/fish/config.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    from orbitmq.cli import main
+
+    kind = get_completion_class(shell)
+    assert kind is not None, "click knows all three"
+    click.echo(kind(main, {}, "orbitmq", "_ORBITMQ_COMPLETE").source())

@@ -1,0 +1,81 @@
+"""Exit codes of all commands, and which error is which.
+
+| Code | Meaning |
+| --- | --- |
+| 0 | done; of a look: all is in order |
+| 1 | refused or failed |
+| 2 | nothing was started: the command line, a file or a setting is wrong |
+| 3 | looked at, and not in order: `explain` found something, a check failed |
+| 4 | ended by a signal before it was done |
+| 5 | there is no such topic, group, message, broker or account |
+| 6 | nobody answers: nameservers or brokers cannot be reached |
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+from typing import Final, NoReturn
+
+import click
+
+__all__ = ["EXIT_CODES_HELP", "Exit", "NothingFound", "fail", "told_in_one_line"]
+
+
+class Exit(IntEnum):
+    """How a command ends."""
+
+    DONE = 0
+    FAILED = 1
+    NOT_STARTED = 2
+    NOT_IN_ORDER = 3
+    INTERRUPTED = 4
+    NOT_FOUND = 5
+    NOBODY_ANSWERS = 6
+
+
+EXIT_CODES_HELP: Final = (
+    "Exit codes: 0 done or in order, 1 refused or failed, 2 wrong command line or settings, "
+    "3 looked at and not in order, 4 ended by a signal, 5 no such thing, 6 nobody answers."
+)
+
+
+class NothingFound(Exception):
+    """What a command was asked for is not there."""
+
+
+def fail(text: str, code: Exit) -> NoReturn:
+    """End with a line on stderr."""
+    click.echo(f"Error: {text}", err=True)
+    sys.exit(code)
+
+
+@contextmanager
+def told_in_one_line() -> Iterator[None]:
+    """Turn errors of a cluster into a line on stderr and the exit code that stands for them."""
+    # Imported late: the help of a command needs none of them.
+    from orbitmq.errors import BrokerRefused, ConfigError, NoRoute, OrbitError, RemotingError
+
+    try:
+        yield
+    except NothingFound as error:
+        fail(str(error), Exit.NOT_FOUND)
+    except NoRoute as error:
+        lost = error.cause == "no_nameserver"
+        fail(str(error), Exit.NOBODY_ANSWERS if lost else Exit.NOT_FOUND)
+    except RemotingError as error:
+        fail(str(error), Exit.NOBODY_ANSWERS)
+    except ConfigError as error:
+        fail(str(error), Exit.NOT_STARTED)
+    except BrokerRefused as error:
+        fail(str(error), Exit.NOT_FOUND if error.code in _NOT_THERE else Exit.FAILED)
+    except OrbitError as error:
+        fail(str(error), Exit.FAILED)
+    except KeyboardInterrupt:
+        fail("interrupted", Exit.INTERRUPTED)
+
+
+_NOT_THERE: Final = frozenset({17, 22, 26, 206})
+"""TOPIC_NOT_EXIST, QUERY_NOT_FOUND, SUBSCRIPTION_GROUP_NOT_EXIST, CONSUMER_NOT_ONLINE."""

@@ -1,0 +1,169 @@
+"""``orbitmq group``: consumer groups made, changed, looked at, deleted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orbitmq.cli.asking import Verb, asks
+from orbitmq.cli.exits import NothingFound
+from orbitmq.cli.group_looks import VERBS as LOOKS
+from orbitmq.cli.printing import Column, Done, Table
+from orbitmq.cli.values import BROKER, CLUSTER, broker_names, group_argument
+
+if TYPE_CHECKING:
+    from orbitmq.admin.admin import Admin
+    from orbitmq.protocol.bodies import SubscriptionGroup
+
+__all__ = ["group"]
+
+
+@click.group(short_help="Create, change, look at and delete consumer groups")
+def group() -> None:
+    """Consumer groups: made, changed, looked at, deleted. `group lag` tells how far they are."""
+
+
+def _made(command: str, what: str) -> click.Command:
+    @click.command(command, cls=Verb, short_help=what)
+    @group_argument()
+    @BROKER
+    @CLUSTER
+    @click.option("--consume/--no-consume", default=None, help="Whether it may consume. [yes]")
+    @click.option("--broadcast/--no-broadcast", default=None, help="Or every member all. [yes]")
+    @click.option(
+        "--from-min/--no-from-min", default=None, help="Whether it may begin at the first."
+    )
+    @click.option("--retry-queues", type=int, help="Queues of its retries. [1]")
+    @click.option("--retry-times", type=int, help="How often a message is tried again. [16]")
+    @click.option("--broker-id", type=int, help="From which of a name's brokers to read. [0]")
+    @click.option("--slow-broker-id", type=int, help="And from which while it is slow. [1]")
+    @click.option("--notify/--no-notify", default=None, help="Whether members hear of each other.")
+    @asks()
+    def run(
+        admin: Admin, group: str, broker: str | None, cluster: str | None, **given: Any
+    ) -> Done:
+        return put_group(admin, group, broker, cluster, create=command == "create", given=given)
+
+    run.help = f"""{what}; on all brokers unless told otherwise.
+
+    What is not given is as a group is made by default, or, of update, as the group is now.
+
+    \b
+    Examples:
+      orbitmq group {command} billing --retry-times 3
+      orbitmq group {command} billing --no-consume      # nobody gets anything until --consume
+    """
+    return run
+
+
+FIELDS = {
+    "consume": "consume_enable",
+    "broadcast": "consume_broadcast_enable",
+    "from_min": "consume_from_min_enable",
+    "retry_queues": "retry_queue_nums",
+    "retry_times": "retry_max_times",
+    "broker_id": "broker_id",
+    "slow_broker_id": "which_broker_when_consume_slowly",
+    "notify": "notify_consumer_ids_changed_enable",
+}
+"""Option → field of the group."""
+
+
+def put_group(
+    admin: Admin,
+    group: str,
+    broker: str | None,
+    cluster: str | None,
+    *,
+    create: bool,
+    given: dict[str, Any],
+) -> Done:
+    """Create or change a group; a change begins with what is there."""
+    from dataclasses import replace
+
+    from orbitmq.protocol.bodies import SubscriptionGroup
+
+    names = broker_names(admin, broker, cluster)
+    config = SubscriptionGroup(group)
+    if not create:
+        known = admin.group_configs(cluster=cluster).get(group, {})
+        chosen = [known[name] for name in names or known if name in known]
+        if not chosen:
+            raise NothingFound(f"no broker that is meant knows group {group}; create it there")
+        config = chosen[0]
+    changes = {FIELDS[name]: value for name, value in given.items() if value is not None}
+    config = replace(config, **changes)
+    admin.put_group(config, cluster=cluster, brokers=names)
+    return Done(f"group {group} is set up: {_said(config)}", _values(config))
+
+
+def _values(config: SubscriptionGroup) -> dict[str, Any]:
+    return {key: value for key, value in config.as_json().items() if key != "groupName"} | {
+        "group": config.group_name
+    }
+
+
+def _said(config: SubscriptionGroup) -> str:
+    may = "may consume" if config.consume_enable else "may not consume"
+    return f"{may}, {config.retry_max_times} retries in {config.retry_queue_nums} queues"
+
+
+@click.command("delete", cls=Verb, short_help="Delete a group")
+@group_argument()
+@CLUSTER
+@click.option("--keep-offsets", is_flag=True, help="Let a group of that name go on from there.")
+@click.option("--keep-topics", is_flag=True, help="Keep its retries and its dead letters.")
+@asks()
+def delete_command(
+    admin: Admin, group: str, cluster: str | None, keep_offsets: bool, keep_topics: bool
+) -> Done:
+    """Delete a group from all brokers, with its offsets, its retries and its dead letters.
+
+    \b
+    Examples:
+      orbitmq group delete billing
+      orbitmq group delete billing --keep-topics
+    """
+    if group not in admin.group_configs(cluster=cluster):
+        raise NothingFound(f"no broker knows group {group}")
+    admin.delete_group(group, cluster=cluster, keep_offsets=keep_offsets, keep_topics=keep_topics)
+    return Done(f"group {group} is deleted", {"group": group})
+
+
+@click.command("config", cls=Verb, short_help="Show how brokers have a group set up")
+@group_argument()
+@asks()
+def config_command(admin: Admin, group: str) -> Table:
+    """Show how each broker has a group set up.
+
+    \b
+    Example:
+      orbitmq group config billing
+    """
+    found = admin.group_configs().get(group)
+    if not found:
+        raise NothingFound(f"no broker knows group {group}")
+    rows = [{"broker": name, **_values(config)} for name, config in found.items()]
+    columns = [
+        Column("broker", "Broker"),
+        Column("consumeEnable", "May consume"),
+        Column("consumeBroadcastEnable", "Broadcast"),
+        Column("consumeFromMinEnable", "From first"),
+        Column("retryQueueNums", "Retry queues", "number"),
+        Column("retryMaxTimes", "Retries", "number"),
+        Column("brokerId", "Broker id", "number"),
+        Column("whichBrokerWhenConsumeSlowly", "When slow", "number"),
+        Column("notifyConsumerIdsChangedEnable", "Notified"),
+    ]
+    return Table(columns, rows)
+
+
+for _verb in (
+    _made("create", "Create a consumer group"),
+    _made("update", "Change a consumer group"),
+    delete_command,
+    config_command,
+    *LOOKS,
+):
+    group.add_command(_verb)

@@ -1,0 +1,198 @@
+"""The one place that prints what a command has found: for people as tables, for programs as JSON.
+
+A command returns an answer and does not print. In JSON a `Table` is a list of objects, a `Facts`
+one object, a `Done` an object with ``done`` and what was done; their keys are part of the interface
+and do not change. Times are epoch milliseconds there, local time in tables. Data goes to stdout,
+all talk to stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+__all__ = ["Answer", "Column", "Done", "Facts", "Table", "local_time", "present", "watch"]
+
+Kind = Literal["text", "number", "time", "rate"]
+Output = Literal["table", "json"]
+
+
+class Column(NamedTuple):
+    """A column: its key in JSON, its heading in a table, and what it holds."""
+
+    key: str
+    heading: str
+    kind: Kind = "text"
+
+
+@dataclass(slots=True)
+class Table:
+    """Rows of values under the keys of the columns."""
+
+    columns: Sequence[Column]
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    title: str | None = None
+    note: str | None = None
+    """A line below the table, for people only."""
+
+    def as_json(self) -> Any:
+        """Return what a program gets."""
+        keys = [column.key for column in self.columns]
+        return [{key: row.get(key) for key in keys} for row in self.rows]
+
+
+@dataclass(slots=True)
+class Facts:
+    """One thing's values by name; a value may be a table of its own."""
+
+    values: Mapping[str, Any]
+    title: str | None = None
+
+    def as_json(self) -> Any:
+        """Return what a program gets."""
+        return {
+            key: value.as_json() if isinstance(value, Table) else value
+            for key, value in self.values.items()
+        }
+
+
+@dataclass(slots=True)
+class Done:
+    """A change that was made: a sentence for people, values for programs."""
+
+    text: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> Any:
+        """Return what a program gets."""
+        return {"done": True, **self.values}
+
+
+Answer = Table | Facts | Done
+
+
+def present(answer: Answer, output: Output) -> None:
+    """Print an answer."""
+    if output == "json":
+        click.echo(json.dumps(answer.as_json(), ensure_ascii=False, indent=2))
+    elif isinstance(answer, Done):
+        click.echo(answer.text)
+    else:
+        _console().print(_drawn(answer))
+
+
+def watch(look: Callable[[], Answer], output: Output, every_s: float, times: int | None) -> None:
+    """Look again and again, until Ctrl-C or so many times.
+
+    On a terminal the newest answer takes the place of the last one; JSON is one line for each look.
+    """
+    looks = 0
+    live = None
+    if output == "table" and sys.stdout.isatty():
+        from rich.live import Live
+
+        live = Live(console=_console(), auto_refresh=False)
+        live.start()
+    try:
+        while True:
+            answer = look()
+            if output == "json":
+                click.echo(json.dumps(answer.as_json(), ensure_ascii=False))
+            elif live is not None:
+                live.update(_drawn(answer), refresh=True)
+            else:
+                present(answer, output)
+            looks += 1
+            if looks == times:
+                return
+            time.sleep(every_s)
+    except KeyboardInterrupt:
+        return
+    finally:
+        if live is not None:
+            live.stop()
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    # A table that goes to a file or a pipe is not folded: `grep` wants whole lines.
+    width = None if sys.stdout.isatty() else 10_000
+    return Console(file=sys.stdout, width=width, soft_wrap=False, highlight=False)
+
+
+def _drawn(answer: Answer) -> RenderableType:
+    from rich.console import Group
+
+    if isinstance(answer, Table):
+        drawn: list[RenderableType] = [_draw_table(answer)]
+        return Group(*drawn, answer.note) if answer.note else drawn[0]
+    if isinstance(answer, Done):
+        return answer.text
+    inner = [value for value in answer.values.values() if isinstance(value, Table)]
+    plain = {key: text for key, text in answer.values.items() if not isinstance(text, Table)}
+    columns = [Column("name", ""), Column("value", "")]
+    rows = [{"name": key, "value": text} for key, text in plain.items()]
+    facts = _draw_table(Table(columns, rows, answer.title), header=False)
+    return Group(facts, *(_drawn(table) for table in inner))
+
+
+def _draw_table(table: Table, *, header: bool = True) -> RenderableType:
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    drawn = RichTable(
+        box=box.SIMPLE_HEAD,
+        show_header=header,
+        title=table.title,
+        title_justify="left",
+        show_edge=False,
+        pad_edge=False,
+    )
+    for column in table.columns:
+        right = column.kind in ("number", "rate")
+        drawn.add_column(column.heading, justify="right" if right else "left", no_wrap=right)
+    for row in table.rows:
+        drawn.add_row(*(Text(_text(row.get(one.key), one.kind)) for one in table.columns))
+    return drawn
+
+
+def _text(value: Any, kind: Kind) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case int() if kind == "time":
+            return local_time(value) if value > 0 else "-"
+        case float() | int() if kind == "rate":
+            return f"{value:,.1f}"
+        case int() if kind == "number":
+            return f"{value:,}"
+        case list() | tuple():
+            return ", ".join(str(one) for one in value)
+        case dict():
+            return json.dumps(value, ensure_ascii=False)
+        case _:
+            return str(value)
+
+
+def local_time(epoch_ms: int) -> str:
+    """Return a time as people here write it.
+
+    >>> local_time(0)[:4] in ("1969", "1970")
+    True
+    """
+    moment = datetime.fromtimestamp(epoch_ms / 1000).astimezone()
+    return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{epoch_ms % 1000:03d}"

@@ -1,0 +1,79 @@
+"""``orbitmq producer``: who is connected to send."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orbitmq.cli.asking import Verb, asks
+from orbitmq.cli.exits import NothingFound
+from orbitmq.cli.printing import Column, Table
+from orbitmq.cli.values import BROKER, CLUSTER, brokers_at, topic_argument
+
+if TYPE_CHECKING:
+    from orbitmq.admin.admin import Admin
+    from orbitmq.admin.groups import Member
+
+__all__ = ["producer"]
+
+COLUMNS = [
+    Column("group", "Group"),
+    Column("clientId", "Client"),
+    Column("address", "Address"),
+    Column("language", "Language"),
+    Column("version", "Version", "number"),
+]
+
+
+@click.group(short_help="Look at connected producers")
+def producer() -> None:
+    """Producers that are connected."""
+
+
+def _row(group: str, one: Member) -> dict[str, Any]:
+    return {
+        "group": group,
+        "clientId": one.client_id,
+        "address": one.address,
+        "language": one.language,
+        "version": one.version,
+    }
+
+
+@producer.command("list", cls=Verb, short_help="List the producers of brokers")
+@BROKER
+@CLUSTER
+@asks(watched=True)
+def list_command(admin: Admin, broker: str | None, cluster: str | None) -> Table:
+    """List all producers that are connected, to one broker or to all.
+
+    \b
+    Examples:
+      orbitmq producer list
+      orbitmq producer list -b broker-a
+    """
+    rows = [
+        {"broker": name, **_row(group, one)}
+        for name, address in brokers_at(admin, broker, cluster).items()
+        for group, members in admin.all_producers(address).items()
+        for one in members
+    ]
+    return Table([Column("broker", "Broker"), *COLUMNS], rows)
+
+
+@producer.command("members", cls=Verb, short_help="Show who is in a producer group")
+@click.argument("group")
+@topic_argument()
+@asks(watched=True)
+def members_command(admin: Admin, group: str, topic: str) -> Table:
+    """Show who is connected as a producer of GROUP to the brokers of TOPIC.
+
+    \b
+    Example:
+      orbitmq producer members shop orders
+    """
+    found = admin.producer_members(group, topic)
+    if not found:
+        raise NothingFound(f"nobody of producer group {group} is connected to a broker of {topic}")
+    return Table(COLUMNS, [_row(group, one) for one in found])

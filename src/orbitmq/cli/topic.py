@@ -1,0 +1,223 @@
+"""``orbitmq topic``: topics made, changed, looked at, deleted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orbitmq.cli.asking import Verb, asks
+from orbitmq.cli.exits import NothingFound
+from orbitmq.cli.printing import Column, Done, Facts, Table
+from orbitmq.cli.topic_looks import VERBS as LOOKS
+from orbitmq.cli.values import BROKER, CLUSTER, broker_names, topic_argument
+
+if TYPE_CHECKING:
+    from orbitmq.admin.admin import Admin
+
+__all__ = ["topic"]
+
+ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"
+PERMISSIONS = {"2": 2, "w": 2, "4": 4, "r": 4, "6": 6, "rw": 6}
+PERM = click.Choice(list(PERMISSIONS), case_sensitive=False)
+
+
+@click.group(short_help="Create, change, look at and delete topics")
+def topic() -> None:
+    """Topics: made, changed, looked at, deleted."""
+
+
+def _made(command: str, what: str) -> click.Command:
+    @click.command(command, cls=Verb, short_help=what)
+    @topic_argument()
+    @BROKER
+    @CLUSTER
+    @click.option(
+        "--queues", type=click.IntRange(1, 65_535), help="Queues to write and to read. [8]"
+    )
+    @click.option("--write-queues", type=click.IntRange(0, 65_535), help="Queues to write.")
+    @click.option("--read-queues", type=click.IntRange(0, 65_535), help="Queues to read.")
+    @click.option("--perm", type=PERM, help="What may be done: 2 (w), 4 (r), 6 (rw). [6]")
+    @click.option("--order/--no-order", default=None, help="Whether it is an ordered topic. [no]")
+    @click.option("--unit/--no-unit", default=False, help="Whether it belongs to a unit.")
+    @click.option("--unit-sub/--no-unit-sub", default=False, help="Whether units subscribe to it.")
+    @asks()
+    def run(
+        admin: Admin, topic: str, broker: str | None, cluster: str | None, **given: Any
+    ) -> Done:
+        return put_topic(admin, topic, broker, cluster, create=command == "create", **given)
+
+    run.help = f"""{what}; every nameserver knows of it when this ends.
+
+    What is not given is as a topic is made by default, or, of update, as the topic is now.
+
+    \b
+    Examples:
+      orbitmq topic {command} orders --queues 16
+      orbitmq topic {command} orders --queues 4 -b broker-a
+    """
+    return run
+
+
+def put_topic(
+    admin: Admin,
+    topic: str,
+    broker: str | None,
+    cluster: str | None,
+    *,
+    create: bool,
+    queues: int | None,
+    write_queues: int | None,
+    read_queues: int | None,
+    perm: str | None,
+    order: bool | None,
+    unit: bool,
+    unit_sub: bool,
+) -> Done:
+    """Create or change a topic; a change begins with what is there."""
+    from orbitmq.protocol.bodies import TopicConfig
+
+    names = broker_names(admin, broker, cluster)
+    before = None
+    if not create:
+        configs = admin.topic_configs(topic)
+        chosen = [configs[name] for name in names or configs if name in configs]
+        if not chosen:
+            raise NothingFound(f"no broker that is meant has topic {topic}; create it there")
+        before = chosen[0]
+    write = write_queues or queues or (before.write_queue_nums if before else 8)
+    read = read_queues or queues or (before.read_queue_nums if before else 8)
+    permission = PERMISSIONS[perm.lower()] if perm else (before.perm if before else 6)
+    ordered = order if order is not None else bool(before and before.order)
+    config = TopicConfig(
+        topic, read, write, permission, topic_sys_flag=unit | unit_sub << 1, order=ordered
+    )
+    admin.put_topic(config, cluster=cluster, brokers=names)
+    places = names or sorted(admin.topic_configs(topic))
+    values = {
+        "topic": topic,
+        "writeQueues": write,
+        "readQueues": read,
+        "perm": permission,
+        "order": ordered,
+        "brokers": places,
+    }
+    text = f"topic {topic}: {write} queues to write and {read} to read on {', '.join(places)}"
+    return Done(text, values)
+
+
+@click.command("perm", cls=Verb, short_help="Change what may be done with a topic")
+@topic_argument()
+@click.argument("perm", type=PERM)
+@BROKER
+@CLUSTER
+@asks()
+def perm_command(
+    admin: Admin, topic: str, perm: str, broker: str | None, cluster: str | None
+) -> Done:
+    """Change whether a topic may be written (w, 2), read (r, 4) or both (rw, 6).
+
+    \b
+    Examples:
+      orbitmq topic perm orders r              # nobody can send to it any more
+      orbitmq topic perm orders rw -b broker-a
+    """
+    from dataclasses import replace
+
+    wanted = PERMISSIONS[perm.lower()]
+    names = broker_names(admin, broker, cluster)
+    before = {
+        name: config
+        for name, config in admin.topic_configs(topic).items()
+        if names is None or name in names
+    }
+    if not before:
+        raise NothingFound(f"no broker that is meant has topic {topic}")
+    for name, config in before.items():
+        admin.put_topic(replace(config, perm=wanted), brokers=[name])
+    changes = {name: {"from": config.perm, "to": wanted} for name, config in before.items()}
+    text = "\n".join(f"{name}: from {one['from']} to {one['to']}" for name, one in changes.items())
+    return Done(text, {"topic": topic, "brokers": changes})
+
+
+@click.command("delete", cls=Verb, short_help="Delete a topic with its messages")
+@topic_argument()
+@CLUSTER
+@asks()
+def delete_command(admin: Admin, topic: str, cluster: str | None) -> Done:
+    """Delete a topic, with all its messages, from all brokers and nameservers.
+
+    \b
+    Example:
+      orbitmq topic delete orders
+    """
+    admin.topic_route(topic)  # a name with a slip in it is an error, not a success
+    admin.delete_topic(topic, cluster=cluster)
+    return Done(f"topic {topic} is deleted", {"topic": topic})
+
+
+@click.command("order", cls=Verb, short_help="Show or fix the queues of an ordered topic")
+@topic_argument()
+@click.option(
+    "--set", "value", metavar="BROKER:N;…", help="Fix them, such as broker-a:4;broker-b:4."
+)
+@click.option("--delete", is_flag=True, help="Leave them to the brokers again.")
+@asks()
+def order_command(admin: Admin, topic: str, value: str | None, delete: bool) -> Facts | Done:
+    """Show, fix or free the queues that producers of an ordered topic use.
+
+    While they are fixed a broker that is down keeps its queues, so that the order stays.
+
+    \b
+    Examples:
+      orbitmq topic order orders
+      orbitmq topic order orders --set "broker-a:4;broker-b:4"
+    """
+    if value is not None and delete:
+        raise click.UsageError("--set or --delete, not both.")
+    if delete:
+        admin.delete_key_value(ORDER_NAMESPACE, topic)
+        return Done(f"the queues of {topic} are free", {"topic": topic, "order": None})
+    if value is not None:
+        admin.put_key_value(ORDER_NAMESPACE, topic, value)
+        return Done(f"the queues of {topic} are {value}", {"topic": topic, "order": value})
+    found = admin.key_value(ORDER_NAMESPACE, topic)
+    if found is None:
+        raise NothingFound(f"the queues of topic {topic} are not fixed")
+    return Facts({"topic": topic, "order": found})
+
+
+@click.command("allocate", cls=Verb, short_help="Show which client would get which queues")
+@topic_argument()
+@click.option("-i", "--clients", required=True, metavar="ID,…", help="The ids of the clients.")
+@asks()
+def allocate_command(admin: Admin, topic: str, clients: str) -> Table:
+    """Show which queues of a topic each of some clients would get, by the usual rule.
+
+    \b
+    Example:
+      orbitmq topic allocate orders --clients 10.0.0.1,10.0.0.2,10.0.0.3
+    """
+    from orbitmq.client.state.allocate import Averagely, allocate
+
+    queues = admin.topic_route(topic).subscribe_queues
+    ids = [client.strip() for client in clients.split(",") if client.strip()]
+    rows = [
+        {"client": client, "broker": queue.broker_name, "queue": queue.queue_id}
+        for client in ids
+        for queue in allocate(Averagely(), client, queues, ids) or ()
+    ]
+    columns = [Column("client", "Client"), Column("broker", "Broker")]
+    return Table([*columns, Column("queue", "Queue", "number")], rows)
+
+
+for _verb in (
+    _made("create", "Create a topic"),
+    _made("update", "Change a topic"),
+    delete_command,
+    perm_command,
+    order_command,
+    allocate_command,
+    *LOOKS,
+):
+    topic.add_command(_verb)

@@ -1,0 +1,330 @@
+"""Looking at topics: which there are, where, how full, how busy, how they answer."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from orbitmq.cli.asking import Exit, Verb, asks, reaches
+from orbitmq.cli.printing import Column, Output, Table, present
+from orbitmq.cli.values import topic_argument
+
+if TYPE_CHECKING:
+    from orbitmq.admin.admin import Admin
+    from orbitmq.cli.asking import Place
+
+__all__ = ["VERBS"]
+
+QUEUE_COLUMNS: Final = [
+    Column("broker", "Broker"),
+    Column("queue", "Queue", "number"),
+    Column("minOffset", "Min offset", "number"),
+    Column("maxOffset", "Max offset", "number"),
+    Column("messages", "Messages", "number"),
+    Column("lastUpdateMs", "Last update", "time"),
+]
+
+
+@click.command("list", cls=Verb, short_help="List topics")
+@click.option("-c", "--cluster", metavar="NAME", help="Only those of one cluster.")
+@click.option("--with-groups", is_flag=True, help="Also say which clusters and groups they have.")
+@click.option(
+    "--all", "with_internal", is_flag=True, help="Also retries, dead letters, RocketMQ's own."
+)
+@asks()
+def list_command(
+    admin: Admin, cluster: str | None, with_groups: bool, with_internal: bool
+) -> Table:
+    """List topics; those of retries, of dead letters and RocketMQ's own only with --all.
+
+    \b
+    Examples:
+      orbitmq topic list
+      orbitmq topic list --with-groups -o json
+    """
+    names = [name for name in admin.topic_names(cluster) if with_internal or not _is_internal(name)]
+    if not with_groups:
+        return Table([Column("topic", "Topic")], [{"topic": name} for name in names])
+    rows = []
+    for name in names:
+        route = admin.topic_route(name)
+        clusters = sorted(set(route.clusters.values()))
+        rows.append({"topic": name, "clusters": clusters, "groups": admin.groups_of_topic(name)})
+    columns = [Column("topic", "Topic"), Column("clusters", "Clusters"), Column("groups", "Groups")]
+    return Table(columns, rows)
+
+
+def _is_internal(name: str) -> bool:
+    from orbitmq.protocol.names import SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
+
+    prefixes = ("%RETRY%", "%DLQ%", SYSTEM_TOPIC_PREFIX)
+    return name in SYSTEM_TOPICS or name.startswith(prefixes) or name.endswith("_REPLY_TOPIC")
+
+
+@click.command("route", cls=Verb, short_help="Show where a topic is")
+@topic_argument()
+@asks()
+def route_command(admin: Admin, topic: str) -> Table:
+    """Show which brokers have a topic, with how many queues, and what may be done with them.
+
+    \b
+    Example:
+      orbitmq topic route orders
+    """
+    route = admin.topic_route(topic)
+    rows = [
+        {
+            "broker": data.broker_name,
+            "cluster": route.clusters.get(data.broker_name, ""),
+            "writeQueues": data.write_queue_nums,
+            "readQueues": data.read_queue_nums,
+            "perm": data.perm,
+            "addresses": {
+                str(number): address
+                for number, address in route.brokers.get(data.broker_name, {}).items()
+            },
+        }
+        for data in route.queues
+    ]
+    columns = [
+        Column("broker", "Broker"),
+        Column("cluster", "Cluster"),
+        Column("writeQueues", "Write queues", "number"),
+        Column("readQueues", "Read queues", "number"),
+        Column("perm", "Perm", "number"),
+        Column("addresses", "Addresses"),
+    ]
+    return Table(columns, rows)
+
+
+@click.command("status", cls=Verb, short_help="Show how full a topic's queues are")
+@topic_argument()
+@asks(watched=True)
+def status_command(admin: Admin, topic: str) -> Table:
+    """Show the first and the next offset of each queue, and when it was last written.
+
+    \b
+    Examples:
+      orbitmq topic status orders
+      orbitmq topic status orders --watch
+    """
+    rows: list[dict[str, Any]] = [
+        {
+            "broker": queue.broker_name,
+            "queue": queue.queue_id,
+            "minOffset": ends.min_offset,
+            "maxOffset": ends.max_offset,
+            "messages": ends.count,
+            "lastUpdateMs": ends.last_update_ms,
+        }
+        for queue, ends in admin.topic_ends(topic).items()
+    ]
+    total = sum(row["messages"] for row in rows)
+    return Table(QUEUE_COLUMNS, rows, note=f"{total:,} messages in {len(rows)} queues")
+
+
+@click.command("clusters", cls=Verb, short_help="Show the clusters that have a topic")
+@topic_argument()
+@asks()
+def clusters_command(admin: Admin, topic: str) -> Table:
+    """Show the clusters that have a topic.
+
+    \b
+    Example:
+      orbitmq topic clusters orders
+    """
+    names = sorted(set(admin.topic_route(topic).clusters.values()))
+    return Table([Column("cluster", "Cluster")], [{"cluster": name} for name in names])
+
+
+@click.command("groups", cls=Verb, short_help="Show the groups that consume a topic")
+@topic_argument()
+@asks()
+def groups_command(admin: Admin, topic: str) -> Table:
+    """Show the groups that consume a topic, or have done so.
+
+    \b
+    Example:
+      orbitmq topic groups orders
+    """
+    rows = [{"group": group} for group in admin.groups_of_topic(topic)]
+    return Table([Column("group", "Group")], rows)
+
+
+@click.command("config", cls=Verb, short_help="Show how brokers have a topic set up")
+@topic_argument()
+@asks()
+def config_command(admin: Admin, topic: str) -> Table:
+    """Show how each broker has a topic set up.
+
+    \b
+    Example:
+      orbitmq topic config orders
+    """
+    rows = [
+        {
+            "broker": name,
+            "writeQueues": config.write_queue_nums,
+            "readQueues": config.read_queue_nums,
+            "perm": config.perm,
+            "order": config.order,
+            "sysFlag": config.topic_sys_flag,
+        }
+        for name, config in admin.topic_configs(topic).items()
+    ]
+    columns = [
+        Column("broker", "Broker"),
+        Column("writeQueues", "Write queues", "number"),
+        Column("readQueues", "Read queues", "number"),
+        Column("perm", "Perm", "number"),
+        Column("order", "Ordered"),
+        Column("sysFlag", "Flags", "number"),
+    ]
+    return Table(columns, rows)
+
+
+@click.command("entries", cls=Verb, short_help="Show entries of a consume queue")
+@topic_argument()
+@click.option(
+    "-b", "--broker", metavar="NAME", help="The broker; the topic's first if none is named."
+)
+@click.option("-q", "--queue", "queue_id", type=int, required=True, help="The queue.")
+@click.option("--from", "index", type=int, default=0, show_default=True, help="The first offset.")
+@click.option("--count", type=click.IntRange(1, 10_000), default=10, show_default=True)
+@click.option("-g", "--group", help="Also say what this group wants of the topic.")
+@asks()
+def entries_command(
+    admin: Admin,
+    topic: str,
+    broker: str | None,
+    queue_id: int,
+    index: int,
+    count: int,
+    group: str | None,
+) -> Table:
+    """Show entries of a consume queue: where each message is in the log, and its tag's hash.
+
+    \b
+    Example:
+      orbitmq topic entries orders --queue 0 --from 100 --count 20
+    """
+    from orbitmq.message import MessageQueue
+
+    route = admin.topic_route(topic)
+    if broker is not None and ":" in broker:
+        named = [name for name, ids in route.brokers.items() if broker in ids.values()]
+        broker = named[0] if named else broker
+    queue = MessageQueue(topic, broker or route.queues[0].broker_name, queue_id)
+    found = admin.queue_entries(queue, index, count, group=group)
+    rows: list[dict[str, Any]] = [
+        {
+            "offset": entry.offset,
+            "physicalOffset": entry.physical_offset,
+            "size": entry.size,
+            "tagsCode": entry.tags_code,
+        }
+        for entry in found.entries
+    ]
+    columns = [
+        Column("offset", "Offset", "number"),
+        Column("physicalOffset", "In the log", "number"),
+        Column("size", "Bytes", "number"),
+        Column("tagsCode", "Tag's hash"),
+    ]
+    note = f"the queue goes from {found.min_offset:,} to {found.max_offset:,}"
+    if group is not None:
+        wants = f"wants {found.subscription!r}" if found.subscription else "is not connected"
+        note += f"; group {group} {wants}"
+    return Table(columns, rows, note=note)
+
+
+@click.command("send-check", cls=Verb, short_help="Send test messages and time them")
+@topic_argument()
+@click.option("--amount", type=click.IntRange(1), default=100, show_default=True, help="Messages.")
+@click.option("--size", type=click.IntRange(1), default=128, show_default=True, help="Their bytes.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
+@reaches
+def send_check_command(place: Place, topic: str, amount: int, size: int, output: Output) -> None:
+    """Send test messages to all queues of a topic and say how long each took.
+
+    Consumers of the topic get them. Ends with code 3 if one of them failed.
+
+    \b
+    Example:
+      orbitmq topic send-check orders --amount 20
+    """
+    from orbitmq.cli.sending import CHECK_COLUMNS, timed_sends
+
+    rows = timed_sends(place, topic, amount, size)
+    took = [row["tookMs"] for row in rows[1:]] or [rows[0]["tookMs"]]
+    note = f"on average {sum(took) / len(took):.1f} ms, without the first"
+    present(Table(CHECK_COLUMNS, rows, note=note), output)
+    if not all(row["ok"] for row in rows):
+        raise SystemExit(Exit.NOT_IN_ORDER)
+
+
+@click.command("stats", cls=Verb, short_help="Show how many messages come and go")
+@topic_argument(required=False)
+@click.option("-a", "--active", is_flag=True, help="Only topics that had messages in the last day.")
+@asks(watched=True)
+def stats_command(admin: Admin, topic: str | None, active: bool) -> Table:
+    """Show rates and sums of what is sent to topics and taken by their groups.
+
+    \b
+    Examples:
+      orbitmq topic stats
+      orbitmq topic stats orders --watch
+    """
+    masters = [one.master for one in admin.cluster_info().brokers.values() if one.master]
+    names = [topic] if topic else [n for n in admin.topic_names() if not n.startswith("%")]
+    rows = []
+    for name in names:
+        sent = _summed(admin, masters, "TOPIC_PUT_NUMS", name)
+        groups: list[str | None] = [*admin.groups_of_topic(name)] or [None]
+        for group in groups:
+            key = f"{name}@{group}"
+            taken = _summed(admin, masters, "GROUP_GET_NUMS", key) if group else (0.0, 0)
+            lag = max(admin.group_lag(group, name).total, 0) if group else None
+            rows.append(
+                {
+                    "topic": name,
+                    "group": group,
+                    "lag": lag,
+                    "inPerSecond": sent[0],
+                    "outPerSecond": taken[0],
+                    "inLastDay": sent[1],
+                    "outLastDay": taken[1],
+                }
+            )
+    rows = [row for row in rows if not active or row["inLastDay"] or row["outLastDay"]]
+    columns = [
+        Column("topic", "Topic"),
+        Column("group", "Group"),
+        Column("lag", "Lag", "number"),
+        Column("inPerSecond", "In/s", "rate"),
+        Column("outPerSecond", "Out/s", "rate"),
+        Column("inLastDay", "In, day", "number"),
+        Column("outLastDay", "Out, day", "number"),
+    ]
+    return Table(columns, rows, note=time.strftime("%H:%M:%S"))
+
+
+def _summed(admin: Admin, masters: list[str], name: str, key: str) -> tuple[float, int]:
+    counters = [admin.counter(address, name, key) for address in masters]
+    there = [one for one in counters if one is not None]
+    return sum(one.per_second for one in there), sum(one.last_day for one in there)
+
+
+VERBS: Final = (
+    list_command,
+    route_command,
+    status_command,
+    config_command,
+    clusters_command,
+    groups_command,
+    entries_command,
+    stats_command,
+    send_check_command,
+)

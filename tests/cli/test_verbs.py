@@ -1,0 +1,268 @@
+"""Every noun and verb against a cluster of two brokers: what it does, and the keys of its JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orbitmq.admin.admin import Admin
+from orbitmq.client.producer import Producer
+from orbitmq.client.push import PushConsumer
+from orbitmq.message import Message, MessageQueue
+from orbitmq.testing import LocalCluster
+from tests.cli.conftest import Run, await_true
+
+Ask = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def filled(admin: Admin, producer: Producer) -> str:
+    """A topic of two queues on each broker, five messages in one of them."""
+    admin.create_topic("filled", queues=2)
+    queue = MessageQueue("filled", "broker-a", 1)
+    for number in range(5):
+        message = Message(
+            "filled", f"body {number}".encode(), keys=[f"k{number}"], tags=f"t{number % 2}"
+        )
+        producer.send(message, queue=queue)
+    admin.set_offsets("reader", {queue: 2})
+    admin.create_group("reader")
+    return "filled"
+
+
+@pytest.fixture(scope="module")
+def consumer(cluster: LocalCluster, admin: Admin) -> Iterator[PushConsumer]:
+    """A member of group ``members``, which wants one tag of topic ``wanted``."""
+    admin.create_topic("wanted", queues=1)
+    consumer = PushConsumer(cluster.address, group="members", consume_from="first")
+    consumer.on("wanted", tags="a || b")(lambda message: None)
+    consumer.start()
+    await_true("the consumer has its queues", lambda: _queues(admin, "members"))
+    yield consumer
+    consumer.stop()
+
+
+def _queues(admin: Admin, group: str) -> bool:
+    members = admin.group_members(group)
+    if members is None:
+        return False
+    return len(admin.running_info(group, members.members[0].client_id).queues) >= 2
+
+
+# ---- topics
+
+
+def test_a_topic_from_its_creation_to_its_end(ask: Ask, run: Run) -> None:
+    made = ask("topic", "create", "made", "--queues", "3", "--read-queues", "4")
+    assert made == {
+        "done": True,
+        "topic": "made",
+        "writeQueues": 3,
+        "readQueues": 4,
+        "perm": 6,
+        "order": False,
+        "brokers": ["broker-a", "broker-b"],
+    }
+    assert {"topic": "made"} in ask("topic", "list")
+    changed = ask("topic", "update", "made", "--write-queues", "2", "-b", "broker-b")
+    assert (changed["readQueues"], changed["brokers"]) == (4, ["broker-b"])
+    configs = ask("topic", "config", "made")
+    assert [one["writeQueues"] for one in configs] == [3, 2]
+    assert ask("topic", "perm", "made", "r")["brokers"]["broker-a"] == {"from": 6, "to": 4}
+    route = ask("topic", "route", "made")
+    assert [one["perm"] for one in route] == [4, 4]
+    assert set(route[0]) == {"broker", "cluster", "writeQueues", "readQueues", "perm", "addresses"}
+    assert ask("topic", "clusters", "made") == [{"cluster": "DefaultCluster"}]
+    assert ask("topic", "delete", "made")["done"]
+    assert "no broker has topic made" in run("topic", "route", "made", code=5).err
+    assert "no broker has topic made" in run("topic", "delete", "made", code=5).err
+
+
+def test_what_is_in_a_topic(ask: Ask, run: Run, filled: str) -> None:
+    status = ask("topic", "status", filled)
+    assert [one["messages"] for one in status] == [0, 5, 0, 0]
+    assert set(status[1]) == {
+        *("broker", "queue", "minOffset", "maxOffset", "messages", "lastUpdateMs"),
+    }
+    assert "5 messages in 4 queues" in run("topic", "status", filled).out
+    assert ask("topic", "groups", filled) == [{"group": "reader"}]
+    listed = ask("topic", "list", "--with-groups")
+    assert {"topic": filled, "clusters": ["DefaultCluster"], "groups": ["reader"]} in listed
+    entries = ask("topic", "entries", filled, "-b", "broker-a", "-q", "1", "--count", "2")
+    assert [one["offset"] for one in entries] == [0, 1]
+    assert entries[0]["tagsCode"] != entries[1]["tagsCode"]
+    stats = ask("topic", "stats", filled)
+    assert (stats[0]["group"], stats[0]["lag"]) == ("reader", 3)
+    shares = ask("topic", "allocate", filled, "-i", "10.0.0.1,10.0.0.2")
+    assert [one["client"] for one in shares] == ["10.0.0.1"] * 2 + ["10.0.0.2"] * 2
+
+
+def test_the_order_of_a_topic(ask: Ask, run: Run, filled: str) -> None:
+    run("topic", "order", filled, code=5)
+    run("topic", "order", filled, "--set", "broker-a:2")
+    assert ask("topic", "order", filled) == {"topic": filled, "order": "broker-a:2"}
+    assert ask("nameserver", "kv-list", "ORDER_TOPIC_CONFIG") == [
+        {"key": filled, "value": "broker-a:2"}
+    ]
+    run("topic", "order", filled, "--delete")
+    run("topic", "order", filled, code=5)
+
+
+# ---- groups and offsets
+
+
+def test_a_group_from_its_creation_to_its_end(ask: Ask, run: Run) -> None:
+    assert ask("group", "create", "made", "--retry-times", "3")["retryMaxTimes"] == 3
+    changed = ask("group", "update", "made", "--no-consume", "-b", "broker-a")
+    assert (changed["consumeEnable"], changed["retryMaxTimes"]) == (False, 3)
+    configs = ask("group", "config", "made")
+    assert [one["consumeEnable"] for one in configs] == [False, True]
+    assert {"group": "made", "brokers": ["broker-a", "broker-b"]} in ask("group", "list")
+    run("group", "delete", "made")
+    assert "no broker knows group made" in run("group", "delete", "made", code=5).err
+    run("group", "config", "made", code=5)
+    run("group", "update", "made", code=5)
+
+
+def test_lag(ask: Ask, run: Run, filled: str) -> None:
+    rows = ask("group", "lag", "reader")
+    assert [one["lag"] for one in rows if one["broker"] == "broker-a"] == [0, 3]
+    assert set(rows[0]) == {
+        *("topic", "broker", "queue", "maxOffset", "consumerOffset", "lag", "lastConsumedMs"),
+    }
+    everyone = {one["group"]: one for one in ask("group", "lag")}
+    assert (everyone["reader"]["lag"], everyone["reader"]["members"]) == (3, 0)
+    assert "behind by 3" in run("group", "lag", "reader").out
+    run("group", "lag", "nobody", code=5)
+    of_broker = ask("broker", "lag", "-b", "broker-a", "--min-lag", "1")
+    assert [(one["group"], one["lag"]) for one in of_broker] == [("reader", 3)]
+
+
+def test_watching_prints_a_line_of_json_for_each_look(run: Run, filled: str) -> None:
+    words = ("group", "lag", "reader", "--watch", "--every", "0.01", "--times", "3", "-o", "json")
+    lines = run(*words).out.splitlines()
+    assert [json.loads(line)[1]["lag"] for line in lines] == [3, 3, 3]
+    assert run(*words[:-2]).out.count("behind by 3") == 3
+
+
+def test_offsets(ask: Ask, run: Run, filled: str) -> None:
+    run("offset", "set", "mover", filled, "-b", "broker-a", "-q", "1", "4")
+    at = {"broker": "broker-a", "queue": 1, "offset": 4}
+    assert at in ask("offset", "get", "mover", filled)
+    run("offset", "set", "mover", filled, "-b", "broker-a", "-q", "7", "4", code=5)
+    assert ask("offset", "reset", "mover", filled, "--to", "earliest")[1]["offset"] == 0
+    assert ask("offset", "skip", "mover", filled)[1]["offset"] == 5
+    assert ask("offset", "reset", "mover", filled, "--to", "1h", "--only-back")[1]["offset"] == 0
+    assert ask("offset", "reset", "mover", filled, "--to", "now", "--only-back")[1]["offset"] == 0
+    assert ask("offset", "at", filled, "latest")[1]["offset"] == 5
+    run("offset", "clone", "reader", "twin", filled)
+    assert {**at, "offset": 2} in ask("offset", "get", "twin", filled)
+    assert "no moment" in run("offset", "at", filled, "soon", code=2).err
+
+
+# ---- clients
+
+
+def test_members_and_what_they_say(
+    ask: Ask, run: Run, admin: Admin, consumer: PushConsumer
+) -> None:
+    found = ask("group", "members", "members")
+    assert (found["consumeType"], found["messageModel"]) == ("CONSUME_PASSIVELY", "CLUSTERING")
+    wanted = {one["topic"]: one["expression"] for one in found["subscriptions"]}
+    assert wanted["wanted"] == "a || b"
+    client = found["members"][0]["clientId"]
+    info = ask("group", "running-info", "members", "--stacks")
+    assert info["client"] == client
+    assert {one["topic"] for one in info["queues"]} >= {"wanted"}
+    assert "Thread" in info["stacks"] or "orbitmq" in info["stacks"]
+    admin.set_offsets("members", {MessageQueue("wanted", "broker-a", 0): 0})
+    owners = ask("group", "lag", "members", "--clients")
+    assert {one["client"] for one in owners if one["topic"] == "wanted"} == {client}
+    run("group", "members", "nobody", code=5)
+
+
+def test_producers(ask: Ask, run: Run, producer: Producer, filled: str) -> None:
+    def listed() -> bool:
+        return any(one["group"] == "tests" for one in ask("producer", "list"))
+
+    await_true("the producer's heartbeat has come", listed)
+    assert ask("producer", "members", "tests", filled)[0]["language"] == "PYTHON"
+    run("producer", "members", "nobody", filled, code=5)
+
+
+# ---- brokers, nameservers, clusters
+
+
+def test_brokers(ask: Ask, run: Run) -> None:
+    version = ask("broker", "status", "-b", "broker-a", "--only", "versiondesc")
+    assert version == [{"broker": "broker-a", "key": "brokerVersionDesc", "value": "V4_9_7"}]
+    run("broker", "config", "-b", "broker-a", "--set", "fileReservedTime=24")
+    kept = ask("broker", "config", "--only", "fileReservedTime")
+    assert [one["value"] for one in kept] == ["24", "72"]
+    assert "Say where" in run("broker", "config", "--set", "fileReservedTime=24", code=2).err
+    for verb in ("clean-queues", "clean-topics", "clean-log"):
+        run("broker", verb, "-c", "DefaultCluster")
+    denied = ask("broker", "deny-writes", "broker-b")["topicsByNameserver"]
+    assert min(denied.values()) > 0
+    assert ask("broker", "allow-writes", "broker-b")["topicsByNameserver"] == denied
+    run("broker", "deny-writes", "broker-z", code=5)
+    checks = ask("broker", "send-check", "broker-a", "--amount", "3")
+    assert [one["status"] for one in checks] == ["SEND_OK"] * 3
+
+
+def test_nameservers(ask: Ask, run: Run) -> None:
+    run("nameserver", "kv-set", "shop", "currency", "NOK")
+    assert ask("nameserver", "kv-get", "shop", "currency")["value"] == "NOK"
+    assert ask("nameserver", "kv-list", "shop") == [{"key": "currency", "value": "NOK"}]
+    run("nameserver", "kv-delete", "shop", "currency")
+    run("nameserver", "kv-get", "shop", "currency", code=5)
+    run("nameserver", "config", "--set", "orderMessageEnable=true")
+    (setting,) = ask("nameserver", "config", "--only", "orderMessageEnable")
+    assert setting["value"] == "true"
+
+
+def test_clusters(ask: Ask, run: Run, filled: str, tmp_path: Path) -> None:
+    assert [one["broker"] for one in ask("cluster", "list")] == ["broker-a", "broker-b"]
+    status = ask("cluster", "status", "--more")
+    assert [one["answers"] for one in status] == [True, True]
+    assert status[0]["inToday"] >= 5
+    checked = ask("cluster", "send-check", "--amount", "2")
+    assert [(one["sent"], one["failed"]) for one in checked] == [(2, 0), (2, 0)]
+    for what in ("metadata", "configs", "metrics"):
+        run("cluster", "export", what, "--to", str(tmp_path / f"{what}.json"))
+    metadata = json.loads((tmp_path / "metadata.json").read_text())
+    assert metadata["topics"][filled]["broker-a"]["writeQueueNums"] == 2
+    assert "reader" in metadata["groups"]
+    configs = json.loads((tmp_path / "configs.json").read_text())
+    assert configs["brokers"]["broker-b"]["brokerName"] == "broker-b"
+    assert "putTps" in json.loads((tmp_path / "metrics.json").read_text())["brokers"]["broker-a"]
+
+
+# ---- the command line itself
+
+
+def test_nobody_answers(run: Run) -> None:
+    ran = run("topic", "list", "-n", "127.0.0.1:1", code=6)
+    assert "no nameserver answers" in ran.err
+    assert ran.out == ""
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(run: Run, shell: str) -> None:
+    assert "_ORBITMQ_COMPLETE" in run("completion", shell).out
+
+
+def test_topics_are_completed(cluster: LocalCluster, filled: str, monkeypatch: Any) -> None:
+    from click.shell_completion import ShellComplete
+
+    from orbitmq.cli import main
+
+    monkeypatch.setenv("NAMESRV_ADDR", cluster.address)
+    shell = ShellComplete(main, {}, "orbitmq", "_ORBITMQ_COMPLETE")
+    found = [one.value for one in shell.get_completions(["topic", "status"], "fil")]
+    assert found == [filled]
+    assert "status" in [one.value for one in shell.get_completions(["topic"], "st")]
