@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from orbitmq.memory import keep_freed_memory
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.spark.cluster import Cluster, Endpoint, shared_cluster
 from orbitmq.spark.data_loss import DataLoss
 from orbitmq.spark.offsets import QueueRange
 from orbitmq.spark.planning import pack
 from orbitmq.spark.pulling import Filter, Pulling, PullSettings
+from orbitmq.spark.settling import settle_in
 from orbitmq.spark.source_options import SourceOptions
 from orbitmq.spark.starting import find_queues, resolve_ending, resolve_starting
 
@@ -73,23 +72,6 @@ def make_partitions(
     ]
 
 
-_is_settled = False
-
-
-def settle_in() -> None:
-    """Prepare a worker, once, for the many tasks it will live for.
-
-    Freed memory is kept for the next batch, and the collector need not walk through all imported
-    modules again and again.
-    """
-    global _is_settled
-    if not _is_settled:
-        _is_settled = True
-        keep_freed_memory()
-        gc.collect()
-        gc.freeze()
-
-
 def read_partition(
     options: SourceOptions, columns: tuple[str, ...], wanted: Filter, partition: InputPartition
 ) -> Iterator[pa.RecordBatch]:
@@ -124,6 +106,7 @@ class RocketMQBatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Find out what there is to read, and divide it."""
+        settle_in()
         options = self.options
         cluster = cluster_of(options)
         with options.connection.hiding_secrets():

@@ -12,8 +12,8 @@ things, each with a setting that changes no result:
 - a stall of some 40 ms per Python task, which Unix sockets between JVM and Python do not have;
 - checkpoint files written through Hadoop's checksums and a process per file, which a local disk
   needs neither of;
-- a collector that walks through all imported modules in each Python worker (the sink and the
-  source freeze them, `gc.freeze`, when a worker meets them first).
+- a collector that walks through all imported modules in each Python worker after each task (which
+  needs no setting: see `settling`).
 
 What is given explicitly is never overruled. Settings of the JVM that runs already are left alone:
 Spark ignores them then, so nothing is said of them either.

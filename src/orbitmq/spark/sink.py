@@ -12,8 +12,6 @@ A worker process serves many tasks: its connections and routes are kept for the 
 
 from __future__ import annotations
 
-import functools
-import gc
 import logging
 import os
 import time
@@ -35,6 +33,7 @@ from orbitmq.client.state.unique_ids import make_unique_id
 from orbitmq.errors import ConfigError, OrbitError
 from orbitmq.remoting.blocking import BlockingNetwork
 from orbitmq.spark.options import Connection
+from orbitmq.spark.settling import settle_in
 from orbitmq.spark.sink_brokers import ask_brokers
 from orbitmq.spark.sink_once import Scope, pinned_brokers, query_scope
 from orbitmq.spark.sink_options import SinkOptions
@@ -96,6 +95,7 @@ class Sink:
     @classmethod
     def of(cls, options: Mapping[str, str], schema: StructType, *, is_query: bool) -> Sink:
         """Check everything that can be checked before a task starts."""
+        settle_in()
         read = SinkOptions.of(options)
         columns = check_columns(schema, read.topic)
         if read.topic is not None:
@@ -109,7 +109,7 @@ class Sink:
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> SinkCommit:
         """Send the rows of one task; returns when a broker has taken each of them."""
-        _freeze_modules()
+        settle_in()
         with self.options.connection.hiding_secrets():
             return self._write(batches)
 
@@ -207,12 +207,6 @@ def _ask_cluster(options: SinkOptions, columns: frozenset[str]) -> tuple[str, ..
         if "deliverAt" in columns:
             broker.must_deliver_at()
     return tuple(broker.name for broker in brokers)
-
-
-@functools.cache
-def _freeze_modules() -> None:
-    """Spare the collector what this process has imported: a worker lives for many small tasks."""
-    gc.freeze()
 
 
 def _partition() -> int:

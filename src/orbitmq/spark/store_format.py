@@ -22,6 +22,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 
 from orbitmq.errors import CorruptStore
 from orbitmq.spark.schema import column_names, message_schema
+from orbitmq.spark.settling import settle_in
 from orbitmq.spark.store_options import StoreOptions
 from orbitmq.storelog import ScanPlan, StoreLog
 
@@ -101,6 +102,7 @@ class StoreReader(DataSourceReader):
         """Return the wanted messages of a split as record batches."""
         import pyarrow as pa
 
+        settle_in()
         assert isinstance(partition, SplitPartition)
         if not self.plan.splits:
             return
