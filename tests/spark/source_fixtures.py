@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,16 @@ def start(source: DataFrame, out: Path, **trigger: Any) -> StreamingQuery:
         .trigger(**(trigger or {"processingTime": "0 seconds"}))
         .start(str(out / "rows"))
     )
+
+
+def until(query: StreamingQuery, count: int) -> None:
+    """Wait until a stream has had so many rows in all; Spark has no event for that."""
+    deadline = time.monotonic() + 60
+    while sum(p["numInputRows"] for p in query.recentProgress) < count:
+        error = query.exception()
+        assert error is None, error
+        assert time.monotonic() < deadline, query.lastProgress
+        time.sleep(0.02)
 
 
 def written(spark: SparkSession, out: Path) -> DataFrame:

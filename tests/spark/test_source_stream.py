@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from orbitmq import Admin
@@ -21,6 +21,7 @@ from tests.spark.source_fixtures import (
     send_to_queue,
     start,
     stream,
+    until,
     written,
 )
 
@@ -35,16 +36,6 @@ def offsets_of(query: StreamingQuery, which: str = "endOffset") -> Any:
     progress = query.lastProgress
     assert progress is not None
     return json.loads(progress["sources"][0][which])
-
-
-def until(query: StreamingQuery, count: int, source: DataFrame | None = None) -> None:
-    """Wait until a stream has had so many rows in all; Spark has no event for that."""
-    deadline = time.monotonic() + 60
-    while sum(p["numInputRows"] for p in query.recentProgress) < count:
-        error = query.exception()
-        assert error is None, error
-        assert time.monotonic() < deadline, query.lastProgress
-        time.sleep(0.02)
 
 
 def test_available_now_ends_where_it_began_to_read(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from orbitmq._native import Command, decode_records, loads_lenient
-from orbitmq.client.state.namespace import wrap
+from orbitmq.client.state.namespace import unwrap, wrap
 from orbitmq.client.state.routes import MASTER_ID, TopicRoute
 from orbitmq.errors import BrokerBusy, BrokerRefused, NoRoute, OrbitError, RemotingError
 from orbitmq.protocol.bodies import MessageQueue
@@ -33,12 +33,10 @@ from orbitmq.remoting.pipeline import Pipeline
 from orbitmq.spark.offsets import QueueEnds
 from orbitmq.spark.options import Connection
 
-__all__ = ["DEFAULT_GROUP", "Cluster", "Endpoint", "shared_cluster"]
+__all__ = ["Cluster", "Endpoint", "shared_cluster"]
 
 T = TypeVar("T")
 
-DEFAULT_GROUP = "ORBIT_SPARK"
-"""The group of readers that name none. It commits nothing and subscribes to nothing."""
 STEP_BACK = 32
 REPLIES = "_REPLY_TOPIC"
 _PULLED = (
@@ -69,7 +67,7 @@ class Cluster:
     """Asks nameservers and brokers, again if need be."""
 
     connection: Connection
-    group: str = DEFAULT_GROUP
+    group: str
     retries: int = 10
     retry_interval_ms: int = 500
     route_ttl_ms: int = 1000
@@ -139,7 +137,7 @@ class Cluster:
         if known is not None and known[0] > self.clock():
             return known[1]
         wanted = re.compile(pattern)
-        names = self._topic_list(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        names = self._names_here(self._topic_list(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER))
         # Clusters and brokers have topics of their names.
         systems = SYSTEM_TOPICS | self._topic_list(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
         found = sorted(
@@ -149,6 +147,11 @@ class Cluster:
         )
         self._matches[pattern] = (self.clock() + self.route_ttl_ms / 1000, found)
         return found
+
+    def _names_here(self, stored: Iterable[str]) -> list[str]:
+        """Return the topics of the namespace, by the names that its users know."""
+        namespace = self.connection.namespace
+        return [name for each in stored if wrap(namespace, name := unwrap(namespace, each)) == each]
 
     def _topic_list(self, code: int) -> frozenset[str]:
         response = self._ask_nameserver(code)
@@ -174,6 +177,11 @@ class Cluster:
         """Return a topic's name as brokers know it."""
         return wrap(self.connection.namespace, topic)
 
+    @property
+    def stored_group(self) -> str:
+        """The group's name as brokers know it."""
+        return wrap(self.connection.namespace, self.group)
+
     def forget_routes(self) -> None:
         """Have the next question answered by a nameserver."""
         self._routes.clear()
@@ -192,6 +200,11 @@ class Cluster:
             )
         return ids.get(MASTER_ID) or ids[min(ids)]
 
+    def registered_brokers(self) -> set[str]:
+        """Return the brokers that nameservers know, whatever topics they have."""
+        response = self._ask_nameserver(RequestCode.GET_BROKER_CLUSTER_INFO)
+        return set(loads_lenient(response.body).get("brokerAddrTable") or ())
+
     def endpoint(self, topic: str, broker: str) -> Endpoint:
         """Return where a broker is and what it can do."""
         address = self.address(topic, broker)
@@ -206,6 +219,28 @@ class Cluster:
         return Endpoint(address, self._features[address])
 
     # ---- offsets
+
+    def reachable_ends(
+        self, queues: Iterable[MessageQueue]
+    ) -> tuple[dict[MessageQueue, QueueEnds], set[str]]:
+        """Return how far queues reach, and the brokers that do not tell."""
+        by_broker: dict[str, list[MessageQueue]] = {}
+        for queue in queues:
+            by_broker.setdefault(queue.broker_name, []).append(queue)
+        found: dict[MessageQueue, QueueEnds] = {}
+        unreachable = set()
+        for broker, of_broker in by_broker.items():
+            try:
+                found |= self.ends(of_broker)
+            except OrbitError as error:
+                is_gone = isinstance(error, BrokerRefused) and (
+                    error.code == ResponseCode.TOPIC_NOT_EXIST
+                )
+                if not (error.retriable or is_gone):
+                    raise
+                self.forget_routes()
+                unreachable.add(broker)
+        return found, unreachable
 
     def ends(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, QueueEnds]:
         """Return how far queues reach, with one request per topic and broker."""
@@ -291,7 +326,7 @@ class Cluster:
     def pull_fields(self, queue: MessageQueue, offset: int, count: int) -> dict[str, str]:
         """Return the fields of a pull of everything, which neither waits nor commits."""
         return {
-            "consumerGroup": self.group,
+            "consumerGroup": self.stored_group,
             "topic": self.stored_name(queue.topic),
             "queueId": str(queue.queue_id),
             "queueOffset": str(offset),
@@ -337,17 +372,17 @@ class Cluster:
         self._network.close()
 
 
-_clusters: dict[tuple[Connection, str], Cluster] = {}
+_clusters: dict[Connection, Cluster] = {}
 
 
 def shared_cluster(
-    connection: Connection, group: str | None, retries: int, retry_interval_ms: int, ttl_ms: int
+    connection: Connection, group: str, retries: int, retry_interval_ms: int, ttl_ms: int
 ) -> Cluster:
     """Return this process's view of a cluster, so that tasks that follow each other share it."""
-    key = (connection, group or DEFAULT_GROUP)
-    cluster = _clusters.get(key)
+    cluster = _clusters.get(connection)
     if cluster is None:
-        cluster = _clusters[key] = Cluster(connection, key[1])
+        cluster = _clusters[connection] = Cluster(connection, group)
+    cluster.group = group
     cluster.retries, cluster.retry_interval_ms = retries, retry_interval_ms
     cluster.route_ttl_ms = ttl_ms
     return cluster

@@ -4,9 +4,7 @@
 | --- | --- |
 | the queue's first offset is past the one wanted | expired: the broker has deleted old files |
 | the queue ends before the one wanted | shrunk: it was made anew, or lost its tail in a crash |
-| the topic has no route any more | deleted |
-| the topic's route has no such queue | fewer queues than before |
-| the topic's route has no such broker | broker gone |
+| topic, queue or broker are not there | see `absence` |
 
 With ``failOnDataLoss=true`` each is an error that names the offsets; otherwise a warning, and
 reading goes on with what there is.
@@ -35,7 +33,7 @@ _WHY: dict[Cause, str] = {
     "lost its tail",
     "topic deleted": "the topic was deleted",
     "queue removed": "the topic has fewer queues than before",
-    "broker gone": "the broker is not registered any more",
+    "broker gone": "the broker is away for longer than option maxBrokerAbsence allows",
 }
 
 

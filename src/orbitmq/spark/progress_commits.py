@@ -56,7 +56,7 @@ class ProgressCommits:
             address,
             RequestCode.UPDATE_CONSUMER_OFFSET,
             {
-                "consumerGroup": cluster.group,
+                "consumerGroup": cluster.stored_group,
                 "topic": cluster.stored_name(queue.topic),
                 "queueId": str(queue.queue_id),
                 "commitOffset": str(offset),
@@ -67,12 +67,12 @@ class ProgressCommits:
     def _announce(self, address: str, topic: str) -> None:
         subscription = Subscription.of_tags(self._cluster.stored_name(topic), "*")
         heartbeat = {
-            "clientID": f"{self._cluster.group}@spark",
+            "clientID": f"{self._cluster.stored_group}@spark",
             "consumerDataSet": [
                 {
                     "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
                     "consumeType": "CONSUME_ACTIVELY",
-                    "groupName": self._cluster.group,
+                    "groupName": self._cluster.stored_group,
                     "messageModel": "CLUSTERING",
                     "subscriptionDataSet": [subscription.as_json()],
                     "unitMode": False,

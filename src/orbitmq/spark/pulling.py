@@ -215,7 +215,7 @@ class Pulling:
             "fromOffset": str(segment.next_offset),
             "toOffset": str(segment.end),
             "maxBytes": str(BULK_BYTES * 2),
-            "consumerGroup": self._cluster.group,
+            "consumerGroup": self._cluster.stored_group,
         }
         if self._settings.filter.tags is not None:
             fields["tags"] = self._settings.filter.tags

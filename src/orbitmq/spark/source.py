@@ -7,13 +7,14 @@ the session; how many tasks a session runs at once travels with the class (see `
 from __future__ import annotations
 
 import os
+import uuid
 from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from orbitmq.spark.schema import column_names, message_schema
-from orbitmq.spark.source_options import SourceOptions
+from orbitmq.spark.source_options import DEFAULT_GROUP, SourceOptions
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -32,6 +33,11 @@ class RocketMQSource(DataSource):
     parallelism: ClassVar[int | None] = None
     """How many tasks the session runs at once, as far as `register` knew."""
 
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        # Made once per `load` and copied to all who plan and read for it.
+        self._default_group = f"{DEFAULT_GROUP}-{uuid.uuid4().hex}"
+
     @classmethod
     def name(cls) -> str:
         """Return the name of the format."""
@@ -46,14 +52,14 @@ class RocketMQSource(DataSource):
         """Return a reader of all that is there now."""
         from orbitmq.spark.batch_reader import batch_reader
 
-        options = SourceOptions.of(self.options, streaming=False)
+        options = self._source_options(streaming=False)
         return batch_reader(options, column_names(schema), self._tasks())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader of all that is to come."""
         from orbitmq.spark.stream_reader import RocketMQStreamReader
 
-        options = SourceOptions.of(self.options, streaming=True)
+        options = self._source_options(streaming=True)
         return RocketMQStreamReader(options, column_names(schema), self._tasks())
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -67,6 +73,10 @@ class RocketMQSource(DataSource):
         from orbitmq.spark.sink import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
+
+    def _source_options(self, *, streaming: bool) -> SourceOptions:
+        group = self._default_group
+        return SourceOptions.of(self.options, streaming=streaming, default_group=group)
 
     def _tasks(self) -> int:
         return self.parallelism or os.cpu_count() or 1

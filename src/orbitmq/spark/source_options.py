@@ -16,7 +16,7 @@ from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.spark.offsets import EARLIEST, LATEST, Offsets, parse_assignment, parse_offsets
 from orbitmq.spark.options import CONNECTION_OPTIONS, Connection, Options
 
-__all__ = ["SOURCE_OPTIONS", "Limits", "Position", "SourceOptions", "Topics"]
+__all__ = ["DEFAULT_GROUP", "SOURCE_OPTIONS", "Limits", "Position", "SourceOptions", "Topics"]
 
 SOURCE_OPTIONS = (
     *CONNECTION_OPTIONS,
@@ -24,13 +24,16 @@ SOURCE_OPTIONS = (
     *("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"),
     *("startingOffsetsByTimestampStrategy",),
     *("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"),
-    *("failOnDataLoss", "minPartitions", "maxRecordsPerPartition"),
+    *("failOnDataLoss", "maxBrokerAbsence", "minPartitions", "maxRecordsPerPartition"),
     *("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
     *("tags", "sql", "columns", "pushFilters"),
     *("consumerGroup", "commitOffsets"),
     *("pullBatchSize", "pullTimeoutMs", "prefetch", "bulkRead"),
     *("fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "routeCacheTtlMs"),
 )
+
+DEFAULT_GROUP = "ORBIT_SPARK"
+"""What the groups of readers that name none begin with. They commit and subscribe nothing."""
 
 _STRATEGIES: dict[str, Literal["error", "latest"]] = {"error": "error", "latest": "latest"}
 _COMMITS: dict[str, Literal["none", "progress"]] = {"none": "none", "progress": "progress"}
@@ -71,6 +74,15 @@ class Topics:
         if not topics:
             raise ConfigError("option subscribe names no topic")
         return cls(names=topics)
+
+    def has(self, queue: MessageQueue) -> bool:
+        """Whether a queue is, or was, among those to read."""
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, queue.topic) is not None
+        if self.queues:
+            short = MessageQueue(queue.topic, "", queue.queue_id)
+            return queue in self.queues or short in self.queues
+        return queue.topic in self.names
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +156,7 @@ class SourceOptions:
     ending: Position
     when_no_message_is_later: Literal["error", "latest"]
     fail_on_data_loss: bool
+    max_broker_absence_ms: int
     limits: Limits
     min_partitions: int | None
     max_records_per_partition: int | None
@@ -151,7 +164,7 @@ class SourceOptions:
     sql: str | None
     columns: tuple[str, ...] | None
     push_filters: bool
-    group: str | None
+    group: str
     commits: Literal["none", "progress"]
     pull_batch_size: int
     pull_timeout_ms: int
@@ -162,7 +175,9 @@ class SourceOptions:
     route_ttl_ms: int
 
     @classmethod
-    def of(cls, given: Mapping[str, str], *, streaming: bool | None) -> SourceOptions:
+    def of(
+        cls, given: Mapping[str, str], *, streaming: bool | None, default_group: str = DEFAULT_GROUP
+    ) -> SourceOptions:
         """Read a reader's options; every mistake is a `ConfigError` of one line.
 
         `streaming` is None as long as it is not known whether a batch or a stream is to be read.
@@ -193,6 +208,7 @@ class SourceOptions:
                 "startingOffsetsByTimestampStrategy", _STRATEGIES, "error"
             ),
             fail_on_data_loss=options.flag("failOnDataLoss", True),
+            max_broker_absence_ms=options.duration_ms("maxBrokerAbsence", 60_000),
             limits=Limits.of(options),
             min_partitions=options.number_if_given("minPartitions"),
             max_records_per_partition=options.number_if_given("maxRecordsPerPartition"),
@@ -200,7 +216,7 @@ class SourceOptions:
             sql=sql,
             columns=_columns(options),
             push_filters=options.flag("pushFilters", False),
-            group=group,
+            group=group or default_group,
             commits=commits,
             pull_batch_size=options.number("pullBatchSize", 32),
             pull_timeout_ms=options.number("pullTimeoutMs", 10_000),

@@ -28,9 +28,10 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from orbitmq.protocol.bodies import MessageQueue
+from orbitmq.spark.absence import LOOK_AGAIN_S, Absences
 from orbitmq.spark.batch_reader import cluster_of, losses_of, make_partitions, read_partition
 from orbitmq.spark.cluster import Cluster
-from orbitmq.spark.data_loss import Cause, DataLoss, place
+from orbitmq.spark.data_loss import DataLoss, place
 from orbitmq.spark.offsets import Offsets, QueueEnds, QueueRange, as_json, from_json
 from orbitmq.spark.progress_commits import ProgressCommits
 from orbitmq.spark.pulling import Filter
@@ -58,13 +59,14 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._filter = Filter(options.tags, options.sql)
         self._pinned: Offsets | None = None
         self._watch: Watch | None = None
+        self._absences: Absences | None = None
         self._limits: TriggerLimits | None = None
         self._commits: ProgressCommits | None = None
 
     def __getstate__(self) -> Json:
         # What has connections stays with the planner.
         state = self.__dict__.copy()
-        return state | {"_watch": None, "_limits": None, "_commits": None}
+        return state | {"_watch": None, "_absences": None, "_limits": None, "_commits": None}
 
     # ---- offsets
 
@@ -97,7 +99,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             cluster = cluster_of(options)
             began = from_json(start)
             self._report(cluster, began)
-            ends = self._watching(cluster).ends(began)
+            ends = self._ends(cluster, began)
             latest = self._latest(began, ends)
             if isinstance(limit, ReadAllAvailable):
                 return as_json(latest)
@@ -108,10 +110,26 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             waits = self._pinned is None
             return as_json(self._limits.apply(starts, latest, may_wait=waits) or began)
 
-    def _watching(self, cluster: Cluster) -> Watch:
+    def _ends(self, cluster: Cluster, began: Offsets) -> Mapping[MessageQueue, QueueEnds]:
         if self._watch is None:
             self._watch = Watch(cluster, lambda: find_queues_now(cluster, self.options))
-        return self._watch
+        watch, absences = self._watch, self._absent(cluster)
+        wanted = {q: offset for q, offset in began.items() if self.options.topics.has(q)}
+        for queue, end in (self._pinned or {}).items():
+            if end > began.get(queue, 0):
+                wanted[queue] = began.get(queue, 0)
+        ends = watch.ends(began)
+        # A run up to a fixed end may not be over before it has been there.
+        while absences.check(wanted, ends, watch.unreachable) and self._pinned is not None:
+            time.sleep(LOOK_AGAIN_S)
+            ends = watch.ends(began)
+        return ends
+
+    def _absent(self, cluster: Cluster) -> Absences:
+        if self._absences is None:
+            options = self.options
+            self._absences = Absences(cluster, losses_of(options), options.max_broker_absence_ms)
+        return self._absences
 
     def _latest(self, began: Offsets, ends: Mapping[MessageQueue, QueueEnds]) -> Offsets:
         """Return the ends of all queues; of those that are not there now, where reading stopped."""
@@ -149,9 +167,10 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with options.connection.hiding_secrets():
             cluster = cluster_of(options)
             began, stops = from_json(start), from_json(end)
-            ranges = cluster.patiently(
-                lambda: plan_ranges(cluster, began, stops, losses_of(options))
-            )
+            moving = {q: began.get(q, 0) for q, stop in stops.items() if stop != began.get(q)}
+            present = self._absent(cluster).await_queues(moving)
+            reach = cluster.patiently(lambda: cluster.ends(present))
+            ranges = plan_ranges(reach, began, stops, losses_of(options))
             return make_partitions(cluster, options, ranges, self.tasks)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -184,21 +203,11 @@ def _with_new_queues(began: Offsets, ends: Mapping[MessageQueue, QueueEnds]) -> 
 
 
 def plan_ranges(
-    cluster: Cluster, began: Offsets, stops: Offsets, losses: DataLoss
+    ends: Mapping[MessageQueue, QueueEnds], began: Offsets, stops: Offsets, losses: DataLoss
 ) -> list[QueueRange]:
     """Return what lies between two offsets and is still there; what is not, is told as a loss."""
-    moving = [queue for queue, stop in stops.items() if stop != began.get(queue)]
-    present = []
-    for queue in moving:
-        cause = _absence(cluster, queue)
-        if cause is None:
-            present.append(queue)
-        else:
-            what = f"offsets {began.get(queue, 0)} to {stops[queue] - 1} of {place(queue)}"
-            losses.report(cause, what)
-    ends = cluster.ends(present)
     ranges = []
-    for queue in sorted(present):
+    for queue in sorted(ends):
         first, last = ends[queue].min_offset, ends[queue].max_offset
         start, stop = began.get(queue, first), stops[queue]
         if start > last or stop > last:
@@ -212,15 +221,3 @@ def plan_ranges(
         if stop > start:
             ranges.append(QueueRange(queue, start, stop))
     return ranges
-
-
-def _absence(cluster: Cluster, queue: MessageQueue) -> Cause | None:
-    """Return why a queue cannot be read, None if it can."""
-    route = cluster.route(queue.topic)
-    if route is None:
-        return "topic deleted"
-    if not route.brokers.get(queue.broker_name):
-        return "broker gone"
-    if queue not in route.subscribe_queues:
-        return "queue removed"
-    return None

@@ -4,18 +4,21 @@ Theory of operation. With a trigger of no interval Spark asks for the latest off
 times a second, also while nothing is sent. Here the ends of the queues are asked for as long as
 they move (one request per broker and topic). Once they stand still, one *pull* per queue is sent
 that the broker holds until a message arrives there, and until one is answered nothing else is
-asked. So an idle stream costs a request per queue every `RECHECK_S`, and the first new message is
-noticed at once.
+asked. The first new message is noticed at once, and then only its queue needs a new pull. After
+`RECHECK_S` everything begins anew.
 
 ```text
 asking ──nothing new──► armed: a held pull per queue ──an answer, or RECHECK_S──► asking
 ```
 
+So an idle stream costs each broker a request per queue every `RECHECK_S`. A broker with more than
+`MAX_HELD` queues is asked for its ends instead, at the same rate: at most two requests a second.
 Nothing here runs in the background: held pulls are looked at when Spark asks.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 from orbitmq.errors import OrbitError
@@ -33,7 +36,7 @@ RECHECK_S = 55.0
 """A little earlier than brokers let go, so that no answer of theirs is taken for a message."""
 MIN_INTERVAL_S = 0.5
 """How often to ask at most where pulls cannot be held."""
-
+MAX_HELD = 100
 
 _HOLDING = (
     ResponseCode.SUCCESS,
@@ -51,8 +54,14 @@ class Watch:
         self._find = find
         self.known: dict[MessageQueue, QueueEnds] | None = None
         """The ends as they were last seen."""
-        self._armed: dict[str, Pipeline] = {}
-        self._recheck_at = 0.0
+        self.unreachable: set[str] = set()
+        """The brokers that did not answer then."""
+        self._looked_for: list[MessageQueue] = []
+        self._links: dict[str, Pipeline] = {}
+        self._held: dict[int, MessageQueue] = {}
+        """The pulls that brokers hold, by their opaques."""
+        self._begin_anew_at = 0.0
+        self._known_until = 0.0
         self._can_hold = True
 
     def ends(self, began: Offsets) -> Mapping[MessageQueue, QueueEnds]:
@@ -60,55 +69,80 @@ class Watch:
         cluster = self._cluster
         queues = cluster.patiently(self._find)
         known = self.known
-        if known is not None and set(queues) == known.keys() and self._is_still(began):
+        if known is not None and queues == self._looked_for and self._is_still(began):
             return known
-        self._disarm()
-        self.known = found = cluster.patiently(lambda: cluster.ends(self._find()))
-        self._recheck_at = 0.0
-        if found and all(reach.max_offset <= began.get(q, 0) for q, reach in found.items()):
+        found, self.unreachable = cluster.reachable_ends(queues)
+        self.known, self._looked_for, self._known_until = found, queues, 0.0
+        if any(reach.max_offset > began.get(q, 0) for q, reach in found.items()):
+            return found
+        if self.unreachable:
+            self._known_until = cluster.clock() + MIN_INTERVAL_S
+        elif found:
             self._arm(found)
         return found
 
     def _is_still(self, began: Offsets) -> bool:
         """Whether the ends as known are the ends."""
         assert self.known is not None
-        if self._cluster.clock() >= self._recheck_at:
+        if self._cluster.clock() >= self._known_until:
             return False
         if any(reach.max_offset > began.get(q, 0) for q, reach in self.known.items()):
             return True  # not all of it is read yet, so there is no need to know of more
         try:
-            answers = [each for link in self._armed.values() for each in link.poll().values()]
+            answers = {
+                opaque: answer
+                for link in self._links.values()
+                for opaque, answer in link.poll().items()
+            }
         except OrbitError:
+            self._disarm()
             return False
-        if any(answer.code not in _HOLDING for answer in answers):
+        if any(answer.code not in _HOLDING for answer in answers.values()):
             self._can_hold = False  # whoever may not pull is asked now and then instead
+        for opaque in answers:
+            self._held.pop(opaque, None)
         return not answers
 
     def _arm(self, found: Mapping[MessageQueue, QueueEnds]) -> None:
         """Have brokers tell when something arrives."""
-        cluster = self._cluster
-        self._recheck_at = cluster.clock() + (RECHECK_S if self._can_hold else MIN_INTERVAL_S)
-        if not self._can_hold:
+        now = self._cluster.clock()
+        topics: dict[str, set[str]] = {}
+        for queue in found:
+            topics.setdefault(queue.broker_name, set()).add(queue.topic)
+        most = max(Counter(queue.broker_name for queue in found).values())
+        interval_s = MIN_INTERVAL_S * max(map(len, topics.values()))
+        if not self._can_hold or most > MAX_HELD:
+            self._known_until = now + interval_s
             return
+        if not self._held or now >= self._begin_anew_at:
+            self._disarm()
+            self._begin_anew_at = now + RECHECK_S
         try:
-            for queue, reach in found.items():
-                address = cluster.address(queue.topic, queue.broker_name)
-                if address not in self._armed:
-                    self._armed[address] = cluster.new_pipeline(address)
-                fields = cluster.pull_fields(queue, reach.max_offset, 1) | {
-                    "sysFlag": str(PullFlag.SUBSCRIPTION | PullFlag.SUSPEND),
-                    "suspendTimeoutMillis": str(HOLD_MS),
-                }
-                self._armed[address].send(RequestCode.PULL_MESSAGE, fields)
+            for queue in found.keys() - set(self._held.values()):
+                self._hold(queue, found[queue].max_offset)
+            self._known_until = self._begin_anew_at
         except OrbitError:
             # Whoever cannot be watched is asked.
             self._disarm()
-            self._recheck_at = cluster.clock() + MIN_INTERVAL_S
+            self._known_until = now + interval_s
+
+    def _hold(self, queue: MessageQueue, offset: int) -> None:
+        cluster = self._cluster
+        address = cluster.address(queue.topic, queue.broker_name)
+        if address not in self._links:
+            self._links[address] = cluster.new_pipeline(address)
+        fields = cluster.pull_fields(queue, offset, 1) | {
+            "sysFlag": str(PullFlag.SUBSCRIPTION | PullFlag.SUSPEND),
+            "suspendTimeoutMillis": str(HOLD_MS),
+        }
+        opaque = self._links[address].send(RequestCode.PULL_MESSAGE, fields)
+        self._held[opaque] = queue
 
     def _disarm(self) -> None:
-        for link in self._armed.values():
+        for link in self._links.values():
             link.close()
-        self._armed.clear()
+        self._links.clear()
+        self._held.clear()
 
     def close(self) -> None:
         """Watch no more."""

@@ -1,0 +1,111 @@
+"""Queues that a stream reads and that are not there now: for a while, or for good.
+
+| what nameservers and brokers say | it is |
+| --- | --- |
+| the broker is not registered, or does not answer | away: it may be restarting; gone, in the end |
+| the broker is there, the topic has no route to it | topic deleted |
+| the broker is there, the topic has fewer queues on it | queue removed |
+
+Queues of a broker that is away wait where they are while the others go on; after `max_absence_ms`
+the broker counts as gone. A topic that is missing is looked at twice before it counts as deleted,
+because a nameserver may be a moment behind. Either is a loss (`data_loss`): the query fails, or it
+is told once and the queues wait on, in case they come back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from orbitmq.protocol.bodies import MessageQueue
+from orbitmq.spark.cluster import Cluster
+from orbitmq.spark.data_loss import Cause, DataLoss, place
+
+__all__ = ["Absences"]
+
+LOOK_AGAIN_S = 0.5
+SURE_AFTER_S = 1.5
+
+
+class Absences:
+    """Which queues are missing, since when, and what follows from it."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        losses: DataLoss,
+        max_absence_ms: int,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._cluster = cluster
+        self._losses = losses
+        self._max_absence_s = max_absence_ms / 1000
+        self._pause = pause
+        self._since: dict[MessageQueue, float] = {}
+        self._told: set[MessageQueue] = set()
+        self._look_at = 0.0
+
+    def check(
+        self,
+        wanted: Mapping[MessageQueue, int],
+        present: Collection[MessageQueue],
+        unreachable: Collection[str] = (),
+    ) -> bool:
+        """Tell of queues that are gone; whether there are others that may come back soon.
+
+        `wanted` are the queues and the offsets they are read up to, `unreachable` the brokers that
+        do not answer. Cheap while nothing is missing, or when something was looked at just now.
+        """
+        missing = [queue for queue in wanted if queue not in present]
+        for queue in self._since.keys() - missing:
+            del self._since[queue]
+            self._told.discard(queue)
+        now = self._cluster.clock()
+        if missing and now >= self._look_at:
+            self._look_at = now + LOOK_AGAIN_S
+            self._look(sorted(missing), wanted, unreachable, now)
+        return any(queue not in self._told for queue in missing)
+
+    def _look(
+        self,
+        missing: Iterable[MessageQueue],
+        wanted: Mapping[MessageQueue, int],
+        unreachable: Collection[str],
+        now: float,
+    ) -> None:
+        cluster = self._cluster
+        brokers = cluster.patiently(cluster.registered_brokers) - set(unreachable)
+        for queue in missing:
+            since = self._since.setdefault(queue, now)
+            cause = self._cause(queue, brokers)
+            if cause is None or queue in self._told:
+                continue
+            patience_s = self._max_absence_s if cause == "broker gone" else SURE_AFTER_S
+            if now - since >= patience_s:
+                self._told.add(queue)
+                self._losses.report(cause, f"{place(queue)} from offset {wanted[queue]} on")
+
+    def _cause(self, queue: MessageQueue, brokers: Collection[str]) -> Cause | None:
+        """Return why a queue is not there, None if it is again."""
+        if queue.broker_name not in brokers:
+            return "broker gone"
+        if self._has_route(queue):
+            return None
+        route = self._cluster.route(queue.topic)
+        if route is None or not route.brokers.get(queue.broker_name):
+            return "topic deleted"
+        return "queue removed"
+
+    def _has_route(self, queue: MessageQueue) -> bool:
+        route = self._cluster.route(queue.topic)
+        return route is not None and queue in route.subscribe_queues
+
+    def await_queues(self, wanted: Mapping[MessageQueue, int]) -> list[MessageQueue]:
+        """Wait for all of some queues; returns those that are there, when no other may come."""
+        cluster = self._cluster
+        while True:
+            present = cluster.patiently(lambda: [q for q in wanted if self._has_route(q)])
+            if not self.check(wanted, present):
+                return present
+            self._pause(LOOK_AGAIN_S)
+            cluster.forget_routes()

@@ -1,0 +1,132 @@
+"""Topics, queues and brokers that go away while a stream reads them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from orbitmq import Admin
+from orbitmq.testing import LocalCluster
+from tests.spark.conftest import NewTopic
+from tests.spark.source_fixtures import bodies, send, send_to_queue, start, stream, until, written
+
+LIMIT_S = 60.0
+STRICT = pytest.mark.parametrize("strict", [True, False], ids=["strict", "lenient"])
+
+
+@pytest.fixture
+def own() -> Iterator[LocalCluster]:
+    """Two brokers of the test's own, one of which it may stop."""
+    with LocalCluster(brokers=2) as running:
+        yield running
+
+
+def fails(query: StreamingQuery) -> str:
+    """Wait until a stream has failed; return why."""
+    deadline = time.monotonic() + LIMIT_S
+    while (error := query.exception()) is None:
+        assert time.monotonic() < deadline, "the stream goes on"
+        time.sleep(0.05)
+    return str(error)
+
+
+def options(strict: bool) -> dict[str, str]:
+    return {
+        "startingOffsets": "earliest",
+        "failOnDataLoss": str(strict).lower(),
+        "maxBrokerAbsence": "1s",
+        "routeCacheTtlMs": "50",
+    }
+
+
+@STRICT
+def test_a_topic_is_deleted(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path, strict: bool
+) -> None:
+    topic, other = new_topic(cluster, queues=2), new_topic(cluster, queues=1)
+    query = start(stream(spark, cluster, f"{topic},{other}", **options(strict)), tmp_path)
+    try:
+        send_to_queue(cluster, topic, 1, ["first", "second"])
+        until(query, 2)
+        with Admin(cluster.address) as admin:
+            admin.delete_topic(topic)
+        if strict:
+            assert f"lost (topic deleted). queue 0 of topic '{topic}'" in fails(query)
+            return
+        send(cluster, other, ["still here"])
+        until(query, 3)
+    finally:
+        query.stop()
+    assert bodies(written(spark, tmp_path)) == ["first", "second", "still here"]
+
+
+@STRICT
+def test_a_topic_gets_fewer_queues(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path, strict: bool
+) -> None:
+    topic = new_topic(cluster, queues=2)
+    query = start(stream(spark, cluster, topic, **options(strict)), tmp_path)
+    try:
+        send_to_queue(cluster, topic, 1, ["first"])
+        until(query, 1)
+        with Admin(cluster.address) as admin:
+            admin.create_topic(topic, queues=1)
+        if strict:
+            reason = f"lost (queue removed). queue 1 of topic '{topic}' on broker broker-a from "
+            assert reason + "offset 1 on" in fails(query)
+            return
+        send_to_queue(cluster, topic, 0, ["second"])
+        until(query, 2)
+    finally:
+        query.stop()
+    assert bodies(written(spark, tmp_path)) == ["first", "second"]
+
+
+@STRICT
+def test_a_broker_stays_away(
+    spark: SparkSession, own: LocalCluster, new_topic: NewTopic, tmp_path: Path, strict: bool
+) -> None:
+    topic = new_topic(own, queues=1)
+    query = start(stream(spark, own, topic, **options(strict)), tmp_path)
+    try:
+        send(own, topic, ["a", "b"])
+        until(query, 2)
+        own.stop_broker("broker-b")
+        if strict:
+            reason = f"lost (broker gone). queue 0 of topic '{topic}' on broker broker-b"
+            assert reason in fails(query)
+            return
+        send(own, topic, ["c", "d"])
+        until(query, 4)
+        # Nothing that comes back is lost or repeated.
+        own.start_broker("broker-b")
+        send(own, topic, ["e", "f", "g", "h"])
+        until(query, 8)
+    finally:
+        query.stop()
+    assert bodies(written(spark, tmp_path)) == list("abcdefgh")
+
+
+def test_others_go_on_while_a_broker_restarts(
+    spark: SparkSession, own: LocalCluster, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic(own, queues=1)
+    patient = options(strict=True) | {"maxBrokerAbsence": "1h"}
+    query = start(stream(spark, own, topic, **patient), tmp_path)
+    try:
+        send(own, topic, ["a", "b"])
+        until(query, 2)
+        own.stop_broker("broker-b")
+        send(own, topic, ["c", "d"])
+        until(query, 4)
+        own.start_broker("broker-b")
+        send(own, topic, ["e", "f", "g", "h"])
+        until(query, 8)
+    finally:
+        query.stop()
+    assert bodies(written(spark, tmp_path)) == list("abcdefgh")
