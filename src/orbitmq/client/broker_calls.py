@@ -193,9 +193,9 @@ def _status(rates: TopicRates) -> dict[str, Any]:
 
 
 def _queue_info(cache: QueueCache, committed: int | None) -> dict[str, Any]:
-    is_ordered = isinstance(cache, OrderlyQueue)
-    locked_at = cache.locked_at_ms if is_ordered else 0
-    uncommitted = cache.uncommitted if is_ordered else []
+    locked_at, uncommitted = 0, list[ReceivedMessage]()
+    if isinstance(cache, OrderlyQueue):
+        locked_at, uncommitted = cache.locked_at_ms, cache.uncommitted
     return {
         "cachedMsgCount": cache.count,
         "cachedMsgMaxOffset": max(cache.max_offset, 0) if cache.count else 0,

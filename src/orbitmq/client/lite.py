@@ -65,8 +65,11 @@ class Consumer(BaseConsumer):
             consumer.stop()
         """
         member, self._member = self._member, None
-        if member is None or self._generation != background.generation():
-            return  # a forked child has only a picture of its parent's consumer
+        if member is None:
+            return
+        if self._generation != background.generation():
+            background.leave_behind(member)  # a forked child has only a picture of it
+            return
         settle(self._inbox, last_is_done)
         background.run(member.stop())
 

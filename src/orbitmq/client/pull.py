@@ -49,8 +49,12 @@ class PullConsumer(BasePullConsumer):
         consumer.stop()
         """
         instance, self._instance = self._instance, None
-        if instance is not None and self._generation == background.generation():
-            background.run(instance.stop())
+        if instance is None:
+            return
+        if self._generation != background.generation():
+            background.leave_behind(instance)  # a forked child has only a picture of it
+            return
+        background.run(instance.stop())
 
     def __enter__(self) -> Self:
         return self.start()

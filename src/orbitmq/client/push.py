@@ -135,8 +135,11 @@ class PushConsumer(BasePushConsumer):
             consumer.stop()
         """
         member, self._member = self._member, None
-        if member is None or self._generation != background.generation():
-            return  # a forked child has only a picture of its parent's consumer
+        if member is None:
+            return
+        if self._generation != background.generation():
+            background.leave_behind(member)  # a forked child has only a picture of it
+            return
         if self._workers is not None and self._workers.is_worker:
             future = asyncio.run_coroutine_threadsafe(member.stop(), background.loop())
             future.add_done_callback(lambda _: self._stopped.set())
