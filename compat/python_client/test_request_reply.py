@@ -1,4 +1,4 @@
-"""Request and reply through Apache's brokers, which push a reply down the asker's connection."""
+"""Request and reply: brokers push a reply down the asker's connection."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from compat.java_client import Cluster
-from compat.python_client.shared import Way, of_apache
+from compat.python_client.shared import Way
 from orbitmq._native import ReceivedMessage, decode_messages
 from orbitmq.client.drivers import blocking
 from orbitmq.client.flows.routes import route_or_diagnose
@@ -20,8 +20,6 @@ from orbitmq.errors import BadMessage, NoReply
 from orbitmq.message import Message, MessageQueue
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.remoting.blocking import BlockingNetwork
-
-pytestmark = of_apache
 
 
 class Shop:

@@ -9,7 +9,7 @@ import pytest
 
 from compat.java_client import Cluster
 from compat.java_cluster import BrokerSettings, JavaCluster
-from compat.python_client.shared import Way, of_apache
+from compat.python_client.shared import Way
 from orbitmq.client.producer import Producer
 from orbitmq.client.producer_async import AsyncProducer
 from orbitmq.errors import BrokerRefused, ConnectionLost, NoRoute, SendFailed
@@ -87,7 +87,6 @@ def test_signatures(guarded: str, make: Callable[..., Producer]) -> None:
         known.send(Message("secrets", b"x"))
 
 
-@of_apache
 def test_tls(cluster: Cluster, topic: str, make: Callable[..., Producer]) -> None:
     # By default they take both kinds and show a certificate that they have signed themselves.
     trusting = make(cluster.address, tls=Tls(verify=False))

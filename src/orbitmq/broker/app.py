@@ -31,6 +31,7 @@ from orbitmq.broker.handlers.bulk_read import BulkReadHandlers
 from orbitmq.broker.handlers.consumers import ConsumerHandlers
 from orbitmq.broker.handlers.pull import PullHandlers
 from orbitmq.broker.handlers.queries import QueryHandlers
+from orbitmq.broker.handlers.replies import ReplyHandlers
 from orbitmq.broker.handlers.send import SendHandlers
 from orbitmq.broker.handlers.send_back import SendBackHandlers
 from orbitmq.broker.handlers.send_once import SendOnceHandlers
@@ -241,6 +242,7 @@ class Broker:
             self.consumer_handlers,
             send_back,
             SendOnceHandlers(self.send_handlers, self.putting, self.deduplication),
+            ReplyHandlers(self.send_handlers, self.producers),
             QueryHandlers(config, store),
             BulkReadHandlers(config, store, self.topics, self.stats),
             TransactionHandlers(

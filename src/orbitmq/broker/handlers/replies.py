@@ -1,0 +1,159 @@
+"""SEND_REPLY_MESSAGE: a reply goes straight down the asker's connection, and into the store, too.
+
+A request names the client that asked (`REPLY_TO_CLIENT`). Who replies sends to the reply topic of
+the broker that the request came from; the broker finds the asker among its producers and pushes the
+reply to it, waiting until it was taken. The code of the answer is that of the push: a reply that
+reaches nobody is a failure, even if it was stored. Checks, order and remarks are Java's.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from dataclasses import dataclass
+
+from orbitmq._native import (
+    Appended,
+    Command,
+    NewMessage,
+    SendRequest,
+    decode_properties,
+    encode_offset_id,
+    encode_properties,
+)
+from orbitmq.broker.clients import ProducerClients
+from orbitmq.broker.handlers.send import SendHandlers
+from orbitmq.errors import OrbitError
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.names import Property
+from orbitmq.remoting.connection import Connection
+from orbitmq.remoting.handling import Refused, Router, respond
+
+__all__ = ["ReplyHandlers"]
+
+_log = logging.getLogger(__name__)
+
+PUSH_TIMEOUT_MS = 10_000
+
+
+@dataclass(slots=True)
+class ReplyHandlers:
+    """Answers those who reply."""
+
+    sends: SendHandlers
+    producers: ProducerClients
+
+    def register(self, router: Router) -> None:
+        """Take over the codes of this family."""
+        router.add(self.reply, [RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2])
+
+    async def reply(self, request: Command, connection: Connection) -> Command:
+        """Push a reply to the client that asked, then store it."""
+        config = self.sends.config
+        ext = {
+            Property.MSG_REGION: config.region_id,
+            Property.TRACE_ON: "true" if config.trace_on else "false",
+        }
+        try:
+            sent = SendRequest(_as_send(request))
+            topic = self.sends.checked_topic(sent, connection)
+        except Refused as refused:
+            refused.ext = ext
+            raise
+        message = sent.message(
+            sent.queue_id, sent.sys_flag, connection.remote, self.sends.store_host, ""
+        )
+        text = request.get_ext("properties" if _is_long(request) else "i") or ""
+        properties = decode_properties(text)
+        fault = await self._push(sent, message, properties, connection)
+        queue_id = sent.queue_id
+        if queue_id < 0:
+            queue_id = random.randrange(max(1, topic.write_queue_nums))
+        if fault is None:
+            ext |= {"msgId": "0", "queueId": str(queue_id), "queueOffset": "0"}
+        if config.store_reply_message_enable and (appended := self._store(message, text, queue_id)):
+            ext |= {
+                "msgId": encode_offset_id(self.sends.store_host, appended.physical_offset),
+                "queueId": str(queue_id),
+                "queueOffset": str(appended.queue_offset),
+            }
+        code = ResponseCode.SUCCESS if fault is None else ResponseCode.SYSTEM_ERROR
+        return respond(request, code, fault, ext=ext)
+
+    async def _push(
+        self,
+        sent: SendRequest,
+        message: NewMessage,
+        properties: dict[str, str],
+        replier: Connection,
+    ) -> str | None:
+        """Hand the reply over; returns what went wrong."""
+        asker = properties.get(Property.REPLY_TO_CLIENT)
+        if asker is None:
+            return f"reply message properties[{Property.REPLY_TO_CLIENT}] is null"
+        connection = self.producers.of_client(asker)
+        if connection is None:
+            return f"push reply message fail, channel of <{asker}> not found."
+        now_ms = self.sends.putting.clock()
+        host, port = self.sends.store_host
+        ext = {
+            "producerGroup": sent.producer_group,
+            "topic": sent.topic,
+            "defaultTopic": sent.default_topic,
+            "defaultTopicQueueNums": str(sent.default_topic_queue_nums),
+            "queueId": str(sent.queue_id),
+            "sysFlag": str(sent.sys_flag),
+            "bornTimestamp": str(message.born_timestamp),
+            "flag": str(message.flag),
+            "properties": encode_properties(properties | {Property.PUSH_REPLY_TIME: str(now_ms)}),
+            "reconsumeTimes": str(sent.reconsume_times),
+            "unitMode": "true" if sent.unit_mode else "false",
+            "bornHost": replier.remote_text,
+            "storeHost": f"{host}:{port}",
+            "storeTimestamp": str(now_ms),
+        }
+        try:
+            answer = await connection.invoke(
+                RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
+                ext=ext,
+                body=message.body,
+                timeout_ms=PUSH_TIMEOUT_MS,
+            )
+        except OrbitError as error:
+            _log.warning("a reply does not reach %s: %s", asker, error)
+            return f"push reply message to {asker}fail."
+        if answer.code != ResponseCode.SUCCESS:
+            _log.warning("%s does not take a reply: %s", asker, answer.remark)
+            return f"push reply message to {asker}fail."
+        return None
+
+    def _store(self, message: NewMessage, properties: str, queue_id: int) -> Appended | None:
+        """Keep the reply as it came; that it cannot be kept is not its sender's concern."""
+        kept = NewMessage(
+            message.topic,
+            message.body,
+            queue_id=queue_id,
+            flag=message.flag,
+            sys_flag=message.sys_flag,
+            born_timestamp=message.born_timestamp,
+            born_host=message.born_host,
+            store_host=self.sends.store_host,
+            reconsume_times=message.reconsume_times,
+            properties=properties,
+        )
+        try:
+            return self.sends.putting.put_as_is(kept)
+        except OrbitError as error:
+            _log.warning("a reply was not stored: %s", error)
+            return None
+
+
+def _is_long(request: Command) -> bool:
+    return request.code == RequestCode.SEND_REPLY_MESSAGE
+
+
+def _as_send(request: Command) -> Command:
+    """Return the send whose header a reply has: the short names are those of every later code."""
+    if not _is_long(request):
+        return request
+    return Command(RequestCode.SEND_MESSAGE, ext=request.ext, body=request.body)
