@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from orbitmq import Admin
 from orbitmq.client.lite import AsyncConsumer, Consumer
 from orbitmq.client.pull import AsyncPullConsumer, PullConsumer
 from orbitmq.errors import ClientClosed, ClientError, ConfigError
@@ -216,6 +217,28 @@ def test_unsubscribing(make: Make, send: Any, topic: str) -> None:
         eventually(lambda: len(consumer.assignment) == 4)
         consumer.unsubscribe(topic)
         assert consumer.assignment == []
+
+
+def test_queues_that_change_are_told(
+    make: Make, way: Any, cluster: LocalCluster, topic: str, group: str
+) -> None:
+    told: list[list[MessageQueue]] = []
+    with Admin(cluster.address) as admin:
+        admin.create_topic(topic, queues=2)
+        admin.create_topic(f"{topic}-other", queues=1)
+        consumer = make(group=group, route_refresh_s=0.05)
+        consumer.on_queues_changed(topic, told.append)  # before the start
+        with consumer:
+            consumer.on_queues_changed(f"{topic}-other", told.append)
+            consumer.assign(consumer.queues(topic))
+            admin.create_topic(topic, queues=3)
+            eventually(lambda: len(told) == 1)
+            assert told[0] == [MessageQueue(topic, "broker-a", number) for number in range(3)]
+            consumer.assign(told[0])
+            assert len(consumer.assignment) == 3
+            admin.create_topic(f"{topic}-other", queues=2)
+            eventually(lambda: len(told) == 2)
+            assert {queue.topic for queue in told[1]} == {f"{topic}-other"}
 
 
 def test_it_must_be_running(make: Make, topic: str) -> None:

@@ -6,6 +6,7 @@ time, when the reader comes back for the next one.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,6 +19,7 @@ from orbitmq.client import background
 from orbitmq.client.inbox import Inbox
 from orbitmq.client.lite_async import AsyncConsumer
 from orbitmq.client.lite_base import BaseConsumer, epoch_ms, settle
+from orbitmq.client.queue_watch import Tell
 from orbitmq.client.state.subscription import subscribe
 from orbitmq.errors import ClientClosed
 from orbitmq.message import MessageQueue
@@ -156,9 +158,9 @@ class Consumer(BaseConsumer):
         consumer.subscribe("orders", tags="created || paid")
         """
         subscribe(topic, tags, sql, 0)
-        self._wanted[topic] = (tags, sql)
         if self._member is not None:
             background.run(self._member.subscribe(topic, tags, sql))
+        self._wanted[topic] = (tags, sql)
 
     def unsubscribe(self, topic: str) -> None:
         """Read a topic no more. ::
@@ -184,6 +186,23 @@ class Consumer(BaseConsumer):
         consumer.queues("orders")
         """
         return background.run(self._running.queues_of(topic))
+
+    def on_queues_changed(self, topic: str, function: Tell) -> None:
+        """Have a function called with all queues of a topic whenever they have changed.
+
+        It is called on a thread of its own. ::
+
+            consumer.on_queues_changed("orders", consumer.assign)
+        """
+        tell = self._tell(topic, function)
+        if self._member is not None:
+            background.run(self._member.watch.add(topic, tell))
+
+    def _caller(self, function: Tell) -> Tell:
+        async def call(queues: list[MessageQueue]) -> None:
+            await asyncio.to_thread(function, queues)
+
+        return call
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on at another offset of a queue. ::

@@ -11,6 +11,7 @@ from typing import Self
 from orbitmq._native import ReceivedMessage
 from orbitmq.client.inbox import Inbox
 from orbitmq.client.lite_base import BaseConsumer, epoch_ms, settle
+from orbitmq.client.queue_watch import Tell
 from orbitmq.client.state.subscription import subscribe
 from orbitmq.errors import ClientClosed
 from orbitmq.message import MessageQueue
@@ -144,9 +145,9 @@ class AsyncConsumer(BaseConsumer):
         await consumer.subscribe("orders", tags="created || paid")
         """
         subscribe(topic, tags, sql, 0)
-        self._wanted[topic] = (tags, sql)
         if self._member is not None:
             await self._member.subscribe(topic, tags, sql)
+        self._wanted[topic] = (tags, sql)
 
     async def unsubscribe(self, topic: str) -> None:
         """Read a topic no more. ::
@@ -172,6 +173,15 @@ class AsyncConsumer(BaseConsumer):
         await consumer.queues("orders")
         """
         return await self._running.queues_of(topic)
+
+    async def on_queues_changed(self, topic: str, function: Tell) -> None:
+        """Have a function called with all queues of a topic whenever they have changed. ::
+
+        await consumer.on_queues_changed("orders", consumer.assign)
+        """
+        tell = self._tell(topic, function)
+        if self._member is not None:
+            await self._member.watch.add(topic, tell)
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on at another offset of a queue. ::

@@ -8,6 +8,7 @@ from typing import Unpack
 from orbitmq.client.consumer_options import ConsumerOptions, Nameservers, sort_options
 from orbitmq.client.inbox import Inbox
 from orbitmq.client.lite_member import LiteMember
+from orbitmq.client.queue_watch import Tell
 from orbitmq.client.state.subscription import subscribe
 from orbitmq.errors import ClientClosed
 from orbitmq.message import MessageQueue
@@ -34,6 +35,7 @@ class BaseConsumer:
         for topic in topics:
             subscribe(topic, tags, sql, 0)  # says what is wrong with it
         self._assigned: tuple[list[MessageQueue], str | None] | None = None
+        self._told: dict[str, Tell] = {}
         self._member: LiteMember | None = None
         self._inbox: Inbox | None = None
 
@@ -84,7 +86,19 @@ class BaseConsumer:
         await member.start()
         if self._assigned is not None:
             await member.assign(*self._assigned)
+        for topic, tell in self._told.items():
+            await member.watch.add(topic, tell)
         return member
+
+    def _tell(self, topic: str, function: Tell) -> Tell:
+        """Have a function told of a topic's queues, also in the next life."""
+        tell = self._caller(function)
+        self._told[topic] = tell
+        return tell
+
+    def _caller(self, function: Tell) -> Tell:
+        """Return how the loop calls a function of the user's."""
+        return function
 
     def position(self, queue: MessageQueue) -> int:
         """Return the offset from which on messages of a queue are not done yet. ::

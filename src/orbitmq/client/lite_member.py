@@ -16,6 +16,7 @@ from orbitmq.client.flows.pull import LITE_PULL, PullRequest, messages_of, pull
 from orbitmq.client.flows.routes import route_or_diagnose
 from orbitmq.client.group import GroupMember, now_ms
 from orbitmq.client.inbox import Inbox
+from orbitmq.client.queue_watch import QueueWatch
 from orbitmq.client.settings import ClientSettings
 from orbitmq.client.state.consumer_settings import ConsumerSettings
 from orbitmq.client.state.namespace import wrap
@@ -52,6 +53,7 @@ class LiteMember(GroupMember):
         self.inbox = inbox
         self.auto_commit = auto_commit
         self.assigned: dict[MessageQueue, Subscription] | None = None
+        self.watch = QueueWatch(self.instance)
         self.paused: set[MessageQueue] = set()
         self._resumed = asyncio.Event()
         self._pulls: dict[QueueCache, asyncio.Task[Any]] = {}
