@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
@@ -20,9 +21,13 @@ Encoding = Literal["json", "binary"]
 class Wire:
     """A blocking client of one broker: requests out, responses (and pushed requests) in."""
 
-    def __init__(self, address: str, encoding: Encoding = "json") -> None:
+    def __init__(
+        self, address: str, encoding: Encoding = "json", tls: ssl.SSLContext | None = None
+    ) -> None:
         host, _, port = address.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=20)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket)
         self._reader = FrameReader()
         self._opaques = itertools.count(1)
         self._encoding: Encoding = encoding

@@ -1,8 +1,12 @@
-"""Access control, attacked: unsigned, forged, replayed, out of bounds; in either encoding."""
+"""Access control, attacked: unsigned, forged, replayed, out of bounds.
+
+In either encoding of headers, over plain connections and over TLS.
+"""
 
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +19,7 @@ from orbitmq.protocol.codes import RequestCode
 from orbitmq.remoting.access.addresses import address_pattern
 from orbitmq.remoting.access.files import AccountFiles
 from orbitmq.remoting.hooks import signing
+from orbitmq.remoting.tls import Tls, client_context
 from orbitmq.testing import LocalCluster
 
 from .conftest import Encoding, Wire, broker_address, pull_ext, send_ext
@@ -58,8 +63,15 @@ def cluster(home: Path) -> Iterator[LocalCluster]:
 class Signed(Wire):
     """A client with a key."""
 
-    def __init__(self, address: str, encoding: Encoding, key: str, secret: str) -> None:
-        super().__init__(address, encoding)
+    def __init__(
+        self,
+        address: str,
+        encoding: Encoding,
+        key: str,
+        secret: str,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        super().__init__(address, encoding, tls)
         self._sign = signing(key, secret)
 
     def signed(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> Command:
@@ -71,12 +83,17 @@ class Signed(Wire):
 Login = Callable[[str, str], Signed]
 
 
+@pytest.fixture(params=["plain", "tls"])
+def tls(request: pytest.FixtureRequest) -> ssl.SSLContext | None:
+    return client_context(Tls(verify=False) if request.param == "tls" else False)
+
+
 @pytest.fixture
-def login(cluster: LocalCluster, encoding: Encoding) -> Iterator[Login]:
+def login(cluster: LocalCluster, encoding: Encoding, tls: ssl.SSLContext | None) -> Iterator[Login]:
     made: list[Signed] = []
 
     def make(key: str, secret: str) -> Signed:
-        made.append(Signed(broker_address(cluster), encoding, key, secret))
+        made.append(Signed(broker_address(cluster), encoding, key, secret, tls))
         return made[-1]
 
     yield make
@@ -111,7 +128,8 @@ def test_who_may_and_signs_is_served(shopkeeper: Signed) -> None:
     assert pull(shopkeeper, "orders", "clerks").code == 0
 
 
-def test_unsigned(wire: Wire, login: Login) -> None:
+def test_unsigned(login: Login) -> None:
+    wire = login("nobody", "signs-nothing")
     refused(wire.send("orders"), "No accessKey is configured")
     refused(wire.ask(RequestCode.GET_BROKER_CONFIG), "No accessKey is configured")
     refused(wire.ask(9999), "No accessKey is configured")
@@ -225,6 +243,7 @@ def test_changes_are_taken_while_it_runs(
     (home / "conf" / "acl").mkdir()
     more = "accounts: [{accessKey: latecomer, secretKey: latecomer1, defaultTopicPerm: PUB}]"
     (home / "conf" / "acl" / "more.yml").write_text(more)
+    assert broker.accounts is not None
     on_broker(broker.accounts.reload)
     refused(send(shopkeeper, "orders"), "Check signature failed for accessKey=shopkeeper")
     assert send(login("shopkeeper", "another-secret"), "orders").code == 0

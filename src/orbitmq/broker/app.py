@@ -20,6 +20,7 @@ from orbitmq.broker.delay import DelayService
 from orbitmq.broker.filters import ConsumerFilters
 from orbitmq.broker.flow_control import FlowControl, FlowControlledRouter
 from orbitmq.broker.groups import GroupTable
+from orbitmq.broker.handlers.admin_access import AccessAdminHandlers
 from orbitmq.broker.handlers.admin_clients import ClientAdminHandlers
 from orbitmq.broker.handlers.admin_config import ConfigAdminHandlers
 from orbitmq.broker.handlers.admin_groups import GroupAdminHandlers
@@ -55,6 +56,7 @@ from orbitmq.broker.wanting import Wanting
 from orbitmq.config import BrokerConfig, delay_levels_ms
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.remoting.access.control import AccessControl
+from orbitmq.remoting.access.editing import AccountEditor
 from orbitmq.remoting.access.files import RELOAD_S, AccountFiles
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Router
@@ -164,9 +166,9 @@ class Broker:
         )
         self._load_tables()
         self._make_handlers(memory_bytes)
+        self.accounts = AccountFiles(config.rocketmq_home) if config.acl_enable else None
         self._make_admin_handlers()
-        if config.acl_enable:
-            self.accounts = AccountFiles(config.rocketmq_home)
+        if self.accounts is not None:
             self.router.guard(AccessControl(self.accounts, strict=config.acl_strict).guard)
         self._is_open = True
 
@@ -277,6 +279,11 @@ class Broker:
                 config, store, self.topics, self.consumers, self.producers, self.offsets
             ),
             ConfigAdminHandlers(config, runtime_info, clock, self._settings_changed),
+            AccessAdminHandlers(
+                config,
+                self.accounts,
+                None if self.accounts is None else AccountEditor(self.accounts, clock),
+            ),
             StatsAdminHandlers(self.stats),
             StoreAdminHandlers(store, self.consumers, self.retention),
         ):
@@ -297,7 +304,7 @@ class Broker:
         every(config.clean_resource_interval, self._clean, first_after_ms=1000)
         every(config.deduplication_snapshot_interval, self.deduplication.save)
         every(CLIENT_SCAN_MS, self._drop_silent_clients)
-        if config.acl_enable:
+        if self.accounts is not None:
             every(int(RELOAD_S * 1000), self.accounts.reload)
         if config.broker_role != "SLAVE":
             every(config.transaction_check_interval, self.transaction_check.round)

@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from orbitmq.errors import ConfigError
+from orbitmq.protocol.bodies import DataVersion
 from orbitmq.remoting.access.accounts import Account
 from orbitmq.remoting.access.addresses import AddressPattern, address_pattern
 
@@ -48,7 +49,9 @@ class _File:
             self.white_texts = [str(t) for t in value.get("globalWhiteRemoteAddresses") or ()]
             self.white = [address_pattern(text) for text in self.white_texts]
             self.accounts = [Account.from_entry(entry) for entry in value.get("accounts") or ()]
-        except (ConfigError, AttributeError, TypeError) as error:
+            stated = value.get("dataVersion") or [{"timestamp": self.stamp[0] // 1_000_000}]
+            self.version = DataVersion.from_json(stated[0])
+        except (ConfigError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise ConfigError(f"{path}: {error}") from error
 
 
@@ -83,6 +86,26 @@ class AccountFiles:
     def white_texts(self) -> list[str]:
         """The patterns of addresses that are not checked."""
         return [text for file in self._files.values() for text in file.white_texts]
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files there are, the default one first."""
+        return list(self._files)
+
+    def file_of(self, access_key: str) -> Path | None:
+        """Return the file whose account counts."""
+        for path, file in self._files.items():
+            if any(account.access_key == access_key for account in file.accounts):
+                return path
+        return None
+
+    def content(self, path: Path) -> dict[str, Any]:
+        """Return what a file says, to be changed."""
+        return dict(self._files[path].value)
+
+    def version(self, path: Path) -> DataVersion:
+        """Return which state of a file this is."""
+        return self._files[path].version
 
     def reload(self) -> None:
         """Read what has changed."""

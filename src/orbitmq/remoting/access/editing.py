@@ -1,0 +1,106 @@
+"""Changing the files of accounts, for administrators who do it by requests.
+
+An entry is changed where it stands, that is in the file that has its key; a new one goes to the
+default file. Only what was given is changed, and what the file says besides stays, but for comments
+and order: the entry that was changed is the last one then, as in Java. Every change counts the
+file's version on. A request names no file that is not one of accounts already.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from orbitmq.errors import ConfigError
+from orbitmq.remoting.access.accounts import MIN_KEY_LENGTH, Account
+from orbitmq.remoting.access.addresses import address_pattern
+from orbitmq.remoting.access.files import AccountFiles
+
+__all__ = ["AccountEditor"]
+
+PERMISSIONS = ("DENY", "PUB", "SUB", "PUB|SUB", "SUB|PUB")
+
+
+class AccountEditor:
+    """Adds, changes and removes accounts."""
+
+    def __init__(self, files: AccountFiles, clock: Callable[[], int]) -> None:
+        self._files = files
+        self._clock = clock
+
+    def put(self, given: Mapping[str, Any]) -> None:
+        """Add an account, or change what is given of one; `ConfigError` says what is wrong."""
+        access_key, secret_key = given.get("accessKey") or "", given.get("secretKey") or ""
+        if min(len(access_key), len(secret_key)) < MIN_KEY_LENGTH:
+            raise ConfigError(
+                f"The accessKey={access_key} and secretKey={secret_key} cannot be null and length "
+                "should longer than 6"
+            )
+        for line in [*given.get("topicPerms", ()), *given.get("groupPerms", ())]:
+            _check_resource(line)
+        path = self._files.file_of(access_key) or self._files.default
+        content = self._files.content(path)
+        entries = content.get("accounts") or []
+        known: dict[str, Any] = next(
+            (one for one in entries if one.get("accessKey") == access_key), {}
+        )
+        entry = {**known, **given}
+        Account.from_entry(entry)
+        content["accounts"] = [one for one in entries if one is not known] + [entry]
+        self._write(path, content)
+
+    def delete(self, access_key: str) -> bool:
+        """Remove an account; False if there is none."""
+        path = self._files.file_of(access_key)
+        if path is None:
+            return False
+        content = self._files.content(path)
+        entries = content.get("accounts") or []
+        content["accounts"] = [one for one in entries if one.get("accessKey") != access_key]
+        self._write(path, content)
+        return True
+
+    def set_white(self, patterns: list[str], file: str | None) -> bool:
+        """Replace the addresses that are not checked; False if that is no file of accounts."""
+        path = self._files.default if not file else Path(file)
+        if path not in self._files.paths:
+            return False
+        for pattern in patterns:
+            address_pattern(pattern)
+        content = self._files.content(path)
+        content["globalWhiteRemoteAddresses"] = patterns
+        self._write(path, content)
+        return True
+
+    def _write(self, path: Path, content: dict[str, Any]) -> None:
+        version = self._files.version(path).next(self._clock())
+        content["dataVersion"] = [{"timestamp": version.timestamp, "counter": version.counter}]
+        text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+        fresh = path.with_name(path.name + ".tmp")
+        # Secrets: for nobody who could not read them before.
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            os.fchmod(descriptor, path.stat().st_mode & 0o777)
+            file.write(text)
+            file.flush()
+            os.fsync(descriptor)
+        fresh.replace(path)
+        self._files.reload()
+
+
+def _check_resource(line: str) -> None:
+    parts = line.split("=")
+    if len(parts) != 2:
+        raise ConfigError(
+            f"Parse Resource format error for {line}.\n"
+            "The expected resource format is 'Res=Perm'. For example: topicA=SUB"
+        )
+    if parts[1].strip() not in PERMISSIONS:
+        raise ConfigError(
+            f"Parse resource permission error for {line}.\n"
+            "The expected permissions are 'SUB' or 'PUB' or 'SUB|PUB' or 'PUB|SUB'."
+        )
