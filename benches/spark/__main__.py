@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -54,6 +55,8 @@ def parse() -> argparse.Namespace:
 
 def main() -> int:
     options = parse()
+    # Whoever ends this ends its brokers and drivers, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     size = Size.quick() if options.quick else Size()
     given = {"messages": options.messages, "rounds": options.rounds}
     size = dataclasses.replace(size, **{key: value for key, value in given.items() if value})

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from orbitmq.spark.schema import column_names, message_schema
+from orbitmq.spark.settling import settle_in
 from orbitmq.spark.source_options import DEFAULT_GROUP, SourceOptions
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class RocketMQSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns; option ``columns`` chooses among them."""
+        settle_in()
         # Whether it is for a batch or a stream is not known yet, so the reader judges the rest.
         return message_schema(SourceOptions.of(self.options, streaming=None).columns)
 

@@ -66,7 +66,8 @@ class ScanPlan:
     verify_crc: bool = True
     fail_on_damage: bool = True
     max_rows: int = 16_384
-    max_bytes: int = 16 << 20
+    max_bytes: int = 4 << 20
+    """A batch that is handed on while it is still in the processor's cache."""
 
     def open(self, *splits: Split) -> LogScan:
         """Return the scan of some splits, of all of them when none is named."""
