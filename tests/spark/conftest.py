@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,19 +18,19 @@ from pyspark.sql import SparkSession
 
 from orbitmq import Admin
 from orbitmq.testing import LocalCluster
+from tests.spark.quick_start import make_quick
+from tests.spark.small_stores import COUNT, fill
 from tests.spark.standalone import StandaloneCluster
 
-# The workers that Spark forks must be this interpreter, wherever PATH points.
-os.environ["PYSPARK_PYTHON"] = sys.executable
-os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+make_quick(os.environ)  # before the first session is made
 
 SESSION_SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.shuffle.partitions": "1",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.python.unix.domain.socket.enabled": "true",
@@ -84,6 +83,12 @@ def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalo
     """A Spark standalone cluster: a master and two workers, processes of their own."""
     with StandaloneCluster(tmp_path_factory.mktemp("standalone")) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store directory of `small_stores.COUNT` messages, to be read only."""
+    return fill(tmp_path_factory.mktemp("stores") / "store", COUNT)
 
 
 NewTopic = Callable[..., str]

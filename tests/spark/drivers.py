@@ -18,9 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
-
-from tests.spark.relay_driver import Relay
+from typing import Any, Protocol, Self
 
 __all__ = ["Driver"]
 
@@ -28,20 +26,28 @@ ROOT = Path(__file__).parents[2]
 START_TIMEOUT_S = 240.0
 
 
-class Driver:
-    """A driver that relays, see `relay_driver`. Leaving the block kills what is left of it."""
+class Work(Protocol):
+    """What a driver does; `module` is a program that takes it as JSON."""
 
-    def __init__(self, relay: Relay, log: Path) -> None:
+    module: str
+
+    def as_json(self) -> str:
+        """Return the text that the program takes."""
+
+
+class Driver:
+    """A driver, such as `relay_driver`. Leaving the block kills what is left of it."""
+
+    def __init__(self, work: Work, log: Path) -> None:
         self._log = log
         paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-            "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
         with log.open("ab") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.spark.relay_driver", relay.as_json()],
+                [sys.executable, "-m", work.module, work.as_json()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

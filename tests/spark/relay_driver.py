@@ -17,14 +17,15 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from orbitmq.spark.session import session
 
-# Starting matters more than running fast: no second compiler, no parallel collector, no UI.
+# Starting matters more than running fast; see also `quick_start`.
 QUICK_START = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "512m",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
-    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
     "spark.sql.streaming.minBatchesToRetain": "10",
 }
 
@@ -46,6 +47,7 @@ class Relay:
     """Whether to wait for a line on standard input before the queries start."""
     master: str = "local[2]"
     settings: dict[str, str] = field(default_factory=dict)
+    module: str = "tests.spark.relay_driver"
 
     def as_json(self) -> str:
         """Return the text that `main` takes."""

@@ -96,7 +96,7 @@ def test_a_new_project_runs_and_then_runs_on(cluster: LocalCluster, tmp_path: Pa
             text=True,
             timeout=LIMIT_S,
             check=False,
-            env={**kept, "PATH": places, "PYSPARK_PYTHON": sys.executable},
+            env={**kept, "PATH": places},
         )
         assert done.returncode == 0, done.stdout + done.stderr
 

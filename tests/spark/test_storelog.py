@@ -15,6 +15,7 @@ import pytest
 from orbitmq.errors import CorruptStore, StoreIOError
 from orbitmq.storelog import COLUMNS, StoreLog, parse_time_ms
 from tests.spark.small_stores import (
+    COUNT,
     STEP_MS,
     T0,
     body,
@@ -25,13 +26,6 @@ from tests.spark.small_stores import (
     open_small,
     overwrite,
 )
-
-COUNT = 300
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fill(tmp_path_factory.mktemp("stores") / "store", COUNT)
 
 
 def bodies(table: pa.Table) -> list[bytes]:

@@ -1,0 +1,85 @@
+"""Drivers and workers that are up quickly: most of the suite's time is theirs.
+
+A driver loads and checks some ten thousand classes, compiles what runs twice, and compiles it again
+if it runs often. In tests it lives for seconds, so one compiler is enough, and so is one thread
+that collects garbage. The classes come from an archive (class-data sharing): ``python -m
+tests.spark.quick_start`` lets a driver relay a few messages and keep what it has loaded, and the
+Makefile runs it once. Without the archive, or with one of another Java or Spark, everything works
+as well, slower.
+
+Each query has Python processes of its own, `worker_python` spares them a second. All of it goes
+through the environment, so that it reaches the drivers of commands, too.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import MutableMapping
+from pathlib import Path
+
+import pyspark
+
+__all__ = ["ARCHIVE", "EXECUTOR_FLAGS", "make_quick", "train"]
+
+ROOT = Path(__file__).parents[2]
+ARCHIVE = ROOT / ".build" / f"spark-classes-{pyspark.__version__}.jsa"
+FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xlog:disable")
+EXECUTOR_FLAGS = " ".join(FLAGS)
+EXIT_LIMIT_S = 300.0
+
+
+def make_quick(environment: MutableMapping[str, str], archive: str = "SharedArchiveFile") -> None:
+    """Have all drivers and workers that are started with this environment start quickly."""
+    environment["PYSPARK_PYTHON"] = str(Path(__file__).with_name("worker_python"))
+    environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    flags = list(FLAGS)
+    if archive != "SharedArchiveFile" or ARCHIVE.exists():
+        flags.append(f"-XX:{archive}={ARCHIVE}")
+    environment["SPARK_SUBMIT_OPTS"] = " ".join(flags)
+    environment["SPARK_DAEMON_JAVA_OPTS"] = " ".join(flags)
+    environment["SPARK_LAUNCHER_OPTS"] = EXECUTOR_FLAGS
+
+
+def train() -> None:
+    """Make the archive."""
+    from orbitmq import Admin
+    from orbitmq.testing import LocalCluster
+    from tests.spark.drivers import Driver
+    from tests.spark.relay_driver import Relay
+    from tests.spark.topics import produce
+
+    ARCHIVE.parent.mkdir(exist_ok=True)
+    ARCHIVE.unlink(missing_ok=True)
+    make_quick(os.environ, "ArchiveClassesAtExit")
+    with LocalCluster() as cluster, tempfile.TemporaryDirectory() as directory:
+        with Admin(cluster.address) as admin:
+            for topic in ("source", "target"):
+                admin.create_topic(topic, queues=1)
+        produce(cluster, "source", (b"%d" % number for number in range(200)), batch=100)
+        relay = Relay(
+            name_server=cluster.address,
+            source="source",
+            target="target",
+            parquet=f"{directory}/rows",
+            checkpoints=f"{directory}/checkpoints",
+            rows_per_batch=100,
+            to_the_end=True,
+        )
+        with Driver(relay, Path(directory, "log")) as driver:
+            machine = driver.wait_for("jvm")
+            driver.wait_for("ended")
+            # The archive is written when the machine ends, after the Python program has.
+            deadline = time.monotonic() + EXIT_LIMIT_S
+            while Path(f"/proc/{machine}").exists():
+                if time.monotonic() > deadline:
+                    sys.exit("the driver does not end")
+                time.sleep(0.1)
+    if not ARCHIVE.exists():
+        sys.exit("the driver has left no archive")
+
+
+if __name__ == "__main__":
+    train()
