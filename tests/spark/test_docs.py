@@ -14,6 +14,9 @@ from pyspark.sql import SparkSession
 
 from orbitmq import Admin, Message, Producer
 from orbitmq.spark.pipelines import Exit, load, run
+from orbitmq.spark.sink_options import SINK_OPTIONS
+from orbitmq.spark.source_options import SOURCE_OPTIONS
+from orbitmq.spark.store_options import STORE_OPTIONS
 from orbitmq.testing import LocalCluster
 
 ROOT = Path(__file__).parent.parent.parent
@@ -91,7 +94,11 @@ def test_the_example_s_file_has_no_mistakes() -> None:
 
 
 def test_the_guide_lists_every_option() -> None:
-    from orbitmq.spark.source_options import SOURCE_OPTIONS
-
-    listed = set(re.findall(r"`([\w.]+)`", GUIDE.partition("## Columns")[0]))
-    assert set(SOURCE_OPTIONS) - listed == set()
+    for options, begin, end in (
+        (SOURCE_OPTIONS, "## Reading", "## Columns"),
+        (STORE_OPTIONS, "## A store directory as a table", "## Writing"),
+        (SINK_OPTIONS, "## Writing", "### Exactly once"),
+    ):
+        part = GUIDE.partition(begin)[2].partition(end)[0]
+        listed = set(re.findall(r"`([\w.]+)`", part))
+        assert set(options) - listed == set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,18 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.datasource import DataSourceReader, EqualTo, Filter, LessThan
 
 from orbitmq.errors import ConfigError
 from orbitmq.spark.schema import message_schema
-from orbitmq.spark.store_format import RocketMQStoreSource
+from orbitmq.spark.store_format import RocketMQStoreSource, StoreReader
 from orbitmq.spark.store_options import StoreOptions
+from orbitmq.spark.store_pushdown import PushingStoreReader
 from orbitmq.storelog import StoreLog
+from orbitmq.testing import LocalCluster
+from tests.spark.conftest import NewTopic
 from tests.spark.small_stores import (
+    COUNT,
     STEP_MS,
     T0,
     body,
@@ -27,13 +33,6 @@ from tests.spark.small_stores import (
     open_small,
     overwrite,
 )
-
-COUNT = 300
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fill(tmp_path_factory.mktemp("stores") / "store", COUNT)
 
 
 def table(spark: SparkSession, path: Path, **options: object) -> DataFrame:
@@ -178,8 +177,66 @@ def test_a_running_store_is_a_table_of_one_moment(spark: SparkSession, tmp_path:
     assert len(found) >= 100
 
 
-def test_the_format_is_found_without_a_call() -> None:
-    import pyspark_rocketmq_store
+@pytest.mark.parametrize(
+    ("options", "condition"),
+    [
+        ({}, "topic = 'odd'"),
+        ({}, "topic = 'odd' AND queueId = 1 AND queueOffset >= 5 AND queueOffset < 9"),
+        ({}, "topic IN ('even', 'absent') AND queueOffset = 12"),
+        ({}, "topic = 'odd' AND topic = 'even'"),
+        ({"topics": "even,odd"}, "queueId = 0 AND queueOffset > 70"),
+        ({"queues": '{"even":[1]}'}, "queueId IN (0, 1) AND queueOffset <= 3"),
+        (
+            {"topics": "even", "startingOffsets": '{"even":{"0":10}}'},
+            "queueOffset >= 5 AND queueOffset < 12",
+        ),
+        ({"topicPattern": "e.*"}, "topic = 'odd' OR queueOffset = 3"),
+        ({}, "storeTimestamp BETWEEN '2023-11-14T22:20:00Z' AND '2023-11-14T22:25:00Z'"),
+        ({"startTime": T0 + 100 * STEP_MS}, "storeTimestamp <= timestamp_millis(1700001200000)"),
+        ({}, "tags = 'tag1' AND topic = 'even'"),
+    ],
+)
+def test_pushed_filters_read_less_and_find_the_same(
+    spark: SparkSession, store: Path, options: dict[str, object], condition: str
+) -> None:
+    plain = table(spark, store, **options).where(condition)
+    pushed = table(spark, store, pushFilters="true", **options).where(condition)
+    assert numbers(pushed) == numbers(plain)
 
-    assert pyspark_rocketmq_store.DefaultSource is RocketMQStoreSource
-    assert RocketMQStoreSource.name() == "rocketmq-store"
+
+def test_pushed_filters_are_as_good_as_options(store: Path) -> None:
+    def reader(**options: str) -> DataSourceReader:
+        source = RocketMQStoreSource({"path": str(store), "splits": "1", **options})
+        return source.reader(source.schema())
+
+    pushed = reader(pushFilters="true")
+    assert isinstance(pushed, PushingStoreReader)
+    noon = datetime(2023, 11, 14, 22, 20, tzinfo=UTC)
+    filters: list[Filter] = [
+        EqualTo(("topic",), "odd"),
+        EqualTo(("queueOffset",), 3),
+        LessThan(("storeTimestamp",), noon),
+        EqualTo(("tags",), "tag1"),
+    ]
+    assert list(pushed.pushFilters(filters)) == filters, "Spark looks again"
+    by_options = reader(
+        queues='{"odd":[0,1]}',
+        startingOffsets='{"odd":{"0":3,"1":3}}',
+        endingOffsets='{"odd":{"0":4,"1":4}}',
+        endTime=str(int(noon.timestamp() * 1000) + 1),
+    )
+    assert isinstance(by_options, StoreReader)
+    assert pushed.plan == by_options.plan
+
+
+def test_the_formats_are_found_without_a_call(
+    spark: SparkSession, store: Path, cluster: LocalCluster, new_topic: NewTopic
+) -> None:
+    fresh = spark.newSession()  # where nobody has called register
+    assert numbers(table(fresh, store, topics="odd")) == list(range(1, COUNT, 2))
+    topic = new_topic(cluster)
+    rows = fresh.createDataFrame([("hello",)], "body string")
+    options = {"nameServer": cluster.address, "topic": topic}
+    rows.write.format("rocketmq").mode("append").options(**options).save()
+    (row,) = fresh.read.format("rocketmq").options(**options).load().collect()
+    assert bytes(row.body) == b"hello"

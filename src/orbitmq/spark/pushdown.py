@@ -34,7 +34,7 @@ from orbitmq.spark.cluster import Cluster
 from orbitmq.spark.offsets import QueueEnds, QueueRange
 from orbitmq.spark.source_options import SourceOptions
 
-__all__ = ["PushdownReader"]
+__all__ = ["PushdownReader", "equal_values"]
 
 _OF_QUEUE: dict[str, Callable[[MessageQueue], Any]] = {
     "topic": lambda queue: queue.topic,
@@ -65,7 +65,7 @@ class PushdownReader(RocketMQBatchReader):
         if len(attribute) != 1:
             return False
         name = attribute[0]
-        values = _values(wanted)
+        values = equal_values(wanted)
         if name in _OF_QUEUE and values is not None:
             self._queue_tests.append((name, values))
             return True
@@ -132,7 +132,7 @@ class PushdownReader(RocketMQBatchReader):
         return kept
 
 
-def _values(wanted: Filter) -> frozenset[Any] | None:
+def equal_values(wanted: Filter) -> frozenset[Any] | None:
     """Return the values a filter of equality lets pass, None for other filters."""
     match wanted:
         case EqualTo(value=value) | EqualNullSafe(value=value) if value is not None:

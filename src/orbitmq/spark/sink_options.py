@@ -29,9 +29,9 @@ from orbitmq.errors import ConfigError
 from orbitmq.protocol.names import NOT_ALLOWED_TO_SEND, RETRY_PREFIX, topic_name_fault
 from orbitmq.spark.options import CONNECTION_OPTIONS, Connection, Options
 
-__all__ = ["SinkOptions"]
+__all__ = ["SINK_OPTIONS", "SinkOptions"]
 
-_NAMES = (
+SINK_OPTIONS = (
     *("topic", "producerGroup", "batchBytes", "maxMessageBytes", "maxInFlight", "sendTimeoutMs"),
     *("retryTimeoutMs", "deduplicate", "deduplicateId", "deduplicateBatch", "redrive"),
 )
@@ -63,7 +63,9 @@ class SinkOptions:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> SinkOptions:
         """Read Spark's options; their names may be written in any case."""
-        given = Options(options, (*_NAMES, *_OF_SPARK, *CONNECTION_OPTIONS), "the rocketmq sink")
+        given = Options(
+            options, (*SINK_OPTIONS, *_OF_SPARK, *CONNECTION_OPTIONS), "the rocketmq sink"
+        )
         most = given.size_if_given("maxMessageBytes") or 4 << 20
         return cls(
             connection=Connection.of(given),

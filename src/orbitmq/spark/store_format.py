@@ -61,23 +61,29 @@ class RocketMQStoreSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns that the options ask for."""
+        settle_in()
         options = StoreOptions.of(self.options)
         return DAMAGE_SCHEMA if options.table == "damages" else message_schema(options.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Look at the directory and plan the scan."""
+        settle_in()
         options = StoreOptions.of(self.options)
         log = options.open()
         if options.table == "damages":
             plan = options.plan(log, ("physicalOffset",), self.parallelism)
             return DamageReader(plan, _known_damages(log))
-        plan = options.plan(log, column_names(schema), self.parallelism)
         if log.torn_bytes:
             _log.warning(
                 "%s: %d bytes of an unfinished message follow the log's end at %d; left out",
                 *(log.path, log.torn_bytes, log.snapshot.log_end),
             )
-        return StoreReader(plan)
+        if options.push_filters:
+            # Spark refuses readers that take filters while its own switch for that is off.
+            from orbitmq.spark.store_pushdown import PushingStoreReader
+
+            return PushingStoreReader(options, log, column_names(schema), self.parallelism)
+        return StoreReader(options.plan(log, column_names(schema), self.parallelism))
 
 
 class SplitPartition(InputPartition):

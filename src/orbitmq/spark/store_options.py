@@ -16,6 +16,7 @@
 | ``failOnCorruption`` (true) | whether a message that cannot be read fails the query |
 | ``verifyCrc`` (true) | whether bodies are compared with their checksums |
 | ``prune`` (true) | whether consume queues, index and times may save reading |
+| ``pushFilters`` (false) | whether Spark's filters may save reading, too (its own switch is off) |
 | ``table`` (``messages``) | ``damages`` lists what cannot be read, in place of the messages |
 """
 
@@ -23,7 +24,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from orbitmq.errors import ConfigError
@@ -37,7 +38,7 @@ STORE_OPTIONS: Final = (
     *("path", "commitLogPath", "topics", "subscribe", "topic", "topicPattern", "subscribePattern"),
     *("queues", "assign", "startTime", "startingTimestamp", "endTime", "endingTimestamp"),
     *("startingOffsets", "endingOffsets", "keys", "columns", "brokerName", "splits"),
-    *("minPartitions", "failOnCorruption", "verifyCrc", "prune", "table"),
+    *("minPartitions", "failOnCorruption", "verifyCrc", "prune", "table", "pushFilters"),
 )
 
 _WHOLE = {"startingOffsets": "earliest", "endingOffsets": "latest"}
@@ -52,6 +53,7 @@ class StoreOptions:
     wishes: dict[str, Any]
     table: Literal["messages", "damages"]
     columns: tuple[str, ...]
+    push_filters: bool = False
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> StoreOptions:
@@ -89,9 +91,15 @@ class StoreOptions:
         }
         log_paths = tuple(_names(options.text("commitLogPath")) or ())
         try:
-            return cls(path, log_paths, wishes, table, check_columns(columns))
+            chosen = check_columns(columns)
         except ValueError as error:
             raise ConfigError(f"option columns: {error}") from None
+        push_filters = options.flag("pushFilters", False)
+        return cls(path, log_paths, wishes, table, chosen, push_filters)
+
+    def with_wishes(self, wishes: dict[str, Any]) -> StoreOptions:
+        """Return the same with other wishes for the plan."""
+        return replace(self, wishes=wishes)
 
     def open(self) -> StoreLog:
         """Look at the directory."""
