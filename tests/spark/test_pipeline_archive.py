@@ -18,7 +18,7 @@ from orbitmq.spark.pipelines.archive_files import ArchiveFiles
 from orbitmq.spark.pipelines.archive_manifest import ArchivedFile, Manifest
 from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic
-from tests.spark.test_pipeline_run import Recorder
+from tests.spark.recording import Recorder
 from tests.spark.topics import produce
 
 
@@ -52,6 +52,7 @@ def texts(begin: int, end: int) -> list[bytes]:
     return [b"message %d" % number for number in range(begin, end)]
 
 
+@pytest.mark.lowest_spark
 def test_it_goes_on_where_it_was_and_compacts(
     spark: SparkSession, cluster: LocalCluster, tmp_path: Path, new_topic: NewTopic
 ) -> None:

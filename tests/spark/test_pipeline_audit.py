@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from orbitmq.errors import BadPipeline
 from orbitmq.spark.pipelines import Exit, Report, parse, run
 from orbitmq.storelog import StoreLog
+from tests.spark.recording import Recorder
 from tests.spark.small_stores import (
     INDEX_SLOTS,
     T0,
@@ -22,7 +23,6 @@ from tests.spark.small_stores import (
     open_small,
     overwrite,
 )
-from tests.spark.test_pipeline_run import Recorder
 
 COUNT = 150
 ENTRIES_AT = 40 + INDEX_SLOTS * 4

@@ -15,9 +15,9 @@ from orbitmq.spark.pipelines import Exit, Report, parse, run
 from orbitmq.spark.pipelines.pacing import Pace, due_slices
 from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic
+from tests.spark.recording import Recorder
 from tests.spark.small_stores import STEP_MS, T0, body, fill
 from tests.spark.test_pipeline_archive import archive, texts
-from tests.spark.test_pipeline_run import Recorder
 from tests.spark.topics import bodies_in, produce, records_in
 
 

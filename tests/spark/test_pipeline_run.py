@@ -11,31 +11,7 @@ from pyspark.sql import SparkSession
 
 from orbitmq.spark.pipelines import Exit, Job, Report, Workspace, build, parse, run, run_plan
 from orbitmq.spark.pipelines.progress import Progress
-
-
-class Recorder:
-    """A display that keeps what it is shown."""
-
-    def __init__(self) -> None:
-        self.batches: list[Progress] = []
-        self.said: list[str] = []
-        self.reports: list[Report] = []
-        self.failures: list[str] = []
-        self.batch_came = threading.Event()
-
-    def progress(self, progress: Progress) -> None:
-        self.batches.append(progress)
-        if progress.rows:
-            self.batch_came.set()
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
-
-    def report(self, report: Report) -> None:
-        self.reports.append(report)
-
-    def failed(self, text: str) -> None:
-        self.failures.append(text)
+from tests.spark.recording import Recorder, stop_after
 
 
 def run_tree(
@@ -44,18 +20,6 @@ def run_tree(
     recorder = Recorder()
     loaded = parse({"kind": "sql", **tree}, file=directory / "test.toml", environment={})
     return run(loaded, spark, recorder, once=once), recorder
-
-
-def stop_after(event: threading.Event, workspace: Workspace) -> threading.Thread:
-    """Wish for an end as soon as something has happened."""
-
-    def wait() -> None:
-        event.wait(60)
-        workspace.stopping.set()
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    return thread
 
 
 def lines(directory: Path, *bodies: str) -> str:
@@ -152,9 +116,8 @@ def test_a_wish_to_stop_lets_the_batch_finish(spark: SparkSession, tmp_path: Pat
     )
     workspace = Workspace(spark, tmp_path)
     plan = build(loaded, workspace)
-    stopper = stop_after(recorder.batch_came, workspace)
-    assert run_plan(plan, workspace, recorder) is Exit.DONE
-    stopper.join()
+    with stop_after(recorder.batch_came, workspace):
+        assert run_plan(plan, workspace, recorder) is Exit.DONE
     assert spark.streams.active == []
     written = spark.read.parquet(str(tmp_path / "out")).count()
     assert written == sum(batch.rows for batch in recorder.batches) > 0
@@ -194,9 +157,8 @@ def test_a_job_is_cancelled_by_a_wish_to_stop(spark: SparkSession, tmp_path: Pat
         spark.range(2).selectExpr("wait_long(id)").collect()
         return Report()
 
-    stopper = stop_after(begun, workspace)
-    assert run_plan(Job(work), workspace, Recorder()) is Exit.INTERRUPTED
-    stopper.join()
+    with stop_after(begun, workspace):
+        assert run_plan(Job(work), workspace, Recorder()) is Exit.INTERRUPTED
 
 
 def test_two_topics_worth_of_lag() -> None:

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from orbitmq import (
     Admin,
     Message,
+    NewMessage,
     OrbitError,
     Producer,
     PushConsumer,
@@ -23,30 +24,10 @@ from orbitmq import (
     RetryLater,
 )
 from orbitmq.errors import BadPipeline
-from orbitmq.spark.pipelines import Exit, Report, load, run
-from orbitmq.spark.pipelines.progress import Progress
+from orbitmq.spark.pipelines import Exit, Workspace, build, load, run, run_plan
 from orbitmq.testing import LocalCluster
-
-
-class Recorder:
-    """A display that keeps what it is shown."""
-
-    def __init__(self) -> None:
-        self.batches: list[Progress] = []
-        self.reports: list[Report] = []
-        self.failures: list[str] = []
-
-    def progress(self, progress: Progress) -> None:
-        self.batches.append(progress)
-
-    def say(self, text: str) -> None:
-        pass
-
-    def report(self, report: Report) -> None:
-        self.reports.append(report)
-
-    def failed(self, text: str) -> None:
-        self.failures.append(text)
+from tests.spark.conftest import NewTopic
+from tests.spark.recording import Recorder, stop_after
 
 
 @pytest.fixture
@@ -84,9 +65,9 @@ def received(spark: SparkSession, cluster: LocalCluster, topic: str) -> list[Any
 
 
 Run = Callable[[str], tuple[Exit, Recorder]]
-NewTopic = Callable[..., str]
 
 
+@pytest.mark.lowest_spark
 def test_two_topics_and_a_table_are_joined_into_a_topic_and_parquet(
     spark: SparkSession,
     cluster: LocalCluster,
@@ -185,6 +166,44 @@ path = "out"
     assert rows == {(1, None, False, topic), (None, "x", False, topic), (None, None, True, topic)}
 
 
+def test_a_stream_that_is_stopped_leaves_no_lag_behind(
+    spark: SparkSession,
+    cluster: LocalCluster,
+    tmp_path: Path,
+    new_topic: NewTopic,
+    producer: Producer,
+) -> None:
+    topic = new_topic(cluster)
+    group = f"{topic}-progress"
+    file = tmp_path / "hourly.toml"
+    file.write_text(f"""
+kind = "sql"
+checkpoint = "state"
+trigger = "1 hour"
+[source.orders]
+topic = "{topic}"
+decode = "text"
+[source.orders.options]
+startingOffsets = "earliest"
+commitOffsets = "progress"
+consumerGroup = "{group}"
+[[sink]]
+format = "parquet"
+path = "out"
+""")
+    send(producer, topic, *range(12))
+    recorder = Recorder()
+    workspace = Workspace(spark, tmp_path)
+    plan = build(load(file, {"NAMESRV_ADDR": cluster.address}), workspace)
+    # The next trigger, which would tell the source that the batch is committed, is an hour away.
+    with stop_after(recorder.batch_came, workspace):
+        assert run_plan(plan, workspace, recorder) is Exit.DONE
+    assert spark.read.parquet(str(tmp_path / "out")).count() == 12
+    with Admin(cluster.address) as admin:
+        assert sum(admin.committed_offsets(group, topic).values()) == 12
+        assert admin.group_lag(group, topic).total == 0
+
+
 def test_what_the_connector_refuses_is_one_line_with_its_key(
     cluster: LocalCluster, new_topic: NewTopic, run_file: Run
 ) -> None:
@@ -263,6 +282,34 @@ where = "array_contains(keys, 'k1')"
     (message,) = seen
     assert (message.topic, message.body, message.tags) == (topic, b"1", "t")
     assert message.keys == ("k1",)
+
+
+def test_dead_letters_of_all_groups(spark: SparkSession, tmp_path: Path) -> None:
+    file = tmp_path / "dead.toml"
+    file.write_text('kind = "dead-letters"\n')
+    with LocalCluster() as own:
+        (broker,) = own.brokers.values()
+        with Admin(own.address) as admin:
+            for group in ("billing", "shipping"):
+                admin.create_topic(f"%DLQ%{group}", queues=1)
+        for group, topic in (("billing", "orders"), ("shipping", "orders"), ("shipping", "boxes")):
+            broker.store.append(
+                NewMessage(
+                    f"%DLQ%{group}",
+                    b"dead",
+                    queue_id=0,
+                    born_timestamp=1,
+                    born_host=("127.0.0.1", 1),
+                    store_host=("127.0.0.1", 1),
+                    properties={"RETRY_TOPIC": topic},
+                )
+            )
+        recorder = Recorder()
+        code = run(load(file, {"NAMESRV_ADDR": own.address}), spark, recorder)
+    assert (code, recorder.failures) == (Exit.DONE, [])
+    rows = recorder.reports[0].tables[0].as_dicts()
+    found = {(row["group"], row["originTopic"]): row["messages"] for row in rows}
+    assert found == {("billing", "orders"): 1, ("shipping", "orders"): 1, ("shipping", "boxes"): 1}
 
 
 def wait_for_dead_letters(cluster: LocalCluster, group: str, wanted: int) -> None:

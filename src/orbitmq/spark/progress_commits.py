@@ -4,21 +4,27 @@ Offsets that Spark has committed are written to the group, so that its lag shows
 consumerProgress`` and in dashboards. Nobody reads them back: Spark's checkpoint is the truth, and
 a write that fails is a line in the log. Tools find a group by its retry topic, which brokers make
 when they hear of the group for the first time; so it is announced like a consumer that pulls.
+
+A reader learns that a batch is committed when Spark asks it for the next one. Of the last batch
+before a stop only the driver knows: `report_last` is for it, pipelines call it.
 """
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from orbitmq._native import dumps_lenient
 from orbitmq.errors import OrbitError
 from orbitmq.protocol.bodies import MessageQueue, Subscription
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.spark.cluster import Cluster
-from orbitmq.spark.offsets import Offsets
+from orbitmq.spark.offsets import Offsets, from_json
+from orbitmq.spark.source_options import SourceOptions
 
-__all__ = ["ProgressCommits"]
+__all__ = ["ProgressCommits", "report_last"]
 
 _log = logging.getLogger(__name__)
 
@@ -81,3 +87,26 @@ class ProgressCommits:
             "producerDataSet": [],
         }
         self._cluster.ask(address, RequestCode.HEART_BEAT, body=dumps_lenient(heartbeat))
+
+
+def report_last(progress: Mapping[str, Any] | None, options: Mapping[str, str]) -> None:
+    """Show how far a query came that was stopped, if its source commits progress. ::
+
+    query.stop()
+    report_last(query.lastProgress, {"nameServer": …, "consumerGroup": …, …})
+    """
+    read = SourceOptions.of(options, streaming=True)
+    if read.commits == "none" or progress is None:
+        return
+    committed: Offsets = {}
+    for source in progress["sources"]:
+        try:
+            offsets = from_json(json.loads(source["endOffset"]))
+        except (AttributeError, TypeError, ValueError):
+            continue  # the offsets of another format
+        committed |= {queue: at for queue, at in offsets.items() if read.topics.has(queue)}
+    cluster = Cluster(read.connection, read.group)
+    try:
+        ProgressCommits(cluster, cluster.clock).report(committed)
+    finally:
+        cluster.close()

@@ -100,6 +100,7 @@ def build(spec: ArchiveSpec, workspace: Workspace) -> Streams:
         # A new archive begins with the oldest messages that are still there.
         options = {"startingOffsets": "earliest"} | spec.source.connector_options(spec.name_server)
         rows = spark.readStream.format("rocketmq").options(**options).load()
+        workspace.sources.append(options)
     with workspace.planning("path"):
         writer = ArchiveWriter(
             spark,

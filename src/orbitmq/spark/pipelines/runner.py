@@ -30,6 +30,7 @@ from orbitmq.spark.pipelines.kinds import find_kind
 from orbitmq.spark.pipelines.plan import Job, Report, Streams
 from orbitmq.spark.pipelines.progress import Listener, Progress
 from orbitmq.spark.pipelines.workspace import Workspace
+from orbitmq.spark.progress_commits import report_last
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -139,6 +140,8 @@ def _run_streams(plan: Streams, workspace: Workspace, display: Display) -> Exit:
         for query in queries:
             query.stop()
             listener.wait_ended(str(query.runId), EVENTS_LIMIT_S)
+            for options in workspace.sources:
+                report_last(query.lastProgress, options)
         workspace.spark.streams.removeListener(listener)
     for failure in failures:
         display.failed(one_line(failure))

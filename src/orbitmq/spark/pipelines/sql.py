@@ -97,6 +97,8 @@ def read_source(
         if source.path is not None:
             options = options | {"path": workspace.locate(source.path)}
         messages = reader.format(source.format).options(**options).load()
+        if source.is_topic and not batch:
+            workspace.sources.append(options)
         if source.decode == "json" and schema is None:
             schema = _inferred_schema(source, options, workspace, label)
         return _late(decode(messages, source.decode, schema, source.framing), source.watermark)

@@ -59,6 +59,8 @@ class Workspace:
     """Whether to take what is there and end, whatever the file says."""
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set when somebody wants an end; a job that goes on for long looks at it."""
+    sources: list[dict[str, str]] = field(default_factory=list)
+    """The connector's options of every topic that is read as a stream."""
     log: logging.Logger = field(default=logging.getLogger("orbitmq.pipeline"))
 
     def locate(self, path: str) -> str:
