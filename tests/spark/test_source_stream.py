@@ -222,7 +222,7 @@ def test_a_broker_that_restarts(
 def test_an_idle_stream_asks_little_and_wakes_up_at_once(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:
-    topic = new_topic(cluster, queues=8)
+    topic = new_topic(cluster, queues=64)
     query = start(stream(spark, cluster, topic), tmp_path)
     try:
         query.processAllAvailable()

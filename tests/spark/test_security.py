@@ -1,0 +1,117 @@
+"""Accounts and TLS: the source and the sink against brokers that let not everybody in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from orbitmq import Admin, Message, Producer
+from orbitmq.remoting.tls import Tls
+from orbitmq.testing import LocalCluster
+from tests.certificates import Authority
+from tests.spark.source_fixtures import bodies, frame, run_available, stream, written
+from tests.spark.topics import bodies_in
+
+SECRET = "open-sesame-77"
+TOPIC = "guarded"
+ACCOUNTS = f"""
+globalWhiteRemoteAddresses: []
+accounts:
+- accessKey: operator
+  secretKey: {SECRET}-of-the-operator
+  admin: true
+- accessKey: pipeline
+  secretKey: {SECRET}
+  defaultTopicPerm: DENY
+  defaultGroupPerm: SUB
+  admin: false
+  topicPerms:
+  - {TOPIC}=PUB|SUB
+"""
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def guarded(
+    authority: Authority, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalCluster]:
+    """A cluster that speaks TLS only, and only to whom it knows."""
+    home = tmp_path_factory.mktemp("home")
+    (home / "conf").mkdir()
+    (home / "conf" / "plain_acl.yml").write_text(ACCOUNTS)
+    server = authority.sign("server")
+    settings = {
+        "aclEnable": "true",
+        "rocketmqHome": str(home),
+        "tls.enable": "true",
+        "tls.server.mode": "enforcing",
+        "tls.server.certPath": str(server.cert),
+        "tls.server.keyPath": str(server.key),
+    }
+    keys: dict[str, Any] = {"access_key": "operator", "secret_key": f"{SECRET}-of-the-operator"}
+    tls = Tls(ca_file=str(authority.cert))
+    with LocalCluster(settings=settings) as running:
+        with Admin(running.address, tls=tls, **keys) as admin:
+            for topic in (TOPIC, "forbidden"):
+                admin.create_topic(topic, queues=2)
+        with Producer(running.address, group="operators", tls=tls, **keys) as producer:
+            producer.send(Message("forbidden", b"not for everybody"))
+        yield running
+
+
+@pytest.fixture
+def known(authority: Authority) -> dict[str, str]:
+    """What lets a pipeline in."""
+    return {"accessKey": "pipeline", "secretKey": SECRET, "tlsCaFile": str(authority.cert)}
+
+
+def test_whoever_is_known_writes_reads_and_streams(
+    spark: SparkSession, guarded: LocalCluster, known: dict[str, str], tmp_path: Path
+) -> None:
+    rows = spark.range(300).selectExpr("string(id) AS body")
+    writer = rows.write.format("rocketmq").mode("append")
+    options = {"nameServer": guarded.address, "topic": TOPIC, **known}
+    writer.options(deduplicate="true", **options).save()
+    sent = [str(number) for number in range(300)]
+    assert bodies_in(guarded, TOPIC) == Counter(text.encode() for text in sent)
+    for bulk in ("true", "false"):
+        assert bodies(frame(spark, guarded, TOPIC, bulkRead=bulk, **known)) == sorted(sent)
+    progress = {"consumerGroup": "reporting", "commitOffsets": "progress"}
+    source = stream(spark, guarded, TOPIC, startingOffsets="earliest", **progress, **known)
+    run_available(source, tmp_path)
+    assert bodies(written(spark, tmp_path)) == sorted(sent)
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"secretKey": "wrong"}, "Check signature failed"),
+        ({"accessKey": "stranger"}, "No acl config for"),
+        ({"tlsCaFile": ""}, "certificate verify failed"),
+        ({"tlsCaFile": "", "tls": "false"}, "no nameserver answers"),
+        ({"subscribe": "forbidden"}, "No default permission"),
+        ({"subscribe": "forbidden", "bulkRead": "false"}, "No default permission"),
+    ],
+)
+def test_whoever_is_not_is_told_so_in_words_without_secrets(
+    spark: SparkSession,
+    guarded: LocalCluster,
+    known: dict[str, str],
+    changed: dict[str, str],
+    reason: str,
+) -> None:
+    options = {"subscribe": TOPIC, "tls": "true", **known, **changed}
+    if changed.get("tls") == "false":
+        del options["tlsCaFile"]
+    with pytest.raises(Exception, match=reason) as raised:
+        frame(spark, guarded, None, fetchOffset__numRetries=0, timeoutMs=5000, **options).collect()
+    assert SECRET not in str(raised.value)
