@@ -2,7 +2,8 @@
 
 ==================  ===============================================================================
 addresses           the broker's and the nameserver's are BROKER and NS, ports of clients are PORT
-directories         the side's own is DIR
+directories         the side's own is DIR, that of its accounts HOME
+objects             those that Java prints by their place in memory: @N
 ids by offset       the host and port in them is HOST; the offset stays
 times               of this decade's second half, as text or milliseconds: TIME; those that the
                     tests chose, in 2023, stay
@@ -31,6 +32,7 @@ _RULES = [
     (re.compile(r"\b20(2[4-9]|[3-9]\d)-\d\d-\d\d \d\d:\d\d:\d\d(,\d{3})?"), "TIME"),
     (re.compile(r"\b1(7[1-9]|[89]\d)\d{10}\b"), "TIME"),
     (re.compile(r"(SEND_OK +|\bmsgId=)[0-9A-F]{32,}"), r"\1ID"),
+    (re.compile(r"PlainAccessConfig@[0-9a-f]+"), "PlainAccessConfig@N"),
     (re.compile(r"\brt=\d+ms"), "rt=N"),
     (re.compile(r"Avg RT: \S+"), "Avg RT: N"),
     (re.compile(r"(?m)^(\S+ +\d+ +true +)\d+$"), r"\1N"),  # checkMsgSendRT
@@ -69,7 +71,7 @@ OF_THE_MOMENT = {
 def neutral(printed: str, side: Side) -> str:
     """Return what was printed without what is of one side alone."""
     text = printed.replace(side.broker, "BROKER").replace(side.nameserver, "NS")
-    text = text.replace(str(side.directory), "DIR")
+    text = text.replace(str(side.home), "HOME").replace(str(side.directory), "DIR")
     for pattern, words in _RULES:
         text = pattern.sub(words, text)
     return "\n".join(line.rstrip() for line in text.strip().splitlines())

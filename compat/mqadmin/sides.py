@@ -23,6 +23,22 @@ TOPIC, GROUP = "Orders", "watched"
 QUEUES, MESSAGES = 4, 20
 LEVELS = "1s 5s 10s"
 
+ACCOUNTS = """
+globalWhiteRemoteAddresses:
+- 127.0.0.1
+accounts:
+- accessKey: shopkeeper
+  secretKey: 012345678
+  defaultTopicPerm: DENY
+  defaultGroupPerm: SUB
+  topicPerms:
+  - Orders=PUB|SUB
+"""
+"""Both brokers check who asks; whoever is on this machine need not sign."""
+TRACED = "7F000001000000000000000000000003"
+
+SETTINGS = {"messageDelayLevel": LEVELS, "traceTopicEnable": "true", "aclEnable": "true"}
+
 SIZES = StoreSizes(
     commit_log_file_size=64 << 20,
     consume_queue_file_size=6_000_000,
@@ -39,6 +55,8 @@ class Side:
     nameserver: str
     broker: str
     directory: Path
+    home: Path
+    """Where its accounts are, below ``conf``."""
     clients: list[Wire] = field(default_factory=list)
     message_ids: list[str] = field(default_factory=list)
 
@@ -75,6 +93,7 @@ class Side:
             sent = asking.ask(RequestCode.SEND_MESSAGE, ext, f"body {number}".encode())
             _done(sent)
             self.message_ids.append(sent.get_ext("msgId") or "")
+        _done(asking.ask(RequestCode.SEND_MESSAGE, *_trace(self.message_ids[3])))
         self._go_online()
         for queue_id in range(QUEUES):
             committed = {
@@ -134,6 +153,14 @@ def _tell_how_it_is(consumer: Wire) -> None:
             consumer.send_command(Command(0, opaque=asked.opaque, flag=1, body=dumps_lenient(info)))
 
 
+def _trace(offset_id: str) -> tuple[dict[str, str], bytes]:
+    """What a producer with a trace writes down after it has sent a message."""
+    fields = ["Pub", "1700000000000", "DefaultRegion", "makers", TOPIC, TRACED, "tag1", "key3"]
+    fields += ["127.0.0.1:1", "6", "7", "0", offset_id, "true", "127.0.0.1"]
+    ext = send_ext("RMQ_SYS_TRACE_TOPIC", properties=f"KEYS\x01{TRACED} key3\x02WAIT\x01true")
+    return ext, "\x01".join(fields).encode() + b"\x02"
+
+
 def _done(answer: object) -> None:
     assert getattr(answer, "code", None) == ResponseCode.SUCCESS, answer
 
@@ -143,14 +170,14 @@ def java_settings() -> BrokerSettings:
         name=BROKER,
         cluster=CLUSTER,
         sizes=SIZES,
-        extra={"messageDelayLevel": LEVELS, "defaultTopicQueueNums": "8"},
+        extra=SETTINGS | {"defaultTopicQueueNums": "8"},
     )
 
 
-def of_java(cluster: JavaCluster) -> Side:
-    return Side("Java", cluster.nameserver, cluster.broker, cluster.directory)
+def of_java(cluster: JavaCluster, home: Path) -> Side:
+    return Side("Java", cluster.nameserver, cluster.broker, cluster.directory, home)
 
 
-def of_ours(cluster: LocalCluster) -> Side:
+def of_ours(cluster: LocalCluster, home: Path) -> Side:
     address = cluster.brokers[BROKER].config.address
-    return Side("ours", cluster.address, address, cluster.data)
+    return Side("ours", cluster.address, address, cluster.data, home)
