@@ -324,8 +324,8 @@ def test_the_twins_have_the_same_verbs() -> None:
     def verbs(kind: type) -> dict[str, object]:
         return {
             name: (inspect.signature(member), inspect.getdoc(member))
-            for name, member in vars(kind).items()
-            if not name.startswith("_") and inspect.isfunction(member) and name != "close"
+            for name, member in inspect.getmembers(kind, inspect.isfunction)
+            if not name.startswith("_") and name != "close"
         }
 
     assert verbs(Admin) == verbs(AsyncAdmin)

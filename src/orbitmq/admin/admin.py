@@ -16,6 +16,7 @@ from orbitmq.admin import offsets as _offsets
 from orbitmq.admin import topics as _topics
 from orbitmq.admin.client_verbs import ClientVerbs
 from orbitmq.admin.clusters import ClusterInfo
+from orbitmq.admin.explain_verbs import ExplainVerbs
 from orbitmq.admin.groups import GroupMembers
 from orbitmq.admin.namespace import Namespace
 from orbitmq.admin.offsets import GroupLag, Moment
@@ -36,7 +37,7 @@ __all__ = ["Admin"]
 T = TypeVar("T")
 
 
-class Admin(ServerVerbs, ClientVerbs):
+class Admin(ServerVerbs, ClientVerbs, ExplainVerbs):
     """Creates and deletes topics and groups, moves offsets, finds messages, asks brokers.
 
     ::

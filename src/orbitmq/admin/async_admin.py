@@ -17,6 +17,7 @@ from orbitmq.admin import offsets as _offsets
 from orbitmq.admin import topics as _topics
 from orbitmq.admin.client_verbs import AsyncClientVerbs
 from orbitmq.admin.clusters import ClusterInfo
+from orbitmq.admin.explain_verbs import AsyncExplainVerbs
 from orbitmq.admin.groups import GroupMembers
 from orbitmq.admin.namespace import Namespace
 from orbitmq.admin.offsets import GroupLag, Moment
@@ -37,7 +38,7 @@ __all__ = ["AsyncAdmin"]
 T = TypeVar("T")
 
 
-class AsyncAdmin(AsyncServerVerbs, AsyncClientVerbs):
+class AsyncAdmin(AsyncServerVerbs, AsyncClientVerbs, AsyncExplainVerbs):
     """Creates and deletes topics and groups, moves offsets, finds messages, asks brokers.
 
     ::

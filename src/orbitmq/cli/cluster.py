@@ -204,3 +204,30 @@ def export_command(
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return Done(f"{what} are in {file}", {"what": what, "file": str(file)})
+
+
+@cluster.command("monitor", cls=Verb, short_help="Explain every group that is not moving")
+@click.option("--every", "every_s", type=float, default=60.0, show_default=True, help="Seconds.")
+@click.option("--times", type=click.IntRange(1), help="End after so many rounds.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
+@reaches
+def monitor_command(place: Place, every_s: float, times: int | None, output: Output) -> None:
+    """Look at every consumer group again and again, and say why those behind do not move.
+
+    Prints nothing for groups that are well. `orbitmq explain` does it once for one group.
+
+    \b
+    Examples:
+      orbitmq cluster monitor
+      orbitmq cluster monitor --every 10 --times 1 -o json
+    """
+    from orbitmq.cli.explaining import finding_table
+    from orbitmq.cli.group_looks import is_internal
+
+    with place.admin() as admin:
+
+        def look() -> Table:
+            groups = [name for name in admin.group_configs() if not is_internal(name)]
+            return finding_table([one for name in groups for one in admin.explain_group(name)])
+
+        watch(look, output, every_s, times)

@@ -1,0 +1,221 @@
+"""Why a group is not moving: rules, each of which looks at what was seen and says what it finds.
+
+The first group of rules is about what keeps everything from moving; when one of them applies the
+queues are not looked at one by one, for that would only repeat it. A group that moves, or has
+nothing to do, gives no findings.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from orbitmq.admin.explain.findings import Finding, Severity, Verdict, when
+from orbitmq.admin.explain.matching import wants
+from orbitmq.admin.explain.observations import GroupSeen
+from orbitmq.admin.explain.queue_rules import Patience, queue_findings, range_findings
+from orbitmq.protocol.flags import Permission
+from orbitmq.protocol.names import RETRY_PREFIX, dlq_topic
+
+__all__ = ["Patience", "diagnose_group"]
+
+BROADCASTING = "BROADCASTING"
+FAULT, NOTE = Severity.FAULT, Severity.NOTE
+
+
+def diagnose_group(seen: GroupSeen, patience: Patience | None = None) -> list[Finding]:
+    """Return what is the matter with a group; nothing if it is well."""
+    patience = patience or Patience()
+    findings = [found for rule in (_broker_down, _disabled, _topics) for found in rule(seen)]
+    findings += range_findings(seen)
+    if not seen.members:
+        return [*findings, *_nobody(seen), *_dead_letters(seen)]
+    findings += _silent(seen)
+    findings += _differ(seen)
+    if seen.message_model == BROADCASTING:
+        # Every member has its own offsets, which no broker knows.
+        return [*findings, *_nothing_wanted(seen)]
+    findings += _too_many(seen)
+    blocked = {(one.verdict, one.evidence.get("broker")) for one in findings}
+    findings += queue_findings(seen, patience, blocked)
+    return [*findings, *_nothing_wanted(seen), *_dead_letters(seen)]
+
+
+def _broker_down(seen: GroupSeen) -> Iterator[Finding]:
+    for broker in seen.brokers:
+        if broker.error is not None:
+            yield Finding(
+                Verdict.BROKER_DOWN,
+                FAULT,
+                seen.group,
+                f"broker {broker.name} ({broker.address}) is registered but does not answer: "
+                f"{broker.error}",
+                "start it, or look at its log and at the network between it and its clients; what "
+                "it holds is not consumed until then",
+                {"broker": broker.name, "address": broker.address},
+            )
+
+    known = {broker.name for broker in seen.brokers}
+    held = {queue.broker_name for info in seen.running.values() for queue in info.queues}
+    for name in sorted(held - known):
+        yield Finding(
+            Verdict.BROKER_DOWN,
+            FAULT,
+            seen.group,
+            f"members of group {seen.group} have queues on broker {name}, which is not registered",
+            "start it, or look at its log; what it holds is not consumed until then",
+            {"broker": name},
+        )
+
+
+def _disabled(seen: GroupSeen) -> Iterator[Finding]:
+    for broker, config in seen.configs.items():
+        if not config.consume_enable:
+            yield Finding(
+                Verdict.CONSUMING_DISABLED,
+                FAULT,
+                seen.group,
+                f"group {seen.group} may not consume on {broker}: its consumeEnable is false there",
+                f"orbitmq group update {seen.group} --consume -b {broker}",
+                {"broker": broker},
+            )
+
+
+def _topics(seen: GroupSeen) -> Iterator[Finding]:
+    for name, topic in seen.topics.items():
+        if name.startswith(RETRY_PREFIX):
+            continue
+        if not topic.perms:
+            yield Finding(
+                Verdict.TOPIC_MISSING,
+                FAULT,
+                seen.group,
+                f"group {seen.group} subscribes to topic {name}, which no broker has",
+                f"check its name, or create it: orbitmq topic create {name}",
+                {"topic": name},
+            )
+        for broker, perm in topic.perms.items():
+            if not perm & Permission.READ:
+                yield Finding(
+                    Verdict.TOPIC_NOT_READABLE,
+                    FAULT,
+                    seen.group,
+                    f"topic {name} may not be read on {broker}: its permission is {perm} there",
+                    f"orbitmq topic perm {name} rw -b {broker}",
+                    {"topic": name, "broker": broker, "perm": perm},
+                )
+
+
+def _nobody(seen: GroupSeen) -> Iterator[Finding]:
+    lag = sum(max(queue.lag, 0) for queue in seen.queues.values())
+    waiting = f"; {lag:,} messages wait for it" if lag else ""
+    last = f" It was last configured on {', '.join(seen.configs)}." if seen.configs else ""
+    yield Finding(
+        Verdict.NOBODY_ONLINE,
+        FAULT if lag else NOTE,
+        seen.group,
+        f"nobody is connected as a member of group {seen.group}{waiting}",
+        "start its consumers, or check that they use these nameservers, this group name and this "
+        f"namespace.{last}",
+        {"lag": lag},
+    )
+
+
+def _silent(seen: GroupSeen) -> Iterator[Finding]:
+    for client_id in seen.silent:
+        yield Finding(
+            Verdict.CONSUMER_SILENT,
+            FAULT,
+            seen.group,
+            f"consumer {client_id} is connected but does not answer: its process hangs or is "
+            "overloaded; its queues stay with it",
+            "look at that process, restart it if need be",
+            {"client": client_id},
+        )
+
+
+def _differ(seen: GroupSeen) -> Iterator[Finding]:
+    """Two members that want different things: the later heartbeat wins, for all of them."""
+    by_topic: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for client_id, info in seen.running.items():
+        own = {one.topic: one for one in info.subscriptions}
+        for topic in {one.topic for i in seen.running.values() for one in i.subscriptions}:
+            if topic.startswith(RETRY_PREFIX):
+                continue
+            wanted = own.get(topic)
+            text = f"{wanted.expression_type} {wanted.sub_string}" if wanted else "nothing"
+            by_topic[topic][text].add(client_id)
+    for topic, versions in sorted(by_topic.items()):
+        if len(versions) < 2:
+            continue
+        told = "; ".join(
+            f"{', '.join(sorted(clients))} wants {text}"
+            for text, clients in sorted(versions.items())
+        )
+        yield Finding(
+            Verdict.SUBSCRIPTIONS_DIFFER,
+            FAULT,
+            seen.group,
+            f"the members of group {seen.group} subscribe differently to topic {topic}: {told}. "
+            "Brokers keep the latest heartbeat's for all, so messages are lost to one or the other",
+            "give all members of a group the same subscriptions, or give one of them a group of "
+            "its own",
+            {"topic": topic, "versions": {text: sorted(who) for text, who in versions.items()}},
+        )
+
+
+def _too_many(seen: GroupSeen) -> Iterator[Finding]:
+    """Members that a topic has no queue for."""
+    for name, topic in seen.topics.items():
+        if name.startswith(RETRY_PREFIX) or not topic.queues:
+            continue
+        idle = sorted(
+            client_id
+            for client_id, info in seen.running.items()
+            if any(one.topic == name for one in info.subscriptions)
+            and not any(queue.topic == name for queue in info.queues)
+        )
+        if idle and len(seen.members) > len(topic.queues):
+            yield Finding(
+                Verdict.MORE_CONSUMERS_THAN_QUEUES,
+                FAULT,
+                seen.group,
+                f"topic {name} has {len(topic.queues)} queues for the {len(seen.members)} members "
+                f"of group {seen.group}: {', '.join(idle)} get nothing",
+                f"orbitmq topic update {name} --queues {len(seen.members)}, or run fewer consumers",
+                {"topic": name, "queues": len(topic.queues), "idle": idle},
+            )
+
+
+def _nothing_wanted(seen: GroupSeen) -> Iterator[Finding]:
+    """A subscription that none of the newest messages matches: often a slip in a tag."""
+    for name, topic in seen.topics.items():
+        subscription = seen.subscriptions.get(name)
+        if subscription is None or not topic.newest or name.startswith(RETRY_PREFIX):
+            continue
+        if not any(wants(subscription, copy) for copy in topic.newest):
+            tags = sorted({copy.tags or "none" for copy in topic.newest})
+            yield Finding(
+                Verdict.NOTHING_WANTED,
+                NOTE,
+                seen.group,
+                f"none of the last {len(topic.newest)} messages of {name} is wanted by group "
+                f"{seen.group}, which subscribes to {subscription.sub_string!r}; their tags are "
+                f"{', '.join(tags)}",
+                "check the expression, if the group should get something",
+                {"topic": name, "expression": subscription.sub_string, "tags": tags},
+            )
+
+
+def _dead_letters(seen: GroupSeen) -> Iterator[Finding]:
+    if seen.dead_letters:
+        yield Finding(
+            Verdict.HAS_DEAD_LETTERS,
+            FAULT,
+            seen.group,
+            f"group {seen.group} has given up on {seen.dead_letters:,} messages: they are dead "
+            f"letters, as of {when(seen.now_ms)}",
+            f"orbitmq message print {dlq_topic(seen.group)!r} shows them; when their cause is "
+            f"mended: orbitmq message resend --group {seen.group} --all",
+            {"count": seen.dead_letters},
+        )

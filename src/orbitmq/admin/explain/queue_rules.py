@@ -1,0 +1,239 @@
+"""Why a queue of a group is not moving.
+
+A queue is looked at if messages wait in it and the group's offset stood still while it was watched.
+Findings of one kind about one owner are told once, with all their queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from orbitmq.admin.connected import QueueState, RunningInfo
+from orbitmq.admin.explain.findings import Finding, Severity, Verdict, when
+from orbitmq.admin.explain.observations import GroupSeen, QueueSeen
+from orbitmq.protocol.bodies import MessageQueue
+from orbitmq.protocol.flags import Permission
+
+__all__ = ["Patience", "queue_findings", "range_findings"]
+
+CACHED_MESSAGES, CACHED_MIB = 1000, 100
+"""Where consumers stop pulling a queue, unless set up otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long things may take before they count as standing still."""
+
+    stuck_ms: int = 5000
+    """For a message, from when it was stored or the one before it was done."""
+    pull_ms: int = 25_000
+    """Between two pulls of a queue that has messages; a long poll ends before that."""
+    unowned_ms: int = 30_000
+    """For a queue that waits for its next owner: rebalancing takes up to twenty seconds."""
+
+
+def range_findings(seen: GroupSeen) -> list[Finding]:
+    """Return the queues that do not have the offset at which the group stands."""
+    found = (_out_of_range(seen, queue, state) for queue, state in sorted(seen.queues.items()))
+    return _joined([one for one in found if one is not None])
+
+
+def queue_findings(
+    seen: GroupSeen, patience: Patience, blocked: Collection[tuple[Verdict, object]]
+) -> list[Finding]:
+    """Return what is the matter with queues; `blocked` are brokers it is known of already."""
+    shut = {broker for verdict, broker in blocked if verdict in _SHUTS}
+    findings: list[Finding] = []
+    behind = 0
+    for queue, state in sorted(seen.queues.items()):
+        if not state.min_offset <= state.consumer_offset <= state.max_offset:
+            continue  # `range_findings` tells of it
+        if state.lag <= 0 or queue.broker_name in shut or not _is_readable(seen, queue):
+            continue
+        if queue.topic not in seen.subscriptions and seen.subscriptions:
+            continue  # offsets of a topic it does not want any more
+        if queue in seen.moved:
+            behind += state.lag
+            continue
+        found = _standing(seen, queue, state, patience)
+        if found is not None:
+            findings.append(found)
+    if behind and not findings:
+        text = f"group {seen.group} is behind by {behind:,} messages and is catching up"
+        advice = "orbitmq group lag --watch shows how fast"
+        evidence = {"lag": behind}
+        findings.append(
+            Finding(Verdict.CATCHING_UP, Severity.NOTE, seen.group, text, advice, evidence)
+        )
+    return _joined(findings)
+
+
+_SHUTS = {Verdict.BROKER_DOWN, Verdict.CONSUMING_DISABLED}
+
+
+def _is_readable(seen: GroupSeen, queue: MessageQueue) -> bool:
+    topic = seen.topics.get(queue.topic)
+    if topic is None or not topic.perms:
+        return topic is None
+    return bool(topic.perms.get(queue.broker_name, 0) & Permission.READ)
+
+
+def _out_of_range(seen: GroupSeen, queue: MessageQueue, state: QueueSeen) -> Finding | None:
+    evidence = {
+        "queue": _text(queue),
+        "consumerOffset": state.consumer_offset,
+        "minOffset": state.min_offset,
+        "maxOffset": state.max_offset,
+    }
+    if state.consumer_offset > state.max_offset:
+        return Finding(
+            Verdict.OFFSET_AHEAD,
+            Severity.FAULT,
+            seen.group,
+            f"group {seen.group} stands at {state.consumer_offset:,} in {_text(queue)}, which ends "
+            f"at {state.max_offset:,}: its offset was set ahead, or the queue was made anew. It "
+            "would skip what comes until then",
+            f"orbitmq offset reset {seen.group} {queue.topic} --to latest (or to a moment)",
+            evidence,
+        )
+    if state.consumer_offset < state.min_offset:
+        lost = state.min_offset - state.consumer_offset
+        return Finding(
+            Verdict.OFFSET_EXPIRED,
+            Severity.FAULT,
+            seen.group,
+            f"group {seen.group} stands at {state.consumer_offset:,} in {_text(queue)}, whose "
+            f"first message is {state.min_offset:,}: {lost:,} messages have expired before it came "
+            "to them",
+            "let it go on at the first there is (its members do that by themselves), and keep "
+            "messages longer (fileReservedTime) or consume faster",
+            evidence,
+        )
+    return None
+
+
+def _standing(
+    seen: GroupSeen, queue: MessageQueue, state: QueueSeen, patience: Patience
+) -> Finding | None:
+    if seen.silent and seen.owner(queue) is None:
+        return None  # it may be with the member that does not answer, which is told of
+    owner = seen.owner(queue)
+    age_ms = seen.now_ms - state.head.stored_ms if state.head is not None else None
+    if owner is None:
+        return _unowned(seen, queue, state, age_ms, patience)
+    held = owner.queues[queue]
+    client = owner.client_id
+    evidence = {"queue": _text(queue), "client": client, "lag": state.lag}
+    if owner.properties.get("PROP_CONSUMEORDERLY") == "true" and not held.is_locked:
+        return Finding(
+            Verdict.NOT_LOCKED,
+            Severity.FAULT,
+            seen.group,
+            f"consumer {client} handles {_text(queue)} in order but does not have its lock: the "
+            f"member before it has not let go; {state.lag:,} messages wait",
+            "locks expire after a minute; if this stays, stop the member that still has it",
+            evidence,
+        )
+    if held.cached_count:
+        return _held(seen, queue, state, owner, held, patience, evidence)
+    silent_ms = seen.now_ms - held.last_pull_ms
+    if held.last_pull_ms and silent_ms >= patience.pull_ms:
+        return Finding(
+            Verdict.NOT_PULLING,
+            Severity.FAULT,
+            seen.group,
+            f"consumer {client} has {_text(queue)} but has not pulled it since "
+            f"{when(held.last_pull_ms)}: it is paused or suspended; {state.lag:,} messages wait",
+            "resume it, or restart that process",
+            evidence | {"lastPullMs": held.last_pull_ms},
+        )
+    return None
+
+
+def _unowned(
+    seen: GroupSeen, queue: MessageQueue, state: QueueSeen, age_ms: int | None, patience: Patience
+) -> Finding | None:
+    if not seen.running or (age_ms is not None and age_ms < patience.unowned_ms):
+        return None  # members that do not tell, or a rebalance that is under way
+    return Finding(
+        Verdict.QUEUE_WITHOUT_OWNER,
+        Severity.FAULT,
+        seen.group,
+        f"no member of group {seen.group} has {_text(queue)}, where {state.lag:,} messages wait",
+        "the members do not agree on how to share queues: check that all subscribe to the topic "
+        "and use the same strategy; restarting them shares the queues out anew",
+        {"queue": _text(queue), "lag": state.lag},
+    )
+
+
+def _held(
+    seen: GroupSeen,
+    queue: MessageQueue,
+    state: QueueSeen,
+    owner: RunningInfo,
+    held: QueueState,
+    patience: Patience,
+    evidence: dict[str, object],
+) -> Finding | None:
+    """A queue whose owner has pulled messages and does not get on with them."""
+    head = state.head
+    since = head.stored_ms if head is not None else 0
+    if held.last_consume_ms != held.last_pull_ms:
+        # When the message before it was done; some clients only know when they pulled.
+        since = max(since, held.last_consume_ms)
+    if seen.now_ms - since < patience.stuck_ms:
+        return None
+    full = held.cached_count >= _cache_limit(owner) or held.cached_mib >= CACHED_MIB
+    which = f"message {head.message_id}" if head is not None else "a message"
+    more = f" and holds {held.cached_count:,} more, as many as it may" if full else ""
+    text = (
+        f"consumer {owner.client_id} is stuck on {which} (offset {state.consumer_offset:,} of "
+        f"{_text(queue)}) since {when(since)}{more}; {state.lag:,} messages wait"
+    )
+    return Finding(
+        Verdict.FLOW_CONTROLLED if full else Verdict.STUCK_ON_MESSAGE,
+        Severity.FAULT,
+        seen.group,
+        text,
+        f"orbitmq group running-info {seen.group} --client {owner.client_id} --stacks shows what "
+        "its threads do; mend or restart the handler, or skip the message: "
+        f"orbitmq offset set {seen.group} {queue.topic} -b {queue.broker_name} -q {queue.queue_id} "
+        f"{state.consumer_offset + 1} (while it is stopped)",
+        evidence
+        | {
+            "message": head.message_id if head is not None else None,
+            "offset": state.consumer_offset,
+            "sinceMs": since,
+            "cached": held.cached_count,
+        },
+    )
+
+
+def _cache_limit(owner: RunningInfo) -> int:
+    """Return how many messages of a queue a consumer holds, by Java's name for it or ours."""
+    for name in ("pullThresholdForQueue", "max_cached_messages"):
+        text = owner.properties.get(name, "")
+        if text.isdigit():
+            return int(text)
+    return CACHED_MESSAGES
+
+
+def _joined(findings: list[Finding]) -> list[Finding]:
+    """Tell findings of one kind about one client or none once, naming all queues."""
+    by_key: dict[tuple[object, ...], list[Finding]] = {}
+    for one in findings:
+        by_key.setdefault((one.verdict, one.evidence.get("client")), []).append(one)
+    joined = []
+    for same in by_key.values():
+        first = same[0]
+        queues = [one.evidence["queue"] for one in same if "queue" in one.evidence]
+        if len(same) > 1:
+            text = f"{first.text} (and likewise {', '.join(queues[1:])})"
+            first = replace(first, text=text, evidence=first.evidence | {"queues": queues})
+        joined.append(first)
+    return joined
+
+
+def _text(queue: MessageQueue) -> str:
+    return f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}"

@@ -1,0 +1,101 @@
+"""Verbs that explain, in both twins."""
+
+from __future__ import annotations
+
+from orbitmq.admin.explain.findings import Finding
+from orbitmq.admin.explain.group_rules import Patience, diagnose_group
+from orbitmq.admin.explain.looking_at_groups import WATCH_MS, look_at_group
+from orbitmq.admin.explain.looking_at_messages import look_at_message
+from orbitmq.admin.explain.message_rules import diagnose_message
+from orbitmq.admin.explain.observations import GroupSeen
+from orbitmq.admin.performing import AsyncPerforming, Performing
+
+__all__ = ["AsyncExplainVerbs", "ExplainVerbs"]
+
+
+class ExplainVerbs(Performing):
+    """Why a group is not moving, and where a message is."""
+
+    def explain_group(
+        self, group: str, *, patience: Patience | None = None, watch_ms: float = WATCH_MS
+    ) -> list[Finding]:
+        """Say why a group is not moving; an empty list if it is well.
+
+        It is watched for `watch_ms` to see if it moves. ``admin.explain_group("billing")``
+        """
+        flow = look_at_group(self._nameservers, self._names.own(group), watch_ms=watch_ms)
+        return diagnose_group(self._run(flow), patience)
+
+    def group_seen(self, group: str, *, watch_ms: float = WATCH_MS) -> GroupSeen:
+        """Return all that is to be seen of a group: what `explain_group` makes up its mind from.
+
+        ``admin.group_seen("billing").members``
+        """
+        flow = look_at_group(self._nameservers, self._names.own(group), watch_ms=watch_ms)
+        return self._run(flow)
+
+    def explain_message(
+        self,
+        message_id: str,
+        topic: str | None = None,
+        *,
+        group: str | None = None,
+        patience: Patience | None = None,
+        watch_ms: float = WATCH_MS,
+    ) -> list[Finding]:
+        """Say where a message is, for one group or for all that consume it.
+
+        An id that a producer gave needs the topic. ``admin.explain_message(message_id, "orders")``
+        """
+        flow = look_at_message(
+            self._nameservers,
+            message_id,
+            None if topic is None else self._names.own(topic),
+            None if group is None else self._names.own(group),
+            watch_ms=watch_ms,
+        )
+        return diagnose_message(self._run(flow), patience)
+
+
+class AsyncExplainVerbs(AsyncPerforming):
+    """Why a group is not moving, and where a message is."""
+
+    async def explain_group(
+        self, group: str, *, patience: Patience | None = None, watch_ms: float = WATCH_MS
+    ) -> list[Finding]:
+        """Say why a group is not moving; an empty list if it is well.
+
+        It is watched for `watch_ms` to see if it moves. ``admin.explain_group("billing")``
+        """
+        flow = look_at_group(self._nameservers, self._names.own(group), watch_ms=watch_ms)
+        return diagnose_group(await self._run(flow), patience)
+
+    async def group_seen(self, group: str, *, watch_ms: float = WATCH_MS) -> GroupSeen:
+        """Return all that is to be seen of a group: what `explain_group` makes up its mind from.
+
+        ``admin.group_seen("billing").members``
+        """
+        flow = look_at_group(self._nameservers, self._names.own(group), watch_ms=watch_ms)
+        return await self._run(flow)
+
+    async def explain_message(
+        self,
+        message_id: str,
+        topic: str | None = None,
+        *,
+        group: str | None = None,
+        patience: Patience | None = None,
+        watch_ms: float = WATCH_MS,
+    ) -> list[Finding]:
+        """Say where a message is, for one group or for all that consume it.
+
+        An id that a producer gave needs the topic. ``admin.explain_message(message_id, "orders")``
+        """
+        flow = look_at_message(
+            self._nameservers,
+            message_id,
+            None if topic is None else self._names.own(topic),
+            None if group is None else self._names.own(group),
+            watch_ms=watch_ms,
+        )
+        return diagnose_message(await self._run(flow), patience)
