@@ -73,7 +73,7 @@ def list_command(
 
 
 @acl.command("set", cls=Verb, short_help="Add or change an account")
-@click.argument("access_key")
+@click.argument("account_key", metavar="ACCESS_KEY")
 @BROKER
 @CLUSTER
 @click.option(
@@ -88,7 +88,7 @@ def list_command(
 @asks()
 def set_command(
     admin: Admin,
-    access_key: str,
+    account_key: str,
     broker: str | None,
     cluster: str | None,
     account_secret: str,
@@ -109,7 +109,7 @@ def set_command(
     from orbitmq.admin.access import Account
 
     account = Account(
-        access_key=access_key,
+        access_key=account_key,
         secret_key=account_secret,
         white_remote_address=white_address,
         admin=is_admin,
@@ -121,16 +121,16 @@ def set_command(
     places = brokers_at(admin, broker, cluster, whole=False)
     for address in places.values():
         admin.put_account(address, account)
-    text = f"account {access_key} is set on {', '.join(places)}"
-    return Done(text, {"accessKey": access_key, "brokers": list(places)})
+    text = f"account {account_key} is set on {', '.join(places)}"
+    return Done(text, {"accessKey": account_key, "brokers": list(places)})
 
 
 @acl.command("delete", cls=Verb, short_help="Delete an account")
-@click.argument("access_key")
+@click.argument("account_key", metavar="ACCESS_KEY")
 @BROKER
 @CLUSTER
 @asks()
-def delete_command(admin: Admin, access_key: str, broker: str | None, cluster: str | None) -> Done:
+def delete_command(admin: Admin, account_key: str, broker: str | None, cluster: str | None) -> Done:
     """Delete an account from brokers.
 
     \b
@@ -143,13 +143,13 @@ def delete_command(admin: Admin, access_key: str, broker: str | None, cluster: s
     places = brokers_at(admin, broker, cluster, whole=False)
     for address in places.values():
         try:
-            admin.delete_account(address, access_key)
+            admin.delete_account(address, account_key)
         except BrokerRefused as error:
             if error.code != ResponseCode.DELETE_ACL_CONFIG_FAILED:
                 raise
             raise NothingFound(str(error)) from error
-    text = f"account {access_key} is deleted from {', '.join(places)}"
-    return Done(text, {"accessKey": access_key, "brokers": list(places)})
+    text = f"account {account_key} is deleted from {', '.join(places)}"
+    return Done(text, {"accessKey": account_key, "brokers": list(places)})
 
 
 @acl.command("white-addresses", cls=Verb, short_help="Set the addresses let in unsigned")

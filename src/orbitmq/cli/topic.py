@@ -10,6 +10,7 @@ from orbitmq.cli.asking import Verb, asks
 from orbitmq.cli.exits import NothingFound
 from orbitmq.cli.printing import Column, Done, Facts, Table
 from orbitmq.cli.topic_looks import VERBS as LOOKS
+from orbitmq.cli.topic_rates import VERBS as RATES
 from orbitmq.cli.values import BROKER, CLUSTER, broker_names, topic_argument
 
 if TYPE_CHECKING:
@@ -219,5 +220,6 @@ for _verb in (
     order_command,
     allocate_command,
     *LOOKS,
+    *RATES,
 ):
     topic.add_command(_verb)

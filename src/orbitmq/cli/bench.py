@@ -1,0 +1,200 @@
+"""``orbitmq bench``: a load, with its rates while it lasts and its latencies in the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orbitmq.cli.asking import Exit, Verb, reaches
+from orbitmq.cli.printing import Facts, Output, present
+from orbitmq.cli.sending import TOOLS_GROUP
+
+if TYPE_CHECKING:
+    from orbitmq._native import ReceivedMessage
+    from orbitmq.cli.asking import Place
+    from orbitmq.client.producer_async import AsyncProducer
+    from orbitmq.client.settings import ClientSettings
+
+__all__ = ["bench"]
+
+DRAIN_S = 10.0
+"""How long the consumer may take for what is left when sending has ended."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What has happened so far."""
+
+    sent: int = 0
+    failed: int = 0
+    received: int = 0
+    send_ms: list[float] = field(default_factory=list)
+    delivery_ms: list[float] = field(default_factory=list)
+    last_error: str | None = None
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@click.command(cls=Verb, short_help="Measure a cluster under load")
+@click.option("-t", "--topic", default="orbitmq-bench", show_default=True, help="Made if need be.")
+@click.option("--seconds", type=float, default=10.0, show_default=True, help="How long to send.")
+@click.option(
+    "--size", type=click.IntRange(1), default=128, show_default=True, help="Bytes of a body."
+)
+@click.option(
+    "--in-flight", type=click.IntRange(1), default=64, show_default=True, help="Sends at once."
+)
+@click.option("--linger-ms", type=float, help="Form batches, waiting so long for more messages.")
+@click.option(
+    "--queues", type=click.IntRange(1), default=8, show_default=True, help="Of a new topic."
+)
+@click.option("--consume/--no-consume", "consumes", default=True, help="Also consume them.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
+@reaches
+def bench(place: Place, output: Output, **load: Any) -> None:
+    """Send messages as fast as the cluster takes them, consume them, and say how fast that was.
+
+    Rates are of one process of this client; a cluster may take more from several. Ends with code 3
+    if a message was lost on its way. The topic stays, the group goes.
+
+    \b
+    Examples:
+      orbitmq bench --seconds 30
+      orbitmq bench --size 1024 --in-flight 256 --no-consume
+      orbitmq bench --linger-ms 2 -o json
+    """
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        values = runner.run(_bench(place, **load))
+    present(Facts(values), output)
+    if values["failed"] or (load["consumes"] and values["received"] < values["sent"]):
+        sys.exit(Exit.NOT_IN_ORDER)
+
+
+async def _bench(
+    place: Place,
+    topic: str,
+    seconds: float,
+    size: int,
+    in_flight: int,
+    linger_ms: float | None,
+    queues: int,
+    consumes: bool,
+) -> dict[str, Any]:
+    from orbitmq.admin.async_admin import AsyncAdmin
+    from orbitmq.client.producer_async import AsyncProducer
+    from orbitmq.client.push import AsyncPushConsumer
+
+    settings, tally, group = place.settings(), Tally(), f"orbitmq-bench-{os.getpid()}"
+    async with AsyncAdmin(settings) as admin:
+        if topic not in await admin.topic_names():
+            await admin.create_topic(topic, queues=queues)
+        consumer = AsyncPushConsumer(settings, group=group, consume_from="last")
+        if consumes:
+            await _start(admin, consumer, settings, topic, group, tally)
+        sending = AsyncProducer(
+            settings, group=TOOLS_GROUP, max_in_flight=in_flight, linger_ms=linger_ms
+        )
+        async with sending as producer:
+            began = time.perf_counter()
+            shown = asyncio.create_task(_show(tally, began))
+            senders = [
+                _send(producer, topic, size, began + seconds, tally) for _ in range(in_flight)
+            ]
+            await asyncio.gather(*senders)
+            took_s = time.perf_counter() - began
+        if consumes:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(_drained(tally), DRAIN_S)
+        shown.cancel()
+        if consumes:
+            await consumer.stop()
+            await admin.delete_group(group)
+    return _summary(tally, took_s)
+
+
+async def _start(
+    admin: Any, consumer: Any, settings: ClientSettings, topic: str, group: str, tally: Tally
+) -> None:
+    """Begin to consume at the end of the topic, and wait until every queue is read."""
+    ends = await admin.offsets_at(topic, "latest")
+    await admin.create_group(group)
+    await admin.set_offsets(group, ends)
+
+    async def handle(messages: list[ReceivedMessage]) -> None:
+        now_ms = time.time() * 1000
+        tally.received += len(messages)
+        tally.arrived.set()
+        tally.delivery_ms += [now_ms - message.born_timestamp for message in messages]
+
+    consumer.on(topic, batch=64)(handle)
+    await consumer.start()
+
+
+async def _send(
+    producer: AsyncProducer, topic: str, size: int, deadline: float, tally: Tally
+) -> None:
+    from orbitmq.errors import OrbitError
+    from orbitmq.message import Message
+
+    message = Message(topic, os.urandom(size))
+    clock = time.perf_counter
+    while (began := clock()) < deadline:
+        try:
+            await producer.send(message)
+        except OrbitError as error:
+            tally.failed += 1
+            tally.last_error = str(error)
+        else:
+            tally.sent += 1
+            tally.send_ms.append((clock() - began) * 1000)
+
+
+async def _drained(tally: Tally) -> None:
+    """Wait until all that was sent has come."""
+    while tally.received < tally.sent:
+        tally.arrived.clear()
+        await tally.arrived.wait()
+
+
+async def _show(tally: Tally, began: float) -> None:
+    """Say on stderr, every second, how it goes; on a terminal in one line."""
+    sent = received = 0
+    is_terminal = sys.stderr.isatty()
+    while True:
+        await asyncio.sleep(1)
+        text = (
+            f"{time.perf_counter() - began:5.0f} s   sent {tally.sent - sent:>9,}/s   "
+            f"received {tally.received - received:>9,}/s   failed {tally.failed:,}"
+        )
+        click.echo(f"\r{text}" if is_terminal else text, err=True, nl=not is_terminal)
+        sent, received = tally.sent, tally.received
+
+
+def _summary(tally: Tally, took_s: float) -> dict[str, Any]:
+    return {
+        "seconds": round(took_s, 2),
+        "sent": tally.sent,
+        "failed": tally.failed,
+        "received": tally.received,
+        "sentPerSecond": round(tally.sent / took_s, 1),
+        "sendMs": _percentiles(tally.send_ms),
+        "deliveryMs": _percentiles(tally.delivery_ms),
+        "lastError": tally.last_error,
+    }
+
+
+def _percentiles(values: list[float]) -> dict[str, float] | None:
+    if not values:
+        return None
+    values.sort()
+    last = len(values) - 1
+    marks = {"p50": 0.5, "p99": 0.99, "p999": 0.999, "max": 1.0}
+    return {name: round(values[round(last * share)], 3) for name, share in marks.items()}

@@ -1,0 +1,144 @@
+"""``orbitmq produce``: lines, JSON or files become messages."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from orbitmq.cli.asking import Exit, Verb, reaches
+from orbitmq.cli.printing import Done, Output, present
+from orbitmq.cli.sending import TOOLS_GROUP, progress
+from orbitmq.cli.values import key_values, topic_argument
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from orbitmq.cli.asking import Place
+    from orbitmq.message import Message, SendResult
+
+__all__ = ["produce"]
+
+LINGER_MS = 5
+SHOWN_ERRORS = 5
+
+
+@click.command(cls=Verb, short_help="Send lines or files as messages")
+@topic_argument()
+@click.argument("files", nargs=-1, type=click.File("rb"))
+@click.option("--whole", is_flag=True, help="A file is one message, not one for each line.")
+@click.option("--json", "is_json", is_flag=True, help="Lines are JSON objects, see below.")
+@click.option("-k", "--key", "keys", multiple=True, help="A key of all of them; may be repeated.")
+@click.option("--tag", help="The tag of all of them.")
+@click.option("-p", "--property", "properties", multiple=True, metavar="KEY=VALUE")
+@click.option("--sharding-key", help="Send all of them to one queue, in order.")
+@click.option("--delay-level", type=click.IntRange(0), default=0, help="Hold them back: 1 to 18.")
+@click.option(
+    "--rate", type=click.FloatRange(min=0, min_open=True), help="At most so many a second."
+)
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
+@reaches
+def produce(
+    place: Place,
+    topic: str,
+    files: tuple[IO[bytes], ...],
+    whole: bool,
+    is_json: bool,
+    keys: tuple[str, ...],
+    tag: str | None,
+    properties: tuple[str, ...],
+    sharding_key: str | None,
+    delay_level: int,
+    rate: float | None,
+    output: Output,
+) -> None:
+    """Send each line of stdin, or of FILES, as a message.
+
+    With --json a line is an object with "body" and, if wished, "keys" (a list), "tag",
+    "properties" and "delayLevel", which win over the options. Ends with code 1 if a message was not
+    taken; the others are sent all the same.
+
+    \b
+    Examples:
+      seq 100 | orbitmq produce orders
+      orbitmq produce pictures --whole --tag png *.png
+      echo '{"body": "hello", "keys": ["42"]}' | orbitmq produce orders --json
+    """
+    from orbitmq.client.producer import Producer
+    from orbitmq.message import Message
+
+    given: dict[str, Any] = {
+        "tags": tag,
+        "keys": keys,
+        "properties": key_values(properties),
+        "delay_level": delay_level,
+    }
+
+    sources: Iterable[IO[bytes]] = files or (sys.stdin.buffer,)
+
+    def messages() -> Iterator[Message]:
+        for body in _bodies(sources, whole):
+            if is_json:
+                body, fields = _of_json(body, given)
+                yield Message(topic, body, **fields)
+            else:
+                yield Message(topic, body, **given)
+
+    sent, errors = 0, []
+    linger_ms = None if sharding_key else LINGER_MS
+    with Producer(place.settings(), group=TOOLS_GROUP, linger_ms=linger_ms) as producer:
+        futures: list[Future[SendResult]] = []
+        for message in progress(_paced(messages(), rate), None, "Sending"):
+            if sharding_key:
+                producer.send(message, sharding_key=sharding_key)
+                sent += 1
+            else:
+                futures.append(producer.enqueue(message))
+        for future in futures:
+            if (error := future.exception()) is not None:
+                errors.append(str(error))
+            else:
+                sent += 1
+    for text in errors[:SHOWN_ERRORS]:
+        click.echo(f"Error: {text}", err=True)
+    values = {"topic": topic, "sent": sent, "failed": len(errors)}
+    present(Done(f"{sent} messages are in {topic}", values), output)
+    if errors:
+        sys.exit(Exit.FAILED)
+
+
+def _bodies(files: Iterable[IO[bytes]], whole: bool) -> Iterator[bytes]:
+    for file in files:
+        if whole:
+            yield file.read()
+        else:
+            yield from (line.rstrip(b"\r\n") for line in file)
+
+
+def _of_json(line: bytes, given: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
+    try:
+        value = json.loads(line)
+        body = value["body"]
+    except (ValueError, KeyError, TypeError):
+        text = line.decode("utf-8", "replace")
+        raise click.UsageError(f'a line is no object with a "body": {text}') from None
+    fields = {
+        "tags": value.get("tag", given["tags"]),
+        "keys": value.get("keys", given["keys"]),
+        "properties": {**given["properties"], **(value.get("properties") or {})},
+        "delay_level": value.get("delayLevel", given["delay_level"]),
+    }
+    text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
+    return text.encode(), fields
+
+
+def _paced(messages: Iterable[Message], rate: float | None) -> Iterator[Message]:
+    began = time.monotonic()
+    for number, message in enumerate(messages):
+        if rate is not None and (early := began + number / rate - time.monotonic()) > 0:
+            time.sleep(early)
+        yield message

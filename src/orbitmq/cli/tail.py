@@ -1,0 +1,94 @@
+"""``orbitmq tail``: messages as they come, seen by nobody.
+
+Queues are read one after the other, without a group of one's own and without a connection that
+brokers would count as a consumer's: nothing is committed, no queue is taken from anybody.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from orbitmq.cli.asking import Verb, reaches
+from orbitmq.cli.exits import NothingFound
+from orbitmq.cli.lines import FORMAT, LineFormat, print_message, until_signal
+from orbitmq.cli.reading import messages_of_queue
+from orbitmq.cli.values import MOMENT, topic_argument
+
+if TYPE_CHECKING:
+    from orbitmq.admin.admin import Admin
+    from orbitmq.cli.asking import Place
+    from orbitmq.protocol.bodies import MessageQueue
+
+__all__ = ["tail"]
+
+PAUSE_S = 0.25
+
+
+@click.command(cls=Verb, short_help="Print messages as they come, without a group")
+@topic_argument()
+@click.option("--tags", default="*", show_default=True, help="Only these: 'a || b'.")
+@click.option("--from", "moment", type=MOMENT, default="latest", help="Where to begin.")
+@click.option("--limit", type=click.IntRange(1), help="End after so many.")
+@click.option("--no-follow", is_flag=True, help="End when all that is there is printed.")
+@FORMAT
+@reaches
+def tail(
+    place: Place,
+    topic: str,
+    tags: str,
+    moment: int | str,
+    limit: int | None,
+    no_follow: bool,
+    line_format: LineFormat,
+) -> None:
+    """Print the messages of a topic as they come, until Ctrl-C; no group and no offset is touched.
+
+    \b
+    Examples:
+      orbitmq tail orders
+      orbitmq tail orders --from 10m --tags 'created || paid'
+      orbitmq tail orders --from earliest --no-follow --format json
+    """
+    with place.admin() as admin, until_signal():
+        _follow(admin, topic, tags, moment, limit, not no_follow, line_format)
+
+
+def _follow(
+    admin: Admin,
+    topic: str,
+    tags: str,
+    moment: int | str,
+    limit: int | None,
+    follow: bool,
+    line_format: LineFormat,
+) -> None:
+    offsets = _begin(admin, topic, moment)
+    printed = 0
+    while True:
+        found = 0
+        for queue, ends in admin.topic_ends(topic).items():
+            # A queue that was not there before is read from its first message on.
+            start = max(offsets.get(queue, 0), ends.min_offset)
+            for message in messages_of_queue(admin, queue, start, ends.max_offset, tags=tags):
+                print_message(message, line_format)
+                found += 1
+                printed += 1
+                if printed == limit:
+                    return
+            offsets[queue] = ends.max_offset
+        if not found:
+            if not follow:
+                return
+            time.sleep(PAUSE_S)
+
+
+def _begin(admin: Admin, topic: str, moment: int | str) -> dict[MessageQueue, int]:
+    if moment == "earliest" or moment == "latest" or isinstance(moment, int):
+        offsets = admin.offsets_at(topic, moment)  # type: ignore[arg-type]
+        if not offsets:
+            raise NothingFound(f"topic {topic} has no queue that may be read")
+        return offsets
+    raise AssertionError(moment)
