@@ -1,5 +1,30 @@
-"""The Spark suite's session, for tests against Apache RocketMQ itself."""
+"""The Spark suite's session and Apache RocketMQ itself, a broker of each release for all tests."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from compat import jars
+from compat.java_cluster import BrokerSettings, JavaCluster
 from tests.spark.conftest import spark
 
 __all__ = ["spark"]
+
+
+@pytest.fixture(scope="session", params=["4.9.7", "5.4.0"])
+def java(
+    request: pytest.FixtureRequest, java_peer_jars: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[JavaCluster]:
+    """A broker that filters by SQL; use topics of your own, and leave it running."""
+    if request.param == "5.4.0":
+        jars.fetch(jars.LOCK_FILE_5_4)
+    settings = BrokerSettings(release=request.param).with_extra(enablePropertyFilter="true")
+    cluster = JavaCluster(tmp_path_factory.mktemp("java") / request.param, settings)
+    try:
+        cluster.start_broker()
+        yield cluster
+    finally:
+        cluster.close()

@@ -1,4 +1,4 @@
-"""The Spark source on Apache RocketMQ 4.9.7: no bulk read there, and no field of ours."""
+"""The Spark source on Apache RocketMQ, 4.9.7 and 5.4.0: no bulk read, and no field of ours."""
 
 from __future__ import annotations
 
@@ -8,24 +8,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from compat.conftest import MakeCluster
-from compat.java_cluster import BrokerSettings, JavaCluster
+from compat.java_cluster import JavaCluster
 from orbitmq import Admin, Message, Producer
 from tests.spark.source_fixtures import bodies, frame, run_available, stream, written
 
 COUNT = 700
 
 
-@pytest.fixture
-def java(make_java_cluster: MakeCluster) -> JavaCluster:
-    cluster = make_java_cluster(BrokerSettings().with_extra(enablePropertyFilter="true"))
-    cluster.start_broker()
-    return cluster
-
-
 @pytest.mark.timeout(240)
 def test_a_java_broker_is_read(spark: SparkSession, java: JavaCluster, tmp_path: Path) -> None:
-    address, topic = java.nameserver, "orders"
+    address, topic = java.nameserver, "source-orders"
     with Admin(address) as admin, Producer(address, group="spark-compat") as producer:
         admin.create_topic(topic, queues=3)
         for number in range(COUNT):
@@ -65,3 +57,17 @@ def test_a_java_broker_is_read(spark: SparkSession, java: JavaCluster, tmp_path:
         assert admin.group_lag(group, topic).total == 1
         run_available(stream(spark, address, topic, **options), tmp_path)
         assert written(spark, tmp_path).count() == COUNT + 2
+
+
+def test_an_encrypted_broker_is_read_and_written(spark: SparkSession, java: JavaCluster) -> None:
+    # They show a certificate that they have signed themselves.
+    address, topic = java.nameserver, "source-tls"
+    with Admin(address) as admin:
+        admin.create_topic(topic, queues=2)
+    trusting = {"tls": "true", "tlsVerify": "false"}
+    rows = spark.range(500).selectExpr("string(id) AS body")
+    options = {"nameServer": address, "topic": topic, **trusting}
+    rows.write.format("rocketmq").mode("append").options(**options).save()
+    assert bodies(frame(spark, address, topic, **trusting)) == sorted(map(str, range(500)))
+    with pytest.raises(Exception, match="certificate verify failed"):
+        frame(spark, address, topic, tls="true", fetchOffset__numRetries=0).count()

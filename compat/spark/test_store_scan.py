@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +13,6 @@ from compat.java_cluster import JavaCluster
 from compat.java_peer import JavaPeer
 from compat.java_traffic import LONG_LEVELS, Sent, java_writes
 from orbitmq._native import StoreAudit
-from orbitmq.spark.store_format import RocketMQStoreSource
 from orbitmq.storelog import StoreLog
 
 COUNT = 3000
@@ -49,7 +46,7 @@ def audit(path: Path) -> dict[str, int]:
 
 @pytest.mark.timeout(180)
 def test_a_java_store_running_killed_and_at_rest(
-    java_cluster: JavaCluster, java_peer: JavaPeer
+    spark: SparkSession, java_cluster: JavaCluster, java_peer: JavaPeer
 ) -> None:
     cluster, root = java_cluster, java_cluster.store_root
     cluster.start_broker()
@@ -93,18 +90,11 @@ def test_a_java_store_running_killed_and_at_rest(
     # After a kill Java drops index files it does not trust and does not fill them again.
     found.pop("missing-index-entry", None)
     assert found == {}
-    assert_spark_reads_the_same(root, log)
+    assert_spark_reads_the_same(spark, root, log)
 
 
-def assert_spark_reads_the_same(root: Path, log: StoreLog) -> None:
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
-    try:
-        spark.dataSource.register(RocketMQStoreSource)
-        rows = spark.read.format("rocketmq-store").option("splits", 5).load(str(root))
-        counts = {row.topic: row["count"] for row in rows.groupBy("topic").count().collect()}
-    finally:
-        spark.stop()
+def assert_spark_reads_the_same(spark: SparkSession, root: Path, log: StoreLog) -> None:
+    rows = spark.read.format("rocketmq-store").option("splits", 5).load(str(root))
+    counts = {row.topic: row["count"] for row in rows.groupBy("topic").count().collect()}
     expected = pa.table(log.scan(columns=["topic"])).column("topic").value_counts().to_pylist()
     assert counts == {each["values"]: each["counts"] for each in expected}

@@ -1,0 +1,77 @@
+"""Apache RocketMQ, 4.9.7 and 5.4.0, takes what the Spark sink sends, and gives it back.
+
+What only our brokers can do is refused with the reason, before any task starts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from compat.java_cluster import JavaCluster
+from orbitmq import Admin
+
+MESSAGES = 3000
+
+
+@pytest.mark.timeout(240)
+def test_rows_through_a_java_broker_and_back(spark: SparkSession, java: JavaCluster) -> None:
+    address, topic = java.nameserver, "sink-orders"
+    with Admin(address) as admin:
+        admin.create_topic(topic, queues=4)
+    rows = spark.range(MESSAGES).select(
+        sf.concat(sf.lit("body "), sf.col("id")).cast("binary").alias("body"),
+        sf.when(sf.col("id") % 2 == 0, "even").otherwise("odd").alias("tags"),
+        sf.array(sf.concat(sf.lit("k"), sf.col("id"))).alias("keys"),
+        sf.create_map(sf.lit("number"), sf.col("id").cast("string")).alias("properties"),
+        sf.concat(sf.lit("customer-"), sf.col("id") % 5).alias("shardingKey"),
+    )
+    options = {"nameServer": address, "topic": topic}
+    _send(rows, batchBytes="64k", **options)
+
+    read = spark.read.format("rocketmq").options(nameServer=address, subscribe=topic).load()
+    found = read.select("body", "tags", "keys", "properties", "queueId").collect()
+    assert Counter(bytes(row.body) for row in found) == Counter(
+        b"body %d" % number for number in range(MESSAGES)
+    )
+    queues: dict[int, set[int]] = {}
+    for row in found:
+        number = int(row.properties["number"])
+        assert bytes(row.body) == b"body %d" % number
+        assert row.tags == ("even" if number % 2 == 0 else "odd")
+        assert row["keys"] == [f"k{number}"]
+        queues.setdefault(number % 5, set()).add(row.queueId)
+    assert all(len(ids) == 1 for ids in queues.values()), "one queue for each sharding key"
+
+    bodies = rows.select("body").limit(1)
+    with pytest.raises(AnalysisException, match=r"needs brokers that suppress repeats; .*V[45]_"):
+        _send(bodies, deduplicate="true", **options)
+
+
+def test_at_a_time_where_that_is_known(spark: SparkSession, java: JavaCluster) -> None:
+    options = {"nameServer": java.nameserver, "topic": "sink-later"}
+    with Admin(java.nameserver) as admin:
+        admin.create_topic(options["topic"], queues=1)
+    now = sf.current_timestamp()
+    rows = spark.range(3).select(sf.lit("late").alias("body"), now.alias("deliverAt"))
+    if java.settings.release == "4.9.7":
+        with pytest.raises(AnalysisException, match="deliverAt needs brokers that deliver at"):
+            _send(rows, **options)
+        return
+    _send(rows, **options)
+    read = spark.read.format("rocketmq").options(
+        nameServer=java.nameserver, subscribe=options["topic"], columns="body"
+    )
+    deadline = time.monotonic() + 60
+    while read.load().count() < 3:
+        assert time.monotonic() < deadline, "what was to be delivered at once is not there"
+        time.sleep(0.2)
+
+
+def _send(rows: DataFrame, **options: str) -> None:
+    rows.write.format("rocketmq").mode("append").options(**options).save()
