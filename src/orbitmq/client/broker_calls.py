@@ -95,6 +95,8 @@ class _BrokerCalls:
         """Say how we are."""
         member = self._member
         self._check_group(request)
+        for cache in member.queues.values():
+            member._collect(cache)  # how far we are now, not when we last committed
         settings = member.settings
         ordered = bool(len(member.handlers)) and all(each.is_ordered for each in member.handlers)
         properties = {
