@@ -225,7 +225,12 @@ def test_half_messages() -> None:
 
 def test_gone() -> None:
     up = BrokerSeen("a", "10.0.0.1:1")
-    place = {"found": None, "groups": {}, "broker_of_id": up.address, "offset_of_id": 10}
+    place: dict[str, Any] = {
+        "found": None,
+        "groups": {},
+        "broker_of_id": up.address,
+        "offset_of_id": 10,
+    }
     assert of(**place, brokers=(up,), log_begins_at=100) == [Verdict.EXPIRED]
     assert of(**place, brokers=(up,), log_begins_at=0) == [Verdict.NOT_FOUND]
     down = replace(up, error="gone")
