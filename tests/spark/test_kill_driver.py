@@ -1,15 +1,23 @@
 """Exactly once, whatever moment the driver is killed at.
 
 One driver relays a topic to Parquet files and to another topic, in many small batches. It is killed
-with ``kill -9`` again and again, at random moments: while it plans, in the middle of sends, between
-a batch's last send and its commit. Sometimes only its JVM is killed and the Python workers go on
-sending until they notice. In the end a driver runs to the end, and every message must be there
-once.
+with ``kill -9`` again and again, at moments drawn over its whole life:
+
+| moment | the driver is |
+| --- | --- |
+| start | starting its JVM, or its session |
+| planning | starting its queries, reading the checkpoint, planning the batch that was under way |
+| sending | in the middle of a batch |
+| commit | between a batch's last send and its commit, or in the next batch |
+
+Sometimes only its JVM is killed and the Python workers go on sending until they notice. In the end
+a driver runs to the end, and every message must be there once, in the files and in the topic.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import os
 import random
@@ -24,14 +32,15 @@ from pyspark.sql import SparkSession
 from orbitmq.testing import LocalCluster
 from tests.spark.drivers import Driver
 from tests.spark.relay_driver import Relay
-from tests.spark.topics import bodies_in, produce, records_in
+from tests.spark.topics import bodies_in, count_in, produce
 
-KILLS = int(os.environ.get("ORBITMQ_KILLS", "8"))
-"""More of them take minutes; what CI has time for is less than what a release should be given."""
-MESSAGES_PER_LIFE = 500
-LONGEST_LIFE_S = 3.0
-AT_ANY_TIME = 0.25
-"""How many of the kills may hit a driver that has not sent anything yet."""
+KILLS = int(os.environ.get("ORBITMQ_KILLS", "30"))
+MOMENTS = {"start": 2, "planning": 3, "sending": 5, "commit": 3}
+"""The moments, and how often each should be hit: trouble is where rows are under way."""
+MESSAGES_PER_LIFE = 300
+ROWS_PER_BATCH = 100
+LONGEST_START_S = 5.0
+LONGEST_PLANNING_S = 2.0
 
 
 @pytest.mark.timeout(1500)
@@ -51,42 +60,64 @@ def test_a_driver_that_is_killed_again_and_again_loses_nothing_and_repeats_nothi
         target=target,
         parquet=str(tmp_path / "rows"),
         checkpoints=str(tmp_path / "checkpoints"),
-        rows_per_batch=100,
+        rows_per_batch=ROWS_PER_BATCH,
         stands_by=True,
     )
     log = tmp_path / "drivers.log"
     (broker,) = cluster.brokers.values()
-    before = broker.deduplication.suppressed
+    suppressed_before = broker.deduplication.suppressed
     sent = 0
-    with contextlib.ExitStack() as whatever_happens:
+    hits: Counter[str] = Counter()
 
-        def has_only(count: int) -> bool:
-            return len(records_in(cluster, target)) == count
+    def has_fewer_than(count: int) -> bool:
+        return count_in(cluster, target) < count
+
+    with contextlib.ExitStack() as whatever_happens:
 
         def standby() -> Driver:
             return whatever_happens.enter_context(Driver(relay, log))
 
+        impatient = dataclasses.replace(relay, stands_by=False)
+
         following = standby()
-        for _ in range(KILLS):
+        for moment in _moments(dice):
+            hits[moment] += 1
+            if moment == "start":
+                # The one that stands by is too old for this; it goes on standing by.
+                with Driver(impatient, log):
+                    time.sleep(dice.uniform(0, LONGEST_START_S))
+                continue
             driver, following = following, standby()
             driver.wait_for("stands_by")
             bodies = (b"%d" % number for number in range(sent, sent + MESSAGES_PER_LIFE))
             produce(cluster, source, bodies, batch=50)
             sent += MESSAGES_PER_LIFE
-            stored = len(records_in(cluster, target))
+            stored = count_in(cluster, target)
             driver.go()
-            if dice.random() < AT_ANY_TIME:
-                time.sleep(dice.uniform(0, LONGEST_LIFE_S))
-            else:  # not before it has sent something, and not long after
-                driver.wait_while(functools.partial(has_only, stored))
-                time.sleep(dice.choice([0, dice.uniform(0, 0.2), dice.uniform(0, 1)]))
+            if moment == "planning":
+                time.sleep(dice.uniform(0, LONGEST_PLANNING_S))
+            else:
+                wanted = stored + (1 if moment == "sending" else ROWS_PER_BATCH)
+                driver.wait_while(functools.partial(has_fewer_than, wanted))
+                time.sleep(dice.choice([0, dice.uniform(0, 0.1), dice.uniform(0, 0.5)]))
             driver.kill(only_jvm=dice.random() < 0.5)
     relay.stands_by, relay.to_the_end = False, True
     with Driver(relay, log) as last:
         last.wait_for("ended", 240)
         last.process.wait(60)
-    assert broker.deduplication.suppressed > before, "no kill has hit a batch: nothing is proved"
+    assert hits.total() == KILLS
+    suppressed = broker.deduplication.suppressed - suppressed_before
+    print(f"kills {dict(hits)}, rows sent again and suppressed: {suppressed}")
+    assert suppressed, "no kill has hit a batch: nothing is proved"
     expected = Counter(b"%d" % number for number in range(sent))
     assert bodies_in(cluster, target) == expected
     rows = spark.read.parquet(str(tmp_path / "rows")).collect()
     assert Counter(bytes(row.body) for row in rows) == expected
+
+
+def _moments(dice: random.Random) -> list[str]:
+    """Return what to hit in each round: each kind in its share, in any order."""
+    total = sum(MOMENTS.values())
+    names = [name for name, share in MOMENTS.items() for _ in range(-(-KILLS * share // total))]
+    dice.shuffle(names)
+    return names[:KILLS]
