@@ -30,6 +30,12 @@ if TYPE_CHECKING:
     from orbitmq.client.producer import Producer
     from orbitmq.client.producer_async import AsyncProducer
     from orbitmq.client.pull import AsyncPullConsumer, PullConsumer
+    from orbitmq.client.pull_schedule import (
+        AsyncPullSchedule,
+        AsyncPullTurn,
+        PullSchedule,
+        PullTurn,
+    )
     from orbitmq.client.push import AsyncPushConsumer, PushConsumer
     from orbitmq.client.request_reply import reply_to
     from orbitmq.client.settings import ClientSettings
@@ -49,6 +55,8 @@ __all__ = [
     "AsyncConsumer",
     "AsyncProducer",
     "AsyncPullConsumer",
+    "AsyncPullSchedule",
+    "AsyncPullTurn",
     "AsyncPushConsumer",
     "AsyncTransactionProducer",
     "Cleaned",
@@ -61,6 +69,8 @@ __all__ = [
     "OrderlyStatus",
     "Producer",
     "PullConsumer",
+    "PullSchedule",
+    "PullTurn",
     "PushConsumer",
     "ReadResult",
     "ReceivedMessage",
@@ -86,6 +96,8 @@ _LOADED_LATER = {
     "AsyncConsumer": "orbitmq.client.lite",
     "AsyncProducer": "orbitmq.client.producer_async",
     "AsyncPullConsumer": "orbitmq.client.pull",
+    "AsyncPullSchedule": "orbitmq.client.pull_schedule",
+    "AsyncPullTurn": "orbitmq.client.pull_schedule",
     "AsyncPushConsumer": "orbitmq.client.push",
     "AsyncTransactionProducer": "orbitmq.client.transaction",
     "ClientSettings": "orbitmq.client.settings",
@@ -95,6 +107,8 @@ _LOADED_LATER = {
     "OrderlyStatus": "orbitmq.client.handlers",
     "Producer": "orbitmq.client.producer",
     "PullConsumer": "orbitmq.client.pull",
+    "PullSchedule": "orbitmq.client.pull_schedule",
+    "PullTurn": "orbitmq.client.pull_schedule",
     "PushConsumer": "orbitmq.client.push",
     "RetryLater": "orbitmq.client.handlers",
     "SendResult": "orbitmq.message",

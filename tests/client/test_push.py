@@ -416,10 +416,11 @@ def test_a_namespace_is_invisible_inside(
         (broker,) = cluster.brokers.values()
         assert broker.store.max_offset(f"%RETRY%shop%{group}", 0) == 1
     assert [m.topic for m in seen.messages] == [topic, topic]
+    assert [m.queue.topic for m in seen.messages] == [topic, f"%RETRY%{group}"]
     options["group"] = f"{group}-reader"
     with way(Consumer, AsyncConsumer)(cluster.address, topic, **options) as reader:
         (message,) = reader.poll()
-        assert message.topic == topic
+        assert message.topic == message.queue.topic == topic
         assert {queue.topic for queue in reader.assignment} == {topic}
 
 

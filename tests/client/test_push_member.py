@@ -392,6 +392,65 @@ def test_a_lock_that_is_lost_stops_the_queue() -> None:
     _play(test, ordered=True)
 
 
+def _locks(cluster: PlayedCluster) -> list[tuple[int, list[int]]]:
+    """Who asked for which queues and gave which back, in order."""
+    return [
+        (code, sorted(queue["queueId"] for queue in loads_lenient(body or b"{}")["mqSet"]))
+        for code, _, body in cluster.log
+        if code in (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ)
+    ]
+
+
+def test_what_is_given_back_is_not_asked_for_again() -> None:
+    """Not even by a renewal whose time comes while the broker takes the queues back."""
+
+    async def test(member: PushMember, cluster: PlayedCluster, _done: list[bytes]) -> None:
+        await member.start()
+        await _until(lambda: len(member.queues) == 2)
+        usual, renewals = cluster.invoke, []
+
+        async def invoke(address: str, code: int, **how: Any) -> Command:
+            response = await usual(address, code, **how)
+            if code == RequestCode.UNLOCK_BATCH_MQ:
+                renewals.append(asyncio.create_task(member._renew_locks()))
+                await asyncio.sleep(0.01)
+            return response
+
+        cluster.invoke = invoke  # type: ignore[method-assign]
+        await member.stop()
+        await asyncio.gather(*renewals)
+        assert _locks(cluster)[-1] == (RequestCode.UNLOCK_BATCH_MQ, [0, 1])
+        assert len(renewals) == 1
+
+    _play(test, ordered=True)
+
+
+def test_a_queue_that_is_granted_at_the_very_end_is_given_back() -> None:
+    async def test(member: PushMember, cluster: PlayedCluster, _done: list[bytes]) -> None:
+        usual, asked, may_answer = cluster.invoke, asyncio.Event(), asyncio.Event()
+
+        async def invoke(address: str, code: int, **how: Any) -> Command:
+            response = await usual(address, code, **how)
+            if code == RequestCode.LOCK_BATCH_MQ:
+                asked.set()
+                await may_answer.wait()
+            return response
+
+        cluster.invoke = invoke  # type: ignore[method-assign]
+        await member.start()
+        await asked.wait()
+        stopping = asyncio.create_task(member.stop())
+        await _until(lambda: member.is_closing)
+        may_answer.set()
+        await stopping
+        assert _locks(cluster) == [
+            (RequestCode.LOCK_BATCH_MQ, [0, 1]),
+            (RequestCode.UNLOCK_BATCH_MQ, [0, 1]),
+        ]
+
+    _play(test, ordered=True)
+
+
 def test_a_suspended_member_does_not_rebalance() -> None:
     async def test(member: PushMember, cluster: PlayedCluster, _done: list[bytes]) -> None:
         await member.start()

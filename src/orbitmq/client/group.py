@@ -192,6 +192,12 @@ class GroupMember:
         """Return a topic's name as users of the namespace know it."""
         return unwrap(self.namespace, topic)
 
+    def user_queue(self, queue: MessageQueue) -> MessageQueue:
+        """Return a queue as users of the namespace know it."""
+        if not self.namespace:
+            return queue
+        return MessageQueue(self.user_topic(queue.topic), queue.broker_name, queue.queue_id)
+
     # ---- queues
 
     def rebalance_soon(self) -> None:

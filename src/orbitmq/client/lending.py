@@ -6,12 +6,16 @@ nothing back: what it granted before holds for a while, see `OrderlyQueue`.
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Iterable
 
 from orbitmq.client.flows.membership import lock_queues, unlock_queues
-from orbitmq.client.group import GroupMember
+from orbitmq.client.pulling import PullingMember
+from orbitmq.client.settings import ClientSettings
+from orbitmq.client.state.consumer_settings import ConsumerSettings
 from orbitmq.client.state.orderly_queue import OrderlyQueue
-from orbitmq.client.wishes import Flow
+from orbitmq.client.state.process_queue import QueueCache
 from orbitmq.protocol.bodies import MessageQueue
 
 __all__ = ["LendingMember", "clock_ms"]
@@ -22,18 +26,35 @@ def clock_ms() -> int:
     return int(time.monotonic() * 1000)
 
 
-class LendingMember(GroupMember):
+class LendingMember(PullingMember[QueueCache]):
     """A member of a group that asks brokers for queues in order."""
 
-    async def _lock(self, queues: list[MessageQueue]) -> set[MessageQueue]:
-        return await self.instance.run(
-            lock_queues(self.instance.routes, self.group, self.instance.client_id, queues)
-        )
+    def __init__(self, client: ClientSettings, settings: ConsumerSettings) -> None:
+        super().__init__(client, settings)
+        self._lent: set[MessageQueue] = set()
+        # A queue that is asked for while it is given back would stay ours after our end, and
+        # nobody else could have it for a minute.
+        self._lending = asyncio.Lock()
 
-    def _unlocking(self, queues: list[MessageQueue], *, wait: bool = False) -> Flow[None]:
-        return unlock_queues(
-            self.instance.routes, self.group, self.instance.client_id, queues, wait=wait
-        )
+    async def _lock(self, queues: list[MessageQueue]) -> set[MessageQueue]:
+        async with self._lending:
+            if self.is_closing:
+                return set()
+            granted = await self.instance.run(
+                lock_queues(self.instance.routes, self.group, self.instance.client_id, queues)
+            )
+            self._lent |= granted
+            return granted
+
+    async def _unlock(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
+        async with self._lending:
+            held = list(queues)
+            self._lent.difference_update(held)
+            await self.instance.run(
+                unlock_queues(
+                    self.instance.routes, self.group, self.instance.client_id, held, wait=wait
+                )
+            )
 
     async def _relock(self, cache: OrderlyQueue) -> bool:
         if not cache.needs_lock:
@@ -63,6 +84,4 @@ class LendingMember(GroupMember):
                 cache.refused()
 
     async def _give_back(self) -> None:
-        held = [cache.queue for cache in self._ordered_queues()]
-        if held:
-            await self.instance.run(self._unlocking(held, wait=True))
+        await self._unlock(self._lent, wait=True)

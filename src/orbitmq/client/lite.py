@@ -21,7 +21,6 @@ from orbitmq.client.lite_async import AsyncConsumer
 from orbitmq.client.lite_base import BaseConsumer, epoch_ms, settle
 from orbitmq.client.queue_watch import Tell
 from orbitmq.client.state.subscription import subscribe
-from orbitmq.errors import ClientClosed
 from orbitmq.message import MessageQueue
 
 __all__ = ["AsyncConsumer", "Consumer"]
@@ -51,8 +50,7 @@ class Consumer(BaseConsumer):
 
         consumer.start()
         """
-        if self._member is not None:
-            raise ClientClosed(f"{self!r} is running already")
+        self._check_not_running()
         self._generation = background.generation()
         self._arrived = threading.Event()
         self._inbox = Inbox(self._arrived)

@@ -13,7 +13,6 @@ from orbitmq.client.inbox import Inbox
 from orbitmq.client.lite_base import BaseConsumer, epoch_ms, settle
 from orbitmq.client.queue_watch import Tell
 from orbitmq.client.state.subscription import subscribe
-from orbitmq.errors import ClientClosed
 from orbitmq.message import MessageQueue
 
 __all__ = ["AsyncConsumer"]
@@ -36,8 +35,7 @@ class AsyncConsumer(BaseConsumer):
 
         await consumer.start()
         """
-        if self._member is not None:
-            raise ClientClosed(f"{self!r} is running already")
+        self._check_not_running()
         self._arrived = asyncio.Event()
         self._inbox = Inbox(self._arrived)
         self._member = await self._join(self._inbox)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Unpack
 
+from orbitmq.client.consumer_base import MemberOwner
 from orbitmq.client.consumer_options import ConsumerOptions, Nameservers, sort_options
 from orbitmq.client.inbox import Inbox
 from orbitmq.client.lite_member import LiteMember
@@ -16,7 +17,7 @@ from orbitmq.message import MessageQueue
 __all__ = ["BaseConsumer", "epoch_ms", "settle"]
 
 
-class BaseConsumer:
+class BaseConsumer(MemberOwner[LiteMember]):
     """What consumers that are asked have in common."""
 
     def __init__(
@@ -36,27 +37,7 @@ class BaseConsumer:
             subscribe(topic, tags, sql, 0)  # says what is wrong with it
         self._assigned: tuple[list[MessageQueue], str | None] | None = None
         self._told: dict[str, Tell] = {}
-        self._member: LiteMember | None = None
         self._inbox: Inbox | None = None
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of group {self.settings.group!r}>"
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the consumer was started and not stopped."""
-        return self._member is not None
-
-    @property
-    def client_id(self) -> str:
-        """What brokers call this consumer."""
-        return self._running.instance.client_id
-
-    @property
-    def _running(self) -> LiteMember:
-        if self._member is None:
-            raise ClientClosed(f"{self!r} is not running: call start() first")
-        return self._member
 
     @property
     def assignment(self) -> list[MessageQueue]:
@@ -66,10 +47,7 @@ class BaseConsumer:
             print(queue, consumer.position(queue))
         """
         member = self._running
-        return [
-            MessageQueue(member.user_topic(queue.topic), queue.broker_name, queue.queue_id)
-            for queue in list(member.queues)
-        ]
+        return [member.user_queue(queue) for queue in list(member.queues)]
 
     @property
     def _reading(self) -> Inbox:

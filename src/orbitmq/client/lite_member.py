@@ -14,8 +14,9 @@ from typing import Any
 from orbitmq.client.flows.offsets import max_offset, min_offset, search_offset
 from orbitmq.client.flows.pull import LITE_PULL, PullRequest, messages_of, pull
 from orbitmq.client.flows.routes import route_or_diagnose
-from orbitmq.client.group import GroupMember, now_ms
+from orbitmq.client.group import now_ms
 from orbitmq.client.inbox import Inbox
+from orbitmq.client.pulling import BUSY_DELAY_S, PullingMember
 from orbitmq.client.queue_watch import QueueWatch
 from orbitmq.client.settings import ClientSettings
 from orbitmq.client.state.consumer_settings import ConsumerSettings
@@ -30,11 +31,10 @@ __all__ = ["LiteMember"]
 
 _log = logging.getLogger(__name__)
 
-BUSY_DELAY_S = 0.02
 _FLAGS = PullFlag.SUSPEND | PullFlag.SUBSCRIPTION | LITE_PULL
 
 
-class LiteMember(GroupMember):
+class LiteMember(PullingMember[ProcessQueue]):
     """A member of a group whose messages wait in an inbox."""
 
     consume_type = "CONSUME_ACTIVELY"
@@ -56,15 +56,13 @@ class LiteMember(GroupMember):
         self.watch = QueueWatch(self.instance)
         self.paused: set[MessageQueue] = set()
         self._resumed = asyncio.Event()
-        self._pulls: dict[QueueCache, asyncio.Task[Any]] = {}
 
     def describe(self) -> dict[str, Any]:
         """Return this consumer's part of the heartbeat."""
         return super().describe() | {"consumeFromWhere": "CONSUME_FROM_LAST_OFFSET"}
 
     async def _finish_work(self) -> None:
-        for task in list(self._pulls.values()):
-            task.cancel()
+        self._pull_no_more()
         self.inbox.close()
 
     # ---- which queues
@@ -121,15 +119,11 @@ class LiteMember(GroupMember):
 
     def _open_queue(self, queue: MessageQueue, offset: int) -> QueueCache:
         cache = ProcessQueue(queue, offset, self.settings.limits(ordered=False))
-        task = self.instance.spawn(self._pull_forever(cache))
-        self._pulls[cache] = task
-        task.add_done_callback(lambda _: self._pulls.pop(cache, None))
+        self._begin_to_pull(cache)
         return cache
 
     async def _let_go(self, cache: QueueCache) -> bool:
-        pulling = self._pulls.get(cache)
-        if pulling is not None:
-            pulling.cancel()
+        self._pull_no_more(cache)
         return True
 
     # ---- pulling
@@ -143,18 +137,6 @@ class LiteMember(GroupMember):
                 await self._room(cache)
             else:
                 await self._pull_once(cache)
-
-    async def _room(self, cache: ProcessQueue) -> None:
-        loop = self._loop
-        room = asyncio.Event()
-
-        def tell() -> None:
-            loop.call_soon_threadsafe(room.set)
-
-        cache.on_room = tell
-        if cache.is_full:
-            await room.wait()
-        cache.on_room = None
 
     async def _pull_once(self, cache: ProcessQueue) -> None:
         queue = cache.queue
@@ -179,7 +161,7 @@ class LiteMember(GroupMember):
             pulled = await self.instance.run(pull(self.instance.routes, request))
             messages = messages_of(
                 pulled,
-                queue,
+                self.user_queue(queue),
                 subscription,
                 topic=self.user_topic(queue.topic),
                 after=cache.max_offset,

@@ -6,11 +6,11 @@ Nothing is pulled ahead and no queues are shared out here; for that there are th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Self
 
 from orbitmq._native import ReceivedMessage
 from orbitmq.client import background
+from orbitmq.client.consumer_base import AsyncWithBlock, WithBlock
 from orbitmq.client.pull_base import BasePullConsumer, PullResult
 from orbitmq.errors import ClientClosed
 from orbitmq.message import MessageQueue
@@ -18,7 +18,7 @@ from orbitmq.message import MessageQueue
 __all__ = ["AsyncPullConsumer", "PullConsumer", "PullResult"]
 
 
-class PullConsumer(BasePullConsumer):
+class PullConsumer(WithBlock, BasePullConsumer):
     """Pulls what it is told to, from where it is told to.
 
     ::
@@ -55,17 +55,6 @@ class PullConsumer(BasePullConsumer):
             background.leave_behind(instance)  # a forked child has only a picture of it
             return
         background.run(instance.stop())
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     def pull(
         self,
@@ -134,7 +123,7 @@ class PullConsumer(BasePullConsumer):
         background.run(self._send_back(message, delay_level))
 
 
-class AsyncPullConsumer(BasePullConsumer):
+class AsyncPullConsumer(AsyncWithBlock, BasePullConsumer):
     """Pulls what it is told to, from where it is told to; for asyncio.
 
     ::
@@ -162,17 +151,6 @@ class AsyncPullConsumer(BasePullConsumer):
         instance, self._instance = self._instance, None
         if instance is not None:
             await instance.stop()
-
-    async def __aenter__(self) -> Self:
-        return await self.start()
-
-    async def __aexit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
-        await self.stop()
 
     async def pull(
         self,

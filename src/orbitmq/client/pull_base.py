@@ -20,14 +20,14 @@ from orbitmq.client.flows.routes import route_or_diagnose
 from orbitmq.client.flows.send_back import send_back
 from orbitmq.client.group import now_ms
 from orbitmq.client.instance import ClientInstance
-from orbitmq.client.state.namespace import unwrap, wrap
+from orbitmq.client.state.namespace import wrap
 from orbitmq.client.state.subscription import subscribe
 from orbitmq.client.wishes import Flow
 from orbitmq.errors import ClientClosed, ConfigError
 from orbitmq.message import MessageQueue
 from orbitmq.protocol.flags import PullFlag
 
-__all__ = ["BasePullConsumer", "PullResult"]
+__all__ = ["BasePullConsumer", "PullHow", "PullResult", "pull_once"]
 
 T = TypeVar("T")
 
@@ -52,6 +52,48 @@ class PullResult:
     next_offset: int
     min_offset: int
     max_offset: int
+
+
+@dataclass(slots=True, frozen=True)
+class PullHow:
+    """How much to pull, what of it, and whether to wait for it."""
+
+    max_messages: int
+    tags: str | None = None
+    sql: str | None = None
+    block: bool = False
+
+
+async def pull_once(
+    instance: ClientInstance,
+    group: str,
+    queue: MessageQueue,
+    own: MessageQueue,
+    offset: int,
+    how: PullHow,
+) -> PullResult:
+    """Pull from a queue; `own` is what brokers call it."""
+    if offset < 0 or how.max_messages <= 0:
+        raise ConfigError(
+            f"offset must not be negative ({offset}) and max_messages positive ({how.max_messages})"
+        )
+    version = 0 if how.sql is None else now_ms()
+    subscription = subscribe(own.topic, how.tags, how.sql, version)
+    request = PullRequest(
+        group,
+        own,
+        subscription,
+        offset,
+        how.max_messages,
+        flags=PullFlag.SUBSCRIPTION | (PullFlag.SUSPEND if how.block else 0),
+        suspend_ms=SUSPEND_MS if how.block else 0,
+        timeout_ms=SUSPENDED_TIMEOUT_MS if how.block else PULL_TIMEOUT_MS,
+    )
+    pulled = await instance.run(pull(instance.routes, request))
+    messages = messages_of(pulled, queue, subscription, topic=queue.topic)
+    return PullResult(
+        pulled.status, messages, pulled.next_offset, pulled.min_offset, pulled.max_offset
+    )
 
 
 class BasePullConsumer:
@@ -101,15 +143,19 @@ class BasePullConsumer:
             "unitMode": False,
         }
 
-    async def _run(self, flow: Flow[T], topic: str) -> T:
-        """Carry out a flow; brokers are introduced to us before the first one about a topic."""
+    async def _introduce(self, topic: str) -> None:
+        """Have brokers know us before the first request about a topic."""
         instance = self._running
         if topic and topic not in self._topics:
             await instance.run(route_or_diagnose(instance.routes, topic))
             instance.routes.watch(topic)
             self._topics.add(topic)
             await instance.heartbeat()
-        return await instance.run(flow)
+
+    async def _run(self, flow: Flow[T], topic: str) -> T:
+        """Carry out a flow about a topic."""
+        await self._introduce(topic)
+        return await self._running.run(flow)
 
     def _own(self, queue: MessageQueue) -> MessageQueue:
         topic = wrap(self.client_settings.namespace, queue.topic)
@@ -124,29 +170,10 @@ class BasePullConsumer:
         sql: str | None,
         block: bool,
     ) -> PullResult:
-        if offset < 0 or max_messages <= 0:
-            raise ConfigError(
-                f"offset must not be negative ({offset}) and max_messages positive ({max_messages})"
-            )
         own = self._own(queue)
-        subscription = subscribe(own.topic, tags, sql, 0 if sql is None else now_ms())
-        request = PullRequest(
-            self.group,
-            own,
-            subscription,
-            offset,
-            max_messages,
-            flags=PullFlag.SUBSCRIPTION | (PullFlag.SUSPEND if block else 0),
-            suspend_ms=SUSPEND_MS if block else 0,
-            timeout_ms=SUSPENDED_TIMEOUT_MS if block else PULL_TIMEOUT_MS,
-        )
-        pulled = await self._run(pull(self._running.routes, request), own.topic)
-        messages = messages_of(
-            pulled, queue, subscription, topic=unwrap(self.client_settings.namespace, own.topic)
-        )
-        return PullResult(
-            pulled.status, messages, pulled.next_offset, pulled.min_offset, pulled.max_offset
-        )
+        await self._introduce(own.topic)
+        how = PullHow(max_messages, tags, sql, block)
+        return await pull_once(self._running, self.group, queue, own, offset, how)
 
     async def _queues(self, topic: str) -> list[MessageQueue]:
         own = wrap(self.client_settings.namespace, topic)

@@ -9,14 +9,15 @@ import asyncio
 import signal
 import threading
 from collections.abc import Awaitable, Callable
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self, TypeVar, Unpack
 
 from orbitmq.client import background
+from orbitmq.client.consumer_base import AsyncWithBlock, WithBlock
 from orbitmq.client.consumer_options import ConsumerOptions, Nameservers
 from orbitmq.client.push_base import BasePushConsumer
 from orbitmq.client.workers import TaskWorkers, ThreadWorkers
-from orbitmq.errors import ClientClosed, ConfigError
+from orbitmq.errors import ConfigError
 
 __all__ = ["AsyncPushConsumer", "PushConsumer"]
 
@@ -24,7 +25,7 @@ F = TypeVar("F", bound=Callable[[Any], Any])
 A = TypeVar("A", bound=Callable[[Any], Awaitable[Any]])
 
 
-class PushConsumer(BasePushConsumer):
+class PushConsumer(WithBlock, BasePushConsumer):
     """Calls functions with messages, on a pool of threads.
 
     ::
@@ -119,8 +120,7 @@ class PushConsumer(BasePushConsumer):
             ...
             consumer.stop()
         """
-        if self._member is not None:
-            raise ClientClosed(f"{self!r} is running already")
+        self._check_not_running()
         self._stopped.clear()
         self._generation = background.generation()
         self._workers = ThreadWorkers(self.settings.concurrency, f"orbitmq-{self.settings.group}")
@@ -193,19 +193,8 @@ class PushConsumer(BasePushConsumer):
     def _end(self, _number: int, _frame: FrameType | None) -> None:
         self._stopped.set()
 
-    def __enter__(self) -> Self:
-        return self.start()
 
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-
-class AsyncPushConsumer(BasePushConsumer):
+class AsyncPushConsumer(AsyncWithBlock, BasePushConsumer):
     """Awaits coroutine functions with messages, a bounded number at a time.
 
     ::
@@ -284,8 +273,7 @@ class AsyncPushConsumer(BasePushConsumer):
 
         await consumer.start()
         """
-        if self._member is not None:
-            raise ClientClosed(f"{self!r} is running already")
+        self._check_not_running()
         self._stopped = asyncio.Event()
         self._member = await self._join(TaskWorkers(self.settings.concurrency))
         return self
@@ -332,14 +320,3 @@ class AsyncPushConsumer(BasePushConsumer):
                 await self._stopped.wait()
         finally:
             await self.stop()
-
-    async def __aenter__(self) -> Self:
-        return await self.start()
-
-    async def __aexit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
-        await self.stop()

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Any, Unpack
 
 from orbitmq.client.broker_calls import answer_brokers
+from orbitmq.client.consumer_base import MemberOwner
 from orbitmq.client.consumer_options import ConsumerOptions, Nameservers, sort_options
 from orbitmq.client.handlers import Handler, HandlerTable
 from orbitmq.client.pushing import PushMember
 from orbitmq.client.state.subscription import subscribe
 from orbitmq.client.workers import Workers
-from orbitmq.errors import ClientClosed, ConfigError
+from orbitmq.errors import ConfigError
 from orbitmq.protocol.names import topic_name_fault
 
 __all__ = ["BasePushConsumer"]
@@ -20,7 +21,7 @@ __all__ = ["BasePushConsumer"]
 MAX_BATCH = 65_535
 
 
-class BasePushConsumer:
+class BasePushConsumer(MemberOwner[PushMember]):
     """What push consumers have in common."""
 
     _awaits = False
@@ -35,26 +36,6 @@ class BasePushConsumer:
         self.client_settings, self.settings = sort_options(nameservers, group, options)
         self._handlers = HandlerTable()
         self._wanted: dict[str, tuple[str | None, str | None]] = {}
-        self._member: PushMember | None = None
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of group {self.settings.group!r}>"
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the consumer was started and not stopped."""
-        return self._member is not None
-
-    @property
-    def client_id(self) -> str:
-        """What brokers call this consumer."""
-        return self._running.instance.client_id
-
-    @property
-    def _running(self) -> PushMember:
-        if self._member is None:
-            raise ClientClosed(f"{self!r} is not running: call start() first")
-        return self._member
 
     def _add(
         self,

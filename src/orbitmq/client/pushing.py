@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
 
 from orbitmq.client.concurrent import ConcurrentService
 from orbitmq.client.consume_trace import trace_awaiting, trace_calls
@@ -13,6 +12,7 @@ from orbitmq.client.group import now_ms
 from orbitmq.client.handlers import Handler, HandlerTable
 from orbitmq.client.lending import LendingMember, clock_ms
 from orbitmq.client.orderly import OrderlyService
+from orbitmq.client.pulling import BUSY_DELAY_S
 from orbitmq.client.settings import ClientSettings
 from orbitmq.client.settling import Settling
 from orbitmq.client.state.consume_rates import ConsumeRates
@@ -32,7 +32,6 @@ __all__ = ["PushMember"]
 
 _log = logging.getLogger(__name__)
 
-BUSY_DELAY_S = 0.02
 SUSPENDED_S = 1.0
 RELEASE_S = 1.0
 _WHO_ARE_YOU = (ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST)
@@ -76,7 +75,6 @@ class PushMember(LendingMember):
             awaits=awaits,
             rates=self.rates,
         )
-        self._pulls: dict[QueueCache, asyncio.Task[Any]] = {}
         self._awaits = awaits
         self._tracer: Tracer | None = None
         if not settings.broadcast:
@@ -126,16 +124,11 @@ class PushMember(LendingMember):
             cache.granted(clock_ms())
         else:
             cache = ProcessQueue(queue, offset, limits)
-        cache.last_pull_ms = now_ms()
-        task = self.instance.spawn(self._pull_forever(cache))
-        self._pulls[cache] = task
-        task.add_done_callback(lambda _: self._pulls.pop(cache, None))
+        self._begin_to_pull(cache)
         return cache
 
     async def _let_go(self, cache: QueueCache) -> bool:
-        pulling = self._pulls.get(cache)
-        if pulling is not None:
-            pulling.cancel()
+        self._pull_no_more(cache)
         if not isinstance(cache, OrderlyQueue):
             return True
         deadline = self._loop.time() + RELEASE_S
@@ -144,12 +137,11 @@ class PushMember(LendingMember):
                 return False
             await asyncio.sleep(0.01)
         if cache.needs_lock:
-            await self.instance.run(self._unlocking([cache.queue]))
+            await self._unlock([cache.queue])
         return True
 
     async def _finish_work(self) -> None:
-        for task in list(self._pulls.values()):
-            task.cancel()
+        self._pull_no_more()
         if not await self.workers.drain(self.settings.stop_timeout_s):
             _log.warning(
                 "handlers are still at work after %.0f s; their messages will come again",
@@ -175,20 +167,6 @@ class PushMember(LendingMember):
                     await asyncio.sleep(self.settings.error_delay_ms / 1000)
             else:
                 await self._pull_once(cache)
-
-    async def _room(self, cache: QueueCache) -> None:
-        """Wait until there is room for more, however long that takes."""
-        loop = self._loop
-        room: asyncio.Future[None] = loop.create_future()
-
-        def tell() -> None:
-            loop.call_soon_threadsafe(_set, room)
-
-        cache.on_room = tell
-        if cache.is_full:
-            await room
-        cache.on_room = None
-        cache.last_pull_ms = now_ms()
 
     async def _pull_once(self, cache: QueueCache) -> None:
         subscription = self.subscription_of(cache.queue)
@@ -229,7 +207,7 @@ class PushMember(LendingMember):
         is_retry = queue.topic.startswith(RETRY_PREFIX)
         messages = messages_of(
             pulled,
-            queue,
+            self.user_queue(queue),
             request.subscription,
             topic=None if is_retry else self.user_topic(queue.topic),
             namespace=self.namespace,
@@ -274,8 +252,3 @@ class PushMember(LendingMember):
         if self.queues.get(cache.queue) is cache:
             del self.queues[cache.queue]
         self.rebalance_soon()
-
-
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

@@ -1,0 +1,90 @@
+"""What all consumers that are members of a group look like from outside, and ``with`` blocks."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from orbitmq.client.group import GroupMember
+from orbitmq.client.state.consumer_settings import ConsumerSettings
+from orbitmq.errors import ClientClosed
+
+__all__ = ["AsyncWithBlock", "MemberOwner", "WithBlock"]
+
+M = TypeVar("M", bound=GroupMember)
+
+
+class MemberOwner(Generic[M]):
+    """Has a member of a group while it is running."""
+
+    settings: ConsumerSettings
+    _member: M | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of group {self.settings.group!r}>"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the consumer was started and not stopped."""
+        return self._member is not None
+
+    @property
+    def client_id(self) -> str:
+        """What brokers call this consumer."""
+        return self._running.instance.client_id
+
+    @property
+    def _running(self) -> M:
+        if self._member is None:
+            raise ClientClosed(f"{self!r} is not running: call start() first")
+        return self._member
+
+    def _check_not_running(self) -> None:
+        if self._member is not None:
+            raise ClientClosed(f"{self!r} is running already")
+
+
+class WithBlock:
+    """Runs as long as a ``with`` block."""
+
+    def start(self) -> Self:
+        """Begin."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """End."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+class AsyncWithBlock:
+    """Runs as long as an ``async with`` block."""
+
+    async def start(self) -> Self:
+        """Begin."""
+        raise NotImplementedError
+
+    async def stop(self) -> None:
+        """End."""
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
