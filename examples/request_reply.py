@@ -1,7 +1,4 @@
-"""Ask by a message, and wait for the answer of whoever consumes it.
-
-OrbitMQ's own broker does not pass on replies yet: this one needs Apache RocketMQ's.
-"""
+"""Ask by a message, and wait for the answer of whoever consumes it."""
 
 import sys
 

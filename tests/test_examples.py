@@ -13,8 +13,6 @@ from orbitmq.testing import LocalCluster
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py"))
-ELSEWHERE = {"request_reply.py": "compat/python_client/test_examples.py"}
-"""Programs that need Apache's broker, and the test that runs them."""
 AFTER = {"consume_ordered.py": "send_ordered.py"}
 """Programs that go on with what others have left."""
 LIMIT_S = 40
@@ -39,7 +37,7 @@ def run(program: str, address: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("program", [name for name in PROGRAMS if name not in ELSEWHERE])
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_example(program: str, cluster: LocalCluster) -> None:
     if program in AFTER:
         run(AFTER[program], cluster.address)
@@ -49,9 +47,3 @@ def test_example(program: str, cluster: LocalCluster) -> None:
 def test_every_example_is_listed() -> None:
     text = (EXAMPLES / "README.md").read_text()
     assert [name for name in PROGRAMS if f"`{name}`" not in text] == []
-
-
-def test_programs_that_run_elsewhere_do_run_there() -> None:
-    root = EXAMPLES.parent
-    for program, test in ELSEWHERE.items():
-        assert f'"{program}"' in (root / test).read_text()

@@ -11,6 +11,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 
 from compat import jars
 from compat.java_client import IMPATIENT, Cluster, JavaClient
+from compat.java_cluster import BrokerSettings, JavaCluster
 from compat.java_pair import JavaPair
 from compat.python_client.shared import KINDS, Java, Listen, ReadAll, Way, await_true, count
 from orbitmq.admin.admin import Admin
@@ -35,16 +37,57 @@ SETTINGS = {
     "transactionCheckMax": "15",
     "enablePropertyFilter": "true",
 }
+ACCOUNTS = """
+globalWhiteRemoteAddresses: []
+accounts:
+- accessKey: shopkeeper
+  secretKey: 12345678
+  defaultTopicPerm: DENY
+  defaultGroupPerm: SUB
+  admin: false
+  topicPerms:
+  - orders=PUB|SUB
+  - TBW102=PUB
+"""
 OF_APACHE = SETTINGS | {
     # 5.x takes down outcomes in batches, every three seconds; until then it may ask all the same.
     "transactionOpBatchInterval": "100",
 }
 
 
+class GuardedJava:
+    """A broker of 4.9.7 that serves known accounts only."""
+
+    def __init__(self, directory: Path) -> None:
+        self._java = JavaCluster(directory, BrokerSettings().with_extra(aclEnable="true"))
+        self.address = self._java.nameserver
+        conf = directory / "home" / "conf"
+        (conf / "plain_acl.yml").write_text(ACCOUNTS)
+        (conf / "acl").mkdir(exist_ok=True)
+        try:
+            self._java.start_broker()
+        except BaseException:
+            self._java.close()
+            raise
+
+    def stop(self) -> None:
+        self._java.close()
+
+
+@dataclass
+class Starting:
+    """Clusters that are about to be there."""
+
+    clusters: dict[str, Future[Cluster]]
+    guarded: Future[GuardedJava] | None
+
+
 @pytest.fixture(scope="session")
 def starting(
-    java_peer_jars: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, Future[Cluster]]]:
+    request: pytest.FixtureRequest,
+    java_peer_jars: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Starting]:
     """The clusters of the run, all of them about to start."""
     jars.fetch(jars.LOCK_FILE_5_4)
     directory = tmp_path_factory.mktemp("python_client")
@@ -59,21 +102,42 @@ def starting(
     }
     # One after the other: the machine has something else to do, too.
     pools = [ThreadPoolExecutor(1, "starting"), ThreadPoolExecutor(1, "starting-java")]
-    started = {kind: pools[kind != "ours"].submit(makers[kind]) for kind in KINDS}
+    started = Starting({kind: pools[kind != "ours"].submit(makers[kind]) for kind in KINDS}, None)
+    if any("guarded" in getattr(item, "fixturenames", ()) for item in request.session.items):
+        started.guarded = pools[1].submit(GuardedJava, directory / "guarded")
     try:
         yield started
     finally:
         for pool in pools:
             pool.shutdown(cancel_futures=True)
-        for future in started.values():
-            if not future.cancelled() and future.exception() is None:
+        for future in [*started.clusters.values(), started.guarded]:
+            if future is not None and not future.cancelled() and future.exception() is None:
                 future.result().stop()
 
 
 @pytest.fixture(scope="session", params=KINDS)
-def cluster(request: pytest.FixtureRequest, starting: dict[str, Future[Cluster]]) -> Cluster:
+def cluster(request: pytest.FixtureRequest, starting: Starting) -> Cluster:
     """Two brokers, called broker-a and broker-b, behind one nameserver."""
-    return starting[request.param].result()
+    return starting.clusters[request.param].result()
+
+
+@pytest.fixture(scope="module", params=["ours", "4.9.7"])
+def guarded(
+    request: pytest.FixtureRequest,
+    starting: Starting,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[str]:
+    """The nameserver of a broker that serves known accounts only."""
+    if request.param == "4.9.7":
+        assert starting.guarded is not None
+        yield starting.guarded.result().address
+        return
+    home = tmp_path_factory.mktemp("guarded")
+    (home / "conf").mkdir()
+    (home / "conf" / "plain_acl.yml").write_text(ACCOUNTS)
+    settings = {"aclEnable": "true", "rocketmqHome": str(home)}
+    with LocalCluster(settings=settings) as ours:
+        yield ours.address
 
 
 @pytest.fixture(scope="session")

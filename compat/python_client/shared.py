@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from orbitmq.admin.admin import Admin
 
 __all__ = [
@@ -22,7 +20,6 @@ __all__ = [
     "Way",
     "await_true",
     "count",
-    "of_apache",
     "pattern",
     "sha1",
 ]
@@ -40,11 +37,6 @@ LIMIT_S = 30.0
 ONLY = os.environ.get("ORBITMQ_COMPAT_AGAINST")
 KINDS = [kind for kind in ("ours", "4.9.7", "5.4.0") if ONLY in (None, kind)]
 """The clusters every test runs against."""
-
-of_apache = pytest.mark.parametrize(
-    "cluster", [kind for kind in KINDS if kind != "ours"], indirect=True, scope="session"
-)
-"""Marks tests of what only Apache's brokers can do so far."""
 
 
 def pattern(size: int) -> bytes:

@@ -9,12 +9,10 @@ import pytest
 
 from compat.jars import REPOSITORY_ROOT
 from compat.java_client import Cluster
-from compat.python_client.shared import of_apache
 
 SAYS = {"request_reply.py": "1.20 EUR", "transaction.py": "COMMIT"}
 
 
-@of_apache
 @pytest.mark.parametrize("program", SAYS)
 def test_example(program: str, cluster: Cluster) -> None:
     command = [sys.executable, str(REPOSITORY_ROOT / "examples" / program), cluster.address]

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from compat.python_client.shared import Catcher, Listen, await_true, count
+from compat.java_client import Cluster
+from compat.python_client.shared import Catcher, Listen, ReadAll, await_true, count
 from orbitmq.admin.admin import Admin
 from orbitmq.client.handlers import OrderlyStatus
 from orbitmq.client.producer import Producer
@@ -255,3 +256,35 @@ def test_start_at_the_end(
     producer.send(Message(topic, b"new"))
     catcher.wait(1)
     assert catcher.bodies == [b"new"]
+
+
+def test_a_namespace(
+    cluster: Cluster, mark: str, group: str, listen: Listen, read_all: ReadAll
+) -> None:
+    """Names are bare inside; Java, outside, sees them as brokers keep them."""
+    topic, catcher = f"T{mark}", Catcher()
+
+    def handle(message: Any) -> None:
+        catcher.add(message)
+        if message.reconsume_times == 0:
+            raise RuntimeError("try again")
+
+    with Admin(cluster.address, namespace="shop") as admin:
+        admin.create_topic(topic, queues=1)
+        with Producer(cluster.address, group=group, namespace="shop") as producer:
+            sent = producer.send(Message(topic, b"inside", keys=["k"]))
+        consumer = listen(topic, handle, namespace="shop", offset_persist_s=0.2)
+        first, again = catcher.wait(2)
+        assert (first.topic, again.topic, first.queue) == (topic, topic, sent.queue)
+        await_true("all is committed", lambda: admin.group_lag(group).total == 0)
+        members = admin.group_members(group)
+        assert members is not None
+        assert set(members.subscriptions) == {topic, f"%RETRY%{group}"}
+        consumer.stop()
+        await_true("it is indexed", lambda: admin.messages_by_key(topic, "k"))
+        found = admin.message_by_id(topic, sent.message_id)
+        assert found is not None
+        assert (found.topic, found.queue) == (topic, sent.queue)
+    (read,) = read_all(f"shop%{topic}", 1)
+    assert read["id"] == sent.message_id
+    assert read["properties"]["INSTANCE_ID"] == "shop"

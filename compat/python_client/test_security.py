@@ -3,56 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from typing import Any
 
 import pytest
 
 from compat.java_client import Cluster
-from compat.java_cluster import BrokerSettings, JavaCluster
-from compat.python_client.shared import Way
+from compat.python_client.shared import Catcher, Way, await_true
 from orbitmq.client.producer import Producer
 from orbitmq.client.producer_async import AsyncProducer
+from orbitmq.client.push import AsyncPushConsumer, PushConsumer
 from orbitmq.errors import BrokerRefused, ConnectionLost, NoRoute, SendFailed
 from orbitmq.message import Message, SendStatus
 from orbitmq.remoting.tls import Tls
-from orbitmq.testing import LocalCluster
 
-ACCOUNTS = """
-globalWhiteRemoteAddresses: []
-accounts:
-- accessKey: shopkeeper
-  secretKey: 12345678
-  defaultTopicPerm: DENY
-  defaultGroupPerm: SUB
-  admin: false
-  topicPerms:
-  - orders=PUB|SUB
-  - TBW102=PUB
-"""
-
-
-@pytest.fixture(scope="module", params=["ours", "4.9.7"])
-def guarded(
-    request: pytest.FixtureRequest, java_peer_jars: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """The nameserver of a broker that serves known accounts only."""
-    directory = tmp_path_factory.mktemp("guarded") / "cluster"
-    conf = directory / "home" / "conf"
-    if request.param == "ours":
-        conf.mkdir(parents=True)
-        (conf / "plain_acl.yml").write_text(ACCOUNTS)
-        settings = {"aclEnable": "true", "rocketmqHome": str(conf.parent)}
-        with LocalCluster(settings=settings) as ours:
-            yield ours.address
-        return
-    java = JavaCluster(directory, BrokerSettings().with_extra(aclEnable="true"))
-    (conf / "plain_acl.yml").write_text(ACCOUNTS)
-    (conf / "acl").mkdir(exist_ok=True)
-    try:
-        java.start_broker()
-        yield java.nameserver
-    finally:
-        java.close()
+# Alone, this file waits for three pairs of JVMs that start one after the other.
+pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture
@@ -85,6 +50,25 @@ def test_signatures(guarded: str, make: Callable[..., Producer]) -> None:
             make(guarded, **keys).send(Message("orders", b"x"))
     with pytest.raises((SendFailed, BrokerRefused), match="AclException"):
         known.send(Message("secrets", b"x"))
+
+
+def test_signed_consumers(
+    guarded: str, make: Callable[..., Producer], way: Way, is_async: bool, group: str
+) -> None:
+    keys = {"access_key": "shopkeeper", "secret_key": "12345678"}
+    sent = make(guarded, **keys).send(Message("orders", b"for members"))
+    catcher = Catcher()
+
+    async def handle(message: Any) -> None:
+        catcher.add(message)
+
+    options = {"group": group, "consume_from": "first", **keys}
+    consumer = way(PushConsumer, AsyncPushConsumer)(guarded, **options)
+    consumer.on("orders")(handle if is_async else catcher.add)
+    with consumer:
+        await_true(
+            "the message comes", lambda: sent.message_id in {m.message_id for m in catcher.messages}
+        )
 
 
 def test_tls(cluster: Cluster, topic: str, make: Callable[..., Producer]) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from compat.java_client import Cluster
 from compat.nameserver.tools import JavaTools
-from compat.python_client.shared import Way, await_true
+from compat.python_client.shared import Catcher, Listen, Way, await_true
 from orbitmq.admin.admin import Admin
 from orbitmq.client.producer import Producer
 from orbitmq.client.producer_async import AsyncProducer
@@ -76,6 +76,25 @@ def test_java_reads_what_we_trace(
     assert lines, printed
     assert group in lines[0]
     assert "success" in lines[0]
+
+
+def test_java_reads_what_a_consumer_traces(
+    topic: str, group: str, producer: Producer, listen: Listen, admin: Admin, mqadmin: Tool
+) -> None:
+    catcher = Catcher()
+    sent = producer.send(Message(topic, b"x", keys=["k"]))
+    consumer = listen(topic, catcher.add, trace=True)
+    catcher.wait(1)
+    consumer.stop()  # which sends what it has recorded
+    records = [record.split("\1") for record in traced(admin, sent.message_id)]
+    by_kind = {record[0]: record for record in records}
+    assert by_kind["SubBefore"][3] == group
+    assert by_kind["SubAfter"][4] == "true"
+    assert by_kind["SubBefore"][4] == by_kind["SubAfter"][1], "one request id for both"
+    lines = mqadmin("queryMsgTraceById", "-i", sent.message_id).splitlines()
+    [line] = [line for line in lines if line.startswith("Sub")]
+    assert group in line
+    assert "success" in line
 
 
 def test_a_topic_of_ones_own_and_what_is_not_traced(
