@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import gc
+import logging
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,3 +38,41 @@ def way(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
     thread = LoopThread()
     yield way_of(request.param, thread)
     thread.close()
+
+
+def open_files() -> int:
+    return len(os.listdir(Path("/proc/self/fd")))  # noqa: PTH208
+
+
+class Remains:
+    """What there was before; `assert_none` says whether anything more is there now."""
+
+    def __init__(self, network: FaultyNetwork) -> None:
+        self._network = network
+        self._threads = set(threading.enumerate())
+        self._files, self._connections = open_files(), network.broker.connection_count
+
+    def assert_none(self, clients: Iterable[weakref.ref[Any]]) -> None:
+        """Nothing of these clients is left: no thread, no connection, no file, no object."""
+        assert set(threading.enumerate()) <= self._threads
+        deadline = time.monotonic() + 10
+        while self._network.broker.connection_count > self._connections or (
+            open_files() > self._files
+        ):
+            assert time.monotonic() < deadline, "connections stay open"
+            time.sleep(0.01)
+        while any(client() is not None for client in clients):
+            assert time.monotonic() < deadline, "clients are kept alive"
+            gc.collect()
+            time.sleep(0.01)
+
+
+@pytest.fixture
+def unseen_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Keep no log records: they keep errors, and those the objects they have come past."""
+    caplog.set_level(logging.CRITICAL, "orbitmq")
+
+
+def weakly(client: Any) -> weakref.ref[Any]:
+    """Return what tells whether a client is still there, of either kind."""
+    return weakref.ref(getattr(client, "_target", client))

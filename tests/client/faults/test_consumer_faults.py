@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,6 +20,7 @@ from orbitmq.client.pull import AsyncPullConsumer, PullConsumer
 from orbitmq.client.push import AsyncPushConsumer, PushConsumer
 from orbitmq.errors import OrbitError
 from orbitmq.message import Message
+from tests.client.faults.conftest import Remains, weakly
 from tests.client.faults.proxy import FaultyNetwork
 
 QUEUES = 4
@@ -85,6 +87,7 @@ def listen(network: FaultyNetwork, way: Way, request: pytest.FixtureRequest) -> 
         consumers.append(consumer)
         return consumer.start()
 
+    start.consumers = consumers  # type: ignore[attr-defined]
     yield start
     for consumer in consumers:
         consumer.stop()
@@ -292,20 +295,35 @@ def test_a_poison_message_stops_only_its_queue_when_in_order(
     assert [message.reconsume_times for message in tries.messages] == [0, 1, 2, 3, 4]
 
 
-def test_nothing_stays_behind(network: FaultyNetwork, producer: Producer, listen: Listen) -> None:
-    def once() -> None:
+@pytest.mark.usefixtures("unseen_log")
+@pytest.mark.parametrize("orderly", [False, True], ids=["concurrent", "orderly"])
+def test_nothing_stays_behind(
+    network: FaultyNetwork, producer: Producer, way: Way, listen: Listen, orderly: bool
+) -> None:
+    def once() -> weakref.ref[Any]:
         seen = Seen()
-        consumer = listen(seen.add, concurrency=4)
-        sent = send_numbers(producer, range(20))
-        seen.wait_for_all(sent)
+        consumer = listen(seen.add, concurrency=4, orderly=orderly)
+        seen.wait_for_all(send_numbers(producer, range(20)))
+        network.broker.cut()
+        seen.wait_for_all(send_numbers(producer, range(20, 40)))
         consumer.stop()
+        listen.consumers.clear()  # type: ignore[attr-defined]
+        return weakly(consumer)
 
     once()
-    threads = set(threading.enumerate())
-    for _ in range(5):
-        once()
-    assert set(threading.enumerate()) <= threads
-    deadline = time.monotonic() + 5
-    while network.broker.connection_count:
-        assert time.monotonic() < deadline, "connections stay open"
-        time.sleep(0.01)
+    remains = Remains(network)
+    remains.assert_none([once() for _ in range(5)])
+
+
+@pytest.mark.parametrize("orderly", [False, True], ids=["concurrent", "orderly"])
+def test_slow_network(
+    network: FaultyNetwork, producer: Producer, listen: Listen, orderly: bool
+) -> None:
+    seen = Seen()
+    network.broker.delay_s = 0.03
+    listen(seen.add, orderly=orderly)
+    sent = send_numbers(producer, range(100))
+    seen.wait_for_all(sent)
+    assert seen.bodies == dict.fromkeys(sent, 1)
+    if orderly:
+        seen.assert_in_order()
