@@ -266,3 +266,25 @@ def test_topics_are_completed(cluster: LocalCluster, filled: str, monkeypatch: A
     found = [one.value for one in shell.get_completions(["topic", "status"], "fil")]
     assert found == [filled]
     assert "status" in [one.value for one in shell.get_completions(["topic"], "st")]
+
+
+def test_commands_that_are_shown_are_there() -> None:
+    import re
+
+    import click
+
+    from orbitmq.cli import main
+
+    root = Path(__file__).parents[2]
+    texts = [root / "README.md", root / "docs" / "cli.md", *(root / "src/orbitmq").rglob("*.py")]
+    shown = {
+        words
+        for path in texts
+        for words in re.findall(r"orbitmq ([a-z]+) ([a-z-]+)\b", path.read_text())
+        if words[0] in main.list_commands(click.Context(main))
+    }
+    assert len(shown) > 60
+    for noun, verb in shown:
+        command = main.get_command(click.Context(main), noun)
+        if isinstance(command, click.Group) and noun not in ("mqadmin", "broker", "nameserver"):
+            assert verb in command.list_commands(click.Context(command)), (noun, verb)

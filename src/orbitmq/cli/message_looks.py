@@ -141,17 +141,23 @@ def print_command(
         raise NothingFound(f"topic {topic} has no such queue")
     first = {queue: one.min_offset for queue, one in ends.items()}
     last = {queue: one.max_offset for queue, one in ends.items()}
-    if begin is not None:
+    if begin is not None and begin != "latest":
         first |= {
             queue: at for queue, at in admin.offsets_at(topic, begin).items() if queue in ends
         }
     if isinstance(end, int):
         behind = admin.offsets_at(topic, end + 1)
-        last = {queue: min(one, behind.get(queue, one)) for queue, one in last.items()}
+        last = {queue: min(one, behind.get(queue, one) + 1) for queue, one in last.items()}
+    end_ms = moment_ms(end, default=END_OF_TIME_MS)
     found: list[ReceivedMessage] = []
     for queue in progress(ends, len(ends), "Reading"):
         start = max(first[queue], offset or 0)
-        messages = messages_of_queue(admin, queue, start, last[queue], tags=tags)
+        messages = (
+            message
+            for message in messages_of_queue(admin, queue, start, last[queue], tags=tags)
+            # Brokers return the nearest message to a time, which may be one before it.
+            if moment_ms(begin, default=0) <= message.store_timestamp <= end_ms
+        )
         found += islice(messages, limit)
     if count_tags:
         counts = Counter(message.tags for message in found)

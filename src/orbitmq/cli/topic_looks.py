@@ -42,7 +42,11 @@ def list_command(
       orbitmq topic list
       orbitmq topic list --with-groups -o json
     """
-    names = [name for name in admin.topic_names(cluster) if with_internal or not _is_internal(name)]
+    names = admin.topic_names(cluster)
+    if not with_internal:
+        info = admin.cluster_info()  # each cluster and each broker has a topic of its name
+        own = {*info.clusters, *info.brokers}
+        names = [name for name in names if name not in own and not _is_internal(name)]
     if not with_groups:
         return Table([Column("topic", "Topic")], [{"topic": name} for name in names])
     rows = []
