@@ -13,19 +13,23 @@ import pytest
 from orbitmq import Admin, Consumer, Message, Producer
 from orbitmq.spark.pipelines.declarative import write_project
 from orbitmq.testing import LocalCluster
+from tests.spark.quick_start import EXECUTOR_FLAGS
 from tests.spark.standalone import StandaloneCluster
 
 LIMIT_S = 240
-PIPELINE = """
+PIPELINE = f"""
 kind = "sql"
 checkpoint = "state"
-[spark]
-conf = { "spark.ui.enabled" = false, "spark.driver.host" = "127.0.0.1", "spark.cores.max" = 2 }
+[spark.conf]
+"spark.ui.enabled" = false
+"spark.driver.host" = "127.0.0.1"
+"spark.cores.max" = 2
+"spark.executor.extraJavaOptions" = "{EXECUTOR_FLAGS}"
 [source.orders]
 topic = "SOURCE"
 decode = "json"
 schema = "id INT"
-options = { startingOffsets = "earliest" }
+options = {{ startingOffsets = "earliest" }}
 [[step]]
 name = "doubled"
 sql = "SELECT id * 2 AS twice FROM orders"

@@ -12,8 +12,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from orbitmq import Admin
 from orbitmq.testing import LocalCluster
+from tests.spark.broker_process import BrokerProcess
 from tests.spark.conftest import NewTopic
 from tests.spark.source_fixtures import bodies, send, send_to_queue, start, stream, until, written
+from tests.spark.topics import produce
 
 LIMIT_S = 60.0
 STRICT = pytest.mark.parametrize("strict", [True, False], ids=["strict", "lenient"])
@@ -130,3 +132,21 @@ def test_others_go_on_while_a_broker_restarts(
     finally:
         query.stop()
     assert bodies(written(spark, tmp_path)) == list("abcdefgh")
+
+
+def test_a_stream_outlives_a_broker_that_is_killed(spark: SparkSession, tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "store") as broker:
+        with Admin(broker.address) as admin:
+            admin.create_topic("killed", queues=3)
+        source = stream(spark, broker.address, "killed", startingOffsets="earliest")
+        query = start(source, tmp_path)
+        try:
+            for life in range(3):
+                produce(broker.address, "killed", (b"%d-%d" % (life, n) for n in range(50)))
+                until(query, (life + 1) * 50)
+                broker.kill()
+                broker.start()
+        finally:
+            query.stop()
+    expected = sorted(f"{life}-{number}" for life in range(3) for number in range(50))
+    assert bodies(written(spark, tmp_path)) == expected

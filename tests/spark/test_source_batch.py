@@ -211,6 +211,36 @@ def test_tasks(spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic) 
         assert bodies(read) == wanted
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"pullBatchSize": 1, "bulkRead": "false"},
+        {"pullBatchSize": 7, "prefetch": 2, "bulkRead": "false"},
+        {"prefetch": 1, "pullTimeoutMs": 30_000},
+        {"timeoutMs": 30_000, "routeCacheTtlMs": "0", "fetchOffset__retryIntervalMs": 1},
+    ],
+)
+def test_tuning_changes_no_row(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, options: dict[str, Any]
+) -> None:
+    topic = new_topic(cluster, queues=2)
+    wanted = [f"{number:03}" for number in range(90)]
+    send(cluster, topic, wanted)
+    assert bodies(frame(spark, cluster, topic, **options)) == wanted
+
+
+def test_sql_filters(spark: SparkSession, new_topic: NewTopic) -> None:
+    with LocalCluster(settings={"enablePropertyFilter": "true"}) as own:
+        topic = new_topic(own, queues=2)
+        with Producer(own.address, group="spark-tests") as producer:
+            for number in range(300):
+                properties = {"n": str(number), "place": "Zürich" if number % 3 else "Bern"}
+                producer.send(Message(topic, f"{number:03}".encode(), properties=properties))
+        wanted = frame(spark, own, topic, sql="n BETWEEN 10 AND 290 AND place = 'Zürich'")
+        assert bodies(wanted) == [f"{number:03}" for number in range(10, 291) if number % 3]
+        assert frame(spark, own, topic, sql="absent IS NOT NULL").count() == 0
+
+
 def test_two_brokers(spark: SparkSession, two_brokers: LocalCluster, new_topic: NewTopic) -> None:
     topic = new_topic(two_brokers, queues=2)
     wanted = [f"{number:02}" for number in range(40)]

@@ -57,6 +57,19 @@ def test_available_now_ends_where_it_began_to_read(
     assert sum(ends[topic]["broker-a"].values()) == 57
 
 
+def test_once_takes_all_there_is(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic(cluster, queues=2)
+    for text in ("a", "b"):
+        send(cluster, topic, names(text, 20))
+        query = start(
+            stream(spark, cluster, topic, startingOffsets="earliest"), tmp_path, once=True
+        )
+        assert query.awaitTermination(60)
+    assert bodies(written(spark, tmp_path)) == names("a", 20) + names("b", 20)
+
+
 def test_rows_per_trigger_in_proportion_to_the_backlog(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from orbitmq.testing import LocalCluster
 from tests.spark.drivers import Driver
+from tests.spark.quick_start import EXECUTOR_FLAGS
 from tests.spark.relay_driver import Relay
 from tests.spark.standalone import StandaloneCluster
 from tests.spark.topics import bodies_in, produce, wait_for_records
@@ -36,7 +37,11 @@ def test_executors_that_are_killed_lose_nothing_and_repeat_nothing(
         rows_per_batch=200,
         to_the_end=True,
         master=spark_cluster.url,
-        settings={"spark.executor.memory": "512m", "spark.executor.cores": "1"},
+        settings={
+            "spark.executor.memory": "512m",
+            "spark.executor.cores": "1",
+            "spark.executor.extraJavaOptions": EXECUTOR_FLAGS,
+        },
     )
     with Driver(relay, tmp_path / "driver.log") as driver:
         driver.wait_for("jvm")

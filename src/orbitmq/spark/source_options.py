@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from orbitmq.errors import ConfigError
+from orbitmq._native import Filter as SqlFilter
+from orbitmq.errors import ConfigError, MalformedFilter
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.spark.offsets import EARLIEST, LATEST, Offsets, parse_assignment, parse_offsets
 from orbitmq.spark.options import CONNECTION_OPTIONS, Connection, Options
@@ -189,7 +190,7 @@ class SourceOptions:
         starting = Position.of(options, "starting", LATEST if streaming else EARLIEST)
         if streaming is False:
             _check_ends(starting, ending)
-        tags, sql = options.text("tags"), options.text("sql")
+        tags, sql = options.text("tags"), _sql(options)
         if tags is not None and sql is not None:
             raise ConfigError("options tags and sql are two kinds of filter, give one of them")
         group = options.text("consumerGroup")
@@ -243,6 +244,18 @@ def _check_ends(starting: Position, ending: Position) -> None:
         raise ConfigError("option endingOffsets=earliest would make every batch empty")
     if EARLIEST in (ending.offsets or {}).values():
         raise ConfigError("option endingOffsets: -2 (earliest) would make the batch empty")
+
+
+def _sql(options: Options) -> str | None:
+    """Return the filter, if it is one: a broker that cannot read a filter lets everything pass."""
+    sql = options.text("sql")
+    if sql is not None:
+        try:
+            SqlFilter(sql)
+        except MalformedFilter as error:
+            reason = str(error).splitlines()[0].rpartition("Exception: ")[2]
+            raise ConfigError(f"option sql: {sql!r} is not a filter: {reason}") from None
+    return sql
 
 
 def _columns(options: Options) -> tuple[str, ...] | None:
