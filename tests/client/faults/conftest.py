@@ -44,17 +44,26 @@ def open_files() -> int:
     return len(os.listdir(Path("/proc/self/fd")))  # noqa: PTH208
 
 
+def own_threads() -> set[threading.Thread]:
+    """All threads but those of loops' own pools, which the cluster in this process makes, too."""
+    return {
+        thread
+        for thread in threading.enumerate()
+        if not thread.name.startswith(("uvloop_", "asyncio_"))
+    }
+
+
 class Remains:
     """What there was before; `assert_none` says whether anything more is there now."""
 
     def __init__(self, network: FaultyNetwork) -> None:
         self._network = network
-        self._threads = set(threading.enumerate())
+        self._threads = own_threads()
         self._files, self._connections = open_files(), network.broker.connection_count
 
     def assert_none(self, clients: Iterable[weakref.ref[Any]]) -> None:
         """Nothing of these clients is left: no thread, no connection, no file, no object."""
-        assert set(threading.enumerate()) <= self._threads
+        assert own_threads() <= self._threads
         deadline = time.monotonic() + 10
         while self._network.broker.connection_count > self._connections or (
             open_files() > self._files
