@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 
 import uvloop
@@ -24,6 +25,7 @@ from orbitmq import (
     Producer,
     PushConsumer,
     ReceivedMessage,
+    SendResult,
 )
 
 TASKS = 10_000
@@ -51,21 +53,26 @@ def async_send(options: argparse.Namespace) -> dict[str, float]:
             await producer.send(Message(options.topic, body))
 
         for first in range(0, count, TASKS):
-            numbers = range(min(TASKS, count - first))
-            if options.linger_ms:
-                messages = (Message(options.topic, body) for _ in numbers)
-                await asyncio.gather(*[await producer.enqueue(message) for message in messages])
-            else:
-                await asyncio.gather(*(one() for _ in numbers))
+            await asyncio.gather(*(one() for _ in range(min(TASKS, count - first))))
+
+    async def many_enqueued(producer: AsyncProducer, count: int) -> None:
+        waiting: deque[asyncio.Future[SendResult]] = deque()
+        for _ in range(count):
+            if len(waiting) == TASKS:
+                await waiting.popleft()
+            waiting.append(await producer.enqueue(Message(options.topic, body)))
+        for future in waiting:
+            await future
 
     async def measured() -> float:
         linger = {"linger_ms": options.linger_ms} if options.linger_ms else {}
         async with AsyncProducer(
             options.nameserver, group="bench", max_in_flight=TASKS, **linger
         ) as producer:
-            await many(producer, options.warmup)
+            send_all = many_enqueued if options.linger_ms else many
+            await send_all(producer, options.warmup)
             began = time.perf_counter()
-            await many(producer, options.messages)
+            await send_all(producer, options.messages)
             rate: float = options.messages / (time.perf_counter() - began)
             return rate
 

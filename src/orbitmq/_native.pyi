@@ -149,6 +149,32 @@ def encode_request(
 ) -> bytes:
     """Write the frame of a request, for those who need no `Command`."""
 
+def encode_send(
+    opaque: int,
+    group: str,
+    topic: str,
+    template_topic: str,
+    queue_nums: int,
+    queue_id: int,
+    born_timestamp: int,
+    flag: int,
+    properties: str,
+    unit_mode: bool,
+    broker_name: str,
+    body: Buffer,
+    /,
+) -> bytes:
+    """Write the frame of a send that is nothing special, with a binary header."""
+
+def decode_send_answer(
+    response: Command, /
+) -> tuple[str, int | None, int, str | None, str | None, bool]:
+    """Return what the answer to a send says.
+
+    The message's offset id, its queue and its place in it, the transaction id, the broker's region,
+    and whether traces are wanted.
+    """
+
 def encode_commands(commands: Sequence[Command], /) -> bytes:
     """Write the frames of several commands back to back: what leaves in one write."""
 
@@ -541,6 +567,17 @@ def decode_messages(
 def encode_batch(messages: Sequence[tuple[int, Buffer, dict[str, str] | str]], /) -> bytes:
     """Write the body of a batch: flag, body and properties of each message."""
 
+@final
+class BatchBody:
+    """The body of a batch that grows message by message."""
+
+    def __new__(cls) -> Self: ...
+    def add(self, flag: int, body: Buffer, properties: str, /) -> None:
+        """Append a message."""
+
+    def __len__(self) -> int: ...
+    def __bytes__(self) -> bytes: ...
+
 def decode_batch(data: Buffer, /) -> list[tuple[int, bytes, str]]:
     """Read a batch: flag, body and properties string of each message.
 
@@ -629,6 +666,14 @@ def encode_unique_id(
 
     `pid` and `counter` have 16 bits; `month_ms` counts from the beginning of the month.
     """
+
+@final
+class UniqueIds:
+    """The ids of one producer, one after the other, behind a prefix that is the same for all."""
+
+    def __new__(cls, prefix: str, /) -> Self: ...
+    def next(self, month_ms: int, /) -> str:
+        """Return the next id of all; `month_ms` are the milliseconds since the month began."""
 
 def decode_unique_id(text: str, /) -> tuple[str, int, int, int, int]:
     """Return what `encode_unique_id` made an id of. Raises `MalformedId`."""

@@ -23,6 +23,34 @@ pub fn encode_batch<'py>(
     Ok(PyBytes::new(py, &out))
 }
 
+/// The body of a batch that grows message by message.
+#[pyclass(module = "orbitmq._native")]
+pub struct BatchBody(Vec<u8>);
+
+#[pymethods]
+impl BatchBody {
+    #[new]
+    fn new() -> BatchBody {
+        BatchBody(Vec::new())
+    }
+
+    /// Appends a message.
+    #[pyo3(signature = (flag, body, properties, /))]
+    fn add(&mut self, py: Python<'_>, flag: i32, body: BytesLike, properties: &str) -> PyResult<()> {
+        let message = BatchMessage { flag, body: body.0.as_bytes(py), properties };
+        let at = self.0.len();
+        message.encode(&mut self.0).map_err(|error| batch_error(py, error, at))
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len()
+    }
+
+    fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0)
+    }
+}
+
 /// The messages of a batch.
 #[pyfunction]
 #[pyo3(signature = (data, /))]

@@ -16,8 +16,8 @@ use crate::errors::frame_error;
 use crate::ext_fields::ExtTexts;
 
 /// What a command made here says of its maker; the signature of `new` spells both out.
-const OUR_LANGUAGE: Language = Language::Python;
-const OUR_VERSION: i32 = 407;
+pub const OUR_LANGUAGE: Language = Language::Python;
+pub const OUR_VERSION: i32 = 407;
 
 /// One request or response.
 #[pyclass(frozen, module = "orbitmq._native")]
@@ -102,7 +102,8 @@ impl Command {
         Ok(ext.as_ref())
     }
 
-    fn encode_into(&self, py: Python<'_>, out: &mut Vec<u8>) -> PyResult<()> {
+    /// Appends the frame but for its body.
+    fn encode_head_into(&self, py: Python<'_>, out: &mut Vec<u8>) -> PyResult<()> {
         let remark = self.remark.as_ref().map(|remark| remark.bind(py).to_cow()).transpose()?;
         // A dict that was asked for may have been changed since.
         let items: Vec<_>;
@@ -123,7 +124,8 @@ impl Command {
             remark,
             ext_fields,
         };
-        frame::encode(&header, self.encoding, self.body.as_bytes(py), out).map_err(|error| frame_error(py, error, None))
+        let body_len = self.body.as_bytes(py).len();
+        frame::encode_head(&header, self.encoding, body_len, out).map_err(|error| frame_error(py, error, None))
     }
 }
 
@@ -243,8 +245,10 @@ impl Command {
 
     /// The command's frame.
     fn encode<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let mut out = Vec::with_capacity(256 + self.body.as_bytes(py).len());
-        self.encode_into(py, &mut out)?;
+        let body = self.body.as_bytes(py);
+        let mut out = Vec::with_capacity(256 + body.len());
+        self.encode_head_into(py, &mut out)?;
+        out.extend_from_slice(body);
         Ok(PyBytes::new(py, &out))
     }
 
@@ -278,10 +282,27 @@ pub fn encode_request<'py>(
 #[pyfunction]
 #[pyo3(signature = (commands, /))]
 pub fn encode_commands<'py>(py: Python<'py>, commands: Vec<Py<Command>>) -> PyResult<Bound<'py, PyBytes>> {
-    let body_len: usize = commands.iter().map(|command| command.get().body.as_bytes(py).len()).sum();
-    let mut out = Vec::with_capacity(256 * commands.len() + body_len);
+    let mut heads = Vec::with_capacity(256 * commands.len());
+    let mut head_ends = Vec::with_capacity(commands.len());
+    let mut len = 0;
     for command in &commands {
-        command.get().encode_into(py, &mut out)?;
+        let command = command.get();
+        command.encode_head_into(py, &mut heads)?;
+        head_ends.push(heads.len());
+        len += command.body.as_bytes(py).len();
     }
-    Ok(PyBytes::new(py, &out))
+    // Bodies may be large: they are copied once.
+    PyBytes::new_with(py, heads.len() + len, |out| {
+        let (mut at, mut head_begin) = (0, 0);
+        let mut put = |bytes: &[u8]| {
+            out[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        };
+        for (command, head_end) in commands.iter().zip(head_ends) {
+            put(&heads[head_begin..head_end]);
+            put(command.get().body.as_bytes(py));
+            head_begin = head_end;
+        }
+        Ok(())
+    })
 }

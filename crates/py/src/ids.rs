@@ -1,8 +1,10 @@
 //! Message ids: where a message is stored, and what its producer called it.
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 use wire::ids::{OffsetId, UniqueId};
 
 use crate::errors::id_error;
@@ -37,4 +39,32 @@ pub fn encode_unique_id(ip: &str, pid: u16, class_loader_hash: i32, month_ms: i3
 pub fn decode_unique_id(py: Python<'_>, text: &str) -> PyResult<(String, u16, i32, i32, u16)> {
     let id = UniqueId::parse(text).map_err(|error| id_error(py, error))?;
     Ok((id.ip.to_string(), id.pid, id.class_loader_hash, id.month_ms, id.counter))
+}
+
+/// The ids of one producer, one after the other: what is the same in all of them is written once.
+#[pyclass(frozen, module = "orbitmq._native")]
+pub struct UniqueIds {
+    prefix: String,
+    counter: AtomicU16,
+}
+
+#[pymethods]
+impl UniqueIds {
+    #[new]
+    #[pyo3(signature = (prefix, /))]
+    fn new(prefix: String) -> UniqueIds {
+        UniqueIds { prefix, counter: AtomicU16::new(0) }
+    }
+
+    /// The next id of all; `month_ms` are the milliseconds since the month began.
+    #[pyo3(signature = (month_ms, /))]
+    fn next<'py>(&self, py: Python<'py>, month_ms: u32) -> Bound<'py, PyString> {
+        const HEX: &[u8; 16] = b"0123456789ABCDEF";
+        let count = self.counter.fetch_add(1, Ordering::Relaxed);
+        let number = (u64::from(month_ms) << 16) | u64::from(count);
+        let mut id = String::with_capacity(self.prefix.len() + 12);
+        id.push_str(&self.prefix);
+        id.extend((0..12).rev().map(|digit| char::from(HEX[(number >> (4 * digit)) as usize & 0xF])));
+        PyString::new(py, &id)
+    }
 }

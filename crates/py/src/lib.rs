@@ -24,6 +24,7 @@ mod record;
 mod record_columns;
 mod recovery;
 mod row_packer;
+mod send_frame;
 mod send_request;
 mod store;
 mod store_audit;
@@ -40,7 +41,7 @@ mod _native {
     #[pymodule_export]
     use crate::{
         appended::{Appended, answer_send},
-        batch::{decode_batch, encode_batch, join_batch_properties},
+        batch::{BatchBody, decode_batch, encode_batch, join_batch_properties},
         cleaned::Cleaned,
         command::{Command, encode_commands, encode_request},
         compression::{compress, compression_flags, decompress},
@@ -48,7 +49,7 @@ mod _native {
         frame_reader::FrameReader,
         hashes::{body_crc, java_hash, tags_code},
         header_reader::HeaderReader,
-        ids::{decode_offset_id, decode_unique_id, encode_offset_id, encode_unique_id},
+        ids::{UniqueIds, decode_offset_id, decode_unique_id, encode_offset_id, encode_unique_id},
         json::{dumps_lenient, loads_lenient},
         log_scan::{LogScan, ScanReport},
         new_message::NewMessage,
@@ -59,6 +60,7 @@ mod _native {
         record_columns::{ArrowBatch, RecordColumns},
         recovery::Recovery,
         row_packer::{PackedSend, RowPacker},
+        send_frame::{decode_send_answer, encode_send},
         send_request::SendRequest,
         store::Store,
         store_audit::{AuditPart, StoreAudit},

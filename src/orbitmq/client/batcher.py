@@ -40,6 +40,8 @@ class Batcher:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self.unsent = 0
+        """Batches that will leave as soon as the loop gets to it."""
 
     def add(self, message: Message, part: Part, queue: MessageQueue | None = None) -> Waiter:
         """Send a message with others; the future is what becomes of it."""
@@ -80,11 +82,13 @@ class Batcher:
             await asyncio.wait(self._tasks)
 
     def _leave(self, gathered: Gathered[Waiter]) -> None:
+        self.unsent += 1
         task = self._loop.create_task(self._send_batch(gathered))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _send_batch(self, gathered: Gathered[Waiter]) -> None:
+        self.unsent -= 1
         waiters = gathered.waiters
         try:
             results = results_of_each(await self._send(gathered), len(waiters))

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Self
 from orbitmq.client.batcher import Batcher, needs_linger
 from orbitmq.client.drivers import awaiting
 from orbitmq.client.producing import BaseProducer, QueueSelector
+from orbitmq.client.quick_send import QuickSend
 from orbitmq.client.request_reply import Requesting
 from orbitmq.client.state.batching import can_linger, make_part
-from orbitmq.client.state.outgoing import make_outgoing
 from orbitmq.client.turns import Turns
-from orbitmq.errors import ClientClosed
+from orbitmq.errors import ClientClosed, RemotingError
 from orbitmq.message import Message, MessageQueue, SendResult
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class AsyncProducer(Requesting, BaseProducer):
     _retries_refusals = False
     _batcher: Batcher | None = None
     _turns: Turns
+    _quick: QuickSend | None = None
 
     async def start(self) -> Self:
         """Start the background work; nothing is asked of servers before the first send.
@@ -66,8 +67,11 @@ class AsyncProducer(Requesting, BaseProducer):
         """
         if self._instance is not None:
             raise ClientClosed(f"{self!r} was started before")
-        await self._open()
+        instance = await self._open()
         self._turns = Turns(self._max_in_flight)
+        sending = self._sending
+        if sending is not None and sending.faults is None and self._tracer is None:
+            self._quick = QuickSend(sending, instance.network, self._group, self.settings.namespace)
         if self._linger_ms is not None:
             self._batcher = Batcher(
                 self._send_gathered, self._linger_ms, self._batch_bytes, self._batch_messages
@@ -132,15 +136,27 @@ class AsyncProducer(Requesting, BaseProducer):
         if self._batcher is not None and choose is None and can_linger(message, self._policy):
             return await self._batcher.add(message, make_part(message, self._policy), queue)
         network = self._running().network
-        outgoing = make_outgoing(message, self._group, self._policy, self.settings.namespace)
         turns = self._turns
         if turns.free > 0:
             turns.free -= 1
         else:
             await turns.wait()
         try:
-            flow = self._send_flow(outgoing, queue, choose, timeout_ms)
-            return await awaiting.perform(flow, network)
+            quick = self._quick
+            if quick is None or choose is not None:
+                begun = None
+            else:
+                begun = quick.begin(message, queue, timeout_ms)
+            if quick is None or begun is None:
+                flow = self._send_flow(self._outgoing(message), queue, choose, timeout_ms)
+                return await awaiting.perform(flow, network)
+            try:
+                await begun[0]
+                if (result := quick.taken(message, begun)) is not None:
+                    return result
+            except RemotingError:
+                pass  # the flow will see it
+            return await awaiting.perform(quick.go_on(message, begun, queue, timeout_ms), network)
         finally:
             turns.end()
 
@@ -150,12 +166,12 @@ class AsyncProducer(Requesting, BaseProducer):
         """Hand a message over to be sent in a batch; the future is what becomes of it.
 
         For many messages at once this is the fastest way: none needs a task of its own. Needs a
-        `linger_ms`. Waits itself only while more batches are under way than is good.
+        `linger_ms`. Waits itself only for a full batch to leave, or while too many are under way.
 
         ::
 
             futures = [await producer.enqueue(message) for message in messages]
-            results = await asyncio.gather(*futures)
+            results = [await future for future in futures]
         """
         batcher = self._batcher
         if batcher is None:
@@ -165,6 +181,8 @@ class AsyncProducer(Requesting, BaseProducer):
             return asyncio.ensure_future(self.send(message, queue=queue))
         if batcher.is_busy:
             await batcher.until_free()
+        elif batcher.unsent:
+            await asyncio.sleep(0)  # the broker may begin with it while the next is collected
         return batcher.add(message, make_part(message, self._policy), queue)
 
     async def send_many(

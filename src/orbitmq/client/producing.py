@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict
 from orbitmq.client.flows.send import Choose, Sending, send, send_oneway
 from orbitmq.client.instance import ClientInstance
 from orbitmq.client.settings import ClientSettings
-from orbitmq.client.state.batching import Gathered, join_parts, make_batch
+from orbitmq.client.state.batching import Gathered, close_batch, make_batch
 from orbitmq.client.state.namespace import wrap
 from orbitmq.client.state.outgoing import Outgoing, SendPolicy, make_outgoing
 from orbitmq.client.state.selection import by_hash
@@ -226,9 +226,7 @@ class BaseProducer:
 
     async def _send_gathered(self, gathered: Gathered[Any]) -> SendResult:
         """Send a batch that has formed by itself."""
-        outgoing = join_parts(
-            gathered.first, gathered.parts, self._group, self._policy, self.settings.namespace
-        )
+        outgoing = close_batch(gathered, self._group, self._policy, self.settings.namespace)
         flow = self._send_flow(outgoing, gathered.queue, None, None)
         return await self._running().run(flow)
 

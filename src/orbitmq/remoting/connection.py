@@ -38,6 +38,8 @@ _log = logging.getLogger(__name__)
 MAX_REQUESTS_IN_WORK = 64
 """Each may come back with a body of megabytes."""
 WRITE_BUFFER_BYTES = 1 << 20
+MOST_FRAMES_BYTES = 64 << 10
+"""Requests of our own that are collected within one turn."""
 NEVER = float("inf")
 ONEWAY = 2
 """The flag bit of a request that wants no response."""
@@ -315,9 +317,13 @@ class Connection(asyncio.Protocol):
     def post(self, frame: bytes) -> None:
         """Send a frame that is encoded already, with whatever else is sent in this turn."""
         self._frames.append(frame)
+        self._outbox_bytes += len(frame)
         if not self._in_turn:
             self._in_turn = True
             self._turn.join(self)
+        elif self._outbox_bytes > MOST_FRAMES_BYTES:
+            # Thousands of requests in one turn: the peer had better begin with the first of them.
+            self.write_collected()
 
     async def writable(self, timeout_ms: float) -> None:
         """Wait until the peer reads again."""

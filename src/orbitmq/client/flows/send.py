@@ -25,8 +25,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from orbitmq._native import Command
+from orbitmq._native import Command, decode_send_answer
 from orbitmq.client.flows.refusals import refusal
 from orbitmq.client.flows.routes import publish_route
 from orbitmq.client.state.faults import FAILURE_LATENCY_MS, LatencyFaults
@@ -37,7 +38,7 @@ from orbitmq.client.wishes import Call, Flow, Notify
 from orbitmq.errors import BrokerRefused, ConnectionLost, RemotingError, RequestTimeout, SendFailed
 from orbitmq.message import MessageQueue, SendResult, SendStatus
 
-__all__ = ["Choose", "Sending", "send", "send_oneway"]
+__all__ = ["Attempt", "Choose", "Sending", "result_of", "send", "send_oneway"]
 
 _log = logging.getLogger(__name__)
 
@@ -89,6 +90,15 @@ class Sending:
         return f"{host}:{int(port) - 2}"
 
 
+class Attempt(NamedTuple):
+    """A first attempt that was made already."""
+
+    began: float
+    queue: MessageQueue
+    answer: Callable[[], Command]
+    """Returns what the broker has answered, or raises why there is no answer."""
+
+
 def send(
     sending: Sending,
     message: Outgoing,
@@ -96,11 +106,12 @@ def send(
     queue: MessageQueue | None = None,
     choose: Choose | None = None,
     timeout_ms: float | None = None,
+    attempt: Attempt | None = None,
 ) -> Flow[SendResult]:
     """Send until a broker has taken the message, or give up."""
     policy, clock = sending.policy, sending.clock
     budget_ms = policy.timeout_ms if timeout_ms is None else timeout_ms
-    begin = attempt_begin = clock()
+    begin = attempt_begin = clock() if attempt is None else attempt.began
     route = sending.routes.route(message.topic)
     if route is None or not route.publish_queues:
         route = yield from sending.route(message.topic, budget_ms)
@@ -112,7 +123,10 @@ def send(
     if wanted is not None and sending.retries_refusals:
         retries = 0
     attempts: list[tuple[str, Exception]] = []
-    queue = wanted or sending.chooser.choose(message.topic, route.publish_queues)
+    if attempt is not None:
+        queue = attempt.queue
+    else:
+        queue = wanted or sending.chooser.choose(message.topic, route.publish_queues)
     queue_id = queue.queue_id
     while True:
         left_ms = budget_ms - (attempt_begin - begin) * 1000
@@ -128,9 +142,14 @@ def send(
                 retries = 0
         else:
             try:
-                response: Command = yield Call(
-                    address, message.code, message.ext_for(queue), message.body, left_ms, "binary"
-                )
+                response: Command
+                if attempt is None:
+                    ext = message.ext_for(queue)
+                    response = yield Call(
+                        address, message.code, ext, message.body, left_ms, "binary"
+                    )
+                else:
+                    response = attempt.answer()
             except RemotingError as lost:
                 error = lost
                 if sending.on_lost is not None and isinstance(lost, ConnectionLost):
@@ -143,7 +162,9 @@ def send(
                     took_ms = (clock() - attempt_begin) * 1000
                     sending.faults.note(name, took_ms if status else FAILURE_LATENCY_MS)
                 if status is not None:
-                    result = _result(status, message, queue, response)
+                    result = result_of(
+                        status, message.message_id, message.original.topic, queue, response
+                    )
                     if (
                         status is SendStatus.SEND_OK
                         or not policy.retry_when_not_stored_ok
@@ -156,6 +177,7 @@ def send(
                     if not sending.retries_refusals or response.code not in policy.retry_codes:
                         raise error
         attempts.append((name, error))
+        attempt = None
         if len(attempts) > retries:
             raise _failed(message, attempts, budget_ms, begin, clock)
         _log.debug("attempt %d to send to %s failed: %s", len(attempts), name, error)
@@ -194,23 +216,23 @@ def send_oneway(
         raise SendFailed(f"the message could not be sent: {error}", attempts) from error
 
 
-def _result(
-    status: SendStatus, message: Outgoing, queue: MessageQueue, response: Command
+def result_of(
+    status: SendStatus, message_id: str, topic: str, queue: MessageQueue, response: Command
 ) -> SendResult:
-    ext = response.ext or {}
-    queue_id = ext.get("queueId")
-    topic = message.original.topic
-    if (queue_id and queue_id != str(queue.queue_id)) or topic != queue.topic:
-        queue = MessageQueue(topic, queue.broker_name, int(queue_id or queue.queue_id))
+    """Return what a broker that has taken a message says of it."""
+    offset_id, queue_id, offset, transaction_id, region, trace_on = decode_send_answer(response)
+    if (queue_id is not None and queue_id != queue.queue_id) or topic != queue.topic:
+        queue_id = queue.queue_id if queue_id is None else queue_id
+        queue = MessageQueue(topic, queue.broker_name, queue_id)
     return SendResult(
         status,
-        message.message_id,
-        ext.get("msgId", ""),
+        message_id,
+        offset_id,
         queue,
-        int(ext.get("queueOffset") or 0),
-        ext.get("transactionId"),
-        ext.get("MSG_REGION") or "DefaultRegion",
-        ext.get("TRACE_ON") != "false",
+        offset,
+        transaction_id,
+        region or "DefaultRegion",
+        trace_on,
     )
 
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from orbitmq._native import encode_batch
+from orbitmq._native import BatchBody
 from orbitmq.client.state.namespace import wrap
 from orbitmq.client.state.outgoing import (
     Outgoing,
@@ -34,15 +34,15 @@ __all__ = [
     "Lingering",
     "Part",
     "can_linger",
-    "join_parts",
+    "close_batch",
     "make_batch",
     "make_part",
     "results_of_each",
 ]
 
 W = TypeVar("W")
-Part = tuple[str, tuple[int, bytes, str]]
-"""A message's id, and its flag, body and properties."""
+Part = tuple[str, str]
+"""A message's id and its properties as a batch carries them."""
 
 BATCH_OVERHEAD_BYTES = 22
 """What the batch layout adds to each message's body and properties."""
@@ -52,9 +52,10 @@ def make_part(message: Message, policy: SendPolicy, now_ms: int | None = None) -
     """Check a message and write down what a batch carries of it."""
     if message.delay_level > 0:
         raise BadMessage("delayed messages cannot be batched; send them one by one")
-    check_body(message.body, policy)
+    if not 0 < len(message.body) <= policy.max_message_bytes:
+        check_body(message.body, policy)
     message_id = make_unique_id(now_ms)
-    return message_id, (message.flag, message.body, properties_text(message, message_id))
+    return message_id, properties_text(message, message_id)
 
 
 def make_batch(
@@ -65,7 +66,7 @@ def make_batch(
         raise BadMessage("a batch needs at least one message")
     first = messages[0]
     now_ms = time.time_ns() // 1_000_000
-    parts = []
+    gathered: Gathered[None] = Gathered(first, None)
     for message in messages:
         if message.topic != first.topic:
             raise BadMessage(
@@ -73,23 +74,20 @@ def make_batch(
             )
         if message.wait_store_ok != first.wait_store_ok:
             raise BadMessage("wait_store_ok must be the same for all messages of a batch")
-        parts.append(make_part(message, policy, now_ms))
-    return join_parts(first, parts, group, policy, namespace)
+        gathered.add(message, make_part(message, policy, now_ms), None)
+    return close_batch(gathered, group, policy, namespace)
 
 
-def join_parts(
-    first: Message,
-    parts: Sequence[Part],
-    group: str,
-    policy: SendPolicy,
-    namespace: str | None = None,
+def close_batch(
+    gathered: Gathered[Any], group: str, policy: SendPolicy, namespace: str | None = None
 ) -> Outgoing:
-    """Make one batch of parts whose messages all go where the first one goes."""
+    """Make one batch of messages that all go where the first one goes."""
+    first = gathered.first
     topic = wrap(namespace, first.topic) if namespace else first.topic
     check_topic(topic)
     if topic.startswith(RETRY_PREFIX):
         raise BadMessage("messages to a retry topic cannot be batched")
-    body = encode_batch([part for _, part in parts])
+    body = bytes(gathered.body)
     if len(body) > policy.max_message_bytes:
         raise BadMessage(
             f"the batch has {len(body)} bytes, more than max_message_bytes="
@@ -100,8 +98,9 @@ def join_parts(
     if namespace:
         ext["i"] += f"\2INSTANCE_ID\1{namespace}"
     ext["m"] = "true"
-    ids = ",".join([message_id for message_id, _ in parts])
-    return Outgoing(RequestCode.SEND_BATCH_MESSAGE, topic, body, ext, ids, first, len(parts))
+    ids = gathered.ids
+    code = RequestCode.SEND_BATCH_MESSAGE
+    return Outgoing(code, topic, body, ext, ",".join(ids), first, len(ids))
 
 
 def results_of_each(result: SendResult, count: int) -> list[SendResult]:
@@ -140,14 +139,21 @@ def can_linger(message: Message, policy: SendPolicy) -> bool:
 class Gathered(Generic[W]):
     """Messages that will leave together."""
 
-    __slots__ = ("bytes", "first", "parts", "queue", "waiters")
+    __slots__ = ("body", "first", "ids", "queue", "waiters")
 
     def __init__(self, first: Message, queue: MessageQueue | None) -> None:
         self.first = first
         self.queue = queue
-        self.parts: list[Part] = []
+        self.ids: list[str] = []
         self.waiters: list[W] = []
-        self.bytes = 0
+        self.body = BatchBody()
+
+    def add(self, message: Message, part: Part, waiter: W) -> None:
+        """Add a message and who waits for it."""
+        message_id, properties = part
+        self.body.add(message.flag, message.body, properties)
+        self.ids.append(message_id)
+        self.waiters.append(waiter)
 
 
 class Lingering(Generic[W]):
@@ -159,7 +165,7 @@ class Lingering(Generic[W]):
         self._waiting: dict[tuple[str, bool, MessageQueue | None], Gathered[W]] = {}
 
     def __len__(self) -> int:
-        return sum(len(gathered.parts) for gathered in self._waiting.values())
+        return sum(len(gathered.ids) for gathered in self._waiting.values())
 
     def add(
         self, message: Message, part: Part, waiter: W, queue: MessageQueue | None = None
@@ -170,18 +176,17 @@ class Lingering(Generic[W]):
         they are the full batch, and it is the first of the next.
         """
         key = (message.topic, message.wait_store_ok, queue)
-        size = len(part[1][1]) + 4 * len(part[1][2]) + BATCH_OVERHEAD_BYTES
         gathered = self._waiting.get(key)
         full = None
-        if gathered is not None and gathered.bytes + size > self._max_bytes:
-            full, gathered = gathered, None
+        if gathered is not None:
+            size = len(message.body) + 4 * len(part[1]) + BATCH_OVERHEAD_BYTES
+            if len(gathered.body) + size > self._max_bytes:
+                full, gathered = gathered, None
         is_first = gathered is None
         if gathered is None:
             gathered = self._waiting[key] = Gathered(message, queue)
-        gathered.parts.append(part)
-        gathered.waiters.append(waiter)
-        gathered.bytes += size
-        if len(gathered.parts) >= self._max_messages:
+        gathered.add(message, part, waiter)
+        if len(gathered.ids) >= self._max_messages:
             del self._waiting[key]
             return False, gathered
         return is_first, full

@@ -162,9 +162,17 @@ def properties_text(message: Message, message_id: str, namespace: str | None = N
 
 
 def make_outgoing(
-    message: Message, group: str, policy: SendPolicy, namespace: str | None = None
+    message: Message,
+    group: str,
+    policy: SendPolicy,
+    namespace: str | None = None,
+    *,
+    identity: tuple[str, int] | None = None,
 ) -> Outgoing:
-    """Check a message and make it ready. The message itself is not changed."""
+    """Check a message and make it ready. The message itself is not changed.
+
+    `identity` is the id and the time of birth of one that has them already.
+    """
     topic = wrap(namespace, message.topic) if namespace else message.topic
     if topic not in _known_topics:
         check_topic(topic)
@@ -172,8 +180,11 @@ def make_outgoing(
     size = len(body)
     if not 0 < size <= policy.max_message_bytes:
         check_body(body, policy)
-    now_ms = time.time_ns() // 1_000_000
-    message_id = make_unique_id(now_ms)
+    if identity is None:
+        now_ms = time.time_ns() // 1_000_000
+        message_id = make_unique_id(now_ms)
+    else:
+        message_id, now_ms = identity
     sys_flag = 0
     if size >= policy.compress_over_bytes:
         body = compress(body, policy.codec, level=policy.compress_level)

@@ -7,48 +7,49 @@ out of it, so it has to be Java's.
 
 from __future__ import annotations
 
-import itertools
 import os
 import random
 import time
 from datetime import datetime
 
+from orbitmq._native import UniqueIds
 from orbitmq.client.settings import local_ip
 
 __all__ = ["make_unique_id"]
 
-_prefix = ""
-_month_begins_ms = 0
-_month_ends_ms = 0
-_next_count = itertools.count().__next__
+_NONE = (UniqueIds(""), 0, 0)
+_month = _NONE
+"""The ids of this process, and when the present month begins and ends, in milliseconds."""
 
 
 def make_unique_id(now_ms: int | None = None) -> str:
     """Return an id nobody else has."""
     now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-    if not _month_begins_ms <= now < _month_ends_ms:
-        _begin_month(now)
-    return f"{_prefix}{now - _month_begins_ms:08X}{_next_count() & 0xFFFF:04X}"
+    ids, begins_ms, ends_ms = _month
+    if not begins_ms <= now < ends_ms:
+        ids, begins_ms, _ = _begin_month(now)
+    return ids.next(now - begins_ms)
 
 
-def _begin_month(now_ms: int) -> None:
-    global _prefix, _month_begins_ms, _month_ends_ms
+def _begin_month(now_ms: int) -> tuple[UniqueIds, int, int]:
+    global _month
     today = datetime.fromtimestamp(now_ms / 1000)  # noqa: DTZ006 - local time is the rule
     first = today.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     next_year, next_month = divmod(first.month, 12)
     following = first.replace(year=first.year + next_year, month=next_month + 1)
-    if not _prefix:
+    ids = _month[0]
+    if _month is _NONE:
         ip = bytes(int(part) for part in local_ip().split("."))
         # Java takes the hash of its class loader, which tells two programs in one process apart.
         own = random.SystemRandom().getrandbits(32)
-        _prefix = f"{ip.hex().upper()}{os.getpid() & 0xFFFF:04X}{own:08X}"
-    _month_begins_ms = int(first.timestamp() * 1000)
-    _month_ends_ms = int(following.timestamp() * 1000)
+        ids = UniqueIds(f"{ip.hex().upper()}{os.getpid() & 0xFFFF:04X}{own:08X}")
+    _month = (ids, int(first.timestamp() * 1000), int(following.timestamp() * 1000))
+    return _month
 
 
 def _after_fork_in_child() -> None:
-    global _prefix, _month_ends_ms
-    _prefix, _month_ends_ms = "", 0
+    global _month
+    _month = _NONE
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
