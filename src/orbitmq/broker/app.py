@@ -8,10 +8,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-from orbitmq import persist
-from orbitmq._native import Store, StoreOptions, dumps_lenient, loads_lenient
 from orbitmq.broker.acks import FlushAcks
 from orbitmq.broker.bloom import BloomSize
 from orbitmq.broker.clients import EXPIRY_MS, ConsumerClients, ProducerClients
@@ -48,6 +45,8 @@ from orbitmq.broker.registration import Registration
 from orbitmq.broker.retention import Retention
 from orbitmq.broker.runtime_info import RuntimeInfo
 from orbitmq.broker.stats import BrokerStats
+from orbitmq.broker.store_opening import open_store
+from orbitmq.broker.table_files import TableFiles
 from orbitmq.broker.timer_messages import TimerWishes
 from orbitmq.broker.timers import TimerService
 from orbitmq.broker.topics import TopicTable
@@ -112,9 +111,8 @@ class Broker:
         config.listen_port = port
         self.host = (config.broker_ip1, port)
         levels = delay_levels_ms(config.message_delay_level)
-        self.store = Store.open(config.store_path_root_dir, self._store_options(levels))
-        self._tell_recovery()
-        self._config_dir = Path(config.store_path_root_dir) / "config"
+        self.store = open_store(config, levels)
+        config_dir = Path(config.store_path_root_dir) / "config"
         memory_bytes = _physical_memory() * config.access_message_in_memory_max_ratio // 100
 
         self.stats = BrokerStats(config.broker_cluster_name, clock)
@@ -140,7 +138,7 @@ class Broker:
         self.putting = Putting(
             self.store, self.stats, clock, levels, config.max_message_size, self.held
         )
-        self.deduplication = Deduplication(config, self.store, self._config_dir, clock)
+        self.deduplication = Deduplication(config, self.store, config_dir, clock)
         self.delay = DelayService(self.store, levels, self.putting.put_as_is, clock)
         self.putting.on_scheduled = self.delay.arrived
         reserved_ms = config.file_reserved_time * 3_600_000
@@ -164,45 +162,22 @@ class Broker:
         self.transaction_check = TransactionCheck(
             config, self.store, self.topics, self.offsets, self.producers, self.putting, clock
         )
-        self._load_tables()
+        self.tables = TableFiles(
+            config_dir,
+            self.topics,
+            self.groups,
+            self.offsets,
+            self.delay,
+            self.filters,
+            self.timers,
+        )
+        self.tables.load()
         self._make_handlers(memory_bytes)
         self.accounts = AccountFiles(config.rocketmq_home) if config.acl_enable else None
         self._make_admin_handlers()
         if self.accounts is not None:
             self.router.guard(AccessControl(self.accounts, strict=config.acl_strict).guard)
         self._is_open = True
-
-    def _store_options(self, levels: list[int]) -> StoreOptions:
-        config = self.config
-        return StoreOptions(
-            commit_log_file_size=config.mapped_file_size_commit_log,
-            consume_queue_file_size=config.mapped_file_size_consume_queue,
-            index_enabled=config.message_index_enable,
-            index_slots=config.max_hash_slot_num,
-            index_entries=config.max_index_num,
-            flush="sync" if config.flush_disk_type == "SYNC_FLUSH" else "async",
-            flush_interval_ms=config.flush_interval_commit_log,
-            flush_least_pages=config.flush_commit_log_least_pages,
-            flush_thorough_interval_ms=config.flush_commit_log_thorough_interval,
-            queue_flush_interval_ms=config.flush_interval_consume_queue,
-            queue_flush_least_pages=config.flush_consume_queue_least_pages,
-            checkpoint_interval_ms=config.flush_consume_queue_thorough_interval,
-            max_body_bytes=config.max_message_size,
-            check_crc_on_recover=config.check_crc_on_recover,
-            delay_levels_ms=levels,
-        )
-
-    def _tell_recovery(self) -> None:
-        recovery = self.store.recovery
-        how = "normally" if recovery.clean_exit else "abnormally"
-        _log.info("last shutdown %s, root dir: %s", how, self.store.path)
-        _log.info(
-            "load over in %d ms, and the max phy offset = %d",
-            recovery.elapsed_ms,
-            recovery.log_end,
-        )
-        for note in recovery.notes:
-            _log.warning("recovery: %s", note)
 
     def _make_handlers(self, memory_bytes: int) -> None:
         config, store = self.config, self.store
@@ -293,14 +268,14 @@ class Broker:
         """Listen, open the store, and begin to work: deliver, clean, count, register."""
         if self._hosts:
             await self._listen()
-        config, every = self.config, self._housekeeping.every
+        config, every, tables = self.config, self._housekeeping.every, self.tables
         self.delay.start()
         self.timers.start()
         every(1000, self.stats.sample)
-        every(config.flush_consumer_offset_interval, self._save_offsets, first_after_ms=10_000)
-        every(config.flush_delay_offset_interval, self._save_delay_offsets)
-        every(FILTER_SAVE_MS, self._save_filters)
-        every(TIMER_SAVE_MS, self._save_timers)
+        every(config.flush_consumer_offset_interval, tables.save_offsets, first_after_ms=10_000)
+        every(config.flush_delay_offset_interval, tables.save_delay_offsets)
+        every(FILTER_SAVE_MS, tables.save_filters)
+        every(TIMER_SAVE_MS, tables.save_timers)
         every(config.clean_resource_interval, self._clean, first_after_ms=1000)
         every(config.deduplication_snapshot_interval, self.deduplication.save)
         every(CLIENT_SCAN_MS, self._drop_silent_clients)
@@ -353,12 +328,8 @@ class Broker:
             await server.close()
         if self.acks is not None:
             self.acks.close()
-        self.offsets.is_dirty = True
-        await self._save_offsets()
-        await self._save_delay_offsets()
         await self.deduplication.save()
-        await self._save_filters()
-        await self._save_timers()
+        await self.tables.save_all()
         await asyncio.to_thread(self.store.close)
 
     # ---- what comes around
@@ -381,52 +352,20 @@ class Broker:
         # Deleting a file of a gigabyte takes its time.
         await asyncio.to_thread(self.retention.run)
 
-    # ---- files under config/
-
-    def _load_tables(self) -> None:
-        for name, load in (
-            ("topics.json", self.topics.load),
-            ("subscriptionGroup.json", self.groups.load),
-            ("consumerOffset.json", self.offsets.load),
-            ("delayOffset.json", self.delay.load),
-            ("consumerFilter.json", self.filters.load),
-            ("timers.json", self.timers.load),
-        ):
-            value = persist.load(self._config_dir / name, loads_lenient)
-            if value is not None:
-                load(value)
-
-    def _save(self, name: str, value: dict[str, Any]) -> None:
-        persist.save(self._config_dir / name, dumps_lenient(value))
+    # ---- what changes
 
     def _topics_changed(self, announce: bool) -> None:
-        self._save("topics.json", self.topics.as_json())
+        self.tables.save_topics()
         if announce and self._is_open and self.config.nameservers:
             self.registration.soon()
+
+    def _groups_changed(self) -> None:
+        self.tables.save_groups()
 
     def _settings_changed(self, keys: list[str]) -> None:
         self.groups.auto_create = self.config.auto_create_subscription_group
         if "brokerPermission" in keys:
             self.topics.touch()
-
-    def _groups_changed(self) -> None:
-        self._save("subscriptionGroup.json", self.groups.as_json())
-
-    async def _save_offsets(self) -> None:
-        if self.offsets.is_dirty:
-            self.offsets.is_dirty = False
-            await asyncio.to_thread(self._save, "consumerOffset.json", self.offsets.as_json())
-
-    async def _save_delay_offsets(self) -> None:
-        await asyncio.to_thread(self._save, "delayOffset.json", self.delay.as_json())
-
-    async def _save_timers(self) -> None:
-        if self.timers.is_dirty:
-            await asyncio.to_thread(self._save, "timers.json", self.timers.as_json())
-
-    async def _save_filters(self) -> None:
-        self.filters.clean()
-        await asyncio.to_thread(self._save, "consumerFilter.json", self.filters.as_json())
 
 
 def _physical_memory() -> int:

@@ -1,0 +1,97 @@
+"""The files under ``config/``: which table is in which, and when they are written.
+
+Topics and groups are written when they change. Offsets change all the time: they are written every
+few seconds, by a thread, if they have changed; what is lost in a crash is consumed once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orbitmq import persist
+from orbitmq._native import dumps_lenient, loads_lenient
+from orbitmq.broker.delay import DelayService
+from orbitmq.broker.filters import ConsumerFilters
+from orbitmq.broker.groups import GroupTable
+from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.broker.timers import TimerService
+from orbitmq.broker.topics import TopicTable
+
+__all__ = ["TableFiles"]
+
+
+@dataclass(slots=True)
+class TableFiles:
+    """Reads the tables when the broker opens, and writes them."""
+
+    directory: Path
+    topics: TopicTable
+    groups: GroupTable
+    offsets: ConsumerOffsets
+    delay: DelayService
+    filters: ConsumerFilters
+    timers: TimerService
+    _written: dict[str, bytes] = field(default_factory=dict)
+
+    def load(self) -> None:
+        """Give every table what its file says, if there is one."""
+        for name, load in (
+            ("topics.json", self.topics.load),
+            ("subscriptionGroup.json", self.groups.load),
+            ("consumerOffset.json", self.offsets.load),
+            ("delayOffset.json", self.delay.load),
+            ("consumerFilter.json", self.filters.load),
+            ("timers.json", self.timers.load),
+        ):
+            value = persist.load(self.directory / name, loads_lenient)
+            if value is not None:
+                load(value)
+
+    def _save(self, name: str, value: dict[str, Any]) -> None:
+        persist.save(self.directory / name, dumps_lenient(value))
+
+    def _save_if_new(self, name: str, value: dict[str, Any]) -> None:
+        """Write a small table unless its file says the same: at rest, leave the disk be."""
+        content = dumps_lenient(value)
+        if self._written.get(name) != content:
+            persist.save(self.directory / name, content)
+            self._written[name] = content
+
+    def save_topics(self) -> None:
+        """Write the topics."""
+        self._save("topics.json", self.topics.as_json())
+
+    def save_groups(self) -> None:
+        """Write the consumer groups."""
+        self._save("subscriptionGroup.json", self.groups.as_json())
+
+    async def save_offsets(self) -> None:
+        """Write how far groups are, if one has moved."""
+        if self.offsets.is_dirty:
+            self.offsets.is_dirty = False
+            await asyncio.to_thread(self._save, "consumerOffset.json", self.offsets.as_json())
+
+    async def save_delay_offsets(self) -> None:
+        """Write how far delayed messages have been delivered."""
+        await asyncio.to_thread(self._save_if_new, "delayOffset.json", self.delay.as_json())
+
+    async def save_timers(self) -> None:
+        """Write how far timers have been delivered, if one has been."""
+        if self.timers.is_dirty:
+            await asyncio.to_thread(self._save, "timers.json", self.timers.as_json())
+
+    async def save_filters(self) -> None:
+        """Write the groups' filters, without those nobody has used for long."""
+        self.filters.clean()
+        await asyncio.to_thread(self._save_if_new, "consumerFilter.json", self.filters.as_json())
+
+    async def save_all(self) -> None:
+        """Write what is written now and then, for the last time."""
+        self.offsets.is_dirty = True
+        await self.save_offsets()
+        await self.save_delay_offsets()
+        await self.save_filters()
+        await self.save_timers()
