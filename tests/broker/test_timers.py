@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from orbitmq._native import NewMessage, Store, StoreOptions, decode_records
+from orbitmq._native import NewMessage, Store, StoreOptions, decode_records, encode_batch
 from orbitmq.broker.timers import TIERS_MS, TimerService
-from orbitmq.protocol.codes import ResponseCode
+from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.names import TIMER_TOPIC
 from orbitmq.testing import LocalCluster
 
@@ -193,6 +193,29 @@ def test_a_message_comes_when_its_sender_said(wire: Wire, name: str) -> None:
     assert wanted <= record.store_timestamp - began < wanted + 500
     assert record.get_property(name) == value
     assert record.tags == "a"
+
+
+BATCH = {"a": "p", "b": "t", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0"}
+
+
+def test_a_message_of_a_batch_has_a_time_of_its_own(wire: Wire) -> None:
+    began = now_ms()
+    later = f"TIMER_DELIVER_MS\x01{began + 700}"
+    body = encode_batch([(0, b"now", ""), (0, b"later", later), (0, b"now, too", "")])
+    sent = wire.ask(RequestCode.SEND_BATCH_MESSAGE, BATCH | {"m": "true"}, body)
+    assert sent.code == 0, sent.remark
+    assert [r.body for r in decode_records(wire.pull("t").body)] == [b"now", b"now, too"]
+    found = wire.pull("t", 2, sysFlag="6", suspendTimeoutMillis="10000")
+    (record,) = decode_records(found.body)
+    assert record.body == b"later"
+    assert record.store_timestamp >= began + 700
+
+
+def test_a_batch_with_a_time_that_cannot_be_kept_is_refused_as_a_whole(wire: Wire) -> None:
+    body = encode_batch([(0, b"now", ""), (0, b"never", "TIMER_DELAY_SEC\x01soon")])
+    refused = wire.ask(RequestCode.SEND_BATCH_MESSAGE, BATCH | {"m": "true"}, body)
+    assert refused.code == ResponseCode.MESSAGE_ILLEGAL
+    assert wire.pull("t").code != 0
 
 
 def test_a_time_that_is_over_means_now(wire: Wire) -> None:

@@ -119,6 +119,17 @@ def test_a_half_message_is_seen_when_it_is_committed(wire: Wire, stored: Stored)
     assert (op.body, op.properties) == (b"0", {"TAGS": "d", "WAIT": "true"})
 
 
+@pytest.mark.parametrize("decision", [COMMIT, ROLLBACK])
+def test_under_sync_flush_an_end_is_on_disk_when_it_is_acknowledged(decision: str) -> None:
+    with LocalCluster(settings=SETTINGS | {"flushDiskType": "SYNC_FLUSH"}) as cluster:
+        (broker,) = cluster.brokers.values()
+        wire = Wire(broker_address(cluster))
+        assert end(wire, begin(wire), decision).code == 0
+        # Nothing else writes: all of it is there.
+        assert broker.store.flushed_offset == broker.store.max_physical_offset
+        wire.close()
+
+
 def test_one_that_is_rolled_back_never_is(wire: Wire, stored: Stored) -> None:
     assert end(wire, begin(wire), ROLLBACK).code == 0
     assert bodies(wire) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orbitmq._native import Appended, NewMessage
@@ -26,3 +27,8 @@ class Placing:
         if due_ms is None:
             return self.putting.put(message, from_producer=from_producer)
         return self.timers.hold(message, due_ms)
+
+    def wait_for_a_time(self, messages: Sequence[NewMessage]) -> bool:
+        """Whether one of these is to be kept; refuses if one cannot be."""
+        due_ms = [self.wishes.due_ms(message) for message in messages]
+        return any(due is not None for due in due_ms)

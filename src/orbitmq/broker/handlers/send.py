@@ -45,6 +45,8 @@ __all__ = ["SendHandlers"]
 
 SUCCESS = int(ResponseCode.SUCCESS)
 """Once per send: an enumeration's member takes its time to find."""
+TIMER_PROPERTIES = b"TIMER_DEL"
+"""In a batch with a message that names its time of delivery, and hardly in any other."""
 
 
 @dataclass(slots=True)
@@ -185,7 +187,11 @@ class SendHandlers:
             raise self.putting.illegal()
         if message.sys_flag & MessageFlag.TRANSACTION_MASK or delay_level(message) > 0:
             raise self.putting.illegal()
-        return self.putting.put_batch(message.split())
+        messages = message.split()
+        if TIMER_PROPERTIES in request.body and self.placing.wait_for_a_time(messages):
+            # Each has a time of its own, so they are not side by side.
+            return [self.placing.put(one) for one in messages]
+        return self.putting.put_batch(messages)
 
     def _acknowledge_when_flushed(
         self,

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from orbitmq._native import Command, Record, Store, decode_offset_id, decode_records
+from orbitmq._native import Appended, Command, Record, Store, decode_offset_id, decode_records
 from orbitmq.broker.acks import FlushAcks
 from orbitmq.broker.placing import Placing
 from orbitmq.broker.putting import Putting
@@ -78,7 +78,8 @@ class TransactionHandlers:
         safe_at = None
         if decision == COMMIT:
             safe_at = self.placing.put(final(half), from_producer=False).end
-        self._is_over(half)
+        if (noted := self._is_over(half)) is not None:
+            safe_at = noted.end
         if self.acks is None or safe_at is None or request.is_oneway:
             return respond(request)
 
@@ -107,20 +108,22 @@ class TransactionHandlers:
             raise _refused("Find prepared transaction message failed")
         return half
 
-    def _is_over(self, half: Record) -> None:
+    def _is_over(self, half: Record) -> Appended | None:
         try:
-            self.putting.put(op(half, self.host, self.clock()), from_producer=False)
+            return self.putting.put(op(half, self.host, self.clock()), from_producer=False)
         except OrbitError as error:
             _log.error("half message %s will be asked about again: %s", half.offset_id, error)
+            return None
 
     def resume_check(self, request: Command, _connection: Connection) -> Command:
         """Put a discarded half message back, with no check counted."""
         header = ResumeHeader.decode(request)
+        remark = f"Exception was thrown when putting message back to {TRANS_HALF_TOPIC}."
         try:
             _host, physical_offset = decode_offset_id(header.msg_id)
             data = self.store.record_at(physical_offset)
             if data is None:
-                raise _refused(f"Put message back to {TRANS_HALF_TOPIC} failed.")
+                raise _refused(remark)
             (record,) = decode_records(data, check_crc=False)
             properties = record.properties | {Property.TRANSACTION_CHECK_TIMES: "0"}
             message = again(record, properties)
@@ -129,7 +132,6 @@ class TransactionHandlers:
         except Refused:
             raise
         except OrbitError:
-            remark = f"Exception was thrown when putting message back to {TRANS_HALF_TOPIC}."
             raise _refused(remark) from None
         return respond(request)
 
