@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from compat.java_client import Cluster
-from compat.python_client.shared import Way
+from compat.python_client.shared import Java, Way
 from orbitmq._native import ReceivedMessage, decode_messages
 from orbitmq.client.drivers import blocking
 from orbitmq.client.flows.routes import route_or_diagnose
@@ -128,3 +129,19 @@ def test_an_ordinary_message_cannot_be_replied_to(
     with pytest.raises(NoReply):
         producer.request(Message(topic + "-nobody", b"?"), timeout_ms=1500)
     assert [type(error) for error in shop.failures] == [BadMessage]
+
+
+def test_java_asks_and_we_reply(java: Java, topic: str, open_shop: Callable[..., Shop]) -> None:
+    shop = open_shop(lambda request: reply_to(request, b"re: " + request.body))
+    assert java("ask", topic=topic, count=5) == 5
+    assert not shop.failures
+
+
+def test_we_ask_and_java_replies(producer: Producer, java: Java, topic: str, group: str) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        replying = pool.submit(java, "reply", topic=topic, group=f"{group}-java", count=5)
+        for number in range(5):
+            asked = f"question {number}".encode()
+            reply = producer.request(Message(topic, asked), timeout_ms=30_000)
+            assert reply.body == b"re: " + asked
+        assert sorted(replying.result(30)) == [f"question {number}" for number in range(5)]
