@@ -58,12 +58,20 @@ type common struct {
 	nameserver string
 	topic      string
 	group      string
+	accessKey  string
+	secretKey  string
 }
 
 func (c *common) declare(flags *flag.FlagSet) {
 	flags.StringVar(&c.nameserver, "nameserver", "", "addresses, separated by semicolons")
 	flags.StringVar(&c.topic, "topic", "", "topic")
 	flags.StringVar(&c.group, "group", "", "producer or consumer group")
+	flags.StringVar(&c.accessKey, "access-key", "", "sign requests with this account")
+	flags.StringVar(&c.secretKey, "secret-key", "", "its secret")
+}
+
+func (c *common) credentials() primitive.Credentials {
+	return primitive.Credentials{AccessKey: c.accessKey, SecretKey: c.secretKey}
 }
 
 func (c *common) nameservers() primitive.NamesrvAddr {

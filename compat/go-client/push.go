@@ -73,6 +73,7 @@ func push(arguments []string) {
 	orderly := flags.Bool("orderly", false, "consume each queue in order")
 	broadcast := flags.Bool("broadcast", false, "every consumer gets every message")
 	tags := flags.String("tags", "*", "subscription")
+	sql := flags.String("sql", "", "an expression to choose messages by, instead of tags")
 	failures := flags.Int("failures", 0, "how often a message is sent back; -1: always")
 	maxReconsume := flags.Int("max-reconsume", -1, "how often a message may be sent back")
 	last := flags.Bool("last", false, "a new group begins at the end")
@@ -86,6 +87,9 @@ func push(arguments []string) {
 		consumer.WithMaxReconsumeTimes(int32(*maxReconsume)),
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
 	}
+	if c.accessKey != "" {
+		options = append(options, consumer.WithCredentials(c.credentials()))
+	}
 	if *last {
 		options = append(options, consumer.WithConsumeFromWhere(consumer.ConsumeFromLastOffset))
 	}
@@ -97,6 +101,9 @@ func push(arguments []string) {
 		fail(err)
 	}
 	selector := consumer.MessageSelector{Type: consumer.TAG, Expression: *tags}
+	if *sql != "" {
+		selector = consumer.MessageSelector{Type: consumer.SQL92, Expression: *sql}
+	}
 	again := consumer.ConsumeRetryLater
 	if *orderly {
 		again = consumer.SuspendCurrentQueueAMoment

@@ -51,7 +51,7 @@ func send(arguments []string) {
 	var s sending
 	flags := flag.NewFlagSet("send", flag.ExitOnError)
 	s.declare(flags)
-	flags.StringVar(&s.mode, "mode", "sync", "sync, async, oneway or batch")
+	flags.StringVar(&s.mode, "mode", "sync", "sync, async, oneway, batch or transaction")
 	flags.IntVar(&s.first, "first", 0, "number of the first message")
 	flags.IntVar(&s.count, "count", 1, "how many messages")
 	flags.IntVar(&s.batch, "batch", 10, "how many messages make a batch")
@@ -73,6 +73,13 @@ func send(arguments []string) {
 		producer.WithGroupName(s.group),
 		producer.WithRetry(s.retries),
 		producer.WithCompressMsgBodyOverHowmuch(s.compress),
+	}
+	if s.accessKey != "" {
+		options = append(options, producer.WithCredentials(s.credentials()))
+	}
+	if s.mode == "transaction" {
+		s.transactions(options)
+		return
 	}
 	switch {
 	case s.shards > 0:
