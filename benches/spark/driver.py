@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,6 @@ from benches.spark.ceiling import Ceiling
 
 Job = dict[str, Any]
 PHASES = ("latestOffset", "walCommit", "getBatch", "queryPlanning", "addBatch", "commitOffsets")
-PATIENCE_S = 300
 
 
 def session(cores: int, jars: list[str]) -> SparkSession:
@@ -36,6 +36,7 @@ def session(cores: int, jars: list[str]) -> SparkSession:
     master = f"local[{cores}]"
     settings, _ = tuned(master, {})
     settings |= {"spark.ui.enabled": "false", "spark.driver.memory": "2g"}
+    settings["spark.sql.streaming.numRecentProgressUpdates"] = "100000"
     settings |= {"spark.driver.host": "127.0.0.1", "spark.sql.shuffle.partitions": "2"}
     if jars:
         settings["spark.jars"] = ",".join(jars)
@@ -95,25 +96,35 @@ def latency(spark: SparkSession, job: Job) -> Job:
     stop = threading.Event()
     sender = threading.Thread(target=trickle, args=(job, stop), daemon=True)
     sender.start()
-    took: list[dict[str, float]] = []
-    seen = -1
-    deadline = time.monotonic() + PATIENCE_S
-    while len(took) < job["warm_up"] + job["triggers"] and time.monotonic() < deadline:
-        if error := query.exception():
-            raise error
-        for progress in query.recentProgress:
-            if progress["batchId"] > seen and progress["numInputRows"]:
-                seen = progress["batchId"]
-                took.append(progress["durationMs"])
-        time.sleep(0.05)
+    time.sleep(job["warm_up_s"])
+    warm_at = datetime.now(UTC)
+    time.sleep(job["triggers_s"])
     stop.set()
     sender.join()
+    if error := query.exception():
+        raise error
+    seen = [
+        progress
+        for progress in progress_of(query)
+        if progress["numInputRows"] and datetime.fromisoformat(progress["timestamp"]) > warm_at
+    ]
     query.stop()
-    measured = took[job["warm_up"] :]
-    if not measured:
-        raise RuntimeError(f"only {len(took)} triggers had something to do")
-    phases = {phase: statistics.median(each.get(phase, 0) for each in measured) for phase in PHASES}
-    return {"ms": [each["triggerExecution"] for each in measured], "phases": phases}
+    if not seen:
+        raise RuntimeError("no trigger had something to do")
+    rows = statistics.median(each["numInputRows"] for each in seen)
+    took = [each["durationMs"] for each in seen]
+    phases = {phase: statistics.median(each.get(phase, 0) for each in took) for phase in PHASES}
+    ms = [each["triggerExecution"] for each in took]
+    return {"ms": ms, "phases": phases, "rows": rows}
+
+
+def progress_of(query: StreamingQuery) -> list[Job]:
+    """What all triggers so far have said of themselves.
+
+    By way of JSON: `query.recentProgress` makes hundreds of calls to the JVM for each of them, and
+    a driver that asks for it while triggers run measures that.
+    """
+    return [json.loads(each.json()) for each in query._jsq.recentProgress()]
 
 
 def trickle(job: Job, stop: threading.Event) -> None:
@@ -161,7 +172,7 @@ def stream(spark: SparkSession, job: Job) -> Job:
 def stop(_spark: SparkSession, _job: Job) -> Job:
     """End it; says how many triggers had something to do."""
     query = _running.pop()
-    batches = sum(1 for each in query.recentProgress if each["numInputRows"])
+    batches = sum(1 for each in progress_of(query) if each["numInputRows"])
     query.stop()
     return {"batches": batches}
 

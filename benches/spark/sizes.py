@@ -13,11 +13,12 @@ class Size:
 
     messages: int = 2_000_000
     rounds: int = 3
-    triggers: int = 100
-    warm_up: int = 100
-    """Triggers until a JVM is warm."""
+    warm_up_s: float = 15.0
+    """Until a JVM that does triggers is warm."""
+    triggers_s: float = 8.0
+    """How long triggers are measured then."""
     idle_s: float = 10.0
 
     @staticmethod
     def quick() -> Size:
-        return Size(200_000, 1, 20, 20, 3.0)
+        return Size(200_000, 1, 5.0, 3.0, 3.0)

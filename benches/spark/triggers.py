@@ -32,9 +32,9 @@ def latency(directory: Path, size: Size) -> list[Figure]:
     """Source to sink with 1 and 8 queues, while messages trickle in."""
 
     def take(job: dict[str, Any], jars: list[str] | None = None) -> Answer:
-        counts = {"triggers": size.triggers, "warm_up": size.warm_up, "directory": str(directory)}
+        times = {"warm_up_s": size.warm_up_s, "triggers_s": size.triggers_s}
         with spark_side(jars=jars) as side:
-            return side.run({"kind": "latency"} | counts | job)
+            return side.run({"kind": "latency", "directory": str(directory)} | times | job)
 
     rate = {"format": "rate", "options": {"rowsPerSecond": "100"}, "select": ["value"]}
     nobody = {"sender": "none", "sink_options": {}}
