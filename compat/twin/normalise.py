@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from orbitmq._native import Command, Record, decode_records, loads_lenient
+from orbitmq._native import Command, Record, decode_properties, decode_records, loads_lenient
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.features import FEATURES_KEY
 from orbitmq.protocol.names import OFFSET_MOVED_EVENT
@@ -166,6 +166,10 @@ def times(answer: Seen, _side: Side) -> None:
 
     answer.body = _each(answer.body, change)
     answer.ext = _each(answer.ext, change)
+    if answer.code == RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT:
+        pushed = decode_properties(answer.ext["properties"])
+        pushed["PUSH_REPLY_TIME"] = "<time>" if pushed["PUSH_REPLY_TIME"].isdigit() else "none"
+        answer.ext["properties"] = canonical(pushed)
     if answer.request_code == RequestCode.GET_EARLIEST_MSG_STORETIME and "timestamp" in answer.ext:
         stored = int(answer.ext["timestamp"])
         answer.ext["timestamp"] = "<time>" if stored > 0 else str(stored)

@@ -30,6 +30,7 @@ CONSUMER_ANSWERS = {
         b'{{"brokerName":"twin","queueId":0,"topic":"Orders"}:12}}'
     ),
     RequestCode.GET_CONSUMER_RUNNING_INFO: b'{"properties":{"PROP_CLIENT_VERSION":"V4_9_7"}}',
+    RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: b"",
     RequestCode.CONSUME_MESSAGE_DIRECTLY: b'{"consumeResult":"CR_SUCCESS","order":false}',
 }
 

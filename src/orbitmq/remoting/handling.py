@@ -94,6 +94,11 @@ class Router:
         self._handlers = {code: guard(handler) for code, handler in self._handlers.items()}
         self.fallback = guard(self.fallback)
 
+    @property
+    def codes(self) -> Collection[int]:
+        """The codes that are served."""
+        return self._handlers.keys()
+
     def find(self, code: int) -> Handler:
         """Return the handler of a code."""
         return self._handlers.get(code, self.fallback)
