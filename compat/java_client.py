@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +16,9 @@ from typing import Any, Protocol
 from compat.java_machine import JavaError, JavaProcess, compile_java
 
 JAVA_SOURCES = Path(__file__).resolve().parent / "java-client" / "java"
+
+AGAINST_JAVA = os.environ.get("ORBITMQ_COMPAT_AGAINST") == "java"
+"""Whether scenarios are played against Apache's own brokers."""
 
 ENCODINGS = ("JSON", "ROCKETMQ")
 """How headers are written: `rocketmq.serialize.type`."""

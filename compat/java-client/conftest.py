@@ -6,18 +6,15 @@ scenario is shown to expect nothing but what the real broker does.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
 import pytest
 
-from compat.java_client import ENCODINGS, IMPATIENT, Cluster, JavaClient
+from compat.java_client import AGAINST_JAVA, ENCODINGS, IMPATIENT, Cluster, JavaClient
 from compat.java_pair import LOCK_LIVES_MS, JavaPair
 from orbitmq.testing import LocalCluster
-
-AGAINST_JAVA = os.environ.get("ORBITMQ_COMPAT_AGAINST") == "java"
 
 SETTINGS = {
     # Retries begin at level 3. The others are for the delay scenario.
@@ -25,6 +22,7 @@ SETTINGS = {
     "transactionCheckInterval": "1000",
     "transactionTimeOut": "1000",
     "enablePropertyFilter": "true",
+    "traceTopicEnable": "true",
 }
 
 

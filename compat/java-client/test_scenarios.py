@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from compat.java_client import COMPRESSION, JavaClient
+from compat.java_client import AGAINST_JAVA, COMPRESSION, JavaClient
 
 if TYPE_CHECKING:
     from compat.java_client import Cluster
@@ -47,6 +47,9 @@ SCENARIOS = (
     "reset_by_commit",
     "reset_offline",
     "reset_online",
+    "request_reply",
+    "trace",
+    "running_info",
 )
 
 
@@ -64,6 +67,14 @@ def test_delayed_messages_come_when_they_are_due(client: JavaClient) -> None:
     assert len(late_ms) == 30
     assert min(late_ms) >= -1, sorted(late_ms)
     assert statistics.median(late_ms) <= 200, sorted(late_ms)
+
+
+@pytest.mark.skipif(AGAINST_JAVA, reason="4.9.7 does not know them")
+def test_messages_come_at_the_time_they_name(client: JavaClient) -> None:
+    late_ms = client.play("timers")
+    assert len(late_ms) == 3
+    assert min(late_ms.values()) >= -1, late_ms
+    assert max(late_ms.values()) <= 1500, late_ms
 
 
 def test_a_bad_selector_is_refused_before_a_consumer_begins(client: JavaClient) -> None:

@@ -1,12 +1,11 @@
 """The official Java client and brokers that acknowledge nothing before it is on disk.
 
-A representative part of the scenarios, with binary headers.
+A representative part of the scenarios, with binary headers, in the JVM that the others have warmed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -32,23 +31,10 @@ def flushing_cluster() -> Iterator[LocalCluster]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def flushing_client(
-    flushing_cluster: LocalCluster,
-    java_peer_jars: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[JavaClient]:
-    home = tmp_path_factory.mktemp("java-client-flushing")
-    started = JavaClient(home, "ROCKETMQ", flushing_cluster.address)
-    try:
-        yield started
-    finally:
-        started.close()
-
-
+@pytest.mark.parametrize("encoding", ["ROCKETMQ"], indirect=True, scope="session")
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_scenario(flushing_client: JavaClient, scenario: str) -> None:
-    flushing_client.play(scenario)
+def test_scenario(client: JavaClient, flushing_cluster: LocalCluster, scenario: str) -> None:
+    client.play(scenario, nameserver=flushing_cluster.address)
 
 
 def test_everything_acknowledged_was_flushed(flushing_cluster: LocalCluster) -> None:

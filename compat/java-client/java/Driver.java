@@ -46,6 +46,9 @@ public final class Driver {
         Offsets.register(SCENARIOS);
         Upheavals.register(SCENARIOS);
         Members.register(SCENARIOS);
+        Secured.register(SCENARIOS);
+        Requests.register(SCENARIOS);
+        Watching.register(SCENARIOS);
         Interop.register(SCENARIOS);
         Transactions.register(SCENARIOS);
     }
