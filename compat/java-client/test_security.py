@@ -99,6 +99,13 @@ def test_signatures(client: JavaClient, guarded: Guarded) -> None:
         assert REFUSED + text in play(client, guarded, "secured_refusal", **words)
 
 
+def test_administrators(client: JavaClient, guarded: Guarded) -> None:
+    manager = {"access_key": "manager1", "secret_key": "s3cret-s3cret", "topic": "made"}
+    assert play(client, guarded, "secured_admin", **manager) == "made"
+    refusal = play(client, guarded, "secured_admin", **SHOPKEEPER)
+    assert REFUSED + "Need admin permission for request code=17" in refusal
+
+
 @pytest.mark.parametrize("encoding", ["JSON"], indirect=True, scope="session")
 def test_certificates(client: JavaClient, guarded: Guarded, tmp_path: Path) -> None:
     elsewhere = Authority(tmp_path / "elsewhere").cert

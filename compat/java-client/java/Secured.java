@@ -8,11 +8,14 @@ import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.QueryResult;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.remoting.RPCHook;
 import org.apache.rocketmq.remoting.netty.TlsSystemConfig;
+import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /**
  * Clients that sign and encrypt.
@@ -24,6 +27,7 @@ final class Secured {
     static void register(Map<String, Driver.Scenario> scenarios) {
         scenarios.put("secured_talk", Secured::talk);
         scenarios.put("secured_refusal", Secured::refusal);
+        scenarios.put("secured_admin", Secured::administer);
     }
 
     private static Object talk(Stage stage) throws Exception {
@@ -70,6 +74,21 @@ final class Secured {
             return reason.toString();
         }
         throw new AssertionError("it was sent");
+    }
+
+    /** What mqadmin stands on: makes the topic of the order; the words of a refusal, if it is one. */
+    private static Object administer(Stage stage) throws Exception {
+        DefaultMQAdminExt admin = secured(stage, new DefaultMQAdminExt(hook(stage), 10_000));
+        stage.atTheEnd(admin::shutdown);
+        admin.start();
+        String broker = admin.examineBrokerClusterInfo().getBrokerAddrTable().values().iterator().next().selectBrokerAddr();
+        Check.that(admin.fetchBrokerRuntimeStats(broker).getTable().containsKey("brokerVersion"), "nothing is known of " + broker);
+        try {
+            admin.createAndUpdateTopicConfig(broker, new TopicConfig(stage.order.getString("topic"), 1, 1, 6));
+        } catch (MQClientException refused) {
+            return refused.getMessage();
+        }
+        return "made";
     }
 
     private static DefaultMQProducer producer(Stage stage) throws Exception {
