@@ -29,7 +29,7 @@ from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.testing import LocalCluster
 
 SEED = "497"
-REQUESTS = int(os.environ.get("TWIN_REQUESTS", "4000"))
+REQUESTS = int(os.environ.get("TWIN_REQUESTS", "5000"))
 REQUESTS_THAT_MEET_ALL = 3000
 MOMENT_EVERY = 400
 QUIET_EVERY = 4 * MOMENT_EVERY

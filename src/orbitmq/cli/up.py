@@ -25,7 +25,7 @@ __all__ = ["up"]
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="Address to listen on. 0.0.0.0 lets other machines in; there is no access control.",
+    help="Address to listen on. 0.0.0.0 lets other machines in: think of --set aclEnable=true.",
 )
 @click.option(
     "-s",
