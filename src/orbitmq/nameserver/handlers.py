@@ -334,9 +334,11 @@ class Handlers:
             remark = "string2Properties error"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark) from None
         if any(key in properties for key in CONFIG_PATHS):
+            _log.warning("refused to change the path of the settings for %s", connection)
             raise Refused(ResponseCode.NO_PERMISSION, "Can not update config path")
         refused = self._config.refused(properties)
         if refused:
+            _log.warning("refused to change %s for %s", ", ".join(refused), connection)
             remark = f"Can not update config {', '.join(refused)} by a request"
             raise Refused(ResponseCode.NO_PERMISSION, remark)
         applied = self._config.update(properties)
