@@ -42,7 +42,8 @@ TIERS_MS = {3: 24 * 60 * MINUTE_MS, 2: 120 * MINUTE_MS, 1: 10 * MINUTE_MS}
 """What a queue waits, the longest first."""
 OVERFLOW, OVERFLOW_MS = 4, 30_000
 NEAR_MS = TIERS_MS[1]
-MAX_NEAR = 250_000
+MAX_NEAR = 1_000_000
+"""Some fifty megabytes. Beyond it, messages are put again every half minute, which costs the log."""
 RETRY_MS = 100
 BATCH = 200
 """Messages moved before others get a turn."""
@@ -70,7 +71,7 @@ class TimerService:
         self._tiers_ms = {q: ms for q, ms in TIERS_MS.items() if q == 1 or ms <= reserved_ms // 2}
         self._heads: dict[int, int] = {}
         self._near: list[int] = []
-        """Due time and physical offset in one number each: a heap of a quarter of a million."""
+        """A heap: due time and physical offset in one number each."""
         self._delivered = (0, 0, 0)
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._is_running = False
