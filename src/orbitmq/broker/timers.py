@@ -43,7 +43,7 @@ TIERS_MS = {3: 24 * 60 * MINUTE_MS, 2: 120 * MINUTE_MS, 1: 10 * MINUTE_MS}
 OVERFLOW, OVERFLOW_MS = 4, 30_000
 NEAR_MS = TIERS_MS[1]
 MAX_NEAR = 1_000_000
-"""Some fifty megabytes. Beyond it, messages are put again every half minute, which costs the log."""
+"""Some fifty megabytes; beyond it messages are put again every half minute, which costs the log."""
 RETRY_MS = 100
 BATCH = 200
 """Messages moved before others get a turn."""
