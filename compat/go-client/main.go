@@ -17,10 +17,11 @@ import (
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 )
 
-// Line is what happened once: exactly one of its first five members is set.
+// Line is what happened once: exactly one of its first six members is set.
 type Line struct {
 	Sent    *Sent  `json:"sent,omitempty"`
 	Got     *Got   `json:"got,omitempty"`
+	Reply   string `json:"reply,omitempty"`
 	Ready   bool   `json:"ready,omitempty"`
 	Stopped bool   `json:"stopped,omitempty"`
 	Error   string `json:"error,omitempty"`
@@ -60,6 +61,7 @@ type common struct {
 	group      string
 	accessKey  string
 	secretKey  string
+	trace      bool
 }
 
 func (c *common) declare(flags *flag.FlagSet) {
@@ -68,10 +70,17 @@ func (c *common) declare(flags *flag.FlagSet) {
 	flags.StringVar(&c.group, "group", "", "producer or consumer group")
 	flags.StringVar(&c.accessKey, "access-key", "", "sign requests with this account")
 	flags.StringVar(&c.secretKey, "secret-key", "", "its secret")
+	flags.BoolVar(&c.trace, "trace", false, "record what becomes of each message")
 }
 
 func (c *common) credentials() primitive.Credentials {
 	return primitive.Credentials{AccessKey: c.accessKey, SecretKey: c.secretKey}
+}
+
+func (c *common) tracing() *primitive.TraceConfig {
+	return &primitive.TraceConfig{
+		GroupName: c.group, Access: primitive.Local, NamesrvAddrs: c.nameservers(),
+	}
 }
 
 func (c *common) nameservers() primitive.NamesrvAddr {

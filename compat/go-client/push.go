@@ -10,6 +10,7 @@ import (
 
 	"github.com/apache/rocketmq-client-go/v2/consumer"
 	"github.com/apache/rocketmq-client-go/v2/primitive"
+	"github.com/apache/rocketmq-client-go/v2/producer"
 
 	rocketmq "github.com/apache/rocketmq-client-go/v2"
 )
@@ -77,6 +78,7 @@ func push(arguments []string) {
 	failures := flags.Int("failures", 0, "how often a message is sent back; -1: always")
 	maxReconsume := flags.Int("max-reconsume", -1, "how often a message may be sent back")
 	last := flags.Bool("last", false, "a new group begins at the end")
+	replies := flags.Bool("replies", false, "answer each message, as one who was asked")
 	workMs := flags.Int("work-ms", 0, "how long a message keeps a consumer busy")
 	flags.Parse(arguments)
 
@@ -89,6 +91,9 @@ func push(arguments []string) {
 	}
 	if c.accessKey != "" {
 		options = append(options, consumer.WithCredentials(c.credentials()))
+	}
+	if c.trace {
+		options = append(options, consumer.WithTrace(c.tracing()))
 	}
 	if *last {
 		options = append(options, consumer.WithConsumeFromWhere(consumer.ConsumeFromLastOffset))
@@ -108,10 +113,17 @@ func push(arguments []string) {
 	if *orderly {
 		again = consumer.SuspendCurrentQueueAMoment
 	}
+	var answers rocketmq.Producer
+	if *replies {
+		answers = c.answers()
+	}
 	handle := func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
 		result := consumer.ConsumeSuccess
 		for _, m := range messages {
 			say(Line{Got: got(m)})
+			if answers != nil {
+				answer(answers, m)
+			}
 			time.Sleep(time.Duration(*workMs) * time.Millisecond)
 			if *failures < 0 || int(m.ReconsumeTimes) < *failures {
 				result = again
@@ -131,4 +143,29 @@ func push(arguments []string) {
 		fail(err)
 	}
 	say(Line{Stopped: true})
+}
+
+func (c *common) answers() rocketmq.Producer {
+	p, err := rocketmq.NewProducer(
+		producer.WithNameServer(c.nameservers()), producer.WithGroupName(c.group+"-answers"),
+	)
+	if err != nil {
+		fail(err)
+	}
+	if err := p.Start(); err != nil {
+		fail(err)
+	}
+	return p
+}
+
+func answer(p rocketmq.Producer, m *primitive.MessageExt) {
+	body := append([]byte("reply to "), m.Body...)
+	reply, err := consumer.CreateReplyMessage(m, body)
+	if err == nil {
+		reply.Body = body // which this version of the client forgets
+		_, err = p.SendSync(context.Background(), reply)
+	}
+	if err != nil {
+		say(Line{Error: err.Error()})
+	}
 }

@@ -39,6 +39,7 @@ type sending struct {
 	broker   string
 	queue    int
 	delay    int
+	laterMs  int
 	bytes    int
 	zeros    bool
 	property int
@@ -51,7 +52,7 @@ func send(arguments []string) {
 	var s sending
 	flags := flag.NewFlagSet("send", flag.ExitOnError)
 	s.declare(flags)
-	flags.StringVar(&s.mode, "mode", "sync", "sync, async, oneway, batch or transaction")
+	flags.StringVar(&s.mode, "mode", "sync", "sync, async, oneway, batch, request or transaction")
 	flags.IntVar(&s.first, "first", 0, "number of the first message")
 	flags.IntVar(&s.count, "count", 1, "how many messages")
 	flags.IntVar(&s.batch, "batch", 10, "how many messages make a batch")
@@ -60,6 +61,7 @@ func send(arguments []string) {
 	flags.StringVar(&s.broker, "broker", "", "the broker to send to, with -queue")
 	flags.IntVar(&s.queue, "queue", -1, "the queue to send to")
 	flags.IntVar(&s.delay, "delay", 0, "delay level")
+	flags.IntVar(&s.laterMs, "later-ms", 0, "deliver so much later, by the property for that")
 	flags.IntVar(&s.bytes, "bytes", 0, "size of a body, if more than its number")
 	flags.BoolVar(&s.zeros, "zeros", false, "fill bodies with zeros; else with noise")
 	flags.IntVar(&s.property, "property", 0, "size of an extra property")
@@ -76,6 +78,9 @@ func send(arguments []string) {
 	}
 	if s.accessKey != "" {
 		options = append(options, producer.WithCredentials(s.credentials()))
+	}
+	if s.trace {
+		options = append(options, producer.WithTrace(s.tracing()))
 	}
 	if s.mode == "transaction" {
 		s.transactions(options)
@@ -107,6 +112,8 @@ func send(arguments []string) {
 		})
 	case "batch":
 		s.batches(p)
+	case "request":
+		s.each(func(number int) { s.request(p, number) })
 	}
 	if err := p.Shutdown(); err != nil {
 		fail(err)
@@ -139,6 +146,9 @@ func (s *sending) message(number int) *primitive.Message {
 	}
 	if s.delay > 0 {
 		m.WithDelayTimeLevel(s.delay)
+	}
+	if s.laterMs > 0 {
+		m.WithProperty("TIMER_DELAY_MS", strconv.Itoa(s.laterMs))
 	}
 	if s.property > 0 {
 		m.WithProperty("large", strings.Repeat("p", s.property))
@@ -200,6 +210,17 @@ func (s *sending) async(p rocketmq.Producer) {
 		}
 	})
 	pending.Wait()
+}
+
+const patience = 3 * time.Second
+
+func (s *sending) request(p rocketmq.Producer, number int) {
+	reply, err := p.Request(context.Background(), patience, s.message(number))
+	if err != nil {
+		say(Line{Error: err.Error(), Number: number})
+		return
+	}
+	say(Line{Reply: string(reply.Body), Number: number})
 }
 
 // A batch is acknowledged as a whole: the line names its first message and first offset.
