@@ -68,8 +68,8 @@ def test_produced_printed_and_tailed(ask: Ask, run: Run, topic: str, tmp_path: P
     assert ask("message", "print", topic, "--begin", "now") == []
     assert ask("message", "print", topic, "--end", "1h") == []
     assert len(ask("message", "print", topic, "--begin", "1h", "--end", "now")) == 23
-    limited = ask("message", "print", topic, "-b", "broker-a", "-q", "0", "--limit", "1")
-    assert len(limited) == 1
+    place = ("-b", rows[0]["broker"], "-q", rows[0]["queue"])
+    assert len(ask("message", "print", topic, *place, "--limit", "1")) == 1
 
     words = ("tail", topic, "--from", "earliest", "--no-follow")
     tailed = run(*words, "--format", "json").out.splitlines()
