@@ -31,12 +31,19 @@ def flushing_cluster() -> Iterator[LocalCluster]:
         yield running
 
 
-@pytest.mark.parametrize("encoding", ["ROCKETMQ"], indirect=True, scope="session")
+in_the_warm_jvm = pytest.mark.parametrize("encoding", ["ROCKETMQ"], indirect=True, scope="session")
+
+
+@in_the_warm_jvm
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_scenario(client: JavaClient, flushing_cluster: LocalCluster, scenario: str) -> None:
     client.play(scenario, nameserver=flushing_cluster.address)
 
 
+# It asks no client, but belongs behind those that do: without one it would run when their cluster
+# is gone.
+@in_the_warm_jvm
+@pytest.mark.usefixtures("client")
 def test_everything_acknowledged_was_flushed(flushing_cluster: LocalCluster) -> None:
     for broker in flushing_cluster.brokers.values():
         assert broker.acks is not None
