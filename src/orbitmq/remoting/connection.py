@@ -11,9 +11,6 @@ same holds while many of its requests are being worked on, and for requests that
 later. Notifications to a peer that does not read are dropped, our requests to it wait. A frame that
 breaks the rules closes its connection with one line in the log; what all connections together have
 sent of unfinished frames is limited, too (see `PartialFrames`).
-
-Deadlines of our own requests are watched by one timer for all of them: a timer for each would cost
-more than the request.
 """
 
 from __future__ import annotations
@@ -29,6 +26,7 @@ from orbitmq._native import Command, FrameReader, encode_commands
 from orbitmq.errors import ConnectionLost, OrbitError, RequestTimeout
 from orbitmq.remoting.handling import Handler, Router, answer_error
 from orbitmq.remoting.partial_frames import PartialFrames
+from orbitmq.remoting.pending import PendingRequests
 from orbitmq.remoting.writing_turn import WritingTurn
 
 __all__ = ["Connection"]
@@ -40,7 +38,6 @@ MAX_REQUESTS_IN_WORK = 64
 WRITE_BUFFER_BYTES = 1 << 20
 MOST_FRAMES_BYTES = 64 << 10
 """Requests of our own that are collected within one turn."""
-NEVER = float("inf")
 ONEWAY = 2
 """The flag bit of a request that wants no response."""
 
@@ -73,9 +70,7 @@ class Connection(asyncio.Protocol):
         self._reading = True
         self._write_paused = False
         self._opaques = itertools.count()
-        self._waiting_for: dict[int, tuple[asyncio.Future[Command], float]] = {}
-        self._sweep: asyncio.TimerHandle | None = None
-        self._sweep_due = NEVER
+        self._pending = PendingRequests(self._loop)
         self._writable: asyncio.Event | None = None
         self._frames: list[bytes] = []
         self._gone: asyncio.Event | None = None
@@ -107,6 +102,7 @@ class Connection(asyncio.Protocol):
         peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
         if peer:
             self.remote = (peer[0], peer[1])
+            self._pending.peer = self.remote_text
         if own:
             self.local = (own[0], own[1])
         if self._on_open is not None:
@@ -118,7 +114,8 @@ class Connection(asyncio.Protocol):
         reader, inbox = self._reader, self._inbox
         for command in reader.feed(data):
             if command.is_response:
-                self._settle(command)
+                if not self._pending.settle(command):
+                    _log.debug("%r answered nobody (opaque %d)", self, command.opaque)
             elif inbox or self._is_occupied:
                 inbox.append((command, None))
             else:
@@ -160,15 +157,9 @@ class Connection(asyncio.Protocol):
         if self._writable is not None:
             self._writable.set()
             self._writable = None
-        if self._sweep is not None:
-            self._sweep.cancel()
-            self._sweep, self._sweep_due = None, NEVER
         if self._partial_frames is not None:
             self._partial_frames.forget(self)
-        for future, _ in self._waiting_for.values():
-            if not future.done():
-                future.set_exception(ConnectionLost(f"connection to {self.remote_text} was closed"))
-        self._waiting_for.clear()
+        self._pending.fail_all()
         for task in self._tasks:
             task.cancel()
         if self._on_close is not None:
@@ -190,7 +181,7 @@ class Connection(asyncio.Protocol):
     def _read_or_not(self) -> None:
         # Answers to our own requests are read even by one who cannot write: the peer may be in the
         # same position, and if neither read, neither could ever go on.
-        wanted = not self._inbox and (not self._write_paused or bool(self._waiting_for))
+        wanted = not self._inbox and (not self._write_paused or bool(self._pending))
         if wanted is self._reading:
             return
         if self._transport is not None and self.is_open:
@@ -301,14 +292,11 @@ class Connection(asyncio.Protocol):
 
     def request(self, frame: bytes, opaque: int, timeout_ms: float) -> asyncio.Future[Command]:
         """Send a request that is encoded already; the future is its response, or the error."""
-        future: asyncio.Future[Command] = self._loop.create_future()
         if not self.is_open:
-            future.set_exception(ConnectionLost(f"connection to {self.remote_text} is closed"))
-            return future
-        deadline = self._loop.time() + timeout_ms / 1000
-        self._waiting_for[opaque] = (future, deadline)
-        if deadline < self._sweep_due:
-            self._sweep_at(deadline)
+            lost: asyncio.Future[Command] = self._loop.create_future()
+            lost.set_exception(ConnectionLost(f"connection to {self.remote_text} is closed"))
+            return lost
+        future = self._pending.add(opaque, timeout_ms)
         if not self._reading:
             self._read_or_not()
         self.post(frame)
@@ -347,26 +335,6 @@ class Connection(asyncio.Protocol):
         """Whether the peer is behind with reading."""
         return self._write_paused
 
-    def _sweep_at(self, when: float) -> None:
-        if self._sweep is not None:
-            self._sweep.cancel()
-        self._sweep = self._loop.call_at(when, self._fail_late)
-        self._sweep_due = when
-
-    def _fail_late(self) -> None:
-        """Fail the requests whose time is over; come back when the next one's is."""
-        self._sweep, self._sweep_due = None, NEVER
-        # Timers may run a clock's tick early.
-        now = self._loop.time() + 0.001
-        late = [(opaque, f) for opaque, (f, end) in self._waiting_for.items() if end <= now]
-        for opaque, future in late:
-            del self._waiting_for[opaque]
-            if not future.done():
-                text = f"{self.remote_text} did not answer a request in time"
-                future.set_exception(RequestTimeout(text))
-        if self._waiting_for:
-            self._sweep_at(min(end for _, end in self._waiting_for.values()))
-
     def notify(
         self,
         code: int,
@@ -391,13 +359,6 @@ class Connection(asyncio.Protocol):
                 encoding=encoding,
             )
         )
-
-    def _settle(self, response: Command) -> None:
-        waiting = self._waiting_for.pop(response.opaque, None)
-        if waiting is not None and not waiting[0].done():
-            waiting[0].set_result(response)
-        else:
-            _log.debug("%s answered nobody (opaque %d)", self.remote_text, response.opaque)
 
     # ---- the end
 

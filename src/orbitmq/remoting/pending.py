@@ -1,0 +1,80 @@
+"""Requests of our own that wait for their responses.
+
+One timer watches the deadlines of all of them: a timer for each would cost more than the request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from orbitmq._native import Command
+from orbitmq.errors import ConnectionLost, RequestTimeout
+
+__all__ = ["PendingRequests"]
+
+NEVER = float("inf")
+CLOCK_TICK_S = 0.001
+"""Timers may run so much early."""
+
+
+class PendingRequests:
+    """The requests of one connection that were not answered yet, by their opaque ids."""
+
+    __slots__ = ("_loop", "_sweep", "_sweep_due", "_waiting", "peer")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: dict[int, tuple[asyncio.Future[Command], float]] = {}
+        self._sweep: asyncio.TimerHandle | None = None
+        self._sweep_due = NEVER
+        self.peer = ""
+        """Whom errors speak of."""
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, opaque: int, timeout_ms: float) -> asyncio.Future[Command]:
+        """Wait for a response; the future is it, or the error."""
+        future: asyncio.Future[Command] = self._loop.create_future()
+        deadline = self._loop.time() + timeout_ms / 1000
+        self._waiting[opaque] = (future, deadline)
+        if deadline < self._sweep_due:
+            self._sweep_at(deadline)
+        return future
+
+    def settle(self, response: Command) -> bool:
+        """Hand a response to whoever waits for it; returns whether anybody did."""
+        waiting = self._waiting.pop(response.opaque, None)
+        if waiting is None or waiting[0].done():
+            return False
+        waiting[0].set_result(response)
+        return True
+
+    def fail_all(self) -> None:
+        """Tell everybody that the connection is gone."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep, self._sweep_due = None, NEVER
+        for future, _ in self._waiting.values():
+            if not future.done():
+                future.set_exception(ConnectionLost(f"connection to {self.peer} was closed"))
+        self._waiting.clear()
+
+    def _sweep_at(self, when: float) -> None:
+        if self._sweep is not None:
+            self._sweep.cancel()
+        self._sweep = self._loop.call_at(when, self._fail_late)
+        self._sweep_due = when
+
+    def _fail_late(self) -> None:
+        """Fail the requests whose time is over; come back when the next one's is."""
+        self._sweep, self._sweep_due = None, NEVER
+        now = self._loop.time() + CLOCK_TICK_S
+        late = [(opaque, f) for opaque, (f, end) in self._waiting.items() if end <= now]
+        for opaque, future in late:
+            del self._waiting[opaque]
+            if not future.done():
+                text = f"{self.peer} did not answer a request in time"
+                future.set_exception(RequestTimeout(text))
+        if self._waiting:
+            self._sweep_at(min(end for _, end in self._waiting.values()))
