@@ -36,6 +36,7 @@ _RULES = [
     (re.compile(r"\brt=\d+ms"), "rt=N"),
     (re.compile(r"Avg RT: \S+"), "Avg RT: N"),
     (re.compile(r"(?m)^(\S+ +\d+ +true +)\d+$"), r"\1N"),  # checkMsgSendRT
+    (re.compile(r"(?m)^(DefaultCluster +\S+ +)\d+\.\d\d( +\d+ +\d+ *)$"), r"\1N\2"),  # clusterRT
     # clusterList: TPS, age of the oldest message, disk
     (re.compile(r"(?m) +\d+\.\d\d\((\d+),\d+ms\) +\d+\.\d\d\((\d+),\d+ms\) +\d+ +\S+ \S+$"), r" N"),
     # statsAll: TPS in and out

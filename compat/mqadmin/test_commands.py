@@ -8,11 +8,14 @@ what it was asked to: a command that fails prints nothing on standard output.
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from compat.mqadmin.conftest import Both
+from compat.mqadmin.endless import endless
 from compat.mqadmin.normalise import OF_THE_MOMENT, OF_THE_SUITE, table
 from compat.mqadmin.sides import TRACED
 
@@ -126,7 +129,7 @@ ELSEWHERE = {
     "updateNamesrvConfig",  # in compat/nameserver
 }
 ENDLESS = {"clusterRT", "startMonitoring"}
-"""They go on for ever; what they ask, others ask as well."""
+"""They go on for ever, and come last."""
 
 
 def test_every_command_is_looked_at(both: Both) -> None:
@@ -200,3 +203,29 @@ def _shape(value: object) -> object:
     if isinstance(value, dict):
         return {key: _shape(member) for key, member in value.items()}
     return [_shape(member) for member in value] if isinstance(value, list) else None
+
+
+@pytest.mark.timeout(150)  # the first round of monitoring begins after twenty seconds
+def test_what_goes_on_for_ever(both: Both, tmp_path: Path) -> None:
+    trips = ("clusterRT", *HERE, "-a", "3", "-s", "16", "-i", "3600")
+    with endless(both.sides, tmp_path / "watching", "startMonitoring") as watching:
+        with endless(both.sides, tmp_path / "sending", *trips) as sending:
+            java, ours = (side.lines(_is_round_trip, "broker-a  ") for side in sending)
+            assert ours == java
+            assert len(ours) == 1
+        java, ours = (sorted(side.lines(_is_report, "endRound")) for side in watching)
+        assert [_no_age(line) for line in ours] == [_no_age(line) for line in java]
+        assert any("watched" in line for line in ours)
+
+
+def _is_round_trip(line: str) -> bool:
+    return line.startswith("DefaultCluster ")
+
+
+def _is_report(line: str) -> bool:
+    # What the monitor says of its own group depends on when it last heard of its retry topic.
+    return line.startswith("[MONITOR]") and "__MONITOR_CONSUMER" not in line
+
+
+def _no_age(report: str) -> str:
+    return re.sub(r"DelayTimeMills=\d+", "DelayTimeMills=N", report)
