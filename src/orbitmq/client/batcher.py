@@ -40,8 +40,9 @@ class Batcher:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self.unsent = 0
-        """Batches that will leave as soon as the loop gets to it."""
+        self._unsent = 0
+        self.holds_up = False
+        """Whether whoever adds a message had better call `let_through` first."""
 
     def add(self, message: Message, part: Part, queue: MessageQueue | None = None) -> Waiter:
         """Send a message with others; the future is what becomes of it."""
@@ -57,15 +58,16 @@ class Batcher:
             )
         return waiter
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether as many batches wait for their answers as is good."""
-        return len(self._tasks) >= MOST_BATCHES_UNDER_WAY
+    async def let_through(self) -> None:
+        """Let a full batch leave, or wait until fewer batches wait for their answers.
 
-    async def until_free(self) -> None:
-        """Wait until fewer batches wait for their answers."""
-        while self.is_busy:
+        A broker may so begin with one batch while the next is collected.
+        """
+        if self._unsent:
+            await asyncio.sleep(0)
+        while len(self._tasks) >= MOST_BATCHES_UNDER_WAY:
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        self.holds_up = self._unsent > 0
 
     def flush(self) -> None:
         """Send everything that waits for company."""
@@ -82,13 +84,14 @@ class Batcher:
             await asyncio.wait(self._tasks)
 
     def _leave(self, gathered: Gathered[Waiter]) -> None:
-        self.unsent += 1
+        self._unsent += 1
+        self.holds_up = True
         task = self._loop.create_task(self._send_batch(gathered))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _send_batch(self, gathered: Gathered[Waiter]) -> None:
-        self.unsent -= 1
+        self._unsent -= 1
         waiters = gathered.waiters
         try:
             results = results_of_each(await self._send(gathered), len(waiters))

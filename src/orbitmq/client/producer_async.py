@@ -179,10 +179,8 @@ class AsyncProducer(Requesting, BaseProducer):
             raise needs_linger()
         if not can_linger(message, self._policy):
             return asyncio.ensure_future(self.send(message, queue=queue))
-        if batcher.is_busy:
-            await batcher.until_free()
-        elif batcher.unsent:
-            await asyncio.sleep(0)  # the broker may begin with it while the next is collected
+        if batcher.holds_up:
+            await batcher.let_through()
         return batcher.add(message, make_part(message, self._policy), queue)
 
     async def send_many(

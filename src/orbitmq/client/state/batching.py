@@ -139,7 +139,7 @@ def can_linger(message: Message, policy: SendPolicy) -> bool:
 class Gathered(Generic[W]):
     """Messages that will leave together."""
 
-    __slots__ = ("body", "first", "ids", "queue", "waiters")
+    __slots__ = ("at_most_bytes", "body", "first", "ids", "queue", "waiters")
 
     def __init__(self, first: Message, queue: MessageQueue | None) -> None:
         self.first = first
@@ -147,13 +147,18 @@ class Gathered(Generic[W]):
         self.ids: list[str] = []
         self.waiters: list[W] = []
         self.body = BatchBody()
+        self.at_most_bytes = 0
 
-    def add(self, message: Message, part: Part, waiter: W) -> None:
-        """Add a message and who waits for it."""
+    def add(self, message: Message, part: Part, waiter: W) -> int:
+        """Add a message and who waits for it; returns how many there are now."""
         message_id, properties = part
-        self.body.add(message.flag, message.body, properties)
-        self.ids.append(message_id)
+        body = message.body
+        self.body.add(message.flag, body, properties)
+        self.at_most_bytes += len(body) + 4 * len(properties) + BATCH_OVERHEAD_BYTES
         self.waiters.append(waiter)
+        ids = self.ids
+        ids.append(message_id)
+        return len(ids)
 
 
 class Lingering(Generic[W]):
@@ -180,13 +185,12 @@ class Lingering(Generic[W]):
         full = None
         if gathered is not None:
             size = len(message.body) + 4 * len(part[1]) + BATCH_OVERHEAD_BYTES
-            if len(gathered.body) + size > self._max_bytes:
+            if gathered.at_most_bytes + size > self._max_bytes:
                 full, gathered = gathered, None
         is_first = gathered is None
         if gathered is None:
             gathered = self._waiting[key] = Gathered(message, queue)
-        gathered.add(message, part, waiter)
-        if len(gathered.ids) >= self._max_messages:
+        if gathered.add(message, part, waiter) >= self._max_messages:
             del self._waiting[key]
             return False, gathered
         return is_first, full
