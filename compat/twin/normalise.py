@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from orbitmq._native import Command, Record, decode_properties, decode_records, loads_lenient
@@ -278,6 +279,20 @@ def queues_asked_for(answer: Seen, _side: Side) -> None:
             answer.code, answer.remark = -1, f"{match[1]} is not exist!"
 
 
+def account_files(answer: Seen, _side: Side) -> None:
+    """Files of accounts are in two places, changed at two times; names and counters are compared.
+
+    The version of the first file is left out: Java tells the one it loaded last, half a second
+    after every change. It is one of all versions, too, and right there.
+    """
+    if answer.request_code == RequestCode.GET_BROKER_CLUSTER_ACL_INFO and answer.ext:
+        del answer.ext["version"]
+        versions = loads_lenient(answer.ext["allAclFileVersion"].encode())
+        answer.ext["allAclFileVersion"] = canonical(
+            {Path(path).name: version["counter"] for path, version in versions.items()}
+        )
+
+
 EXCEPTION = re.compile(r"^[a-z]+(\.[A-Za-z_$]+)+(Exception|Error)\b")
 
 
@@ -287,11 +302,19 @@ def exceptions(answer: Seen, side: Side) -> None:
     OrbitMQ gives a reason in words of its own, so only the code is compared. `compare` leaves
     OrbitMQ's remark out where Java's is of this kind.
     """
-    if answer.code == ResponseCode.SYSTEM_ERROR and EXCEPTION.match(answer.remark or ""):
+    remark = answer.remark or ""
+    if remark.startswith(REFUSED_ACCESS):
+        # Of several resources that are refused, Java names the first in the order of a hash map.
+        answer.remark = re.sub(
+            r"(?<=for )(group|topic):.*", "<resource>", remark.split(", org.")[0]
+        )
+    elif answer.code == ResponseCode.SYSTEM_ERROR and EXCEPTION.match(remark):
         answer.remark = EXCEPTION_TEXT if side.is_java else answer.remark
 
 
 EXCEPTION_TEXT = "<exception>"
+REFUSED_ACCESS = "org.apache.rocketmq.acl.common.AclException: "
+"""The one exception clients know by its name."""
 MISSING_FIELD = "HeaderFault: field "
 """How we begin to refuse a request that lacks a field, before anything else is looked at. Java
 misses a field when it needs it, and may have refused the request for another reason by then."""
@@ -307,6 +330,7 @@ NORMALISATIONS: tuple[Callable[[Seen, Side], None], ...] = (
     order,
     forgotten_remarks,
     queues_asked_for,
+    account_files,
     exceptions,
 )
 """All of them. Besides, `seen` does not look at an answer's opaque (it has been matched), language

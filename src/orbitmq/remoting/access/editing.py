@@ -37,8 +37,8 @@ class AccountEditor:
         access_key, secret_key = given.get("accessKey") or "", given.get("secretKey") or ""
         if min(len(access_key), len(secret_key)) < MIN_KEY_LENGTH:
             raise ConfigError(
-                f"The accessKey={access_key} and secretKey={secret_key} cannot be null and length "
-                "should longer than 6"
+                f"The accessKey={access_key or 'null'} and secretKey={secret_key or 'null'} cannot "
+                "be null and length should longer than 6"
             )
         for line in [*given.get("topicPerms", ()), *given.get("groupPerms", ())]:
             _check_resource(line)
@@ -93,7 +93,7 @@ class AccountEditor:
 
 
 def _check_resource(line: str) -> None:
-    parts = line.split("=")
+    parts = line.rstrip("=").split("=")  # Java's split leaves empty parts at the end out
     if len(parts) != 2:
         raise ConfigError(
             f"Parse Resource format error for {line}.\n"
