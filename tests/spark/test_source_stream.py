@@ -257,6 +257,6 @@ def test_an_idle_stream_asks_little_and_wakes_up_at_once(
         sent = time.monotonic()
         send(cluster, topic, ["wake"])
         until(query, 1)
-        assert time.monotonic() - sent < 5
+        assert time.monotonic() - sent < 15
     finally:
         query.stop()

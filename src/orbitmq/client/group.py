@@ -170,10 +170,22 @@ class GroupMember:
 
     async def subscribe(self, topic: str, tags: str | None = None, sql: str | None = None) -> None:
         """Want a topic; also while running."""
+        await self._want(await self._checked(topic, tags, sql))
+
+    async def _checked(self, topic: str, tags: str | None, sql: str | None) -> Subscription:
+        """Return a subscription that brokers, if we have any yet, find nothing wrong with."""
         subscription = subscribe(wrap(self.namespace, topic), tags, sql, now_ms())
         if self.instance.is_running:
-            await self._find_topics([subscription.topic])
-            await self._check_filter(subscription)
+            try:
+                await self._find_topics([subscription.topic])
+                await self._check_filter(subscription)
+            except BaseException:
+                if subscription.topic not in self.subscriptions:
+                    self.instance.routes.unwatch(subscription.topic)
+                raise
+        return subscription
+
+    async def _want(self, subscription: Subscription) -> None:
         self.subscriptions.put(subscription)
         if self.instance.is_running:
             await self.beat()

@@ -90,13 +90,16 @@ class PushConsumer(WithBlock, BasePushConsumer):
                 ...
 
         With ``auto_commit=False`` an ordered function says itself when what it did is committed, or
-        comes again: see `OrderlyStatus`.
+        comes again: see `OrderlyStatus`. A filter that brokers do not understand is an error of
+        `start`, and of this while the consumer is running; then nothing has changed.
         """
 
         def add(function: F) -> F:
-            self._add(topic, function, tags, sql, orderly, batch, auto_commit)
-            if self._member is not None:
-                background.run(self._member.subscribe(topic, tags, sql))
+            handler = self._make_handler(topic, function, tags, sql, orderly, batch, auto_commit)
+            if self._member is None:
+                self._add(handler, tags, sql)
+            else:
+                background.run(self._add_running(self._member, handler, tags, sql))
             return function
 
         return add
@@ -234,7 +237,8 @@ class AsyncPushConsumer(AsyncWithBlock, BasePushConsumer):
         def add(function: A) -> A:
             if self._member is not None:
                 raise ConfigError("add handlers before the start, or with `await subscribe(...)`")
-            self._add(topic, function, tags, sql, orderly, batch, auto_commit)
+            handler = self._make_handler(topic, function, tags, sql, orderly, batch, auto_commit)
+            self._add(handler, tags, sql)
             return function
 
         return add
@@ -254,9 +258,11 @@ class AsyncPushConsumer(AsyncWithBlock, BasePushConsumer):
 
         await consumer.subscribe("orders", handle, tags="paid")
         """
-        self._add(topic, function, tags, sql, orderly, batch, auto_commit)
-        if self._member is not None:
-            await self._member.subscribe(topic, tags, sql)
+        handler = self._make_handler(topic, function, tags, sql, orderly, batch, auto_commit)
+        if self._member is None:
+            self._add(handler, tags, sql)
+        else:
+            await self._add_running(self._member, handler, tags, sql)
 
     async def unsubscribe(self, topic: str) -> None:
         """Consume a topic no more. ::

@@ -37,7 +37,7 @@ class BasePushConsumer(MemberOwner[PushMember]):
         self._handlers = HandlerTable()
         self._wanted: dict[str, tuple[str | None, str | None]] = {}
 
-    def _add(
+    def _make_handler(
         self,
         topic: str,
         function: Callable[[Any], Any],
@@ -46,7 +46,8 @@ class BasePushConsumer(MemberOwner[PushMember]):
         orderly: bool,
         batch: int,
         auto_commit: bool,
-    ) -> None:
+    ) -> Handler:
+        """Return a handler for a topic; `ConfigError` says what is wrong with it."""
         fault = topic_name_fault(topic)
         if fault is not None:
             raise ConfigError(f"topic {topic!r}: {fault}")
@@ -66,8 +67,18 @@ class BasePushConsumer(MemberOwner[PushMember]):
                 "handled in order can be committed by hand; `Consumer` commits by hand without it"
             )
         subscribe(topic, tags, sql, 0)  # says what is wrong with it
-        self._handlers.put(Handler(topic, function, batch, orderly, auto_commit))
-        self._wanted[topic] = (tags, sql)
+        return Handler(topic, function, batch, orderly, auto_commit)
+
+    def _add(self, handler: Handler, tags: str | None, sql: str | None) -> None:
+        self._handlers.put(handler)
+        self._wanted[handler.topic] = (tags, sql)
+
+    async def _add_running(
+        self, member: PushMember, handler: Handler, tags: str | None, sql: str | None
+    ) -> None:
+        """Add a handler once brokers have agreed to its filter; else all stays as it was."""
+        await member.add_handler(handler, tags, sql)
+        self._wanted[handler.topic] = (tags, sql)
 
     async def _join(self, workers: Workers) -> PushMember:
         if not self._wanted:

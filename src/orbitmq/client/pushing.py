@@ -98,6 +98,12 @@ class PushMember(LendingMember):
         self.handlers.wrap(lambda function: trace(tracer, function))
         self._tracer = tracer
 
+    async def add_handler(self, handler: Handler, tags: str | None, sql: str | None) -> None:
+        """Want a topic for a handler; one that brokers refuse changes nothing."""
+        subscription = await self._checked(handler.topic, tags, sql)
+        self.handlers.put(handler)
+        await self._want(subscription)
+
     def _handler_of(self, queue: MessageQueue) -> Handler | None:
         return self.handlers.find(self.user_topic(queue.topic))
 
