@@ -61,13 +61,13 @@ def send(producer: Producer, topic: str) -> Callable[..., list[str]]:
         messages = [Message(topic, body.encode(), tags=tags) for body in bodies]
         results = [producer.send(message, queue=queue) for message in messages]
         # The first message makes the topic; nameservers hear of it a moment later.
-        eventually(lambda: _has_route(producer, topic))
+        eventually(lambda: has_route(producer, topic))
         return [result.message_id for result in results]
 
     return send
 
 
-def _has_route(producer: Producer, topic: str) -> bool:
+def has_route(producer: Producer, topic: str) -> bool:
     instance = producer._instance
     assert instance is not None
     route = instance.routes.route(topic)
