@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq._native import decode_records
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.protocol.names import (
     TRANS_CHECK_MAX_TIME_TOPIC,
