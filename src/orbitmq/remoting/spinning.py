@@ -2,10 +2,12 @@
 
 Theory of operation. To put a thread to sleep and to wake it up again costs more than a broker
 nearby takes to answer. So a thread that has sent a request asks the socket again and again for a
-moment, and sleeps only then. Where answers take longer, that moment is wasted; so after an answer
-that did not come in time the next requests go to sleep at once: one, then two, then four … up to
-`MOST_SKIPPED`, until an answer comes in time again. One thread of a process does so at a time,
-because the others would only take the processor from it, and none on a machine with one processor.
+moment, and sleeps only then. Where answers take longer, that moment is wasted; so after a few
+answers in a row that did not come in time the next requests go to sleep at once: one, then two,
+then four … up to `MOST_SKIPPED`, until an answer comes in time again. It takes a few, because a
+broker that was let sleep between requests answers the first one late, and would do so for ever.
+One thread of a process waits awake at a time, because the others would only take the processor
+from it, and none on a machine with one processor.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import time
 __all__ = ["Spinning"]
 
 SPIN_S = 0.0003
+TRIES = 8
 MOST_SKIPPED = 1024
 
 _turn = threading.Lock()
@@ -27,11 +30,12 @@ _has_processors_to_spare = len(os.sched_getaffinity(0)) > 1
 class Spinning:
     """Receives from one socket, and learns whether it is worth while to wait awake."""
 
-    __slots__ = ("_skip_after_miss", "_to_skip")
+    __slots__ = ("_skip_next", "_to_skip", "_tries_left")
 
     def __init__(self) -> None:
         self._to_skip = 0 if _has_processors_to_spare else -1
-        self._skip_after_miss = 1
+        self._skip_next = 1
+        self._tries_left = TRIES
 
     def receive(self, sock: socket.socket, max_bytes: int) -> bytes:
         """Receive what comes next; the socket blocks."""
@@ -43,10 +47,12 @@ class Spinning:
             finally:
                 _turn.release()
             if data is not None:
-                self._skip_after_miss = 1
+                self._skip_next, self._tries_left = 1, TRIES
                 return data
-            self._to_skip = self._skip_after_miss
-            self._skip_after_miss = min(2 * self._skip_after_miss, MOST_SKIPPED)
+            self._tries_left -= 1
+            if not self._tries_left:
+                self._to_skip, self._tries_left = self._skip_next, TRIES
+                self._skip_next = min(2 * self._skip_next, MOST_SKIPPED)
         return sock.recv(max_bytes)
 
 
