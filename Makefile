@@ -85,9 +85,20 @@ test-client: build ## The client's decisions, the client on a cluster and on a b
 test-fuzz: ## Run each fuzz target for 30 seconds
 	@$(NEED) cargo -- fuzz/run.sh
 
-.PHONY: test-compat
+# Most of this suite waits for others (a Java broker's start, a rebalance), so its halves run side
+# by side, each with its output in one piece. What both need is fetched before.
+COMPAT_CLIENT := compat/python_client compat/spark
+
+.PHONY: test-compat test-compat-client test-compat-rest
 test-compat: build $(VENV)/.spark ## Compare with Apache RocketMQ 4.9.7 itself (needs a JDK 17)
-	@$(NEED) java javac -- $(PYTHON) -m pytest compat
+	@$(NEED) java javac -- $(PYTHON) -m compat.jars
+	@$(MAKE) -j2 --output-sync=target test-compat-client test-compat-rest
+
+test-compat-client:
+	@$(NEED) java javac -- $(PYTHON) -m pytest $(COMPAT_CLIENT)
+
+test-compat-rest:
+	@$(NEED) java javac -- $(PYTHON) -m pytest compat $(addprefix --ignore=,$(COMPAT_CLIENT))
 
 .PHONY: test-crash
 test-crash: build ## Kill a writer at random moments and look at what recovery finds

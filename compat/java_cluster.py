@@ -113,12 +113,32 @@ def _is_free(port: int) -> bool:
         return True
 
 
+_claims: list[socket.socket] = []
+
+
+def _claim(port: int) -> bool:
+    """Keep a port from whoever else asks `free_port`, in any process, for as long as we live.
+
+    A server listens seconds after its port was chosen, and suites run side by side. The name of a
+    local socket can be had once on a machine, and is free again when its process ends.
+    """
+    claim = socket.socket(socket.AF_UNIX)
+    try:
+        claim.bind(f"\0orbitmq-test-port-{port}")
+    except OSError:
+        claim.close()
+        return False
+    _claims.append(claim)
+    return True
+
+
 def free_port(neighbours: tuple[int, ...] = ()) -> int:
     """A loopback port that is free, as are the ports at these distances from it."""
     chooser = random.Random(os.urandom(8))
     for _ in range(1000):
         port = chooser.randrange(*PORT_RANGE)
-        if all(_is_free(port + distance) for distance in (0, *neighbours)):
+        wanted = [port + distance for distance in (0, *neighbours)]
+        if all(_claim(each) and _is_free(each) for each in wanted):
             return port
     raise OSError(f"no free port in {PORT_RANGE}")
 
