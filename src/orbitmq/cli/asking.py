@@ -21,6 +21,7 @@ import click
 
 from orbitmq.cli.exits import EXIT_CODES_HELP, Exit, NothingFound, fail, told_in_one_line
 from orbitmq.cli.printing import Answer, Output, present, watch
+from orbitmq.cli.progress import waiting
 
 if TYPE_CHECKING:
     from orbitmq.admin.admin import Admin
@@ -172,7 +173,9 @@ def asks(*, watched: bool = False) -> Callable[[Callable[..., Answer]], Callable
                 if is_watched:
                     watch(lambda: function(admin, **own), output, every_s, times)
                 else:
-                    present(function(admin, **own), output)
+                    with waiting("Asking"):
+                        answer = function(admin, **own)
+                    present(answer, output)
 
         options = [_OUTPUT_OPTION, *(_WATCH_OPTIONS if watched else ())]
         return _with(reaches(command), options)

@@ -14,6 +14,7 @@ import click
 
 from orbitmq.cli.asking import Exit, Verb, reaches
 from orbitmq.cli.printing import Facts, Output, present
+from orbitmq.cli.progress import bar
 from orbitmq.cli.sending import TOOLS_GROUP
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ async def _bench(
         )
         async with sending as producer:
             began = time.perf_counter()
-            shown = asyncio.create_task(_show(tally, began))
+            shown = asyncio.create_task(_show(tally, began, seconds))
             senders = [
                 _send(producer, topic, size, began + seconds, tally) for _ in range(in_flight)
             ]
@@ -114,6 +115,8 @@ async def _bench(
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(_drained(tally), DRAIN_S)
         shown.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await shown  # its bar is gone when the answer is printed
         if consumes:
             await consumer.stop()
             await admin.delete_group(group)
@@ -164,18 +167,23 @@ async def _drained(tally: Tally) -> None:
         await tally.arrived.wait()
 
 
-async def _show(tally: Tally, began: float) -> None:
-    """Say on stderr, every second, how it goes; on a terminal in one line."""
+async def _show(tally: Tally, began: float, seconds: float) -> None:
+    """Say on stderr, every second, how it goes; on a terminal beside a bar."""
     sent = received = 0
-    is_terminal = sys.stderr.isatty()
-    while True:
-        await asyncio.sleep(1)
-        text = (
-            f"{time.perf_counter() - began:5.0f} s   sent {tally.sent - sent:>9,}/s   "
-            f"received {tally.received - received:>9,}/s   failed {tally.failed:,}"
-        )
-        click.echo(f"\r{text}" if is_terminal else text, err=True, nl=not is_terminal)
-        sent, received = tally.sent, tally.received
+    with bar() or contextlib.nullcontext() as shown:
+        task = None if shown is None else shown.add_task("Sending", total=max(round(seconds), 1))
+        while True:
+            await asyncio.sleep(1)
+            passed_s = time.perf_counter() - began
+            text = (
+                f"sent {tally.sent - sent:>9,}/s   "
+                f"received {tally.received - received:>9,}/s   failed {tally.failed:,}"
+            )
+            if shown is None or task is None:
+                click.echo(f"{passed_s:5.0f} s   {text}", err=True)
+            else:
+                shown.update(task, completed=min(round(passed_s), seconds), description=text)
+            sent, received = tally.sent, tally.received
 
 
 def _summary(tally: Tally, took_s: float) -> dict[str, Any]:

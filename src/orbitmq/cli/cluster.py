@@ -11,6 +11,7 @@ import click
 
 from orbitmq.cli.asking import Exit, Verb, asks, reaches
 from orbitmq.cli.printing import Column, Done, Output, Table, present, watch
+from orbitmq.cli.progress import progress
 from orbitmq.cli.values import BROKER, CLUSTER, brokers_at
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ def status_command(admin: Admin, more: bool) -> Table:
     from orbitmq.errors import OrbitError
 
     rows = []
-    for name, places in admin.cluster_info().brokers.items():
+    brokers = admin.cluster_info().brokers
+    for name, places in progress(brokers.items(), len(brokers), "Brokers"):
         for number, address in places.addresses.items():
             row: dict[str, Any] = {
                 "cluster": places.cluster,
@@ -228,6 +230,7 @@ def monitor_command(place: Place, every_s: float, times: int | None, output: Out
 
         def look() -> Table:
             groups = [name for name in admin.group_configs() if not is_internal(name)]
-            return finding_table([one for name in groups for one in admin.explain_group(name)])
+            looked_at = progress(groups, len(groups), "Groups")
+            return finding_table([one for name in looked_at for one in admin.explain_group(name)])
 
         watch(look, output, every_s, times)

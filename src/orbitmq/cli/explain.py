@@ -11,6 +11,7 @@ from orbitmq.cli.asking import Exit, Verb, reaches
 from orbitmq.cli.exits import NothingFound
 from orbitmq.cli.explaining import finding_table, in_words
 from orbitmq.cli.printing import Output, present
+from orbitmq.cli.progress import progress, waiting
 from orbitmq.cli.values import group_argument, topic_argument
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ def group_command(
     from orbitmq.admin.explain.group_rules import diagnose_group
 
     with place.admin() as admin:
-        seen = admin.group_seen(group, watch_ms=watch_s * 1000)
+        with waiting("Looking"):
+            seen = admin.group_seen(group, watch_ms=watch_s * 1000)
         if not seen.is_known and not any(one.error for one in seen.brokers):
             raise NothingFound(f"no broker has heard of group {group}")
         _say(diagnose_group(seen, _patience(patience_s)), output, f"group {group} is healthy")
@@ -96,7 +98,7 @@ def message_command(
     Example:
       orbitmq explain message 7F0000010000… --topic orders --group billing
     """
-    with place.admin() as admin:
+    with place.admin() as admin, waiting("Looking"):
         findings = admin.explain_message(
             message_id,
             topic,
@@ -137,7 +139,8 @@ def key_command(
         if not found:
             raise NothingFound(f"no message of {topic} has the key {key}")
         findings: list[Finding] = []
-        for message in found[-limit:]:
+        newest = found[-limit:]
+        for message in progress(newest, len(newest), "Looking"):
             findings += admin.explain_message(
                 message.message_id,
                 topic,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from orbitmq.cli.group_looks import is_internal
-from orbitmq.cli.sending import progress
+from orbitmq.cli.progress import progress
 
 if TYPE_CHECKING:
     from orbitmq.admin.admin import Admin

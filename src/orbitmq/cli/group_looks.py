@@ -9,6 +9,7 @@ import click
 from orbitmq.cli.asking import Verb, asks
 from orbitmq.cli.exits import NothingFound
 from orbitmq.cli.printing import Column, Facts, Table
+from orbitmq.cli.progress import progress
 from orbitmq.cli.values import group_argument
 
 if TYPE_CHECKING:
@@ -134,9 +135,8 @@ def _all_groups(admin: Admin) -> Table:
 def group_rows(admin: Admin) -> list[dict[str, Any]]:
     """Return a row for each group that is not RocketMQ's own."""
     rows = []
-    for name in admin.group_configs():
-        if is_internal(name):
-            continue
+    names = [name for name in admin.group_configs() if not is_internal(name)]
+    for name in progress(names, len(names), "Groups"):
         lag, found = admin.group_lag(name), admin.group_members(name)
         rows.append(
             {

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -14,13 +15,14 @@ from orbitmq.cli.asking import Verb, asks
 from orbitmq.cli.exits import NothingFound
 from orbitmq.cli.message_rows import message_facts, message_rows
 from orbitmq.cli.printing import Column, Facts, Output, Table, present
+from orbitmq.cli.progress import progress
 from orbitmq.cli.reading import messages_of_queue
-from orbitmq.cli.sending import progress
 from orbitmq.cli.values import MOMENT, moment_ms, topic_argument
 
 if TYPE_CHECKING:
     from orbitmq._native import ReceivedMessage
     from orbitmq.admin.admin import Admin
+    from orbitmq.protocol.bodies import MessageQueue
 
 __all__ = ["VERBS", "find_message"]
 
@@ -149,8 +151,8 @@ def print_command(
         behind = admin.offsets_at(topic, end + 1)
         last = {queue: min(one, behind.get(queue, one) + 1) for queue, one in last.items()}
     end_ms = moment_ms(end, default=END_OF_TIME_MS)
-    found: list[ReceivedMessage] = []
-    for queue in progress(ends, len(ends), "Reading"):
+
+    def wanted(queue: MessageQueue) -> Iterator[ReceivedMessage]:
         start = max(first[queue], offset or 0)
         messages = (
             message
@@ -158,7 +160,11 @@ def print_command(
             # Brokers return the nearest message to a time, which may be one before it.
             if moment_ms(begin, default=0) <= message.store_timestamp <= end_ms
         )
-        found += islice(messages, limit)
+        return islice(messages, limit)
+
+    there = [max(last[queue] - max(first[queue], offset or 0), 0) for queue in ends]
+    total = sum(there if limit is None else (min(one, limit) for one in there))
+    found = list(progress(chain.from_iterable(map(wanted, ends)), total, "Reading"))
     if count_tags:
         counts = Counter(message.tags for message in found)
         rows = [{"tag": tag, "count": count} for tag, count in counts.most_common()]

@@ -12,11 +12,14 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
+
+from orbitmq.cli.progress import unshown
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -98,14 +101,17 @@ def watch(look: Callable[[], Answer], output: Output, every_s: float, times: int
     """
     looks = 0
     live = None
+    beside: Callable[[], AbstractContextManager[None]] = nullcontext
     if output == "table" and sys.stdout.isatty():
         from rich.live import Live
 
         live = Live(console=_console(), auto_refresh=False)
         live.start()
+        beside = unshown
     try:
         while True:
-            answer = look()
+            with beside():
+                answer = look()
             if output == "json":
                 click.echo(json.dumps(answer.as_json(), ensure_ascii=False))
             elif live is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
@@ -12,7 +13,8 @@ import click
 
 from orbitmq.cli.asking import Exit, Verb, reaches
 from orbitmq.cli.printing import Done, Output, present
-from orbitmq.cli.sending import TOOLS_GROUP, progress
+from orbitmq.cli.progress import progress
+from orbitmq.cli.sending import TOOLS_GROUP
 from orbitmq.cli.values import key_values, topic_argument
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["produce"]
 
 LINGER_MS = 5
+UNDER_WAY = 20_000
+"""Messages whose results are waited for at most; what is read from a pipe has no end."""
 SHOWN_ERRORS = 5
 
 
@@ -79,6 +83,7 @@ def produce(
     }
 
     sources: Iterable[IO[bytes]] = files or (sys.stdin.buffer,)
+    is_typed = not files and sys.stdin.isatty()  # a bar would be in the way
 
     def messages() -> Iterator[Message]:
         for body in _bodies(sources, whole):
@@ -91,18 +96,25 @@ def produce(
     sent, errors = 0, []
     linger_ms = None if sharding_key else LINGER_MS
     with Producer(place.settings(), group=TOOLS_GROUP, linger_ms=linger_ms) as producer:
-        futures: list[Future[SendResult]] = []
-        for message in progress(_paced(messages(), rate), None, "Sending"):
+        futures: deque[Future[SendResult]] = deque()
+
+        def settle(left: int) -> None:
+            nonlocal sent
+            while len(futures) > left:
+                if (error := futures.popleft().exception()) is not None:
+                    errors.append(str(error))
+                else:
+                    sent += 1
+
+        all_of_them = _paced(messages(), rate)
+        for message in all_of_them if is_typed else progress(all_of_them, None, "Sending"):
             if sharding_key:
                 producer.send(message, sharding_key=sharding_key)
                 sent += 1
             else:
                 futures.append(producer.enqueue(message))
-        for future in futures:
-            if (error := future.exception()) is not None:
-                errors.append(str(error))
-            else:
-                sent += 1
+                settle(UNDER_WAY)
+        settle(0)
     for text in errors[:SHOWN_ERRORS]:
         click.echo(f"Error: {text}", err=True)
     values = {"topic": topic, "sent": sent, "failed": len(errors)}

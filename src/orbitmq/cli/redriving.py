@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from orbitmq.cli.sending import TOOLS_GROUP, progress
+from orbitmq.cli.progress import progress
+from orbitmq.cli.sending import TOOLS_GROUP
 
 if TYPE_CHECKING:
     from orbitmq._native import ReceivedMessage
@@ -20,13 +22,15 @@ def dead_letters(admin: Admin, group: str, limit: int | None) -> Iterator[Receiv
     from orbitmq.cli.reading import messages_of_queue
     from orbitmq.protocol.names import dlq_topic
 
-    count = 0
-    for queue, ends in admin.topic_ends(dlq_topic(group)).items():
-        for message in messages_of_queue(admin, queue, ends.min_offset, ends.max_offset):
-            if count == limit:
-                return
-            count += 1
-            yield message
+    queues = admin.topic_ends(dlq_topic(group))
+    there = sum(ends.max_offset - ends.min_offset for ends in queues.values())
+    letters = (
+        message
+        for queue, ends in queues.items()
+        for message in messages_of_queue(admin, queue, ends.min_offset, ends.max_offset)
+    )
+    total = there if limit is None else min(there, limit)
+    yield from progress(islice(letters, limit), total, "Reading")
 
 
 def send_again(place: Place, messages: Sequence[ReceivedMessage], group: str | None) -> list[str]:

@@ -1,20 +1,17 @@
-"""Test messages, timed one by one, with a bar while they are on their way."""
+"""Test messages, timed one by one."""
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from orbitmq.cli.printing import Column
+from orbitmq.cli.progress import progress
 
 if TYPE_CHECKING:
     from orbitmq.cli.asking import Place
 
-__all__ = ["CHECK_COLUMNS", "TOOLS_GROUP", "progress", "timed_sends"]
-
-T = TypeVar("T")
+__all__ = ["CHECK_COLUMNS", "TOOLS_GROUP", "timed_sends"]
 
 TOOLS_GROUP: Final = "orbitmq-tools"
 """The producer group of commands."""
@@ -26,17 +23,6 @@ CHECK_COLUMNS: Final = [
     Column("status", "Status"),
     Column("tookMs", "ms", "rate"),
 ]
-
-
-def progress(items: Iterable[T], total: int | None, what: str) -> Iterator[T]:
-    """Give items, with a bar on stderr while somebody looks."""
-    if not sys.stderr.isatty():
-        yield from items
-        return
-    from rich.console import Console
-    from rich.progress import track
-
-    yield from track(items, what, total, console=Console(stderr=True), transient=True)
 
 
 def timed_sends(

@@ -8,6 +8,7 @@ import click
 
 from orbitmq.cli.asking import Verb, asks
 from orbitmq.cli.printing import Column, Table
+from orbitmq.cli.progress import progress
 from orbitmq.cli.values import topic_argument
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def list_command(
     if not with_groups:
         return Table([Column("topic", "Topic")], [{"topic": name} for name in names])
     rows = []
-    for name in names:
+    for name in progress(names, len(names), "Topics"):
         route = admin.topic_route(name)
         clusters = sorted(set(route.clusters.values()))
         rows.append({"topic": name, "clusters": clusters, "groups": admin.groups_of_topic(name)})

@@ -9,6 +9,7 @@ import click
 
 from orbitmq.cli.asking import Exit, Verb, asks, reaches
 from orbitmq.cli.printing import Column, Output, Table, present
+from orbitmq.cli.progress import progress
 from orbitmq.cli.values import topic_argument
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def stats_command(admin: Admin, topic: str | None, active: bool) -> Table:
     masters = [one.master for one in admin.cluster_info().brokers.values() if one.master]
     names = [topic] if topic else [n for n in admin.topic_names() if not n.startswith("%")]
     rows = []
-    for name in names:
+    for name in progress(names, len(names), "Topics"):
         sent = _summed(admin, masters, "TOPIC_PUT_NUMS", name)
         groups: list[str | None] = [*admin.groups_of_topic(name)] or [None]
         for group in groups:
