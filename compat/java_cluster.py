@@ -29,7 +29,7 @@ from pathlib import Path
 from compat.jars import LOCK_FILE, LOCK_FILE_5_4
 from compat.java_machine import JavaProcess
 
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = 120
 POLL_PAUSE_S = 0.05
 GET_BROKER_CLUSTER_INFO = 106
 # Below the range the kernel hands out for outgoing connections, so that a port found free now is

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from orbitmq import Admin, Message, Producer
 from orbitmq.client.pull import PullConsumer
 from orbitmq.client.transaction import TransactionProducer, TransactionState
@@ -45,7 +43,6 @@ def stored(address: str) -> set[bytes]:
     return found
 
 
-@pytest.mark.timeout(180)
 def test_nothing_that_was_promised_is_lost(tmp_path: Path) -> None:
     settings = ("transactionCheckInterval=500", "transactionTimeOut=200")
     wanted: set[bytes] = set()

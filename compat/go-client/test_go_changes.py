@@ -6,11 +6,8 @@ import select
 import time
 from collections import Counter
 
-import pytest
-
 from compat.go_system import MakeSystem, StartGo, System
 
-pytestmark = pytest.mark.timeout(300)
 pytest_plugins = ["compat.go_fixtures"]
 
 

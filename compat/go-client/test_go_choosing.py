@@ -8,7 +8,6 @@ import pytest
 
 from compat.go_system import MakeSystem, StartGo, System
 
-pytestmark = pytest.mark.timeout(300)  # the first test may have to compile the driver
 pytest_plugins = ["compat.go_fixtures"]
 
 COUNT = 20

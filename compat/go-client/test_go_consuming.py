@@ -8,7 +8,6 @@ import pytest
 
 from compat.go_system import StartGo, System
 
-pytestmark = pytest.mark.timeout(300)
 pytest_plugins = ["compat.go_fixtures"]
 
 

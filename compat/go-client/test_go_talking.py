@@ -9,7 +9,6 @@ import pytest
 from compat.go_system import MakeSystem, StartGo, System
 from orbitmq import Admin
 
-pytestmark = pytest.mark.timeout(300)  # the first test may have to compile the driver
 pytest_plugins = ["compat.go_fixtures"]
 
 LATER_MS = 1500

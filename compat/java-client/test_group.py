@@ -12,8 +12,6 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
 from compat.java_client import JavaClient
 
 TOPIC = "Shared"
@@ -81,7 +79,6 @@ def all_consumed(sent: int) -> Callable[[list[Delivery]], Collection[tuple[str, 
     return missing
 
 
-@pytest.mark.timeout(150)
 def test_members_join_leave_and_die(
     impatient_client: JavaClient, doomed_client: JavaClient, tmp_path: Path, encoding: str
 ) -> None:

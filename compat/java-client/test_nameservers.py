@@ -28,7 +28,6 @@ def guided_client(
         started.close()
 
 
-@pytest.mark.timeout(120)
 def test_nameservers_come_and_go(guided_client: JavaClient, guided_cluster: LocalCluster) -> None:
     wishes = {
         "stop_nameserver": lambda index: guided_cluster.stop_nameserver(int(index)),

@@ -123,7 +123,6 @@ def test_redelivery(impatient_client: JavaClient, scenario: str) -> None:
     impatient_client.play(scenario)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("scenario", ["broker_restarts", "broker_joins_and_leaves"])
 def test_brokers_come_and_go(impatient_client: JavaClient, cluster: Cluster, scenario: str) -> None:
     wishes = {"stop_broker": cluster.stop_broker, "start_broker": cluster.start_broker}

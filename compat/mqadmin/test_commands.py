@@ -205,7 +205,6 @@ def _shape(value: object) -> object:
     return [_shape(member) for member in value] if isinstance(value, list) else None
 
 
-@pytest.mark.timeout(150)  # the first round of monitoring begins after twenty seconds
 def test_what_goes_on_for_ever(both: Both, tmp_path: Path) -> None:
     trips = ("clusterRT", *HERE, "-a", "3", "-s", "16", "-i", "3600")
     with endless(both.sides, tmp_path / "watching", "startMonitoring") as watching:

@@ -12,7 +12,7 @@ from compat.java_cluster import GET_BROKER_CLUSTER_INFO, JavaCluster
 from compat.nameserver.asking import Asker
 from compat.nameserver.tools import JavaTools, OrbitNameserver, pause, within
 
-REGISTER_TIMEOUT_S = 15
+REGISTER_TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="session")

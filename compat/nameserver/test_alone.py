@@ -37,7 +37,6 @@ def guided(java_peer_jars: Path, tmp_path: Path) -> Iterator[GuidedByUs]:
         orbit.close()
 
 
-@pytest.mark.timeout(120)
 def test_a_broker_and_its_clients_need_no_other_nameserver(
     guided: GuidedByUs, java_peer: JavaPeer, java_tools_peer: JavaTools, tmp_path: Path
 ) -> None:

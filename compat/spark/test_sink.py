@@ -19,7 +19,6 @@ from orbitmq import Admin
 MESSAGES = 3000
 
 
-@pytest.mark.timeout(240)
 def test_rows_through_a_java_broker_and_back(spark: SparkSession, java: JavaCluster) -> None:
     address, topic = java.nameserver, "sink-orders"
     with Admin(address) as admin:

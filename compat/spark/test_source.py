@@ -15,7 +15,6 @@ from tests.spark.source_fixtures import bodies, frame, run_available, stream, wr
 COUNT = 700
 
 
-@pytest.mark.timeout(240)
 def test_a_java_broker_is_read(spark: SparkSession, java: JavaCluster, tmp_path: Path) -> None:
     address, topic = java.nameserver, "source-orders"
     with Admin(address) as admin, Producer(address, group="spark-compat") as producer:

@@ -6,7 +6,6 @@ import hashlib
 from pathlib import Path
 
 import pyarrow as pa
-import pytest
 from pyspark.sql import SparkSession
 
 from compat.java_cluster import JavaCluster
@@ -44,7 +43,6 @@ def audit(path: Path) -> dict[str, int]:
     return found
 
 
-@pytest.mark.timeout(180)
 def test_a_java_store_running_killed_and_at_rest(
     spark: SparkSession, java_cluster: JavaCluster, java_peer: JavaPeer
 ) -> None:

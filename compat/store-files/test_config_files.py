@@ -9,8 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from compat.java_cluster import BrokerSettings, JavaCluster, StoreSizes
 from compat.mqadmin.sides import SIZES
 from orbitmq._native import dumps_lenient, loads_lenient
@@ -94,7 +92,6 @@ def deliver_a_delayed_message(wire: Wire) -> None:
     assert wire.pull("Auto", at, **held).code == ResponseCode.SUCCESS
 
 
-@pytest.mark.timeout(120)
 def test_both_know_what_either_wrote(java_peer_jars: Path, tmp_path: Path) -> None:
     settings = {"messageDelayLevel": LEVELS}
     with LocalCluster(data=tmp_path / "data", settings=settings) as ours:

@@ -16,8 +16,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from compat.jars import REPOSITORY_ROOT
 from compat.java_cluster import JavaCluster, StoreSizes
 from compat.java_peer import JavaPeer
@@ -147,7 +145,6 @@ def we_find_everything(store: Store, acknowledged: list[Acknowledged]) -> None:
         assert message.unique_key in {record.unique_key for record in found}, message
 
 
-@pytest.mark.timeout(300)
 def test_five_kills_in_a_row(
     java_cluster: JavaCluster, java_peer: JavaPeer, tmp_path: Path
 ) -> None:

@@ -8,8 +8,6 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from compat.java_cluster import JavaCluster
 from compat.java_peer import JavaPeer
 from compat.java_traffic import (
@@ -45,7 +43,6 @@ def sha1(body: bytes) -> str:
     return hashlib.sha1(body).hexdigest()
 
 
-@pytest.mark.timeout(300)
 def test_java_writes_we_read_and_write_java_reads(
     java_cluster: JavaCluster, java_peer: JavaPeer
 ) -> None:

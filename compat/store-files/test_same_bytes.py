@@ -160,7 +160,6 @@ def assert_same_content(ours: dict[str, bytes], java: dict[str, bytes]) -> None:
             )
 
 
-@pytest.mark.timeout(120)
 def test_same_messages_make_the_same_files(java_peer: JavaPeer, tmp_path: Path) -> None:
     given = given_messages(seed=11)
     lines = tmp_path / "given.jsonl"

@@ -11,8 +11,6 @@ import random
 from contextlib import ExitStack
 from pathlib import Path
 
-import pytest
-
 from compat.conftest import MakeCluster
 from compat.java_cluster import BrokerSettings
 from compat.twin.accounting import (
@@ -32,7 +30,6 @@ SETTINGS = {"aclEnable": "true"}
 ENCODINGS: tuple[Encoding, ...] = ("json", "binary")
 
 
-@pytest.mark.timeout(180)
 def test_two_brokers_one_verdict(make_java_cluster: MakeCluster, tmp_path: Path) -> None:
     chosen = os.environ.get("TWIN_SEED") or SEED
     seed = random.SystemRandom().randrange(1 << 32) if chosen == "random" else int(chosen)

@@ -59,7 +59,6 @@ def _about(request: Request, difference: str | None) -> str | None:
     return None if difference is None else f"{shown(request)}\n    differs in {difference}"
 
 
-@pytest.mark.timeout(180)  # two brokers and a busy machine
 @pytest.mark.parametrize("encoding", ["json", "binary"])
 def test_two_brokers_one_answer(
     make_java_cluster: MakeCluster, tmp_path: Path, encoding: Encoding

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from .test_timers import DAY_MS, HOUR_MS, MINUTE_MS, Bench
 
 MILLION = 1_000_000
@@ -22,7 +20,6 @@ def anonymous_kb() -> int:
     raise AssertionError("no RssAnon")
 
 
-@pytest.mark.timeout(240)
 def test_a_million_wait_in_bounded_memory_and_over_a_restart(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "store")
     start, before_kb = bench.now, anonymous_kb()
