@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orbitmq.cli.exits import EXIT_CODES_HELP, Exit, NothingFound, fail, told_in_one_line
+from orbitmq.cli.place_file import kept
 from orbitmq.cli.printing import Answer, Output, present, watch
 from orbitmq.cli.progress import waiting
 
@@ -31,34 +32,46 @@ __all__ = ["Exit", "NothingFound", "Place", "Verb", "asks", "fail", "reaches"]
 
 _PEM = click.Path(exists=True, dir_okay=False, path_type=Path)
 
-_PLACE_OPTIONS = [
-    click.option(
-        "-n",
-        "--namesrv",
-        envvar="NAMESRV_ADDR",
-        default="127.0.0.1:9876",
-        show_default=True,
-        metavar="ADDRS",
-        help="Nameservers, host:port;host:port. [env: NAMESRV_ADDR]",
-    ),
-    click.option("--namespace", metavar="NAME", help="The namespace names are in."),
-    click.option(
-        "--access-key", envvar="ORBITMQ_ACCESS_KEY", help="Sign requests. [env: ORBITMQ_ACCESS_KEY]"
-    ),
-    click.option(
-        "--secret-key", envvar="ORBITMQ_SECRET_KEY", help="With what. [env: ORBITMQ_SECRET_KEY]"
-    ),
-    click.option("--security-token", envvar="ORBITMQ_SECURITY_TOKEN", help="And by whose leave."),
-    click.option("--tls", is_flag=True, help="Speak TLS."),
-    click.option("--tls-ca", type=_PEM, help="Whose signatures to believe (implies --tls)."),
-    click.option("--tls-cert", type=_PEM, help="Our own certificate (implies --tls)."),
-    click.option("--tls-key", type=_PEM, help="Its key."),
-    click.option("--tls-insecure", is_flag=True, help="Believe any certificate (implies --tls)."),
-]
 PLACE_NAMES = (
-    *("namesrv", "namespace", "access_key", "secret_key", "security_token"),
-    *("tls", "tls_ca", "tls_cert", "tls_key", "tls_insecure"),
+    *("namesrv", "namespace", "access_key", "secret_key", "security_token", "tls"),
+    *("tls_ca", "tls_cert", "tls_key", "tls_key_password", "tls_insecure"),
 )
+_IN_FILES = frozenset(name.replace("_", "-") for name in PLACE_NAMES)
+
+
+def _place_option(*names: str, help: str, last: str | None = None, **settings: Any) -> Any:
+    """Return an option that the environment and a file can give, too."""
+    name = names[-1].removeprefix("--")
+    variable = settings.pop("envvar", f"ORBITMQ_{name.upper().replace('-', '_')}")
+    return click.option(
+        *names,
+        envvar=variable,
+        default=lambda: kept(name, _IN_FILES) or last,
+        help=f"{help} [env: {variable}]",
+        **settings,
+    )
+
+
+_PLACE_OPTIONS = [
+    _place_option(
+        *("-n", "--namesrv"),
+        envvar="NAMESRV_ADDR",
+        last="127.0.0.1:9876",
+        show_default="127.0.0.1:9876",
+        metavar="ADDRS",
+        help="Nameservers, host:port;host:port.",
+    ),
+    _place_option("--namespace", metavar="NAME", help="The namespace names are in."),
+    _place_option("--access-key", help="Sign requests."),
+    _place_option("--secret-key", help="With what."),
+    _place_option("--security-token", help="And by whose leave."),
+    _place_option("--tls", is_flag=True, help="Speak TLS."),
+    _place_option("--tls-ca", type=_PEM, help="Whose signatures to believe (implies --tls)."),
+    _place_option("--tls-cert", type=_PEM, help="Our own certificate (implies --tls)."),
+    _place_option("--tls-key", type=_PEM, help="Its key."),
+    _place_option("--tls-key-password", help="The key's password."),
+    _place_option("--tls-insecure", is_flag=True, help="Believe any certificate (implies --tls)."),
+]
 _OUTPUT_OPTION = click.option(
     "-o",
     "--output",
@@ -89,6 +102,7 @@ class Place:
     tls_ca: Path | None
     tls_cert: Path | None
     tls_key: Path | None
+    tls_key_password: str | None
     tls_insecure: bool
 
     def settings(self, **more: Any) -> ClientSettings:
@@ -102,6 +116,7 @@ class Place:
                 ca_file=self.tls_ca,
                 cert_file=self.tls_cert,
                 key_file=self.tls_key,
+                key_password=self.tls_key_password,
                 verify=not self.tls_insecure,
             )
         return ClientSettings.of(

@@ -18,7 +18,7 @@ HOW = {
 def completion(shell: str) -> None:
     """Print the script that makes a shell complete commands, options, topics and groups.
 
-    Topics and groups are asked of the cluster that NAMESRV_ADDR names.
+    Topics and groups are asked of the cluster that the line, the environment or a file names.
 
     \b
     Examples:

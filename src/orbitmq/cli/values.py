@@ -30,7 +30,6 @@ __all__ = [
     "topic_argument",
 ]
 
-COMPLETION_S: Final = 2.0
 _AGO = re.compile(r"-?(\d+)\s*(ms|s|m|h|d)")
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _JAVA_TIME = re.compile(r"(\d{4}-\d\d-\d\d)#(\d\d:\d\d:\d\d)[:.](\d{3})")
@@ -165,11 +164,12 @@ def _complete(
     ) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
 
-        from orbitmq.admin.admin import Admin
+        from orbitmq.cli.asking import PLACE_NAMES, Place
         from orbitmq.errors import OrbitError
 
+        place = Place(**{name: ctx.params[name] for name in PLACE_NAMES})
         try:
-            with Admin(ctx.params.get("namesrv") or None) as admin:
+            with place.admin() as admin:
                 found = names(admin)
         except OrbitError:
             return []

@@ -7,7 +7,7 @@ themselves and clients believe any. Here a client verifies unless it is told not
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from orbitmq.errors import ConfigError
@@ -28,7 +28,7 @@ class Tls:
     cert_file: Path | str | None = None
     """Our own certificate, for servers that ask for one."""
     key_file: Path | str | None = None
-    key_password: str | None = None
+    key_password: str | None = field(default=None, repr=False)
     verify: bool = True
     """False believes any certificate, as RocketMQ's test mode does."""
     check_hostname: bool = False
