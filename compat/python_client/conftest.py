@@ -19,8 +19,8 @@ import pytest
 
 from compat import jars
 from compat.java_client import IMPATIENT, Cluster, JavaClient
-from compat.java_cluster import BrokerSettings, JavaCluster
 from compat.java_pair import JavaPair
+from compat.python_client.guarded import Guarded
 from compat.python_client.shared import KINDS, Java, Listen, ReadAll, Way, await_true, count
 from orbitmq.admin.admin import Admin
 from orbitmq.client.producer import Producer
@@ -37,41 +37,10 @@ SETTINGS = {
     "transactionCheckMax": "15",
     "enablePropertyFilter": "true",
 }
-ACCOUNTS = """
-globalWhiteRemoteAddresses: []
-accounts:
-- accessKey: shopkeeper
-  secretKey: 12345678
-  defaultTopicPerm: DENY
-  defaultGroupPerm: SUB
-  admin: false
-  topicPerms:
-  - orders=PUB|SUB
-  - TBW102=PUB
-"""
 OF_APACHE = SETTINGS | {
     # 5.x takes down outcomes in batches, every three seconds; until then it may ask all the same.
     "transactionOpBatchInterval": "100",
 }
-
-
-class GuardedJava:
-    """A broker of 4.9.7 that serves known accounts only."""
-
-    def __init__(self, directory: Path) -> None:
-        self._java = JavaCluster(directory, BrokerSettings().with_extra(aclEnable="true"))
-        self.address = self._java.nameserver
-        conf = directory / "home" / "conf"
-        (conf / "plain_acl.yml").write_text(ACCOUNTS)
-        (conf / "acl").mkdir(exist_ok=True)
-        try:
-            self._java.start_broker()
-        except BaseException:
-            self._java.close()
-            raise
-
-    def stop(self) -> None:
-        self._java.close()
 
 
 @dataclass
@@ -79,7 +48,7 @@ class Starting:
     """Clusters that are about to be there."""
 
     clusters: dict[str, Future[Cluster]]
-    guarded: Future[GuardedJava] | None
+    guarded: dict[str, Future[Guarded]]
 
 
 @pytest.fixture(scope="session")
@@ -102,16 +71,19 @@ def starting(
     }
     # One after the other: the machine has something else to do, too.
     pools = [ThreadPoolExecutor(1, "starting"), ThreadPoolExecutor(1, "starting-java")]
-    started = Starting({kind: pools[kind != "ours"].submit(makers[kind]) for kind in KINDS}, None)
+    started = Starting({kind: pools[kind != "ours"].submit(makers[kind]) for kind in KINDS}, {})
     if any("guarded" in getattr(item, "fixturenames", ()) for item in request.session.items):
-        started.guarded = pools[1].submit(GuardedJava, directory / "guarded")
+        for kind in KINDS:
+            home = directory / f"guarded-{kind}"
+            started.guarded[kind] = pools[kind != "ours"].submit(Guarded, home, kind)
     try:
         yield started
     finally:
         for pool in pools:
             pool.shutdown(cancel_futures=True)
-        for future in [*started.clusters.values(), started.guarded]:
-            if future is not None and not future.cancelled() and future.exception() is None:
+        every: list[Future[Any]] = [*started.clusters.values(), *started.guarded.values()]
+        for future in every:
+            if not future.cancelled() and future.exception() is None:
                 future.result().stop()
 
 
@@ -121,23 +93,10 @@ def cluster(request: pytest.FixtureRequest, starting: Starting) -> Cluster:
     return starting.clusters[request.param].result()
 
 
-@pytest.fixture(scope="module", params=["ours", "4.9.7"])
-def guarded(
-    request: pytest.FixtureRequest,
-    starting: Starting,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[str]:
-    """The nameserver of a broker that serves known accounts only."""
-    if request.param == "4.9.7":
-        assert starting.guarded is not None
-        yield starting.guarded.result().address
-        return
-    home = tmp_path_factory.mktemp("guarded")
-    (home / "conf").mkdir()
-    (home / "conf" / "plain_acl.yml").write_text(ACCOUNTS)
-    settings = {"aclEnable": "true", "rocketmqHome": str(home)}
-    with LocalCluster(settings=settings) as ours:
-        yield ours.address
+@pytest.fixture(scope="session", params=KINDS)
+def guarded(request: pytest.FixtureRequest, starting: Starting) -> str:
+    """The nameserver of a broker that serves known accounts only, see `guarded.py`."""
+    return starting.guarded[request.param].result().address
 
 
 @pytest.fixture(scope="session")

@@ -146,7 +146,7 @@ def _play(
         if member.instance.is_running:
             await member.stop()
 
-    asyncio.run(asyncio.wait_for(run(), 20))
+    asyncio.run(asyncio.wait_for(run(), 60))
 
 
 async def _until(condition: Callable[[], bool]) -> None:
@@ -166,6 +166,29 @@ def test_start_introduces_itself_before_it_pulls() -> None:
         assert entry["consumeType"] == "CONSUME_PASSIVELY"
         topics = [each["topic"] for each in entry["subscriptionDataSet"]]
         assert topics == ["%RETRY%g", "T"]
+
+    _play(test)
+
+
+def test_whom_no_broker_wants_is_told_so_at_the_start() -> None:
+    async def test(member: PushMember, cluster: PlayedCluster, _done: list[bytes]) -> None:
+        remark = "org.apache.rocketmq.acl.common.AclException: Check signature failed"
+        cluster.answers[RequestCode.HEART_BEAT] = lambda _: answer(1, remark=remark)
+        with pytest.raises(BrokerRefused, match="check access_key and secret_key"):
+            await member.start()
+        assert not member.instance.is_running
+        assert cluster.codes(-1) == [-1], "its connections are closed"
+        assert not cluster.codes(RequestCode.PULL_MESSAGE)
+
+    _play(test)
+
+
+def test_a_heartbeat_that_is_refused_for_another_reason_ends_nothing() -> None:
+    async def test(member: PushMember, cluster: PlayedCluster, _done: list[bytes]) -> None:
+        cluster.client_id = member.instance.client_id
+        cluster.answers[RequestCode.HEART_BEAT] = lambda _: answer(1, remark="not now")
+        await member.start()
+        await _until(lambda: len(cluster.codes(RequestCode.PULL_MESSAGE)) == 2)
 
     _play(test)
 
@@ -215,7 +238,7 @@ def test_stopping_waits_for_handlers_and_counts_only_what_they_finish() -> None:
         assert done == [b"0"]
         assert cluster.committed["0"] == 1
 
-    asyncio.run(asyncio.wait_for(run(), 20))
+    asyncio.run(asyncio.wait_for(run(), 60))
 
 
 def test_a_lost_queue_is_committed_and_let_go() -> None:

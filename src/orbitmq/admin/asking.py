@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from orbitmq._native import Command, loads_lenient
+from orbitmq.client.flows.refusals import access_hint
 from orbitmq.client.wishes import Call, Flow
 from orbitmq.errors import BrokerRefused, NoRoute, RemotingError
 from orbitmq.protocol.codes import ResponseCode
@@ -31,7 +32,8 @@ def ask(
     """Ask one server; any code but success and those of `also` is raised as `BrokerRefused`."""
     response: Command = yield Call(address, code, ext, body, timeout_ms)
     if response.code != ResponseCode.SUCCESS and response.code not in also:
-        raise BrokerRefused(response.code, response.remark, address=address)
+        hint = access_hint(response.remark)
+        raise BrokerRefused(response.code, response.remark, address=address, hint=hint)
     return response
 
 

@@ -30,7 +30,7 @@ from orbitmq.client.state.consumer_settings import ConsumerSettings
 from orbitmq.client.state.namespace import unwrap, wrap
 from orbitmq.client.state.process_queue import QueueCache
 from orbitmq.client.state.subscription import SubscriptionTable, subscribe
-from orbitmq.errors import OrbitError
+from orbitmq.errors import BrokerRefused, OrbitError
 from orbitmq.protocol.bodies import MessageQueue, Subscription
 from orbitmq.protocol.names import RETRY_PREFIX
 
@@ -94,10 +94,12 @@ class GroupMember:
             await self._find_topics(self.subscriptions.topics)
             for subscription in self.subscriptions:
                 await self._check_filter(subscription)
+            # Whom no broker wants would wait for messages for ever.
+            if (refusal := await self.beat()) is not None:
+                raise refusal
         except BaseException:
             await self.instance.stop()
             raise
-        await self.beat()
         period = self.instance.settings.offset_persist_s
         self.instance.every(period, self.persist)
         self._rebalance_timer = self.instance.every(
@@ -152,11 +154,15 @@ class GroupMember:
             "unitMode": self.instance.settings.unit_mode,
         }
 
-    async def beat(self) -> None:
-        """Tell brokers what we want, and remember which version of it they know."""
+    async def beat(self) -> BrokerRefused | None:
+        """Tell brokers what we want, and remember which version of it they know.
+
+        Returns what they have against us if none of them lets us in.
+        """
         versions = {each.topic: each.sub_version for each in self.subscriptions}
-        await self.instance.heartbeat()
+        refusal = await self.instance.heartbeat()
         self._told.update(versions)
+        return refusal
 
     def told_version(self, topic: str) -> int:
         """Return the version of a subscription that brokers have heard of."""

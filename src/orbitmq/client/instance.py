@@ -16,12 +16,13 @@ from typing import Any, TypeVar
 from orbitmq._native import Command, dumps_lenient
 from orbitmq.client.address_server import look_up_nameservers
 from orbitmq.client.drivers.awaiting import perform
+from orbitmq.client.flows.refusals import access_hint, refusal
 from orbitmq.client.flows.routes import fetch_route
 from orbitmq.client.identity import join, leave
 from orbitmq.client.settings import ClientSettings
 from orbitmq.client.state.routes import Nameservers, RouteTable
 from orbitmq.client.wishes import Flow
-from orbitmq.errors import OrbitError, RemotingError
+from orbitmq.errors import BrokerRefused, OrbitError, RemotingError
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.remoting.client import RemotingClient
 from orbitmq.remoting.connection import Connection
@@ -284,11 +285,14 @@ class ClientInstance:
         if self._loop is not None:
             self._loop.call_later(REINTRODUCE_S, self._heartbeat_soon)
 
-    async def heartbeat(self) -> None:
-        """Tell brokers which groups this client has: masters, or all brokers if it consumes."""
+    async def heartbeat(self) -> BrokerRefused | None:
+        """Tell brokers which groups this client has: masters, or all brokers if it consumes.
+
+        Returns what one has against us if all have something against who we are.
+        """
         async with self._heartbeat_lock:
             if not self._producers and not self._consumers:
-                return
+                return None
             data = {
                 "clientID": self.client_id,
                 "consumerDataSet": [describe() for describe in self._consumers.values()],
@@ -296,17 +300,20 @@ class ClientInstance:
             }
             body = dumps_lenient(data)
             addresses = self.routes.addresses(masters_only=not self._consumers)
-            await asyncio.gather(*(self._beat(address, body) for address in addresses))
+            refusals = await asyncio.gather(*(self._beat(address, body) for address in addresses))
+            return refusals[0] if refusals and all(refusals) else None
 
-    async def _beat(self, address: str, body: bytes) -> None:
+    async def _beat(self, address: str, body: bytes) -> BrokerRefused | None:
         try:
             response = await self.network.invoke(
                 address, RequestCode.HEART_BEAT, body=body, timeout_ms=HEARTBEAT_TIMEOUT_MS
             )
         except RemotingError as error:
             _log.warning("no heartbeat to %s: %s", address, error)
-            return
+            return None
         if response.code == ResponseCode.SUCCESS:
             self.broker_versions[address] = response.version
-        else:
-            _log.warning("%s refused a heartbeat: %s", address, response.remark)
+            return None
+        refused = refusal(response, address)
+        _log.warning("a heartbeat was %s", refused)
+        return refused if access_hint(response.remark) else None

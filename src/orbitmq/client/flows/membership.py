@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterable
 
 from orbitmq._native import dumps_lenient, loads_lenient
+from orbitmq.client.flows.refusals import access_hint
 from orbitmq.client.state.routes import RouteTable
 from orbitmq.client.wishes import Call, Flow, Notify
 from orbitmq.errors import BrokerRefused, ConfigError, RemotingError
@@ -120,6 +121,7 @@ def check_filter(
             response.code,
             response.remark,
             address=address,
-            hint=f"The filter {subscription.sub_string!r} needs a broker with "
+            hint=access_hint(response.remark)
+            or f"The filter {subscription.sub_string!r} needs a broker with "
             "enablePropertyFilter=true; filters by tags work everywhere.",
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from orbitmq.client.flows.refusals import refusal
 from orbitmq.client.flows.routes import fetch_route
 from orbitmq.client.state.offsets import StartRule
 from orbitmq.client.state.routes import RouteTable
@@ -48,7 +49,7 @@ def _ask_offset(
     address = yield from broker_address(routes, queue)
     response = yield Call(address, code, ext, None, OFFSET_TIMEOUT_MS)
     if response.code != ResponseCode.SUCCESS:
-        raise BrokerRefused(response.code, response.remark, address=address)
+        raise refusal(response, address)
     return int(response.get_ext("offset") or 0)
 
 
@@ -112,4 +113,4 @@ def commit_offset(routes: RouteTable, group: str, queue: MessageQueue, offset: i
         OFFSET_TIMEOUT_MS,
     )
     if response.code != ResponseCode.SUCCESS:
-        raise BrokerRefused(response.code, response.remark, address=address)
+        raise refusal(response, address)

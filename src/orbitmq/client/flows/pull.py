@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from orbitmq._native import ReceivedMessage, decode_messages
+from orbitmq.client.flows.refusals import refusal
 from orbitmq.client.flows.routes import fetch_route
 from orbitmq.client.state.routes import MASTER_ID, RouteTable
 from orbitmq.client.wishes import Call, Flow
-from orbitmq.errors import BrokerBusy, BrokerRefused, ClientError
+from orbitmq.errors import ClientError
 from orbitmq.protocol.bodies import MessageQueue, Subscription
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import PullFlag
@@ -18,8 +19,6 @@ __all__ = ["LITE_PULL", "PullRequest", "Pulled", "messages_of", "pull"]
 
 LITE_PULL = 16
 """The sysFlag bit by which lite pulls are told from others; brokers do nothing with it."""
-FLOW_CONTROL = 215
-"""What brokers of 5.x say when a consumer should slow down for a moment."""
 
 BULK_BYTES = str(1 << 20)
 """How much an OrbitMQ broker may send at once. Apache's know no such field and keep to their own
@@ -100,9 +99,7 @@ def pull(routes: RouteTable, request: PullRequest) -> Flow[Pulled]:
     response = yield Call(address, RequestCode.PULL_MESSAGE, ext, None, request.timeout_ms)
     status = _STATUS.get(response.code)
     if status is None:
-        busy = response.code in (ResponseCode.SYSTEM_BUSY, FLOW_CONTROL)
-        refusal = BrokerBusy if busy else BrokerRefused
-        raise refusal(response.code, response.remark, address=address)
+        raise refusal(response, address)
     answer = response.ext or {}
     return Pulled(
         status,

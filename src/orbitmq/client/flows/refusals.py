@@ -6,7 +6,7 @@ from orbitmq._native import Command
 from orbitmq.errors import BrokerBusy, BrokerRefused
 from orbitmq.protocol.codes import ResponseCode
 
-__all__ = ["refusal"]
+__all__ = ["access_hint", "refusal"]
 
 _HINTS = {
     ResponseCode.SYSTEM_BUSY: "The broker has too much to do; send less at once, or try again.",
@@ -23,12 +23,48 @@ _HINTS = {
 }
 
 
+_UNKNOWN = (
+    "aclexception",  # 4.x, about accounts and signatures
+    "signature failed",
+    "username cannot be null",  # 5.x, about a request without a signature
+)
+_NOT_ALLOWED = (
+    "no default permission for",  # 4.x
+    "need admin permission",
+    "has no permission to access",  # 5.x
+)
+
+
+def access_hint(remark: str | None) -> str | None:
+    """Return what to do about a server that does not know who asks, or does not let him.
+
+    4.x answers with an exception's name, 5.x in plain words; neither has a code of its own for it.
+
+    >>> access_hint("check signature failed.")
+    'The broker wants signed requests: check access_key and secret_key.'
+    >>> access_hint("User:stranger is not found.")
+    'The broker wants signed requests: check access_key and secret_key.'
+    >>> access_hint("the topic is not found") is None
+    True
+    """
+    text = (remark or "").lower()
+    if any(words in text for words in _NOT_ALLOWED):
+        return (
+            "The account of this access_key may not do that: use another one, or have an "
+            "administrator grant it (plain_acl.yml of 4.x brokers, updateAcl of 5.x)."
+        )
+    is_stranger = text.startswith("user:") and text.endswith(("not found.", "is disabled."))
+    if is_stranger or any(words in text for words in _UNKNOWN):
+        return "The broker wants signed requests: check access_key and secret_key."
+    return None
+
+
 def refusal(response: Command, address: str) -> BrokerRefused:
     """Return the error for a response that is none of those one can go on with."""
     remark = response.remark
-    hint = _HINTS.get(ResponseCode(response.code)) if response.code in _CODES else None
-    if remark and ("AclException" in remark or "signature" in remark.lower()):
-        hint = "The broker wants signed requests: check access_key and secret_key."
+    hint = access_hint(remark)
+    if hint is None and response.code in _CODES:
+        hint = _HINTS.get(ResponseCode(response.code))
     busy = response.code in (ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL)
     kind = BrokerBusy if busy else BrokerRefused
     return kind(response.code, remark, address=address, hint=hint)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 
 from orbitmq._native import ReceivedMessage, encode_properties
+from orbitmq.client.flows.refusals import refusal
 from orbitmq.client.flows.routes import fetch_route
 from orbitmq.client.state.routes import RouteTable
 from orbitmq.client.wishes import Call, Flow
@@ -65,7 +66,7 @@ def send_back(
         )
         if response.code == ResponseCode.SUCCESS:
             return
-        raise BrokerRefused(response.code, response.remark, address=address)
+        raise refusal(response, address)
     except OrbitError as error:
         _log.warning(
             "message %s cannot be sent back (%s): a copy of it goes into the retry topic",
@@ -137,5 +138,5 @@ def send_copy(
             continue
         if response.code in _STORED:
             return
-        failure = BrokerRefused(response.code, response.remark, address=address)
+        failure = refusal(response, address)
     raise failure
