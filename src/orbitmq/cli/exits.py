@@ -13,10 +13,13 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
+from types import FrameType
 from typing import Final, NoReturn
 
 import click
@@ -53,13 +56,31 @@ def fail(text: str, code: Exit) -> NoReturn:
 
 
 @contextmanager
+def _asked_to_end() -> Iterator[None]:
+    """Let SIGTERM end what is inside as Ctrl-C does: in order, and with an exit code."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread hears signals
+        return
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
 def told_in_one_line() -> Iterator[None]:
     """Turn errors of a cluster into a line on stderr and the exit code that stands for them."""
     # Imported late: the help of a command needs none of them.
     from orbitmq.errors import BrokerRefused, ConfigError, NoRoute, OrbitError, RemotingError
 
     try:
-        yield
+        with _asked_to_end():
+            yield
     except NothingFound as error:
         fail(str(error), Exit.NOT_FOUND)
     except NoRoute as error:

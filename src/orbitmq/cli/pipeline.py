@@ -30,6 +30,7 @@ NOT_STARTED = 2
 
 FILE = click.argument("file", type=click.Path(path_type=Path))
 OUTPUT = click.option(
+    "-o",
     "--output",
     type=click.Choice(["text", "json"]),
     default="text",

@@ -1,0 +1,140 @@
+"""What all commands have in common: JSON, watching, exit codes that scripts can trust."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from orbitmq.admin.admin import Admin
+from orbitmq.cli import main
+from orbitmq.cli.exits import Exit
+from orbitmq.cli.mqadmin_table import ALIASES
+from orbitmq.testing import LocalCluster
+from tests.cli.conftest import Run, await_true
+
+SERVERS = {("up",), ("nameserver",), ("broker",)}
+"""They run until they are told to end."""
+STREAMS = {("consume",), ("tail",)}
+"""A message is a line, of JSON if wished; there is no answer as a whole."""
+TEXTS = {("completion",), ("pipeline", "init")}
+"""They print a script, or write a file."""
+
+NUMBERS_MOVE = {
+    *(("topic", "status"), ("topic", "stats"), ("group", "lag"), ("group", "members")),
+    *(("group", "running-info"), ("offset", "get"), ("producer", "list"), ("producer", "members")),
+    *(("broker", "status"), ("broker", "lag"), ("cluster", "status"), ("cluster", "send-check")),
+}
+
+
+def commands(
+    command: click.Command = main, words: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """All commands of ours with their words, but for the aliases."""
+    if not isinstance(command, click.Group):
+        yield words, command
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        inner = command.get_command(context, name)
+        assert inner is not None
+        if name != "mqadmin":
+            yield from commands(inner, (*words, name))
+
+
+ALL = dict(commands())
+
+
+def options(command: click.Command) -> dict[str, click.Parameter]:
+    return {text: one for one in command.params for text in one.opts}
+
+
+def test_every_answer_can_be_had_as_json() -> None:
+    assert len(ALL) > 60
+    for words, command in ALL.items():
+        if words in SERVERS | TEXTS:
+            continue
+        given = options(command)
+        choice = given["--format" if words in STREAMS else "--output"]
+        assert isinstance(choice.type, click.Choice), words
+        assert "json" in choice.type.choices, words
+        if words not in STREAMS:
+            assert "-o" in choice.opts, words
+
+
+def test_what_moves_can_be_watched() -> None:
+    watched = {words for words, command in ALL.items() if "--watch" in options(command)}
+    assert watched == NUMBERS_MOVE
+    for words in watched:
+        assert {"-w", "--every", "--times"} <= options(ALL[words]).keys(), words
+    assert "--every" in options(ALL["cluster", "monitor"]), "which does nothing but watch"
+
+
+def test_every_command_can_be_told_how_to_reach_a_cluster() -> None:
+    alone = {("message", "decode-id"), *(one for one in ALL if one[0] == "pipeline")}
+    for words, command in ALL.items():
+        if words in SERVERS | TEXTS | alone:
+            continue
+        assert {"-n", "--access-key", "--secret-key", "--tls", "--tls-ca"} <= options(
+            command
+        ).keys()
+
+
+def test_every_command_of_mqadmin_has_one_of_ours() -> None:
+    """The list of mqadmin's own commands is compared with `ALIASES` in test_mqadmin."""
+    for name, alias in ALIASES.items():
+        words = tuple(word for word in alias.verb if not word.startswith("-"))
+        assert words[:2] in ALL, (name, words)
+
+
+def test_exit_codes(run: Run, admin: Admin) -> None:
+    admin.create_topic("there", queues=1)
+    run("topic", "route", "there", code=Exit.DONE)
+    refused = ("broker", "config", "-b", "broker-a", "--set", "storePathRootDir=/elsewhere")
+    assert "storePathRootDir" in run(*refused, code=Exit.FAILED).err
+    run("topic", "route", code=Exit.NOT_STARTED)
+    run("topic", "route", "there", "--tls-key", "/no/such/file", code=Exit.NOT_STARTED)
+    run("topic", "route", "nowhere", code=Exit.NOT_FOUND)
+    run("group", "lag", "nobody", code=Exit.NOT_FOUND)
+    run("topic", "list", "-n", "127.0.0.1:1", code=Exit.NOBODY_ANSWERS)
+    run("mqadmin", "topicRoute", "-t", "nowhere", code=Exit.NOT_FOUND)
+    run("mqadmin", "topicList", "-n", "127.0.0.1:1", code=Exit.NOBODY_ANSWERS)
+    admin.create_group("stuck")
+    admin.set_offsets("stuck", dict.fromkeys(admin.topic_ends("there"), 7))
+    run("explain", "group", "stuck", "--watch-s", "0", code=Exit.NOT_IN_ORDER)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_before_it_was_done(
+    cluster: LocalCluster, admin: Admin, number: signal.Signals
+) -> None:
+    topic = f"interrupted-{number.name}"
+    admin.create_topic(topic, queues=1)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "orbitmq.cli", "produce", topic],
+        env=os.environ | {"NAMESRV_ADDR": cluster.address},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+    )
+    try:
+        assert process.stdin is not None
+        process.stdin.write(b"line\n" * 10_000)  # more than a buffer of stdin's
+
+        def has_come() -> bool:
+            return sum(ends.max_offset for ends in admin.topic_ends(topic).values()) > 0
+
+        await_true("it is at work", has_come)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, out) == (Exit.INTERRUPTED, b"")
+    assert err.endswith(b"Error: interrupted\n")
