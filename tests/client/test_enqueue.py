@@ -25,6 +25,13 @@ def messages(topic: str, count: int) -> list[Message]:
     return [Message(topic, b"%d" % number) for number in range(count)]
 
 
+def flush(producer: Producer) -> None:
+    """Let no batch linger any longer."""
+    own = producer._batcher
+    assert own is not None
+    own._loop.call_soon_threadsafe(own._batcher.flush)
+
+
 def test_every_message_has_its_own_result(cluster: LocalCluster) -> None:
     async def run() -> None:
         async with AsyncProducer(cluster.address, group="g", linger_ms=1) as producer:
@@ -43,7 +50,7 @@ def test_of_threads_too(cluster: LocalCluster) -> None:
         ThreadPoolExecutor(4) as pool,
     ):
         futures = list(pool.map(producer.enqueue, messages("threads", 2500)))
-        results = [future.result(10) for future in futures]
+        results = [future.result(30) for future in futures]
         assert len({(r.queue, r.queue_offset) for r in results}) == 2500
 
 
@@ -69,7 +76,7 @@ def test_without_a_linger_there_are_no_batches(cluster: LocalCluster) -> None:
 def test_what_cannot_be_batched_goes_alone(cluster: LocalCluster) -> None:
     delayed = Message("alone", b"later", delay_level=1)
     with Producer(cluster.address, group="g", linger_ms=1) as producer:
-        assert producer.enqueue(delayed).result(10).status is SendStatus.SEND_OK
+        assert producer.enqueue(delayed).result(30).status is SendStatus.SEND_OK
 
     async def run() -> None:
         async with AsyncProducer(cluster.address, group="g", linger_ms=1) as producer:
@@ -83,12 +90,13 @@ def test_what_a_broker_refuses_is_told_to_everyone_who_waits() -> None:
     large = [Message("large", b"x" * 4000) for _ in range(20)]
     with (
         LocalCluster(settings={"maxMessageSize": "65536"}) as cluster,
-        Producer(cluster.address, group="g", linger_ms=1000) as producer,
+        Producer(cluster.address, group="g", linger_ms=60_000) as producer,
     ):
         futures = [producer.enqueue(message) for message in large]
+        flush(producer)
         for future in futures:
             with pytest.raises(BrokerRefused, match="illegal"):
-                future.result(10)
+                future.result(30)
 
 
 def test_closing_sends_what_was_handed_over(cluster: LocalCluster) -> None:
@@ -108,10 +116,8 @@ def test_one_who_hands_over_too_much_waits(
         sixth.start()
         sixth.join(0.1)
         assert sixth.is_alive()
-        own = producer._batcher
-        assert own is not None
-        own._loop.call_soon_threadsafe(own._batcher.flush)
-        sixth.join(10)
+        flush(producer)
+        sixth.join(30)
         assert not sixth.is_alive()
     assert [future.result(0).status for future in futures] == [SendStatus.SEND_OK] * 6
 

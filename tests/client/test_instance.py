@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -48,7 +49,7 @@ class Broker:
         def enough() -> bool:
             return len(self.of(code)) >= count
 
-        async with asyncio.timeout(5), self.came:
+        async with asyncio.timeout(30), self.came:
             await self.came.wait_for(enough)
         return self.of(code)
 
@@ -156,7 +157,7 @@ def test_members_that_change_wake_the_rebalance() -> None:
             await peer.wait_for(RequestCode.HEART_BEAT)
             ext = {"consumerGroup": "c"}
             peer.connections[0].notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext=ext)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 await woken.wait()
             await client.stop()
 
@@ -171,7 +172,7 @@ def test_a_broker_that_is_gone_does_not_hold_up_the_end() -> None:
         client.routes.apply("T", route_to("127.0.0.1:1"))
         await client.heartbeat()
         assert client.broker_versions == {}
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(10):
             await client.stop()
 
     asyncio.run(run())
@@ -188,7 +189,7 @@ def test_timers_survive_errors_and_can_be_hurried() -> None:
             raise ZeroDivisionError("the first time and every other")
 
         timer = client.every(3600, work, first_s=0)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await turns.get()
             timer.soon()
             await turns.get()
@@ -207,7 +208,7 @@ def test_routes_are_refreshed_while_they_are_watched() -> None:
             await client.start()
             client.routes.on_new_brokers = found.set
             client.routes.watch("TBW102")
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 await found.wait()
             assert client.routes.publish_queues("TBW102")
             await client.stop()
@@ -222,10 +223,12 @@ def test_routes_are_refreshed_early_but_not_all_the_time() -> None:
             client.routes.watch("T")
             client.refresh_routes_soon()  # it is not running yet
             await client.start()
+            began = time.monotonic()
             for _ in range(100):
                 await asyncio.to_thread(client.refresh_routes_soon)
             await peer.wait_for(RequestCode.GET_ROUTEINFO_BY_TOPIC)
-            assert len(peer.of(RequestCode.GET_ROUTEINFO_BY_TOPIC)) == 1
+            seconds = int(time.monotonic() - began)
+            assert len(peer.of(RequestCode.GET_ROUTEINFO_BY_TOPIC)) <= 1 + seconds
             await client.stop()
 
     asyncio.run(run())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from orbitmq.client.pull import AsyncPullConsumer, PullConsumer
 from orbitmq.errors import ClientClosed, ClientError, ConfigError
 from orbitmq.message import MessageQueue
 from orbitmq.testing import LocalCluster
-from tests.client.conftest import eventually
+from tests.client.conftest import LIMIT_S, eventually
 
 Make = Callable[..., Any]
 
@@ -32,6 +32,13 @@ def make(way: Any, cluster: LocalCluster, group: str) -> Make:
 
 def _take(consumer: Any, count: int) -> list[str]:
     return [message.body.decode() for message in itertools.islice(consumer, count)]
+
+
+def _until(consumer: Any, body: bytes) -> Iterator[Any]:
+    for message in consumer:
+        yield message
+        if message.body == body:
+            return
 
 
 def _committed(cluster: LocalCluster, group: str, topic: str) -> int:
@@ -67,7 +74,7 @@ def test_lists(make: Make, send: Any, topic: str, group: str, cluster: LocalClus
     got: list[str] = []
     with make(topic) as consumer:
         while len(got) < 100:
-            messages = consumer.poll(7)
+            messages = consumer.poll(7, timeout_s=LIMIT_S)
             assert 1 <= len(messages) <= 7
             got += [message.body.decode() for message in messages]
         assert consumer.poll(7, timeout_s=0.05) == []
@@ -151,28 +158,31 @@ def test_a_time_in_the_past(make: Make, send: Any, topic: str) -> None:
     send("x")
     queue = MessageQueue(topic, "broker-a", 0)
     send("old", queue=queue)
-    time.sleep(0.3)
-    # Brokers look for the nearest message, as Java's do: this is nearer to the one that follows.
-    between = time.time_ns() // 1_000_000
+    time.sleep(0.1)
     send("new", queue=queue)
     with make() as consumer:
         consumer.assign([queue])
-        consumer.seek(queue, consumer.offset_for_time(queue, between))
-        assert _take(consumer, 1) == ["new"]
+        stored = {message.body: message.store_timestamp for message in _until(consumer, b"new")}
+        assert stored[b"new"] - stored[b"old"] >= 100
+        # Brokers look for the nearest message, as Java's do.
+        for time_ms, found in ((stored[b"new"] - 40, "new"), (stored[b"old"] + 40, "old")):
+            consumer.seek(queue, consumer.offset_for_time(queue, time_ms))
+            assert _take(consumer, 1) == [found]
 
 
-def test_paused_queues_rest(make: Make, send: Any, topic: str) -> None:
+def test_paused_queues_rest(make: Make, send: Any, topic: str, cluster: LocalCluster) -> None:
     send("x")
     queue = MessageQueue(topic, "broker-a", 0)
-    with make(pull_timeout_ms=300, suspend_pull_ms=200) as consumer:
+    with make() as consumer:
         consumer.assign([queue])
         consumer.seek_to_end(queue)
+        (broker,) = cluster.brokers.values()
+        eventually(lambda: broker.held.is_waited_for(topic, queue.queue_id))
         consumer.pause(queue)
-        time.sleep(0.4)  # a pull that was under way comes back in the meantime
         send("held", queue=queue)
         assert consumer.poll(timeout_s=0.3) == []
         consumer.resume(queue)
-        assert [m.body for m in consumer.poll(timeout_s=10)] == [b"held"]
+        assert _take(consumer, 1) == ["held"]
 
 
 def test_tags(make: Make, send: Any, topic: str) -> None:

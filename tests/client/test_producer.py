@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from orbitmq import AsyncProducer, Message, MessageQueue, Producer, SendStatus
+from orbitmq import AsyncProducer, Message, MessageQueue, Producer, SendResult, SendStatus
 from orbitmq._native import decode_messages
 from orbitmq.client import background
 from orbitmq.errors import BadMessage, ClientClosed, ConfigError, NoRoute
@@ -164,7 +164,7 @@ def test_brokers_know_a_producer_until_it_is_closed(
 
 
 def _await(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -227,11 +227,17 @@ def test_messages_that_linger_leave_together(cluster: LocalCluster, topic: str) 
 
 def test_threads_share_batches(cluster: LocalCluster, topic: str) -> None:
     with (
-        Producer(cluster.address, group="g", linger_ms=20) as producer,
+        Producer(cluster.address, group="g", linger_ms=300) as producer,
         ThreadPoolExecutor(8) as pool,
     ):
         messages = [Message(topic, b"%d" % number) for number in range(8)]
-        results = list(pool.map(producer.send, messages))
+        all_there = threading.Barrier(8)
+
+        def send(message: Message) -> SendResult:
+            all_there.wait(30)
+            return producer.send(message)
+
+        results = list(pool.map(send, messages))
         assert len({result.message_id for result in results}) == 8
         assert len({result.queue for result in results}) < 8
 
@@ -330,7 +336,7 @@ def test_the_first_send_does_not_wait_for_timers(cluster: LocalCluster, topic: s
         with Producer(cluster.address, group="g") as producer:
             producer.send(Message(topic, b"x"))
             took.append(time.perf_counter() - begin)
-    assert min(took) < 0.1
+    assert min(took) < 0.5, "the shortest of the client's timers is a second"
 
 
 def test_twins_have_one_face() -> None:

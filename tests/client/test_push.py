@@ -16,7 +16,7 @@ from orbitmq.client.push import AsyncPushConsumer, PushConsumer
 from orbitmq.errors import ClientClosed, ConfigError
 from orbitmq.message import MessageQueue
 from orbitmq.testing import LocalCluster
-from tests.client.conftest import Seen, eventually
+from tests.client.conftest import LIMIT_S, Seen, eventually
 
 Make = Callable[..., Any]
 
@@ -316,16 +316,21 @@ def _caches(consumer: Any, topic: str) -> list[tuple[MessageQueue, Any]]:
 def test_slow_messages_are_spread_over_the_threads(
     cluster: LocalCluster, send: Any, topic: str, group: str
 ) -> None:
-    lock, active, most = threading.Lock(), 0, 0
+    changed, active, most = threading.Condition(), 0, 0
     seen = Seen()
 
     def handle(message: Any) -> None:
         nonlocal active, most
-        with lock:
+        with changed:
             active += 1
             most = max(most, active)
-        time.sleep(0.05)
-        with lock:
+            changed.notify_all()
+            if message.body not in (b"0", b"1"):
+                # As slow as it takes: until eight are at it, however late their threads begin.
+                changed.wait_for(lambda: most >= 8, LIMIT_S)
+        if message.body == b"1":
+            time.sleep(0.05)  # it shows that the handler has become slow
+        with changed:
             active -= 1
         seen(message)
 

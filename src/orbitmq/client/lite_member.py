@@ -131,12 +131,16 @@ class LiteMember(PullingMember[ProcessQueue]):
     async def _pull_forever(self, cache: ProcessQueue) -> None:
         while not cache.is_stopped:
             if cache.queue in self.paused:
-                self._resumed.clear()
-                await self._resumed.wait()
+                await self._while_paused(cache)
             elif cache.is_full:
                 await self._room(cache)
             else:
                 await self._pull_once(cache)
+
+    async def _while_paused(self, cache: ProcessQueue) -> None:
+        while cache.queue in self.paused:
+            self._resumed.clear()
+            await self._resumed.wait()
 
     async def _pull_once(self, cache: ProcessQueue) -> None:
         queue = cache.queue
@@ -175,6 +179,8 @@ class LiteMember(PullingMember[ProcessQueue]):
             _log.log(level, "pull of %s failed: %s", queue, error)
             await asyncio.sleep(self.settings.error_delay_ms / 1000)
             return
+        # A pull that was held by the broker when the queue was paused may have brought something.
+        await self._while_paused(cache)
         if cache.is_stopped:
             return
         cache.last_error = None
@@ -228,7 +234,7 @@ class LiteMember(PullingMember[ProcessQueue]):
         return await self.instance.run(search_offset(self.instance.routes, own, time_ms))
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Pull these queues no more."""
+        """Pull these queues no more; what a pull under way brings is kept for later."""
         self.paused.update(self.own_queue(queue) for queue in queues)
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:

@@ -20,11 +20,10 @@ from orbitmq.client.pull import AsyncPullConsumer, PullConsumer
 from orbitmq.client.push import AsyncPushConsumer, PushConsumer
 from orbitmq.errors import OrbitError
 from orbitmq.message import Message
-from tests.client.faults.conftest import Remains, weakly
+from tests.client.faults.conftest import LIMIT_S, Remains, weakly
 from tests.client.faults.proxy import FaultyNetwork
 
 QUEUES = 4
-LIMIT_S = 30.0
 
 Way = Callable[..., Any]
 Listen = Callable[..., Any]
@@ -174,7 +173,7 @@ def test_a_member_whose_connection_is_cut_is_known_again(
 
     def wait_for_member(*, other_than: str = "") -> str:
         """Return the address it is known by."""
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + LIMIT_S
         while True:
             group = admin.group_members("g")
             if group is not None and group.members[0].address != other_than:
