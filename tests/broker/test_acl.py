@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import ssl
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from orbitmq._native import Command, dumps_lenient
+from orbitmq.broker import app
 from orbitmq.errors import ConfigError
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.remoting.access.addresses import address_pattern
@@ -254,6 +256,21 @@ def test_changes_are_taken_while_it_runs(
     changed(path, "globalWhiteRemoteAddresses: [127.0.0.1]")
     on_broker(broker.accounts.reload)
     assert shopkeeper.send("orders").code == 0, "without any signature"
+
+
+def test_files_are_read_again_by_themselves(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "RELOAD_S", 0.02)
+    settings = {"aclEnable": "true", "rocketmqHome": str(home)}
+    with LocalCluster(settings=settings) as cluster:
+        wire = Signed(broker_address(cluster), "json", "shopkeeper", "another-secret")
+        refused(send(wire, "orders"), "Check signature failed for accessKey=shopkeeper")
+        path = home / "conf" / "plain_acl.yml"
+        changed(path, ACCOUNTS.replace("012345678", "another-secret"))
+        deadline = time.monotonic() + 40
+        while send(wire, "orders").code != 0:
+            assert time.monotonic() < deadline, "the new file is not read"
+            time.sleep(0.02)
+        wire.close()
 
 
 def test_a_broken_file_is_an_error_at_the_start(home: Path) -> None:

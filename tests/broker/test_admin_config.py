@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from orbitmq._native import loads_lenient, tags_code
 from orbitmq.broker.runtime_info import readable_size
 from orbitmq.broker.stats import BrokerStats
@@ -44,17 +46,25 @@ def test_live_settings_change_and_count_as_a_version(wire: Wire, cluster: LocalC
     assert wire.ask(RequestCode.UPDATE_BROKER_CONFIG).code == ResponseCode.SUCCESS
 
 
-def test_settings_that_name_files_or_addresses_are_refused_with_all_others(wire: Wire) -> None:
+def test_settings_that_name_files_or_addresses_are_refused_with_all_others(
+    wire: Wire, caplog: pytest.LogCaptureFixture
+) -> None:
     before = settings(wire)
-    for body in (
-        b"storePathRootDir=/elsewhere\n",
-        b"maxMsgsNumBatch=9\nrocketmqHome=/elsewhere\n",
-        b"namesrvAddr=elsewhere:9876\n",
-        b"filterServerNums=1\n",
-        b"brokerName=x\n",
+    for body, key in (
+        (b"storePathRootDir=/elsewhere\n", "storePathRootDir"),
+        (b"store\\u0050athCommitLog=/elsewhere\n", "storePathCommitLog"),
+        (b"maxMsgsNumBatch=9\nrocketmqHome=/elsewhere\n", "rocketmqHome"),
+        (b"namesrvAddr=elsewhere:9876\n", "namesrvAddr"),
+        (b"filterServerNums=1\n", "filterServerNums"),
+        (b"brokerName=x\n", "brokerName"),
+        (b"aclEnable=false\n", "aclEnable"),
     ):
+        caplog.clear()
         answer = wire.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body)
         assert answer.code == ResponseCode.NO_PERMISSION
+        (logged,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+        assert logged.startswith("refused a request of 127.0.0.1:"), "and who has tried it"
+        assert key in logged
     assert settings(wire) == before
     answer = wire.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"a=\\uXX")
     assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "string2Properties error")

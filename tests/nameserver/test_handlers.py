@@ -277,7 +277,7 @@ def test_settings_are_told_changed_and_kept(tmp_path: Path, encoding: Encoding) 
     ],
 )
 def test_settings_no_request_may_change(
-    tmp_path: Path, change: bytes, code: int, remark: str
+    tmp_path: Path, change: bytes, code: int, remark: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test() -> None:
         async with running(tmp_path) as cluster:
@@ -286,6 +286,9 @@ def test_settings_no_request_may_change(
             answer = await caller.ask(318, change)
             assert (answer.code, answer.remark) == (code, remark)
             assert (await caller.ask(319)).body == before
+        logged = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+        assert len(logged) == (code == 16), "what may not be changed is logged, slips are not"
+        assert all("refused to change" in line and "127.0.0.1" in line for line in logged)
         assert not (tmp_path / "namesrv.properties").exists()
 
     run(test)
