@@ -51,8 +51,10 @@ class PushConsumer(WithBlock, BasePushConsumer):
     - `max_reconsume_times`, `suspend_ms`: how often and, in order, how soon messages are retried;
     - `stop_timeout_s`: how long `stop` waits for functions that are at work;
     - `strategy`: how the group's members share the queues;
-    - `namespace`, `access_key`, `secret_key`, `security_token`, `tls`, `instance_name`: as for
-      every client.
+    - `instance_name`: part of the name brokers know it by. It is made up, so a process may have as
+      many members of a group as it likes; only those of broadcasts, whose offsets are kept in a
+      file of that name, have to be given one each;
+    - `namespace`, `access_key`, `secret_key`, `security_token`, `tls`: as for every client.
     """
 
     def __init__(
