@@ -186,11 +186,11 @@ def test_pause_and_resume(producer: Producer, topic: str, open_consumer: Open) -
     first = take(consumer, 1)
     producer.send(Message(topic, b"4"), queue=one)
     producer.send(Message(topic, b"5"), queue=other)
-    # A pull of the paused queue that was on its way may still bring its message.
+    # The pull of the paused queue that the broker holds brings its message, but not to us yet.
     first += take(consumer, 1)
     producer.send(Message(topic, b"6"), queue=one)
     first += consumer.poll(timeout_s=0.5)
-    assert b"6" not in bodies_of(first)
+    assert bodies_of(first) == [b"3", b"5"]
     consumer.resume(one)
     while b"6" not in bodies_of(first):
         first += take(consumer, 1)

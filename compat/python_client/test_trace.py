@@ -36,8 +36,8 @@ def mqadmin(tools: JavaTools, cluster: Cluster) -> Tool:
     return lambda *arguments: tools.mqadmin(*arguments, "-n", cluster.address)
 
 
-def traced(admin: Admin, key: str, topic: str = TRACE_TOPIC) -> list[str]:
-    """The fields of each record about a message, once there is one."""
+def traced(admin: Admin, key: str, topic: str = TRACE_TOPIC, *, wanted: int = 1) -> list[str]:
+    """The records about a message, once there are so many: each may be in a message of its own."""
     found: list[str] = []
 
     def look() -> bool:
@@ -48,7 +48,7 @@ def traced(admin: Admin, key: str, topic: str = TRACE_TOPIC) -> list[str]:
                 for record in message.body.decode().split("\2")
                 if key in record
             ]
-        return bool(found)
+        return len(found) >= wanted
 
     await_true(f"{key} is in the trace", look)
     return found
@@ -69,7 +69,7 @@ def test_java_reads_what_we_trace(
     assert fields[11:] == ["0", result.offset_id, "true"]
     # Nothing stands for nothing, and the message's own key finds its record.
     assert traced(admin, plain.message_id)[0].split("\1")[6:8] == ["null", "null"]
-    assert admin.messages_by_key(TRACE_TOPIC, "k2")
+    await_true("k2 is indexed", lambda: admin.messages_by_key(TRACE_TOPIC, "k2"))
 
     printed = mqadmin("queryMsgTraceById", "-i", result.message_id)
     lines = [line for line in printed.splitlines() if line.startswith("Pub")]
@@ -86,7 +86,7 @@ def test_java_reads_what_a_consumer_traces(
     consumer = listen(topic, catcher.add, trace=True)
     catcher.wait(1)
     consumer.stop()  # which sends what it has recorded
-    records = [record.split("\1") for record in traced(admin, sent.message_id)]
+    records = [record.split("\1") for record in traced(admin, sent.message_id, wanted=2)]
     by_kind = {record[0]: record for record in records}
     assert by_kind["SubBefore"][3] == group
     assert by_kind["SubAfter"][4] == "true"
@@ -126,7 +126,7 @@ def test_the_end_of_a_transaction_is_traced(
             Message(topic, b"x", keys=["k"]), lambda _message, _sent: TransactionState.COMMIT
         )
     message_id = result.sent.message_id
-    records = [record.split("\1") for record in traced(admin, message_id)]
+    records = [record.split("\1") for record in traced(admin, message_id, wanted=2)]
     by_kind = {record[0]: record for record in records}
     assert by_kind["Pub"][11] == "1"
     ended = by_kind["EndTransaction"]
