@@ -36,6 +36,7 @@ class PlayedCluster:
         self.answers: dict[int, Callable[[dict[str, str]], Command]] = {}
         self.committed: dict[str, int] = {}
         self.arrived = asyncio.Event()
+        self.queue_count = 2
 
     def codes(self, *wanted: int) -> list[int]:
         return [code for code, _, _ in self.log if code in wanted]
@@ -59,11 +60,13 @@ class PlayedCluster:
 
     def _answer(self, code: int, ext: dict[str, str], body: bytes | None) -> Command:
         if code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
-            count = 2 if ext["topic"] == "T" else 0
-            if not count:
+            count = self.queue_count
+            if ext["topic"] != "T":
                 return answer(ResponseCode.TOPIC_NOT_EXIST)
             brokers = [{"brokerName": "a", "cluster": "c", "brokerAddrs": {0: BROKER}}]
-            queues = [{"brokerName": "a", "readQueueNums": 2, "writeQueueNums": 2, "perm": 6}]
+            queues = [
+                {"brokerName": "a", "readQueueNums": count, "writeQueueNums": count, "perm": 6}
+            ]
             return answer(body=dumps_lenient({"brokerDatas": brokers, "queueDatas": queues}))
         if code == RequestCode.HEART_BEAT:
             self.client_id = loads_lenient(body or b"")["clientID"]
@@ -380,6 +383,26 @@ def test_broadcast_failures_are_dropped(tmp_path: Any) -> None:
         assert "%RETRY%g" not in member.subscriptions
 
     _play(test, handle=fail, broadcast=True, consume_from="first", offset_directory=tmp_path)
+
+
+def test_a_broadcast_goes_on_where_it_was_when_a_queue_was_away(tmp_path: Any) -> None:
+    async def test(member: PushMember, cluster: PlayedCluster, done: list[bytes]) -> None:
+        cluster.put(0, b"0", b"1")
+        cluster.put(1, b"x")
+        await member.start()
+        await _until(lambda: len(done) == 3)
+        cluster.queue_count = 1
+        await member.instance.refresh_routes()
+        await member.rebalance()
+        assert list(member.queues) == [QUEUES[0]]
+        cluster.queue_count = 2
+        cluster.put(1, b"y")
+        await member.instance.refresh_routes()
+        await member.rebalance()
+        await _until(lambda: len(done) == 4)
+        assert done[-1] == b"y", "what was done before does not come again"
+
+    _play(test, broadcast=True, consume_from="first", offset_directory=tmp_path)
 
 
 def test_an_ordered_queue_needs_the_brokers_word() -> None:

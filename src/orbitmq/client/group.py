@@ -346,7 +346,7 @@ class GroupMember:
         cache.drop()
         if self._is_wanted(cache.queue):
             await self.offsets.persist([cache.queue])
-        self.offsets.table.forget(cache.queue)
+        self.offsets.released(cache.queue)
         if self.queues.get(cache.queue) is cache:
             del self.queues[cache.queue]
         return True

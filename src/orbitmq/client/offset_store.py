@@ -2,7 +2,8 @@
 
 The file is Java's, so that a consumer written there can be followed by one written here:
 ``<directory>/<client id>/<group>/offsets.json`` with ``{"offsetTable":{{queue}:offset, …}}``; the
-version before the last is in ``offsets.json.bak``.
+version before the last is in ``offsets.json.bak``. Nobody else knows these offsets: one of a queue
+that is away for a while, because its broker is, stays in the file.
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ class OffsetStore(Protocol):
     async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
         """Store the offsets of these queues, surely when it `wait`s."""
 
+    def released(self, queue: MessageQueue) -> None:
+        """Note that a queue is not ours any more."""
+
 
 class RemoteOffsets:
     """Offsets of a group, kept by the brokers of its queues."""
@@ -69,6 +73,10 @@ class RemoteOffsets:
                 by_broker.setdefault(queue.broker_name, []).append((queue, offset))
         await asyncio.gather(*(self._persist_all(known, wait) for known in by_broker.values()))
 
+    def released(self, queue: MessageQueue) -> None:
+        """Forget it: from now on another member moves its offset."""
+        self.table.forget(queue)
+
     async def _persist_all(self, known: list[tuple[MessageQueue, int]], wait: bool) -> None:
         for queue, offset in known:
             await self._persist(queue, offset, wait)
@@ -93,6 +101,7 @@ class LocalOffsets:
     def __init__(self, directory: Path, client_id: str, group: str) -> None:
         self.table = OffsetTable()
         self.path = directory / client_id / group / "offsets.json"
+        self._writing = asyncio.Lock()
 
     async def load(self) -> None:
         """Read the file, or the one before it when it is missing or broken."""
@@ -105,14 +114,14 @@ class LocalOffsets:
         return -1 if offset is None else offset
 
     async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
-        """Write the file anew."""
-        offsets = {
-            queue.as_key(): offset
-            for queue in queues
-            if (offset := self.table.get(queue)) is not None
-        }
-        if offsets:
-            await asyncio.to_thread(save, self.path, dumps_lenient({"offsetTable": offsets}))
+        """Write the file anew, with all queues that are known."""
+        async with self._writing:
+            offsets = {queue.as_key(): offset for queue, offset in self.table.of_topic("").items()}
+            if offsets:
+                await asyncio.to_thread(save, self.path, dumps_lenient({"offsetTable": offsets}))
+
+    def released(self, queue: MessageQueue) -> None:
+        """Keep its offset for when it comes back."""
 
 
 def _parse(content: bytes) -> dict[MessageQueue, int]:
