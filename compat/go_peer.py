@@ -128,16 +128,16 @@ class GoClient:
                     raise self.error(f"{'ended' if self._ended else 'waited'}, missing: {what}")
                 self._heard.wait(remaining)
 
-    def ready(self, timeout_s: float = 20) -> GoClient:
+    def ready(self, timeout_s: float = 60) -> GoClient:
         """Wait until a consumer has started."""
         self.until(lambda: any("ready" in line for line in self.said), timeout_s, "ready")
         return self
 
-    def until_said(self, lines: int, timeout_s: float = 20) -> None:
+    def until_said(self, lines: int, timeout_s: float = 60) -> None:
         """Wait until it has said so much."""
         self.until(lambda: len(self.said) >= lines, timeout_s, f"{lines} lines")
 
-    def until_got(self, numbers: set[int], timeout_s: float = 20) -> None:
+    def until_got(self, numbers: set[int], timeout_s: float = 60) -> None:
         """Wait until a consumer has seen all of these messages."""
         seen: set[int] = set()
         read = 0
@@ -159,7 +159,7 @@ class GoClient:
             raise self.error("ended out of order")
         return self
 
-    def stop(self, timeout_s: float = 20) -> GoClient:
+    def stop(self, timeout_s: float = 60) -> GoClient:
         """End a consumer's input and wait until it has shut down."""
         assert self._process.stdin is not None
         if not self._process.stdin.closed:
@@ -169,14 +169,14 @@ class GoClient:
     def kill(self) -> None:
         """SIGKILL."""
         self._process.kill()
-        self._wait(10)
+        self._wait(30)
 
     def _wait(self, timeout_s: float) -> None:
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             raise self.error(f"still runs after {timeout_s} s") from None
-        self._listener.join(10)
+        self._listener.join(30)
 
     def close(self) -> None:
         """Leave nothing behind."""

@@ -49,7 +49,7 @@ def test_transactions(go: StartGo, choosing: System) -> None:
     )
     # Half of them at once, the others when the producer was asked.
     wanted = {number for number in range(COUNT) if number % 4 in (0, 2)}
-    consumer.until_got(wanted, timeout_s=40)
+    consumer.until_got(wanted)
     producer.stop()
     consumer.stop()
     assert not producer.errors

@@ -19,7 +19,8 @@ def test_concurrent_push_waits_for_messages(go: StartGo, system: System) -> None
     consumer.until_got(set(range(60)))
     producer.finish()
     late_ms = [line["seen_ms"] - line["stored_ms"] for line in consumer.got[10:]]
-    assert statistics.median(late_ms) < 100
+    # A broker that only looked at held pulls now and then would take seconds.
+    assert statistics.median(late_ms) < 900
     assert len(consumer.got) == 60
 
 
@@ -40,7 +41,7 @@ def test_orderly_push(go: StartGo, system: System) -> None:
     go("send", "go-ordered", count=200, shards=10).finish()
     consumer = go("push", "go-ordered", group="g-ordered", orderly=True).ready()
     go("send", "go-ordered", first=200, count=100, shards=10).finish()
-    consumer.until_got(set(range(300)), timeout_s=40)
+    consumer.until_got(set(range(300)))
     consumer.stop()
     for shard in range(10):
         numbers = [line["number"] for line in consumer.got if line["shard"] == f"shard-{shard}"]
@@ -106,7 +107,7 @@ def test_delay_level(go: StartGo, system: System, level: int, delay_ms: int) -> 
     consumer.until_got(set(range(20)))
     waited = [line["seen_ms"] - line["born_ms"] for line in consumer.got]
     assert min(waited) >= delay_ms - 5
-    assert statistics.median(waited) < delay_ms + 200
+    assert statistics.median(waited) < delay_ms + 900
 
 
 def test_retry_up_to_the_dead_letters(go: StartGo, system: System) -> None:
@@ -122,7 +123,7 @@ def test_retry_up_to_the_dead_letters(go: StartGo, system: System) -> None:
         seen = [(line["got"]["number"], line["got"]["reconsumed"]) for line in consumer.said[1:]]
         return sorted(seen) == tries
 
-    consumer.until(all_tried, 20, "three tries of each message")
+    consumer.until(all_tried, 60, "three tries of each message")
     assert {line["topic"] for line in consumer.got} == {"go-retry"}
     letters = go("push", "%DLQ%g-retry", group="g-letters")
     letters.until_got(set(range(4)))

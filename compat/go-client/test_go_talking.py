@@ -51,7 +51,7 @@ def test_traces_say_what_became_of_a_message(go: StartGo, talking: System) -> No
     consumer.until_got({0})
     consumer.stop()  # and sends what it has of traces
     with Admin(talking.address) as admin:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while True:
             events = admin.message_trace(sent["msg_id"])
             groups = {event.group for event in events}

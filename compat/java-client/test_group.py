@@ -17,7 +17,7 @@ from compat.java_client import JavaClient
 TOPIC = "Shared"
 QUEUES_EACH = 4
 PER_SECOND = 300
-LIMIT_S = 40.0
+LIMIT_S = 90.0
 KINDS = {"concurrent", "orderly"}
 
 

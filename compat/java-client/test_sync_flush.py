@@ -50,4 +50,4 @@ def test_everything_acknowledged_was_flushed(flushing_cluster: LocalCluster) -> 
         assert len(broker.acks) == 0
         assert broker.stats.put_times > 0
         assert sum(broker.stats.put_times_ms.now) > 0, "no send has waited for the disk"
-        assert broker.store.wait_flushed(broker.store.max_physical_offset, 5000)
+        assert broker.store.wait_flushed(broker.store.max_physical_offset, 60_000)

@@ -24,7 +24,7 @@ LOGBACK = """<configuration>
 </configuration>
 """
 PAUSE_S = 0.1
-LIMIT_S = 60
+LIMIT_S = 120
 
 
 class Endless:

@@ -18,6 +18,7 @@ from compat.mqadmin.conftest import Both
 from compat.mqadmin.endless import endless
 from compat.mqadmin.normalise import OF_THE_MOMENT, OF_THE_SUITE, table
 from compat.mqadmin.sides import TRACED
+from orbitmq.cli.mqadmin_table import ALIASES
 
 HERE = ("-c", "DefaultCluster")
 AT = ("-b", "{broker}")
@@ -138,6 +139,7 @@ def test_every_command_is_looked_at(both: Both) -> None:
     run = {case.command[0] for case in CASES}
     assert len(known) > 50, listed
     assert known == run | ELSEWHERE | ENDLESS
+    assert known == set(ALIASES), "each has its name among the commands of ours, too"
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(case.command))

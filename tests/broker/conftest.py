@@ -25,7 +25,7 @@ class Wire:
         self, address: str, encoding: Encoding = "json", tls: ssl.SSLContext | None = None
     ) -> None:
         host, _, port = address.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=20)
+        self._socket = socket.create_connection((host, int(port)), timeout=60)
         if tls is not None:
             self._socket = tls.wrap_socket(self._socket)
         self._reader = FrameReader()

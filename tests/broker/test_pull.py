@@ -123,7 +123,7 @@ def test_a_held_pull_is_answered_when_a_message_arrives(connect: Callable[[], Wi
     producer.send("t", b"second")
     answer = consumer.answer(waiting)
     assert [record.body for record in decode_records(answer.body)] == [b"second"]
-    assert time.monotonic() - started < 4
+    assert time.monotonic() - started < 14, "before its own time was over"
 
 
 def test_only_a_wanted_tag_wakes_a_held_pull(connect: Callable[[], Wire]) -> None:

@@ -21,7 +21,7 @@ from tests.broker.conftest import Wire, broker_address
 
 
 def test_a_broker_closes_connections_that_are_idle_for_too_long() -> None:
-    with LocalCluster(settings={"serverChannelMaxIdleTimeSeconds": "1"}) as cluster:
+    with LocalCluster(settings={"serverChannelMaxIdleTimeSeconds": "3"}) as cluster:
         host, _, port = broker_address(cluster).rpartition(":")
         busy = Wire(broker_address(cluster))
         with socket.create_connection((host, int(port)), timeout=0.1) as idle:
@@ -32,8 +32,8 @@ def test_a_broker_closes_connections_that_are_idle_for_too_long() -> None:
                     assert idle.recv(1) == b""
                     break
                 except TimeoutError:
-                    assert time.monotonic() < began + 20, "still open"
-        assert time.monotonic() > began + 0.9, "not at once"
+                    assert time.monotonic() < began + 60, "still open"
+        assert time.monotonic() > began + 2.9, "not at once"
         busy.send("t")
         busy.close()
 

@@ -17,7 +17,7 @@ from orbitmq.cli import main
 from orbitmq.client.producer import Producer
 from orbitmq.testing import LocalCluster
 
-LIMIT_S = 40.0
+LIMIT_S = 60.0
 
 
 @dataclass

@@ -60,7 +60,7 @@ def nameserver(home: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[s
 
 def ask(address: str, code: int, **ext: str) -> bytes:
     host, _, port = address.partition(":")
-    with socket.create_connection((host, int(port)), timeout=5) as connection:
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
         connection.sendall(Command(code, ext=ext).encode())
         with connection.makefile("rb") as stream:
             return stream.read(int.from_bytes(stream.read(4), "big"))
@@ -117,7 +117,7 @@ def test_it_runs_until_a_signal(tmp_path: Path, number: signal.Signals) -> None:
         assert b'"topicList":[]' in ask(address, 206)
         ask(address, 100, namespace="N", key="k", value="v")
         process.send_signal(number)
-        _, talk = process.communicate(timeout=10)
+        _, talk = process.communicate(timeout=60)
         assert process.returncode == 0
         assert "unknown key listenPrt, did you mean listenPort?" in talk
     kept = json.loads((tmp_path / "namesrv" / "kvConfig.json").read_text())
@@ -134,7 +134,7 @@ def test_a_port_in_use_is_told_in_one_line(tmp_path: Path) -> None:
             env={**os.environ, "HOME": str(tmp_path)},
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=60,
             check=False,
         )
     assert done.returncode == 1

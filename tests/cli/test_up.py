@@ -39,7 +39,7 @@ PULL = {
 
 
 def ask(port: int, code: int, ext: dict[str, str], body: bytes = b"") -> Command:
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(Command(code, ext=ext, body=body, opaque=1).encode())
         reader = FrameReader()
         while True:
@@ -84,14 +84,14 @@ def test_one_port_serves_everything_and_a_signal_leaves_it_clean(tmp_path: Path)
             found = decode_records(ask(port, RequestCode.PULL_MESSAGE, PULL).body)
             assert [record.body for record in found] == expected
             process.send_signal(signal.SIGTERM)
-            assert process.wait(20) == 0
+            assert process.wait(60) == 0
         assert not (tmp_path / "abort").exists()
 
 
 def test_a_second_start_says_who_holds_the_directory(tmp_path: Path) -> None:
     with running("up", "--data", str(tmp_path), "--port", "0") as (process, _):
         with running("up", "--data", str(tmp_path), "--port", "0") as (second, line):
-            assert second.wait(20) == 1
+            assert second.wait(60) == 1
             assert line == ""
             assert second.stderr is not None
             said = second.stderr.read()
@@ -108,7 +108,7 @@ def test_a_broker_takes_rocketmqs_file_and_suggests_what_was_meant(tmp_path: Pat
         assert line.startswith("The broker[b1, 127.0.0.1:")
         assert ask(port_of(line), RequestCode.SEND_MESSAGE, SEND, b"x").code == 0
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
         assert process.stderr is not None
         assert "flushDiskType" in process.stderr.read()
     assert (tmp_path / "store" / "config" / "topics.json").exists()
@@ -116,6 +116,6 @@ def test_a_broker_takes_rocketmqs_file_and_suggests_what_was_meant(tmp_path: Pat
 
 def test_a_bad_setting_is_one_line(tmp_path: Path) -> None:
     with running("up", "--data", str(tmp_path), "--set", "nonsense") as (process, _):
-        assert process.wait(20) == 2
+        assert process.wait(60) == 2
         assert process.stderr is not None
         assert "is not of the form KEY=VALUE" in process.stderr.read()

@@ -4,6 +4,8 @@ import java.util.function.Supplier;
 /** Expectations: each says what was expected and what came instead. */
 final class Check {
     private static final long GLANCE_MS = 10;
+    /** How much longer than on a quiet machine anything may take. */
+    static final long PATIENCE = 3;
 
     /** A piece of work that is to fail. */
     interface Work {
@@ -45,9 +47,10 @@ final class Check {
         throw new AssertionError("expected " + kind.getSimpleName() + ", but the work ended with " + brief(result));
     }
 
-    /** Wait until the condition holds; how long that took. */
-    static long await(long limitMs, Supplier<String> otherwise, Condition condition) throws Exception {
+    /** Wait until the condition holds; how long that took. A busy machine is given three times as long. */
+    static long await(long quietLimitMs, Supplier<String> otherwise, Condition condition) throws Exception {
         long begin = System.nanoTime();
+        long limitMs = PATIENCE * quietLimitMs;
         while (!condition.holds()) {
             long waitedMs = (System.nanoTime() - begin) / 1_000_000;
             that(waitedMs < limitMs, "not within " + limitMs + " ms: " + otherwise.get());

@@ -27,7 +27,7 @@ import java.util.concurrent.TimeUnit;
 public final class Driver {
     private static final PrintStream ANSWERS = new PrintStream(System.out, false, StandardCharsets.UTF_8);
     private static final BlockingQueue<JSONObject> FULFILLED = new LinkedBlockingQueue<>();
-    private static final long DEFAULT_LIMIT_MS = 50_000;
+    private static final long DEFAULT_LIMIT_MS = 150_000;
 
     /** What a name stands for. */
     interface Scenario {

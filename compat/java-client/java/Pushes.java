@@ -136,7 +136,7 @@ final class Pushes {
                 return ConsumeOrderlyStatus.SUCCESS;
             });
             consumer.start();
-            Check.that(begun.await(10, TimeUnit.SECONDS), "the first member did not begin");
+            Check.that(begun.await(30, TimeUnit.SECONDS), "the first member did not begin");
         }
         Check.await(20_000, () -> consumed.size() + " of 8 were consumed", () -> consumed.size() == 8);
         Check.equal(List.of(), clashes, "queues that two members worked on at once");
@@ -230,13 +230,13 @@ final class Pushes {
         DefaultMQPushConsumer first = member(stage, group, topic);
         Check.await(10_000, () -> "all queues for the first member", () -> owned(first, topic).size() == 8);
         DefaultMQPushConsumer second = member(stage, group, topic);
-        long joinMs = Check.await(6_000, () -> "four queues each, the first has " + owned(first, topic) + ", the second " + owned(second, topic),
+        long joinMs = Check.await(5_000, () -> "four queues each, the first has " + owned(first, topic) + ", the second " + owned(second, topic),
             () -> owned(first, topic).size() == 4 && owned(second, topic).size() == 4);
         Set<MessageQueue> all = new TreeSet<>(owned(first, topic));
         all.addAll(owned(second, topic));
         Check.equal(8, all.size(), "queues that have an owner");
         second.shutdown();
-        long leaveMs = Check.await(6_000, () -> "all queues back, not " + owned(first, topic), () -> owned(first, topic).size() == 8);
+        long leaveMs = Check.await(5_000, () -> "all queues back, not " + owned(first, topic), () -> owned(first, topic).size() == 8);
         return Map.of("join_ms", joinMs, "leave_ms", leaveMs);
     }
 

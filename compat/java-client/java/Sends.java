@@ -106,7 +106,7 @@ final class Sends {
                 }
             });
         }
-        Check.that(answered.await(20, TimeUnit.SECONDS), answered.getCount() + " sends were not answered");
+        Check.that(answered.await(60, TimeUnit.SECONDS), answered.getCount() + " sends were not answered");
         if (!failures.isEmpty()) {
             throw new IllegalStateException(failures.size() + " sends failed", failures.peek());
         }
@@ -210,7 +210,7 @@ final class Sends {
                 answered.countDown();
             }
         });
-        Check.that(answered.await(10, TimeUnit.SECONDS), "no answer");
+        Check.that(answered.await(30, TimeUnit.SECONDS), "no answer");
         Check.equal(List.of(queues.get(3)), outcome, "queue of the async send");
         producer.sendOneway(Stage.message(topic, "oneway", "", "x"), queues.get(5));
         Check.await(5_000, () -> "the one-way message", () -> stage.readAll(topic).size() == 32 * 2 + 10 + 2);
