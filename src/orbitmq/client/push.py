@@ -6,9 +6,10 @@ Both are thin: what they share is in `BasePushConsumer`, how they work in `PushM
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from types import FrameType
 from typing import Any, Self, TypeVar, Unpack
 
@@ -317,14 +318,36 @@ class AsyncPushConsumer(AsyncWithBlock, BasePushConsumer):
         member.rebalance_soon()
 
     async def run(self) -> None:
-        """Consume until `stop` is called or the task is cancelled. ::
+        """Consume until `stop` is called, the task is cancelled, or the process is told to end. ::
 
         asyncio.run(consumer.run())
+
+        That is SIGTERM, unless the program has a handler of its own for it; Ctrl-C cancels the
+        task of `asyncio.run`.
         """
         if self._member is None:
             await self.start()
-        try:
-            if self._stopped is not None:
+        if self._stopped is None:
+            return
+        with _sigterm_calls(self._stopped.set):
+            try:
                 await self._stopped.wait()
-        finally:
-            await self.stop()
+            finally:
+                await self.stop()
+
+
+@contextlib.contextmanager
+def _sigterm_calls(end: Callable[[], None]) -> Iterator[None]:
+    """Have SIGTERM end a task instead of the process, if nobody else has taken care of it."""
+    is_ours = (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    )
+    loop = asyncio.get_running_loop()
+    if is_ours:
+        loop.add_signal_handler(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        if is_ours:
+            loop.remove_signal_handler(signal.SIGTERM)
