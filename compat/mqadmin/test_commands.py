@@ -129,6 +129,8 @@ ELSEWHERE = {
     *("exportMetadata", "exportConfigs", "exportMetrics"),
     "updateNamesrvConfig",  # in compat/nameserver
 }
+OF_ALL = {("h", "help", False), ("n", "namesrvAddr", True)}
+"""Options that every command has."""
 ENDLESS = {"clusterRT", "startMonitoring"}
 """They go on for ever, and come last."""
 
@@ -140,6 +142,16 @@ def test_every_command_is_looked_at(both: Both) -> None:
     assert len(known) > 50, listed
     assert known == run | ELSEWHERE | ENDLESS
     assert known == set(ALIASES), "each has its name among the commands of ours, too"
+
+
+def test_every_option_has_its_letter(both: Both) -> None:
+    """What mqadmin's help says of its options is what ours understands under the same name."""
+    line = re.compile(r"^ -(\w+),--(\S.*?)(?: +(<arg>)|  |$)", re.MULTILINE)
+    for name, alias in ALIASES.items():
+        said = both.tools.mqadmin("help", name)
+        theirs = {(letter, long, bool(value)) for letter, long, value in line.findall(said)}
+        ours = {(one.letter, one.name, one.takes_value) for one in alias.options}
+        assert ours | OF_ALL == theirs, name
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(case.command))

@@ -231,6 +231,28 @@ def test_a_time_that_cannot_be_kept_is_refused(wire: Wire, value: str) -> None:
     assert (refused.remark or "").startswith("timer message illegal")
 
 
+@pytest.mark.parametrize("horizon_s", [40 * 86_400, 60], ids=["default", "changed"])
+def test_the_horizon_is_forty_days_unless_set_otherwise(wire: Wire, horizon_s: int) -> None:
+    if horizon_s == 60:
+        body = b"timerMaxDelaySec=60"
+        assert wire.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body).code == 0
+    for name, value in (
+        ("TIMER_DELAY_SEC", horizon_s),
+        ("TIMER_DELAY_MS", horizon_s * 1000),
+        ("TIMER_DELIVER_MS", now_ms() + horizon_s * 1000 - 100),
+    ):
+        assert wire.send("t", properties=f"{name}\x01{value}").code == 0, name
+    beyond = now_ms() + horizon_s * 1000 + 60_000  # a slow machine comes nearer to it
+    for name, value in (
+        ("TIMER_DELAY_SEC", horizon_s + 1),
+        ("TIMER_DELAY_MS", horizon_s * 1000 + 1),
+        ("TIMER_DELIVER_MS", beyond),
+    ):
+        refused = wire.send("t", properties=f"{name}\x01{value}")
+        assert refused.code == ResponseCode.MESSAGE_ILLEGAL, name
+        assert f"{horizon_s * 1000}ms (timerMaxDelaySec of the broker)" in (refused.remark or "")
+
+
 def test_nobody_sends_to_the_timers_themselves(wire: Wire) -> None:
     assert wire.send(TIMER_TOPIC).code == ResponseCode.NO_PERMISSION
 
