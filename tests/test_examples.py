@@ -15,7 +15,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py"))
 AFTER = {"consume_ordered.py": "send_ordered.py"}
 """Programs that go on with what others have left."""
-LIMIT_S = 40
+LIMIT_S = 90
 
 
 @pytest.fixture(scope="module")

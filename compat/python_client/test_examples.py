@@ -16,6 +16,6 @@ SAYS = {"request_reply.py": "1.20 EUR", "transaction.py": "COMMIT"}
 @pytest.mark.parametrize("program", SAYS)
 def test_example(program: str, cluster: Cluster) -> None:
     command = [sys.executable, str(REPOSITORY_ROOT / "examples" / program), cluster.address]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=40, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stderr
     assert SAYS[program] in done.stdout

@@ -273,6 +273,29 @@ def test_more_sends_than_a_broker_would_take_at_once(cluster: LocalCluster, topi
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("max_in_flight", [10_000, 1000], ids=["all at once", "as by default"])
+def test_ten_thousand_sends_on_one_loop(
+    cluster: LocalCluster, topic: str, max_in_flight: int
+) -> None:
+    async def run() -> None:
+        async with AsyncProducer(
+            cluster.address, group="g", max_in_flight=max_in_flight, timeout_ms=60_000
+        ) as producer:
+            await producer.send(Message(topic, b"first"))  # it finds the route and connects
+            sends = [
+                asyncio.create_task(producer.send(Message(topic, b"%d" % number)))
+                for number in range(10_000)
+            ]
+            await asyncio.sleep(0)
+            assert producer._turns.free == 0, "as many as may be are under way"
+            results = await asyncio.gather(*sends)
+            assert {result.status for result in results} == {SendStatus.SEND_OK}
+            assert len({(result.queue, result.queue_offset) for result in results}) == 10_000
+            assert producer._turns.free == max_in_flight
+
+    asyncio.run(run())
+
+
 def test_threads_send_at_the_same_time(cluster: LocalCluster, topic: str) -> None:
     with Producer(cluster.address, group="g", timeout_ms=10_000) as producer:
         ids: set[str] = set()

@@ -15,7 +15,8 @@ _HINTS = {
     "its properties are.",
     ResponseCode.SERVICE_NOT_AVAILABLE: "The broker cannot store messages: it is a slave, its disk "
     "is full or it is shutting down.",
-    ResponseCode.NO_PERMISSION: "Check the permission of the topic and of the broker.",
+    ResponseCode.NO_PERMISSION: "Check the permission of the topic and of the broker, and whether "
+    "the group may consume (orbitmq group config).",
     ResponseCode.TOPIC_NOT_EXIST: "Create the topic on this broker (mqadmin updateTopic, or "
     "Admin.create_topic), or set autoCreateTopicEnable=true.",
     ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: "Create the group (mqadmin updateSubGroup, or "

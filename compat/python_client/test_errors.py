@@ -1,0 +1,58 @@
+"""Why something cannot be done, found out on every kind of cluster: the cause, and what helps."""
+
+from __future__ import annotations
+
+import pytest
+
+from compat.java_client import Cluster
+from compat.python_client.shared import Way
+from orbitmq.admin.admin import Admin
+from orbitmq.client.producer import Producer
+from orbitmq.client.producer_async import AsyncProducer
+from orbitmq.client.pull import AsyncPullConsumer, PullConsumer
+from orbitmq.errors import BrokerRefused, NoRoute
+from orbitmq.message import Message
+from orbitmq.protocol.flags import Permission
+
+
+def test_a_topic_that_may_only_be_read(
+    cluster: Cluster, way: Way, group: str, topic: str, admin: Admin
+) -> None:
+    admin.create_topic(topic, queues=2, perm=Permission.READ)
+    with (
+        way(Producer, AsyncProducer)(cluster.address, group=group) as producer,
+        pytest.raises(NoRoute, match=r"may not be written .*updateTopicPerm") as caught,
+    ):
+        producer.send(Message(topic, b"x"))
+    assert caught.value.cause == "no_permission"
+
+
+def test_a_topic_that_does_not_exist(cluster: Cluster, way: Way, group: str, mark: str) -> None:
+    with (
+        way(PullConsumer, AsyncPullConsumer)(cluster.address, group=group) as consumer,
+        pytest.raises(NoRoute, match=r"does not exist on broker-a, broker-b\. Create it") as caught,
+    ):
+        consumer.queues(f"missing-{mark}")
+    assert caught.value.cause == "no_topic"
+
+
+def test_a_broker_in_the_place_of_a_nameserver(
+    cluster: Cluster, way: Way, group: str, admin: Admin
+) -> None:
+    address = admin.cluster_info().brokers["broker-a"].master
+    with (
+        way(Producer, AsyncProducer)(address, group=group) as producer,
+        pytest.raises(NoRoute, match="the address of a broker instead of a nameserver") as caught,
+    ):
+        producer.send(Message("T", b"x"))
+    assert caught.value.cause == "refused"
+
+
+def test_a_group_that_may_not_consume(
+    cluster: Cluster, way: Way, group: str, topic: str, admin: Admin
+) -> None:
+    admin.create_group(group, consume_enable=False)
+    with way(PullConsumer, AsyncPullConsumer)(cluster.address, group=group) as consumer:
+        queue = consumer.queues(topic)[0]
+        with pytest.raises(BrokerRefused, match="whether the group may consume"):
+            consumer.pull(queue, 0)
