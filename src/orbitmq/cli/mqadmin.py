@@ -1,7 +1,7 @@
 """``orbitmq mqadmin``: the commands of RocketMQ's own tool, by its names and option letters.
 
 Each is translated into one of ours, whose answer it prints: the same facts, but our tables (and
-``-o json``), not mqadmin's columns. What an option becomes stands in `mqadmin_table`.
+``--output json``), not mqadmin's columns. What an option becomes stands in `mqadmin_table`.
 """
 
 from __future__ import annotations
