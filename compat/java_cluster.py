@@ -53,6 +53,7 @@ class Release:
 
     lock_file: Path
     log_configuration: str
+    settings: dict[str, str] = field(default_factory=dict)
 
     def flags(self, home: Path, process: str) -> list[str]:
         log_configuration = home / "conf" / self.log_configuration.format(process)
@@ -66,7 +67,12 @@ class Release:
 
 RELEASES = {
     "4.9.7": Release(LOCK_FILE, "logback_{}.xml"),
-    "5.4.0": Release(LOCK_FILE_5_4, "rmq.{}.logback.xml"),
+    "5.4.0": Release(
+        LOCK_FILE_5_4,
+        "rmq.{}.logback.xml",
+        # By default it writes its 37 MB of timers down every second, be there any or not.
+        {"timerFlushIntervalMs": "60000"},
+    ),
 }
 
 
@@ -228,6 +234,7 @@ class JavaCluster:
             "waitTimeMillsInSendQueue": "10000",
             "osPageCacheBusyTimeOutMills": "10000",
             **self.settings.sizes.broker_settings(),
+            **RELEASES[self.settings.release].settings,
             **self.settings.extra,
         }
         return "".join(f"{key}={value}\n" for key, value in settings.items())

