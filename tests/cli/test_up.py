@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -119,3 +120,24 @@ def test_a_bad_setting_is_one_line(tmp_path: Path) -> None:
         assert process.wait(60) == 2
         assert process.stderr is not None
         assert "is not of the form KEY=VALUE" in process.stderr.read()
+
+
+def cpu_s(pid: int) -> float:
+    """The processor time a process has taken so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_at_rest_it_takes_next_to_nothing(tmp_path: Path) -> None:
+    """With hundreds of topics and all its housekeeping: less than a twentieth of a processor."""
+    with running("up", "--data", str(tmp_path), "--port", "0") as (process, line):
+        for number in range(300):
+            sent = SEND | {"topic": f"topic-{number}", "defaultTopicQueueNums": "4"}
+            assert ask(port_of(line), RequestCode.SEND_MESSAGE, sent, b"x").code == 0
+        deadline = time.monotonic() + 60
+        while True:  # what it has yet to write from before is no rest
+            before = cpu_s(process.pid)
+            time.sleep(2)
+            if cpu_s(process.pid) - before < 0.1:
+                break
+            assert time.monotonic() < deadline, "it does not come to rest"
