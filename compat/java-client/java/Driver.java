@@ -51,6 +51,7 @@ public final class Driver {
         Watching.register(SCENARIOS);
         Interop.register(SCENARIOS);
         Transactions.register(SCENARIOS);
+        Shares.register(SCENARIOS);
     }
 
     public static void main(String[] args) throws Exception {
