@@ -179,8 +179,11 @@ def decode_send_answer(
     and whether traces are wanted.
     """
 
-def encode_commands(commands: Sequence[Command], /) -> bytes:
-    """Write the frames of several commands back to back: what leaves in one write."""
+def encode_commands(commands: Sequence[Command], /) -> list[bytes]:
+    """Write the frames of several commands back to back: what leaves in one write.
+
+    In one buffer, unless there are large bodies, which are not copied.
+    """
 
 @final
 class FrameReader:

@@ -46,8 +46,18 @@ def _read(data: bytes) -> list[Command]:
 
 @given(st.lists(_COMMANDS, max_size=4))
 def test_commands_come_back_with_every_field(commands: list[dict[str, Any]]) -> None:
-    data = encode_commands([Command(**fields) for fields in commands])
+    data = b"".join(encode_commands([Command(**fields) for fields in commands]))
     assert [_fields(command) for command in _read(data)] == commands
+
+
+def test_large_bodies_are_not_copied() -> None:
+    small, large = b"s" * 100, b"l" * (64 << 10)
+    commands = [Command(1, opaque=number, body=(small, large)[number % 2]) for number in range(4)]
+    buffers = encode_commands(commands)
+    assert [buffer is large for buffer in buffers] == [False, True, False, True]
+    assert [command.body for command in _read(b"".join(buffers))] == [small, large] * 2
+    assert len(encode_commands(commands[::2])) == 1
+    assert encode_commands([]) == []
 
 
 @given(st.lists(_COMMANDS, min_size=1, max_size=4), st.lists(st.integers(1, 40), min_size=1))

@@ -278,31 +278,33 @@ pub fn encode_request<'py>(
     Command::new(py, code, opaque, 0, None, ext, body, OUR_LANGUAGE.name(), OUR_VERSION, encoding)?.encode(py)
 }
 
-/// The frames of several commands, back to back: what leaves in one write.
+/// A body from this size on is written from where it is: copying it would cost more than one buffer more.
+const LARGE_BODY_LEN: usize = 16 * 1024;
+
+/// The frames of several commands, back to back, in as few buffers as pays: what leaves in one write.
 #[pyfunction]
 #[pyo3(signature = (commands, /))]
-pub fn encode_commands<'py>(py: Python<'py>, commands: Vec<Py<Command>>) -> PyResult<Bound<'py, PyBytes>> {
-    let mut heads = Vec::with_capacity(256 * commands.len());
-    let mut head_ends = Vec::with_capacity(commands.len());
-    let mut len = 0;
+pub fn encode_commands<'py>(py: Python<'py>, commands: Vec<Py<Command>>) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+    let small_len = |command: &Py<Command>| match command.get().body.as_bytes(py).len() {
+        len if len < LARGE_BODY_LEN => len,
+        _ => 0,
+    };
+    let mut buffers = Vec::with_capacity(1);
+    let mut together = Vec::with_capacity(commands.iter().map(|command| 256 + small_len(command)).sum());
     for command in &commands {
         let command = command.get();
-        command.encode_head_into(py, &mut heads)?;
-        head_ends.push(heads.len());
-        len += command.body.as_bytes(py).len();
-    }
-    // Bodies may be large: they are copied once.
-    PyBytes::new_with(py, heads.len() + len, |out| {
-        let (mut at, mut head_begin) = (0, 0);
-        let mut put = |bytes: &[u8]| {
-            out[at..at + bytes.len()].copy_from_slice(bytes);
-            at += bytes.len();
-        };
-        for (command, head_end) in commands.iter().zip(head_ends) {
-            put(&heads[head_begin..head_end]);
-            put(command.get().body.as_bytes(py));
-            head_begin = head_end;
+        command.encode_head_into(py, &mut together)?;
+        let body = command.body.as_bytes(py);
+        if body.len() < LARGE_BODY_LEN {
+            together.extend_from_slice(body);
+        } else {
+            buffers.push(PyBytes::new(py, &together));
+            buffers.push(command.body.bind(py).clone());
+            together.clear();
         }
-        Ok(())
-    })
+    }
+    if !together.is_empty() {
+        buffers.push(PyBytes::new(py, &together));
+    }
+    Ok(buffers)
 }

@@ -258,10 +258,13 @@ class Connection(asyncio.Protocol):
         self.last_active = self._loop.time()
         if commands:
             try:
-                data = encode_commands(commands)
+                buffers = encode_commands(commands)
             except OrbitError:
-                data = b"".join(_encode_or_tell(command) for command in commands)
-            self._transport.write(data)
+                buffers = [_encode_or_tell(command) for command in commands]
+            if len(buffers) == 1:
+                self._transport.write(buffers[0])
+            else:
+                self._transport.writelines(buffers)
         if frames:
             self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
 
