@@ -104,6 +104,10 @@ def test_a_group_that_moves_is_no_fault() -> None:
             {"running": {"c1": RunningInfo("c1", {}, (ALL,), {}, {})}},
             Verdict.QUEUE_WITHOUT_OWNER,
         ),
+        (
+            {"running": {"c1": RunningInfo("c1", {"PROP_CONSUMEORDERLY": "true"}, (ALL,), {}, {})}},
+            Verdict.NOT_LOCKED,
+        ),
     ],
 )
 def test_one_fault_gives_one_verdict(changes: dict[str, Any], verdict: Verdict) -> None:

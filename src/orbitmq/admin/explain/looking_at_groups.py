@@ -60,6 +60,11 @@ def look_at_group(
     topics = {}
     for name in sorted(names):
         topics[name] = yield from _topic(nameservers, up, name)
+    if running:
+        # Nobody has committed anything in a queue that no member has ever had.
+        for queue in (queue for topic in topics.values() for queue in topic.queues):
+            if queue not in queues and queue.broker_name in up:
+                queues[queue] = yield from _never_begun(up[queue.broker_name], queue)
     return GroupSeen(
         group=group,
         now_ms=time.time_ns() // 1_000_000,
@@ -188,6 +193,13 @@ def _queue(up: dict[str, str], queue: MessageQueue, lag: QueueLag, offset: int) 
     if low <= offset < lag.max_offset:
         head = yield from read_copies(address, queue, offset, 1)
     return QueueSeen(offset, low, lag.max_offset, head[0] if head else None)
+
+
+def _never_begun(address: str, queue: MessageQueue) -> Flow[QueueSeen]:
+    low = yield from queue_ends(address, queue)
+    end = yield from _end(address, queue)
+    head = (yield from read_copies(address, queue, low, 1)) if low < end else ()
+    return QueueSeen(low, low, max(low, end), head[0] if head else None)
 
 
 def queue_ends(address: str, queue: MessageQueue) -> Flow[int]:

@@ -156,6 +156,18 @@ def _unowned(
 ) -> Finding | None:
     if not seen.running or (age_ms is not None and age_ms < patience.unowned_ms):
         return None  # members that do not tell, or a rebalance that is under way
+    evidence = {"queue": _text(queue), "lag": state.lag}
+    if any(one.properties.get("PROP_CONSUMEORDERLY") == "true" for one in seen.running.values()):
+        # A client does not even list a queue whose lock it was refused.
+        return Finding(
+            Verdict.NOT_LOCKED,
+            Severity.FAULT,
+            seen.group,
+            f"no member of group {seen.group}, which handles messages in order, gets the lock of "
+            f"{_text(queue)}: somebody else has it; {state.lag:,} messages wait",
+            "locks expire after a minute; if this stays, stop the member that still has it",
+            evidence,
+        )
     return Finding(
         Verdict.QUEUE_WITHOUT_OWNER,
         Severity.FAULT,
@@ -163,7 +175,7 @@ def _unowned(
         f"no member of group {seen.group} has {_text(queue)}, where {state.lag:,} messages wait",
         "the members do not agree on how to share queues: check that all subscribe to the topic "
         "and use the same strategy; restarting them shares the queues out anew",
-        {"queue": _text(queue), "lag": state.lag},
+        evidence,
     )
 
 
