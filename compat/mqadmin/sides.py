@@ -22,6 +22,7 @@ CLUSTER, BROKER = "DefaultCluster", "broker-a"
 TOPIC, GROUP = "Orders", "watched"
 QUEUES, MESSAGES = 4, 20
 LEVELS = "1s 5s 10s"
+BEAT_S = 30.0
 
 ACCOUNTS = """
 globalWhiteRemoteAddresses:
@@ -59,6 +60,7 @@ class Side:
     """Where its accounts are, below ``conf``."""
     clients: list[Wire] = field(default_factory=list)
     message_ids: list[str] = field(default_factory=list)
+    _closed: threading.Event = field(default_factory=threading.Event)
 
     def client(self) -> Wire:
         self.clients.append(Wire(self.broker))
@@ -106,12 +108,12 @@ class Side:
         self._until_indexed(asking)
 
     def _go_online(self) -> None:
-        consumer = self.client()
-        _done(consumer.heartbeat(GROUP, TOPIC, client_id="127.0.0.1@1"))
+        consumer, producer = self.client(), self.client()
+        _beat(consumer)
         threading.Thread(target=_tell_how_it_is, args=[consumer], daemon=True).start()
-        producers = [{"groupName": "makers"}]
-        body = {"clientID": "127.0.0.1@2", "consumerDataSet": [], "producerDataSet": producers}
-        _done(self.client().ask(RequestCode.HEART_BEAT, body=dumps_lenient(body)))
+        _beat_as_producer(producer)
+        staying = threading.Thread(target=_stay, args=[producer, self._closed], daemon=True)
+        staying.start()
 
     def _until_indexed(self, asking: Wire) -> None:
         """Java builds queues and index a moment after a message is acknowledged."""
@@ -122,13 +124,33 @@ class Side:
             "beginTimestamp": "0",
             "endTimestamp": str(2**62),
         }
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while asking.ask(RequestCode.QUERY_MESSAGE, ext).code != ResponseCode.SUCCESS:
             assert time.monotonic() < deadline, f"{self.name} has not indexed the last message"
 
     def close(self) -> None:
+        self._closed.set()
         for wire in self.clients:
             wire.close()
+
+
+def _beat(consumer: Wire) -> None:
+    _done(consumer.heartbeat(GROUP, TOPIC, client_id="127.0.0.1@1"))
+
+
+def _beat_as_producer(producer: Wire) -> None:
+    producers = [{"groupName": "makers"}]
+    body = {"clientID": "127.0.0.1@2", "consumerDataSet": [], "producerDataSet": producers}
+    _done(producer.ask(RequestCode.HEART_BEAT, body=dumps_lenient(body)))
+
+
+def _stay(producer: Wire, closed: threading.Event) -> None:
+    """Be heard of again and again: brokers drop who is silent for two minutes."""
+    while not closed.wait(BEAT_S):
+        try:
+            _beat_as_producer(producer)
+        except (AssertionError, OSError):
+            return
 
 
 def _tell_how_it_is(consumer: Wire) -> None:
@@ -142,8 +164,12 @@ def _tell_how_it_is(consumer: Wire) -> None:
         "PROP_THREADPOOL_CORE_SIZE": "1",
     }
     info = {"mqTable": {}, "properties": properties, "statusTable": {}, "subscriptionSet": []}
+    beaten = time.monotonic()
     while True:
         try:
+            if time.monotonic() - beaten >= BEAT_S:
+                beaten = time.monotonic()
+                _beat(consumer)
             asked = consumer.next_push()
         except TimeoutError:
             continue
