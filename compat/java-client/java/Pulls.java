@@ -95,6 +95,7 @@ final class Pulls {
 
         consumer.setBrokerSuspendMaxTimeMillis(15_000);
         AtomicInteger inVain = new AtomicInteger();
+        long heldSince = System.currentTimeMillis();
         CompletableFuture<PullResult> held = CompletableFuture.supplyAsync(() -> {
             try {
                 PullResult result = consumer.pullBlockIfNotFound(queue, "odd", 3, 10);
@@ -116,7 +117,8 @@ final class Pulls {
         }
         Check.that(!held.isDone(), "the pull ended before its tag came");
         // Every five seconds the broker looks at held pulls whatever their tags; more wakes are wakes for an unwanted tag.
-        Check.that(inVain.get() <= 1, "woken " + inVain + " times by a tag it does not want");
+        long looksOfTheBroker = 1 + (System.currentTimeMillis() - heldSince) / 5_000;
+        Check.that(inVain.get() <= looksOfTheBroker, "woken " + inVain + " times by a tag it does not want");
         begin = System.currentTimeMillis();
         producer.send(Stage.message(topic, "odd", "", "wanted"), queue);
         PullResult woken = held.get(30, TimeUnit.SECONDS);
