@@ -10,6 +10,7 @@ import pytest
 
 from orbitmq._native import dumps_lenient
 from orbitmq.admin.admin import Admin
+from orbitmq.admin.explain import looking_at_groups
 from orbitmq.client.producer import Producer
 from orbitmq.client.push import PushConsumer
 from orbitmq.client.state.allocate import ByConfig
@@ -50,8 +51,11 @@ def wire(cluster: LocalCluster) -> Iterator[Wire]:
     wire.close()
 
 
-def test_a_member_that_does_not_answer(run: Run, admin: Admin, wire: Wire) -> None:
+def test_a_member_that_does_not_answer(
+    run: Run, admin: Admin, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One that hangs is connected, and deaf to what the broker asks it."""
+    monkeypatch.setattr(looking_at_groups, "CONSUMER_TIMEOUT_MS", 500)
     admin.create_topic("asked", queues=1)
     wire.heartbeat("deaf", "asked", client_id="hanging@1")
     finding = await_verdict(lambda: explain("group", "deaf"), "consumer-silent")
