@@ -576,11 +576,27 @@ def encode_batch(messages: Sequence[tuple[int, Buffer, dict[str, str] | str]], /
 
 @final
 class BatchBody:
-    """The body of a batch that grows message by message."""
+    """The body of a batch that grows message by message, each with an id of its own."""
 
     def __new__(cls) -> Self: ...
-    def add(self, flag: int, body: Buffer, properties: str, /) -> None:
-        """Append a message."""
+    def add(
+        self,
+        ids: UniqueIds,
+        month_ms: int,
+        flag: int,
+        body: Buffer,
+        wait_store_ok: bool,
+        more: str,
+        /,
+    ) -> int:
+        """Append a message under the next of the ids; returns how many there are now.
+
+        `more` are its other properties, each with a separator before it.
+        """
+
+    @property
+    def ids(self) -> str:
+        """The ids of all messages, with commas between them."""
 
     def __len__(self) -> int: ...
     def __bytes__(self) -> bytes: ...

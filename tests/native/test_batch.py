@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orbitmq import errors
-from orbitmq._native import decode_batch, encode_batch, join_batch_properties
+from orbitmq._native import (
+    BatchBody,
+    UniqueIds,
+    decode_batch,
+    encode_batch,
+    join_batch_properties,
+)
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 _MESSAGES = st.lists(st.tuples(st.integers(-(2**31), 2**31 - 1), st.binary(max_size=50), _TEXT))
@@ -50,3 +56,18 @@ def test_stored_properties_are_the_own_then_the_batch_s(
     own: str, of_batch: str, expected: str
 ) -> None:
     assert join_batch_properties(own, of_batch) == expected
+
+
+def test_a_batch_that_grows_gives_each_message_an_id() -> None:
+    batch, ids = BatchBody(), UniqueIds("7F0000010001")
+    assert batch.add(ids, 5, 1, b"one", True, "") == 1
+    assert batch.add(ids, 6, 0, b"two", False, "\2TAGS\1a") == 2
+    with pytest.raises(errors.MalformedBatch):
+        batch.add(ids, 7, 0, b"three", True, "\2a\1" + "b" * 32767)
+    first, second = batch.ids.split(",")
+    assert (len(batch), batch.ids.count(",")) == (len(bytes(batch)), 1)
+    assert decode_batch(bytes(batch)) == [
+        (1, b"one", f"UNIQ_KEY\1{first}\2WAIT\1true"),
+        (0, b"two", f"UNIQ_KEY\1{second}\2WAIT\1false\2TAGS\1a"),
+    ]
+    assert first != second

@@ -5,6 +5,7 @@ use wire::batch::{self, BatchMessage};
 
 use crate::bytes_like::BytesLike;
 use crate::errors::batch_error;
+use crate::ids::UniqueIds;
 use crate::properties::PropertiesArgument;
 
 /// The body of a batch.
@@ -23,31 +24,70 @@ pub fn encode_batch<'py>(
     Ok(PyBytes::new(py, &out))
 }
 
-/// The body of a batch that grows message by message.
+/// The body of a batch that grows message by message, each with an id of its own.
 #[pyclass(module = "orbitmq._native")]
-pub struct BatchBody(Vec<u8>);
+#[derive(Default)]
+pub struct BatchBody {
+    encoded: Vec<u8>,
+    ids: String,
+    count: usize,
+    properties: String,
+}
 
 #[pymethods]
 impl BatchBody {
     #[new]
     fn new() -> BatchBody {
-        BatchBody(Vec::new())
+        BatchBody::default()
     }
 
-    /// Appends a message.
-    #[pyo3(signature = (flag, body, properties, /))]
-    fn add(&mut self, py: Python<'_>, flag: i32, body: BytesLike, properties: &str) -> PyResult<()> {
-        let message = BatchMessage { flag, body: body.0.as_bytes(py), properties };
-        let at = self.0.len();
-        message.encode(&mut self.0).map_err(|error| batch_error(py, error, at))
+    /// Appends a message under the next of `ids`; how many there are now.
+    #[pyo3(signature = (ids, month_ms, flag, body, wait_store_ok, more, /))]
+    #[expect(clippy::too_many_arguments, reason = "a message, and where its id comes from")]
+    fn add(
+        &mut self,
+        py: Python<'_>,
+        ids: PyRef<'_, UniqueIds>,
+        month_ms: u32,
+        flag: i32,
+        body: BytesLike,
+        wait_store_ok: bool,
+        more: &str,
+    ) -> PyResult<usize> {
+        let ids_before = self.ids.len();
+        if self.count > 0 {
+            self.ids.push(',');
+        }
+        let id_begin = self.ids.len();
+        ids.write_next(month_ms, &mut self.ids);
+        self.properties.clear();
+        for part in
+            ["UNIQ_KEY\x01", &self.ids[id_begin..], "\x02WAIT\x01", if wait_store_ok { "true" } else { "false" }, more]
+        {
+            self.properties.push_str(part);
+        }
+        let message = BatchMessage { flag, body: body.0.as_bytes(py), properties: &self.properties };
+        let at = self.encoded.len();
+        if let Err(error) = message.encode(&mut self.encoded) {
+            self.ids.truncate(ids_before);
+            return Err(batch_error(py, error, at));
+        }
+        self.count += 1;
+        Ok(self.count)
+    }
+
+    /// The ids of all messages, with commas between them.
+    #[getter]
+    fn ids(&self) -> &str {
+        &self.ids
     }
 
     fn __len__(&self) -> usize {
-        self.0.len()
+        self.encoded.len()
     }
 
     fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.0)
+        PyBytes::new(py, &self.encoded)
     }
 }
 

@@ -59,12 +59,19 @@ impl UniqueIds {
     /// The next id of all; `month_ms` are the milliseconds since the month began.
     #[pyo3(signature = (month_ms, /))]
     fn next<'py>(&self, py: Python<'py>, month_ms: u32) -> Bound<'py, PyString> {
+        let mut id = String::with_capacity(self.prefix.len() + 12);
+        self.write_next(month_ms, &mut id);
+        PyString::new(py, &id)
+    }
+}
+
+impl UniqueIds {
+    /// Appends the next id of all.
+    pub fn write_next(&self, month_ms: u32, out: &mut String) {
         const HEX: &[u8; 16] = b"0123456789ABCDEF";
         let count = self.counter.fetch_add(1, Ordering::Relaxed);
         let number = (u64::from(month_ms) << 16) | u64::from(count);
-        let mut id = String::with_capacity(self.prefix.len() + 12);
-        id.push_str(&self.prefix);
-        id.extend((0..12).rev().map(|digit| char::from(HEX[(number >> (4 * digit)) as usize & 0xF])));
-        PyString::new(py, &id)
+        out.push_str(&self.prefix);
+        out.extend((0..12).rev().map(|digit| char::from(HEX[(number >> (4 * digit)) as usize & 0xF])));
     }
 }

@@ -13,7 +13,7 @@ import functools
 import threading
 from collections.abc import Awaitable, Callable
 
-from orbitmq.client.state.batching import Gathered, Lingering, Part, results_of_each
+from orbitmq.client.state.batching import Gathered, Lingering, results_of_each
 from orbitmq.errors import ClientClosed, ConfigError
 from orbitmq.message import Message, MessageQueue, SendResult
 
@@ -44,7 +44,7 @@ class Batcher:
         self.holds_up = False
         """Whether whoever adds a message had better call `let_through` first."""
 
-    def add(self, message: Message, part: Part, queue: MessageQueue | None = None) -> Waiter:
+    def add(self, message: Message, part: str, queue: MessageQueue | None = None) -> Waiter:
         """Send a message with others; the future is what becomes of it."""
         waiter: Waiter = self._loop.create_future()
         first, full = self._lingering.add(message, part, waiter, queue)
@@ -117,10 +117,10 @@ class ThreadsBatcher:
         self._loop = asyncio.get_running_loop()
         self._room = threading.Semaphore(MOST_HANDED_OVER)
         self._lock = threading.Lock()
-        self._handed: list[tuple[Message, Part, MessageQueue | None, _Told]] = []
+        self._handed: list[tuple[Message, str, MessageQueue | None, _Told]] = []
         self._closed = False
 
-    def add(self, message: Message, part: Part, queue: MessageQueue | None = None) -> _Told:
+    def add(self, message: Message, part: str, queue: MessageQueue | None = None) -> _Told:
         """Send a message with others; the future is what becomes of it."""
         told: _Told = concurrent.futures.Future()
         self._room.acquire()

@@ -177,7 +177,7 @@ def test_messages_linger_per_topic_until_a_batch_is_full() -> None:
     assert add("T", 4) == (False, [1, 3, 4])
     assert len(lingering) == 1
     # One that does not fit pushes the others out and waits itself.
-    assert add("U", 5, 9_800) == (True, [2])
+    assert add("U", 5, 9_900) == (True, [2])
     assert [gathered.waiters for gathered in lingering.take_all()] == [[5]]
     assert not lingering.take_all()
 

@@ -16,14 +16,15 @@ from typing import Any, Generic, TypeVar
 from orbitmq._native import BatchBody
 from orbitmq.client.state.namespace import wrap
 from orbitmq.client.state.outgoing import (
+    ID_BYTES,
     Outgoing,
     SendPolicy,
     check_body,
     check_topic,
-    properties_text,
+    more_properties,
     request_fields,
 )
-from orbitmq.client.state.unique_ids import make_unique_id
+from orbitmq.client.state.unique_ids import present_ids
 from orbitmq.errors import BadMessage
 from orbitmq.message import Message, MessageQueue, SendResult
 from orbitmq.protocol.codes import RequestCode
@@ -32,7 +33,6 @@ from orbitmq.protocol.names import RETRY_PREFIX
 __all__ = [
     "Gathered",
     "Lingering",
-    "Part",
     "can_linger",
     "close_batch",
     "make_batch",
@@ -41,21 +41,17 @@ __all__ = [
 ]
 
 W = TypeVar("W")
-Part = tuple[str, str]
-"""A message's id and its properties as a batch carries them."""
-
-BATCH_OVERHEAD_BYTES = 22
-"""What the batch layout adds to each message's body and properties."""
+OVERHEAD_BYTES = 22 + ID_BYTES
+"""What a batch adds to each message's body and properties: lengths, an id."""
 
 
-def make_part(message: Message, policy: SendPolicy, now_ms: int | None = None) -> Part:
-    """Check a message and write down what a batch carries of it."""
+def make_part(message: Message, policy: SendPolicy) -> str:
+    """Check a message and write down the properties a batch carries of it, besides its id."""
     if message.delay_level > 0:
         raise BadMessage("delayed messages cannot be batched; send them one by one")
     if not 0 < len(message.body) <= policy.max_message_bytes:
         check_body(message.body, policy)
-    message_id = make_unique_id(now_ms)
-    return message_id, properties_text(message, message_id)
+    return more_properties(message)
 
 
 def make_batch(
@@ -65,7 +61,6 @@ def make_batch(
     if not messages:
         raise BadMessage("a batch needs at least one message")
     first = messages[0]
-    now_ms = time.time_ns() // 1_000_000
     gathered: Gathered[None] = Gathered(first, None)
     for message in messages:
         if message.topic != first.topic:
@@ -74,7 +69,7 @@ def make_batch(
             )
         if message.wait_store_ok != first.wait_store_ok:
             raise BadMessage("wait_store_ok must be the same for all messages of a batch")
-        gathered.add(message, make_part(message, policy, now_ms), None)
+        gathered.add(message, make_part(message, policy), None)
     return close_batch(gathered, group, policy, namespace)
 
 
@@ -98,9 +93,8 @@ def close_batch(
     if namespace:
         ext["i"] += f"\2INSTANCE_ID\1{namespace}"
     ext["m"] = "true"
-    ids = gathered.ids
     code = RequestCode.SEND_BATCH_MESSAGE
-    return Outgoing(code, topic, body, ext, ",".join(ids), first, len(ids))
+    return Outgoing(code, topic, body, ext, gathered.body.ids, first, len(gathered.waiters))
 
 
 def results_of_each(result: SendResult, count: int) -> list[SendResult]:
@@ -139,26 +133,22 @@ def can_linger(message: Message, policy: SendPolicy) -> bool:
 class Gathered(Generic[W]):
     """Messages that will leave together."""
 
-    __slots__ = ("at_most_bytes", "body", "first", "ids", "queue", "waiters")
+    __slots__ = ("body", "first", "queue", "waiters")
 
     def __init__(self, first: Message, queue: MessageQueue | None) -> None:
         self.first = first
         self.queue = queue
-        self.ids: list[str] = []
         self.waiters: list[W] = []
         self.body = BatchBody()
-        self.at_most_bytes = 0
 
-    def add(self, message: Message, part: Part, waiter: W) -> int:
+    def add(self, message: Message, part: str, waiter: W) -> int:
         """Add a message and who waits for it; returns how many there are now."""
-        message_id, properties = part
-        body = message.body
-        self.body.add(message.flag, body, properties)
-        self.at_most_bytes += len(body) + 4 * len(properties) + BATCH_OVERHEAD_BYTES
+        ids, month_ms = present_ids()
+        count = self.body.add(
+            ids, month_ms, message.flag, message.body, message.wait_store_ok, part
+        )
         self.waiters.append(waiter)
-        ids = self.ids
-        ids.append(message_id)
-        return len(ids)
+        return count
 
 
 class Lingering(Generic[W]):
@@ -170,10 +160,10 @@ class Lingering(Generic[W]):
         self._waiting: dict[tuple[str, bool, MessageQueue | None], Gathered[W]] = {}
 
     def __len__(self) -> int:
-        return sum(len(gathered.ids) for gathered in self._waiting.values())
+        return sum(len(gathered.waiters) for gathered in self._waiting.values())
 
     def add(
-        self, message: Message, part: Part, waiter: W, queue: MessageQueue | None = None
+        self, message: Message, part: str, waiter: W, queue: MessageQueue | None = None
     ) -> tuple[bool, Gathered[W] | None]:
         """Add a message; returns whether it is the first of a batch, and a batch that is full.
 
@@ -184,8 +174,8 @@ class Lingering(Generic[W]):
         gathered = self._waiting.get(key)
         full = None
         if gathered is not None:
-            size = len(message.body) + 4 * len(part[1]) + BATCH_OVERHEAD_BYTES
-            if gathered.at_most_bytes + size > self._max_bytes:
+            at_most_bytes = len(message.body) + 4 * len(part) + OVERHEAD_BYTES
+            if len(gathered.body) + at_most_bytes > self._max_bytes:
                 full, gathered = gathered, None
         is_first = gathered is None
         if gathered is None:

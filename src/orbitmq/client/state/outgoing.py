@@ -27,9 +27,11 @@ from orbitmq.protocol.names import (
     topic_name_fault,
 )
 
-__all__ = ["Outgoing", "SendPolicy", "make_outgoing", "properties_text"]
+__all__ = ["Outgoing", "SendPolicy", "make_outgoing", "more_properties", "properties_text"]
 
 MAX_PROPERTIES_BYTES = 32767
+ID_BYTES = len("UNIQ_KEY\1\2WAIT\1false") + 32
+"""What an id and WAIT take of them."""
 
 _known_topics: set[str] = set()
 """Names that were found to be good, so that they are looked at once."""
@@ -123,40 +125,36 @@ def check_body(body: bytes, policy: SendPolicy) -> None:
 
 def properties_text(message: Message, message_id: str, namespace: str | None = None) -> str:
     """Write a message's properties: ``name 1 value 2 name 1 value``."""
-    text = f"UNIQ_KEY\1{message_id}\2WAIT\1{'true' if message.wait_store_ok else 'false'}"
+    waits = "true" if message.wait_store_ok else "false"
+    return f"UNIQ_KEY\1{message_id}\2WAIT\1{waits}{more_properties(message, namespace)}"
+
+
+def more_properties(message: Message, namespace: str | None = None) -> str:
+    """Write what a message has besides an id, each with a separator before it."""
     own = message.properties
     system = message.system
     if not (message.tags or message.keys or own or system or message.delay_level or namespace):
-        return text
+        return ""
+    pairs: list[tuple[str, str]] = []
     if message.tags:
-        text += f"\2TAGS\1{message.tags}"
+        pairs.append(("TAGS", message.tags))
     if message.keys:
-        text += f"\2KEYS\1{' '.join(message.keys)}"
+        pairs.append(("KEYS", " ".join(message.keys)))
     if message.delay_level > 0:
-        text += f"\2DELAY\1{message.delay_level}"
+        pairs.append(("DELAY", str(message.delay_level)))
     if namespace:
-        text += f"\2INSTANCE_ID\1{namespace}"
+        pairs.append(("INSTANCE_ID", namespace))
     if own or system:
         for name, value in (own if not system else {**own, **system}).items():
             if not name or not value:
                 raise BadMessage(f"property {name!r} is {value!r}; neither may be empty")
-            text += f"\2{name}\1{value}"
-    count = 2
-    if message.tags:
-        count += 1
-    if message.keys:
-        count += 1
-    if message.delay_level > 0:
-        count += 1
-    if namespace:
-        count += 1
-    if own:
-        count += len(own)
-    if system:
-        count += len(system)
-    if text.count("\1") != count or text.count("\2") != count - 1:
+            pairs.append((name, value))
+    text = "".join([f"\2{name}\1{value}" for name, value in pairs])
+    if text.count("\1") != len(pairs) or text.count("\2") != len(pairs):
         raise BadMessage("tags, keys and properties may not hold the characters 1 and 2")
-    if len(text) > MAX_PROPERTIES_BYTES // 4 and len(text.encode()) > MAX_PROPERTIES_BYTES:
+    if len(text) > MAX_PROPERTIES_BYTES // 4 - ID_BYTES and (
+        len(text.encode()) + ID_BYTES > MAX_PROPERTIES_BYTES
+    ):
         raise BadMessage(f"tags, keys and properties have more than {MAX_PROPERTIES_BYTES} bytes")
     return text
 

@@ -15,7 +15,7 @@ from datetime import datetime
 from orbitmq._native import UniqueIds
 from orbitmq.client.settings import local_ip
 
-__all__ = ["make_unique_id"]
+__all__ = ["make_unique_id", "present_ids"]
 
 _NONE = (UniqueIds(""), 0, 0)
 _month = _NONE
@@ -24,11 +24,17 @@ _month = _NONE
 
 def make_unique_id(now_ms: int | None = None) -> str:
     """Return an id nobody else has."""
+    ids, month_ms = present_ids(now_ms)
+    return ids.next(month_ms)
+
+
+def present_ids(now_ms: int | None = None) -> tuple[UniqueIds, int]:
+    """Return where ids come from, and the time they shall tell."""
     now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     ids, begins_ms, ends_ms = _month
     if not begins_ms <= now < ends_ms:
         ids, begins_ms, _ = _begin_month(now)
-    return ids.next(now - begins_ms)
+    return ids, now - begins_ms
 
 
 def _begin_month(now_ms: int) -> tuple[UniqueIds, int, int]:
