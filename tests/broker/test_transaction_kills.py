@@ -131,7 +131,7 @@ def test_killed_while_it_ends(
         half = begin(wire, b"pay")
         arm(process, "end")
         wire.post(RequestCode.END_TRANSACTION, half | {"commitOrRollback": decision})
-        assert process.wait(30) == -9
+        assert process.wait(60) == -9
         wire.close()
     with survivor(tmp_path) as after:
         assert after.settle(decision) == (1 if is_asked else 0)
@@ -147,7 +147,7 @@ def test_killed_while_it_begins(tmp_path: Path, moment: str) -> None:
         arm(process, "end")
         with pytest.raises((AssertionError, ConnectionError)):
             begin(wire, b"pay")
-        assert process.wait(30) == -9
+        assert process.wait(60) == -9
         wire.close()
     with survivor(tmp_path) as after:
         assert after.settle(COMMIT) == (1 if moment == "after" else 0)
@@ -163,7 +163,7 @@ def test_killed_while_it_asks(tmp_path: Path, moment: str, decision: str) -> Non
         hear_of_producer(wire)
         begin(wire, b"pay")
         arm(process, "round")
-        assert process.wait(30) == -9
+        assert process.wait(60) == -9
         wire.close()
     with survivor(tmp_path) as after:
         # With the copy both places are undecided again.
@@ -178,7 +178,7 @@ def test_killed_while_it_discards(tmp_path: Path, moment: str) -> None:
         wire = connected(process)
         begin(wire, b"lost")
         arm(process, "round")
-        assert process.wait(30) == -9
+        assert process.wait(60) == -9
         wire.close()
     with survivor(tmp_path) as after:
         # How often it was asked about stands in the copies: the first one is asked about anew.

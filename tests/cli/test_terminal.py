@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import pty
 import sys
@@ -67,7 +68,14 @@ def at_terminal(monkeypatch: pytest.MonkeyPatch, *streams: str) -> Iterator[Term
             patch.delenv(name, raising=False)
         for stream in streams:
             patch.setattr(sys, stream, terminal.stream)
-        yield terminal
+        root = logging.getLogger()
+        handlers, level = root.handlers[:], root.level
+        try:
+            yield terminal
+        finally:
+            # A command logs to what stderr is now, which will be closed.
+            root.handlers[:] = handlers
+            root.setLevel(level)
 
 
 Look = Callable[..., str]
