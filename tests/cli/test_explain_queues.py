@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -19,7 +20,7 @@ from orbitmq.message import Message, MessageQueue
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.testing import LocalCluster
 from tests.broker.conftest import Wire, broker_address
-from tests.cli.conftest import Run, run_command
+from tests.cli.conftest import Run, await_true, run_command
 from tests.cli.test_explain import Findings, await_verdict
 
 SETTINGS = {
@@ -111,3 +112,27 @@ def test_a_transaction_nobody_ended(run: Run, cluster: LocalCluster, admin: Admi
     finding = await_verdict(lambda: explain("message", sent.message_id, "-t", "paid"), "discarded")
     assert finding["severity"] == "fault"
     assert "TRANS_CHECK_MAX_TIME_TOPIC" in finding["advice"]
+
+
+def test_what_is_older_than_the_log_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group that was away for too long, and a message that nobody can read any more."""
+    settings = {"mappedFileSizeCommitLog": str(1 << 16), "fileReservedTime": "0"}
+    with LocalCluster(settings=settings) as cluster, Admin(cluster.address) as admin:
+        monkeypatch.setenv("NAMESRV_ADDR", cluster.address)
+        admin.create_topic("old", queues=1)
+        queue = MessageQueue("old", "broker-a", 0)
+        with Producer(cluster.address, group="p") as producer:
+            sent = [producer.send(Message("old", os.urandom(20_000))) for _ in range(12)]
+        admin.set_offsets("late", {queue: 0})
+        (broker,) = cluster.brokers.values()
+
+        def is_deleted() -> bool:
+            assert run_command("broker", "clean-log", "-b", "broker-a").code == 0
+            cluster.run(broker._clean())  # a round that would come within ten seconds
+            return admin.topic_ends("old")[queue].min_offset > 0
+
+        await_true("the first messages are deleted", is_deleted)
+        finding = await_verdict(lambda: explain("group", "late"), "offset-expired")
+        assert finding["evidence"]["consumerOffset"] == 0
+        finding = await_verdict(lambda: explain("message", sent[0].offset_id), "expired")
+        assert finding["severity"] == "fault"
