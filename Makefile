@@ -63,7 +63,7 @@ $(VENV)/.spark-classes: $(VENV)/.spark tests/spark/quick_start.py | $(VENV)/.nat
 
 # ---- suites ------------------------------------------------------------------------------------
 
-SUITES := test-fast test-client test-fuzz test-compat test-crash test-spark demo
+SUITES := test-fast test-client test-wheel test-fuzz test-compat test-crash test-spark demo
 
 .PHONY: test
 test: $(SUITES) ## Run every suite
@@ -80,6 +80,18 @@ test-fast: build ## Unit and property tests of the crates and the package (under
 .PHONY: test-client
 test-client: build ## The client's decisions, the client on a cluster and on a bad network, the examples
 	$(PYTHON) -m pytest tests/client tests/test_examples.py
+
+.PHONY: wheel
+wheel: build ## Build the wheel into .build/wheel
+	rm -rf .build/wheel
+	env -u CONDA_PREFIX $(VENV)/bin/maturin build --release --locked --quiet --out .build/wheel >/dev/null
+
+.PHONY: test-wheel
+test-wheel: wheel ## Install the wheel into an empty environment, and use it as a stranger would
+	rm -rf .build/wheel-venv
+	$(BASE_PYTHON) -m venv .build/wheel-venv
+	.build/wheel-venv/bin/python -m pip install --quiet --disable-pip-version-check .build/wheel/*.whl
+	cd .build && wheel-venv/bin/python ../tests/installed.py
 
 .PHONY: test-fuzz
 test-fuzz: ## Run each fuzz target for 30 seconds
