@@ -12,6 +12,10 @@ from orbitmq import Admin
 
 pytest_plugins = ["compat.go_fixtures"]
 
+ON_TIME_MS = 200
+ROUNDS = 3
+"""A machine that is busy at the moment makes everybody late: one of them must be on time."""
+
 
 def test_concurrent_push_waits_for_messages(go: StartGo, system: System) -> None:
     """Long polls: a consumer that found nothing is handed what arrives, at once."""
@@ -107,14 +111,19 @@ def test_poll(go: StartGo, system: System) -> None:
 
 @pytest.mark.parametrize(("level", "delay_ms"), [(1, 1000), (2, 2000)])
 def test_delay_level(go: StartGo, system: System, level: int, delay_ms: int) -> None:
-    topic = f"go-delay-{level}"
-    system.create_topic(topic)
-    consumer = go("push", topic, group=f"g-delay-{level}").ready()
-    go("send", topic, count=20, delay=level).finish()
-    consumer.until_got(set(range(20)))
-    waited = [line["seen_ms"] - line["born_ms"] for line in consumer.got]
-    assert min(waited) >= delay_ms - 5
-    assert statistics.median(waited) < delay_ms + 900
+    medians = []
+    for number in range(ROUNDS):
+        topic = f"go-delay-{level}-{number}"
+        system.create_topic(topic)
+        consumer = go("push", topic, group=f"g-delay-{level}-{number}").ready()
+        go("send", topic, count=20, delay=level).finish()
+        consumer.until_got(set(range(20)))
+        waited = [line["seen_ms"] - line["born_ms"] for line in consumer.got]
+        assert min(waited) >= delay_ms - 5
+        medians.append(statistics.median(waited) - delay_ms)
+        if medians[-1] <= ON_TIME_MS:
+            return
+    pytest.fail(f"late by {medians} ms in the median")
 
 
 def test_retry_up_to_the_dead_letters(go: StartGo, system: System) -> None:
