@@ -6,14 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import click
 import pytest
 
 from orbitmq.admin.admin import Admin
 from orbitmq.cli import main
-from orbitmq.cli.exits import Exit
+from orbitmq.cli.exits import Exit, told_in_one_line
 from orbitmq.cli.mqadmin_table import ALIASES
 from orbitmq.testing import LocalCluster
 from tests.cli.conftest import Run, await_true
@@ -132,9 +134,27 @@ def test_a_signal_before_it_was_done(
 
         await_true("it is at work", has_come)
         process.send_signal(number)
-        out, err = process.communicate(timeout=60)
+        process.wait(timeout=60)  # while there may be more to read for it
+        out, err = process.communicate()
     finally:
         process.kill()
         process.wait()
     assert (process.returncode, out) == (Exit.INTERRUPTED, b"")
     assert err.endswith(b"Error: interrupted\n")
+
+
+def test_a_signal_does_not_come_between_a_lock_and_its_owner() -> None:
+    entering = SimpleNamespace(f_code=threading.Condition.__enter__.__code__)
+
+    def work() -> None:
+        with told_in_one_line():
+            handler = signal.getsignal(signal.SIGTERM)
+            assert callable(handler)
+            handler(signal.SIGTERM, entering)  # type: ignore[arg-type]
+            threading.Event().wait(30)  # a moment later it comes all the same
+            pytest.fail("nobody was interrupted")
+
+    with pytest.raises(SystemExit) as ended:
+        work()
+    assert ended.value.code == Exit.INTERRUPTED
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

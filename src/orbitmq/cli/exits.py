@@ -26,6 +26,9 @@ import click
 
 __all__ = ["EXIT_CODES_HELP", "Exit", "NothingFound", "fail", "told_in_one_line"]
 
+_LOCKING: Final = {threading.Condition.__enter__.__code__, threading.Condition.__exit__.__code__}
+_AGAIN_S: Final = 0.001
+
 
 class Exit(IntEnum):
     """How a command ends."""
@@ -57,19 +60,32 @@ def fail(text: str, code: Exit) -> NoReturn:
 
 @contextmanager
 def _asked_to_end() -> Iterator[None]:
-    """Let SIGTERM end what is inside as Ctrl-C does: in order, and with an exit code."""
+    """Let Ctrl-C and SIGTERM end what is inside in order, and with an exit code.
+
+    They raise `KeyboardInterrupt` wherever the main thread is, as Python does for Ctrl-C; but not
+    while it enters or leaves a condition, whose lock nobody would let go of then: the background
+    thread would wait for it, and the command for the background thread, for ever.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread hears signals
         return
 
-    def stop(_number: int, _frame: FrameType | None) -> None:
+    def stop(_number: int, frame: FrameType | None) -> None:
+        if frame is not None and frame.f_code in _LOCKING:
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+            return
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, stop)
+    numbers = {signal.SIGINT, signal.SIGTERM, signal.SIGALRM}
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        numbers.remove(signal.SIGINT)  # a command in the background is none of the terminal's
+    before = {number: signal.signal(number, stop) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

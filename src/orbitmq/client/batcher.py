@@ -12,6 +12,7 @@ import concurrent.futures
 import functools
 import threading
 from collections.abc import Awaitable, Callable
+from queue import SimpleQueue
 
 from orbitmq.client.state.batching import Gathered, Lingering, results_of_each
 from orbitmq.errors import ClientClosed, ConfigError
@@ -115,7 +116,11 @@ class ThreadsBatcher:
     def __init__(self, batcher: Batcher) -> None:
         self._batcher = batcher
         self._loop = asyncio.get_running_loop()
-        self._room = threading.Semaphore(MOST_HANDED_OVER)
+        # A queue of places, not a semaphore: those of Python keep their lock for ever when Ctrl-C
+        # comes at the wrong moment, and closing would wait for it.
+        self._room: SimpleQueue[None] = SimpleQueue()
+        for _ in range(MOST_HANDED_OVER):
+            self._room.put(None)
         self._lock = threading.Lock()
         self._handed: list[tuple[Message, str, MessageQueue | None, _Told]] = []
         self._closed = False
@@ -123,10 +128,10 @@ class ThreadsBatcher:
     def add(self, message: Message, part: str, queue: MessageQueue | None = None) -> _Told:
         """Send a message with others; the future is what becomes of it."""
         told: _Told = concurrent.futures.Future()
-        self._room.acquire()
+        self._room.get()
         with self._lock:
             if self._closed:
-                self._room.release()
+                self._room.put(None)
                 raise ClientClosed("this producer is closed")
             is_first = not self._handed
             self._handed.append((message, part, queue, told))
@@ -142,7 +147,7 @@ class ThreadsBatcher:
             waiter.add_done_callback(functools.partial(self._tell, told))
 
     def _tell(self, told: _Told, waiter: Waiter) -> None:
-        self._room.release()
+        self._room.put(None)
         if not told.set_running_or_notify_cancel():
             return
         if waiter.cancelled():
