@@ -39,7 +39,15 @@ accounts:
   topicPerms:
   - Orders=PUB|SUB
   - Prices=SUB
+- accessKey: sundial
+  secretKey: '135791113'
+  admin: false
+  defaultTopicPerm: DENY
+  defaultGroupPerm: SUB
+  topicPerms:
+  - Garden=SUB
 """
+SUNDIAL, SUNDIAL_SECRET = "sundial", "135791113"
 
 KEYS = ["shopkeeper", "newcomer", "traveller", "neighbour"]
 ONLY_LOOKED_AT = ["bystander", "passer-by", "sh0rt"]
@@ -48,7 +56,8 @@ of an account for all there is, until it reads its file again, seconds later."""
 SECRETS = ["012345678", "876543210"]
 PERMISSIONS = ["DENY", "PUB", "SUB", "PUB|SUB", "SUB|PUB"]
 BAD_PERMISSIONS = ["ALL", "pub", "PUB,SUB", ""]
-TOPICS = ["Orders", "Prices", "News"]
+SENT_TO = ["Orders", "News"]
+TOPICS = [*SENT_TO, "Prices"]
 GROUPS = ["clerks", "couriers"]
 ADDRESSES = ["192.168.1.*", "10.0.0.1", "10.0.1-9.*", "172.16.0.*"]
 WHITE_HERE = "127.0.0.1"
@@ -103,7 +112,7 @@ def look(world: World) -> Request:
 
 
 def send(world: World) -> Request:
-    topic = world.one([*TOPICS, "%RETRY%clerks"])
+    topic = world.one([*SENT_TO, "%RETRY%clerks"])
     ext = {
         "producerGroup": "makers",
         "topic": topic,
@@ -121,7 +130,7 @@ def send(world: World) -> Request:
 
 
 def pull(world: World) -> Request:
-    """From a topic nobody sends to."""
+    """From a topic nobody sends to: Java's broker shows what was sent a moment later."""
     ext = {
         "consumerGroup": world.one(GROUPS),
         "topic": "Empty" if world.chance(0.5) else "Prices",
@@ -173,6 +182,40 @@ def commit(world: World) -> Request:
         "commitOffset": "1",
     }
     return Request(RequestCode.UPDATE_CONSUMER_OFFSET, ext)
+
+
+def hide_sundial() -> Request:
+    """Change the sundial's account in part: Java's broker then takes it for all there is of it."""
+    ext = {
+        "accessKey": SUNDIAL,
+        "secretKey": SUNDIAL_SECRET,
+        "admin": "false",
+        "defaultTopicPerm": "DENY",
+        "defaultGroupPerm": "SUB",
+    }
+    return signed(Request(RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, ext), ROOT, ROOT_SECRET)
+
+
+def read_sundial() -> Request:
+    """Pull as the sundial from a topic only it may read, and that does not exist."""
+    ext = {
+        "consumerGroup": "gardeners",
+        "topic": "Garden",
+        "queueId": "0",
+        "queueOffset": "0",
+        "maxMsgNums": "8",
+        "sysFlag": "4",
+        "commitOffset": "0",
+        "suspendTimeoutMillis": "0",
+        "subscription": "*",
+        "subVersion": "0",
+    }
+    return signed(Request(RequestCode.PULL_MESSAGE, ext), SUNDIAL, SUNDIAL_SECRET)
+
+
+def look_at_version() -> Request:
+    """Ask how often the file of accounts was changed."""
+    return signed(Request(RequestCode.GET_BROKER_CLUSTER_ACL_INFO, {}), ROOT, ROOT_SECRET)
 
 
 KINDS = [

@@ -51,6 +51,12 @@ class Twins:
             difference += f"\n    java answers {shown(java)}\n    ours answers {shown(ours)}"
         return difference
 
+    def ask_one(self, side: Side, request: Request) -> Command:
+        """Send a request to one side alone; returns its answer as it came."""
+        self._opaque += 1
+        side.post(request, self._opaque)
+        return side.answer(self._opaque)
+
     def _seen(self, code: int, command: Command, side: Side) -> normalise.Seen:
         answer = normalise.seen(code, command)
         for change in normalise.NORMALISATIONS:
@@ -77,18 +83,13 @@ class Twins:
     def _stored_at(self, side: Side, ext: dict[str, str], offset: int) -> int | None:
         """When the message at a queue offset was stored on one side."""
         entry = {"index": str(offset), "count": "1"}
-        answer = self._ask_one(side, Request(RequestCode.QUERY_CONSUME_QUEUE, ext | entry))
+        answer = self.ask_one(side, Request(RequestCode.QUERY_CONSUME_QUEUE, ext | entry))
         if offset < 0 or not answer.body:
             return None
         (unit,) = loads_lenient(answer.body)["queueData"]
         place = {"offset": str(unit["physicOffset"])}
-        answer = self._ask_one(side, Request(RequestCode.VIEW_MESSAGE_BY_ID, place))
+        answer = self.ask_one(side, Request(RequestCode.VIEW_MESSAGE_BY_ID, place))
         return decode_records(answer.body)[0].store_timestamp
-
-    def _ask_one(self, side: Side, request: Request) -> Command:
-        self._opaque += 1
-        side.post(request, self._opaque)
-        return side.answer(self._opaque)
 
     def pushes_differ(self) -> str | None:
         """Compare what the brokers pushed since the last call, connection by connection."""
