@@ -13,8 +13,8 @@ class Size:
 
     messages: int = 2_000_000
     rounds: int = 3
-    warm_up_s: float = 15.0
-    """Until a JVM that does triggers is warm."""
+    warm_up_s: float = 60.0
+    """Until a JVM that does triggers is warm: they get quicker for 40 s here."""
     triggers_s: float = 8.0
     """How long triggers are measured then."""
     idle_s: float = 10.0
