@@ -9,6 +9,8 @@ import pytest
 
 from compat import jars
 from compat.java_cluster import BrokerSettings, JavaCluster
+from compat.nameserver.tools import JavaTools
+from compat.python_client.guarded import Guarded
 from tests.spark.conftest import spark
 
 __all__ = ["spark"]
@@ -28,3 +30,21 @@ def java(
         yield cluster
     finally:
         cluster.close()
+
+
+@pytest.fixture(scope="session")
+def guarded(java_peer_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The nameserver of a 4.9.7 broker that serves known accounts only, see `guarded.py`."""
+    cluster = Guarded(tmp_path_factory.mktemp("guarded") / "java", "4.9.7")
+    yield cluster.address
+    cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def tools(java_peer_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaTools]:
+    """The real mqadmin, 4.9.7, in a warm JVM."""
+    running = JavaTools(tmp_path_factory.mktemp("tools"))
+    try:
+        yield running
+    finally:
+        running.close()
