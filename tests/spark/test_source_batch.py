@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import time
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from orbitmq import Admin, Message, Producer
 from orbitmq._native import NewMessage
 from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic
 from tests.spark.source_fixtures import bodies, frame, send, send_to_queue
+
+pytestmark = pytest.mark.lowest_spark
 
 
 def test_every_column(spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic) -> None:
@@ -254,30 +255,6 @@ def test_two_brokers(spark: SparkSession, two_brokers: LocalCluster, new_topic: 
         frame(spark, two_brokers, None, assign=json.dumps({topic: [0]})).count()
     one = frame(spark, two_brokers, None, assign=json.dumps({topic: {"broker-b": [0, 1]}}))
     assert {row.brokerName for row in one.collect()} == {"broker-b"}
-
-
-def test_pushed_filters(spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic) -> None:
-    topic = new_topic(cluster, queues=4)
-    for queue in range(4):
-        send_to_queue(cluster, topic, queue, [f"{queue}-{n}" for n in range(6)], tags=f"t{queue}")
-    read = frame(spark, cluster, topic, pushFilters="true")
-    plain = frame(spark, cluster, topic)
-    middle = plain.agg(F.max("storeTimestamp")).first()
-    assert middle is not None
-    for condition in (
-        F.col("queueId") == 2,
-        F.col("queueId").isin(1, 3) & (F.col("queueOffset") >= 4),
-        (F.col("queueOffset") > 1) & (F.col("queueOffset") <= 3) & (F.col("topic") == topic),
-        F.col("tags") == "t1",
-        F.col("tags").isin("t0", "t3") & (F.col("brokerName") == "broker-a"),
-        F.col("storeTimestamp") >= F.lit(middle[0]),
-        F.col("storeTimestamp") < F.lit(datetime(2001, 1, 1)),  # noqa: DTZ001
-        (F.col("tags") == "t1") & F.col("reconsumeTimes").isNotNull(),
-        F.col("brokerName") == "elsewhere",
-    ):
-        assert bodies(read.where(condition)) == bodies(plain.where(condition)), str(condition)
-    plan = read.where("queueId = 2")._jdf.queryExecution().toString()
-    assert "queueId" in plan
 
 
 def test_options_are_kept_by_views_and_sql(

@@ -1,0 +1,89 @@
+"""What a task asks brokers: several stretches at once, and on one connection for its life."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from orbitmq.protocol.bodies import MessageQueue
+from orbitmq.remoting.pipeline import Pipeline
+from orbitmq.spark.cluster import Cluster
+from orbitmq.spark.data_loss import DataLoss
+from orbitmq.spark.offsets import QueueRange
+from orbitmq.spark.options import Connection
+from orbitmq.spark.pulling import BULK_PREFETCH, PULL_PREFETCH, Pulling, PullSettings
+from orbitmq.testing import LocalCluster
+from tests.spark.conftest import NewTopic
+from tests.spark.topics import produce
+
+MESSAGES = 5000
+ROUND_TRIPS = MESSAGES / 32
+"""How many a reader would wait for that asks for the next 32 messages when it has the last."""
+
+
+class Watched(Pipeline):
+    """A connection that notes how many requests are under way whenever somebody waits."""
+
+    def __init__(self, address: str, **settings: Any) -> None:
+        super().__init__(address, **settings)
+        self.under_way: list[int] = []
+
+    def receive(self, opaque: int, timeout_ms: float | None = None) -> Any:
+        if opaque in self.waiting:
+            self.under_way.append(len(self.waiting))
+        return super().receive(opaque, timeout_ms)
+
+
+class WatchedCluster(Cluster):
+    """A cluster whose connections are watched."""
+
+    __slots__ = ("made",)
+
+    def new_pipeline(self, address: str) -> Pipeline:
+        link = Watched(address)
+        self.made: list[Watched] = [*getattr(self, "made", ()), link]
+        return link
+
+
+@pytest.fixture
+def reader(cluster: LocalCluster) -> Iterator[WatchedCluster]:
+    made = WatchedCluster(Connection((cluster.address,)), "pulling")
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("bulk_read", "prefetch", "most"),
+    [
+        (False, None, PULL_PREFETCH),
+        (False, 4, 4),
+        (True, None, BULK_PREFETCH),
+        (True, 2, 2),
+    ],
+)
+def test_a_task_does_not_wait_for_one_answer_at_a_time(
+    cluster: LocalCluster,
+    reader: WatchedCluster,
+    new_topic: NewTopic,
+    bulk_read: bool,
+    prefetch: int | None,
+    most: int,
+) -> None:
+    topic = new_topic(cluster, queues=1)
+    # So large that bulk answers are several, too.
+    produce(cluster, topic, (b"%06d" % number * 150 for number in range(MESSAGES)))
+    settings = PullSettings(("body", "queueOffset"), prefetch=prefetch, bulk_read=bulk_read)
+    losses = DataLoss(fail=True, retries=0, retry_interval_ms=0)
+    endpoints = {"broker-a": reader.endpoint(topic, "broker-a")}
+    wanted = [QueueRange(MessageQueue(topic, "broker-a", 0), 0, MESSAGES)]
+    for _ in range(2):  # a task, and the next one of the same worker
+        task = Pulling(reader, settings, endpoints, losses)
+        read = pa.Table.from_batches([pa.record_batch(batch) for batch in task.read(wanted)])
+        assert read.column("queueOffset").to_pylist() == list(range(MESSAGES))
+    (link,) = reader.made
+    assert max(link.under_way) == most
+    waits = len(link.under_way) / 2
+    assert waits < ROUND_TRIPS / 2, f"waited {waits} times for {ROUND_TRIPS} pulls"

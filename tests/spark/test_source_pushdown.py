@@ -1,0 +1,132 @@
+"""Filters that Spark hands over: the same rows are found, and less is read for them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from orbitmq.spark.batch_reader import QueuePartition
+from orbitmq.spark.pushdown import PushdownReader
+from orbitmq.spark.source import RocketMQSource
+from orbitmq.testing import LocalCluster
+from tests.spark.conftest import NewTopic
+from tests.spark.source_fixtures import bodies, frame, send_to_queue
+
+EACH = 6
+"""Messages in each of the four queues."""
+
+
+def filled(cluster: LocalCluster, new_topic: NewTopic) -> str:
+    topic = new_topic(cluster, queues=4)
+    for queue in range(4):
+        texts = [f"{queue}-{n}" for n in range(EACH)]
+        send_to_queue(cluster, topic, queue, texts, tags=f"t{queue}")
+    return topic
+
+
+def pushing(cluster: LocalCluster, topic: str) -> PushdownReader:
+    options = {"nameServer": cluster.address, "subscribe": topic, "pushFilters": "true"}
+    source = RocketMQSource(options)
+    reader = source.reader(source.schema())
+    assert isinstance(reader, PushdownReader)
+    return reader
+
+
+def ranges(reader: PushdownReader) -> dict[int, tuple[int, int]]:
+    """What the tasks would read, by queue."""
+    found: dict[int, tuple[int, int]] = {}
+    for partition in reader.partitions():
+        assert isinstance(partition, QueuePartition)
+        found |= {each.queue.queue_id: (each.start, each.end) for each in partition.ranges}
+    return found
+
+
+@pytest.mark.lowest_spark
+def test_the_same_rows_are_found(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
+) -> None:
+    topic = filled(cluster, new_topic)
+    read = frame(spark, cluster, topic, pushFilters="true")
+    plain = frame(spark, cluster, topic).cache()
+    middle = plain.agg(F.max("storeTimestamp")).first()
+    assert middle is not None
+    for condition in (
+        F.col("queueId") == 2,
+        F.col("queueId").isin(1, 3) & (F.col("queueOffset") >= 4),
+        (F.col("queueOffset") > 1) & (F.col("queueOffset") <= 3) & (F.col("topic") == topic),
+        F.col("tags") == "t1",
+        F.col("tags").isin("t0", "t3") & (F.col("brokerName") == "broker-a"),
+        F.col("storeTimestamp") >= F.lit(middle[0]),
+        F.col("storeTimestamp") < F.lit(datetime(2001, 1, 1)),  # noqa: DTZ001
+        (F.col("tags") == "t1") & F.col("reconsumeTimes").isNotNull(),
+        F.col("brokerName") == "elsewhere",
+    ):
+        assert bodies(read.where(condition)) == bodies(plain.where(condition)), str(condition)
+
+
+def test_less_is_read(cluster: LocalCluster, new_topic: NewTopic) -> None:
+    topic = filled(cluster, new_topic)
+    everything = dict.fromkeys(range(4), (0, EACH))
+    cases: list[tuple[list[Filter], dict[int, tuple[int, int]]]] = [
+        ([], everything),
+        ([EqualTo(("queueId",), 2)], {2: (0, EACH)}),
+        ([In(("queueId",), (1, 3)), GreaterThan(("queueOffset",), 3)], {1: (4, 6), 3: (4, 6)}),
+        (
+            [GreaterThanOrEqual(("queueOffset",), 2), LessThan(("queueOffset",), 4)],
+            dict.fromkeys(range(4), (2, 4)),
+        ),
+        ([LessThanOrEqual(("queueOffset",), 0)], dict.fromkeys(range(4), (0, 1))),
+        ([EqualTo(("topic",), topic)], everything),
+        ([EqualTo(("topic",), "another")], {}),
+        ([EqualTo(("brokerName",), "elsewhere")], {}),
+    ]
+    for filters, wanted in cases:
+        reader = pushing(cluster, topic)
+        assert list(reader.pushFilters(filters)) == [], "Spark need not look again"
+        assert ranges(reader) == wanted, filters
+
+
+def test_times_are_looked_up_and_looked_at_again(
+    cluster: LocalCluster, new_topic: NewTopic
+) -> None:
+    topic = filled(cluster, new_topic)
+    an_hour = timedelta(hours=1)
+    now = datetime.now(UTC)
+    cases: list[tuple[Filter, int]] = [
+        (GreaterThanOrEqual(("storeTimestamp",), now + an_hour), 0),
+        (GreaterThanOrEqual(("storeTimestamp",), now - an_hour), 4),
+        (LessThan(("storeTimestamp",), now - an_hour), 0),
+        (LessThan(("storeTimestamp",), now + an_hour), 4),
+    ]
+    for wanted, queues in cases:
+        reader = pushing(cluster, topic)
+        assert list(reader.pushFilters([wanted])) == [wanted]
+        assert len(ranges(reader)) == queues, wanted
+
+
+def test_tags_become_the_brokers_filter_and_the_rest_is_sparks(
+    cluster: LocalCluster, new_topic: NewTopic
+) -> None:
+    reader = pushing(cluster, filled(cluster, new_topic))
+    rest: list[Filter] = [
+        EqualTo(("reconsumeTimes",), 0),
+        EqualTo(("properties", "place"), "Bern"),
+        GreaterThan(("tags",), "t0"),
+        EqualTo(("tags",), "a || b"),
+    ]
+    assert list(reader.pushFilters([In(("tags",), ("t3", "t1")), *rest])) == rest
+    assert reader.filter.tags == "t1 || t3"
+    read = [batch for partition in reader.partitions() for batch in reader.read(partition)]
+    assert sum(batch.num_rows for batch in read) == 2 * EACH
