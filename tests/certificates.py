@@ -50,6 +50,22 @@ class Authority:
         )
         return made
 
+    def cluster_settings(self) -> dict[str, str]:
+        """Settings of servers that let in only those it has signed, and believe only each other."""
+        server, broker = self.sign("server"), self.sign("broker")
+        return {
+            "tls.server.mode": "enforcing",
+            "tls.server.certPath": str(server.cert),
+            "tls.server.keyPath": str(server.key),
+            "tls.server.need.client.auth": "require",
+            "tls.server.authClient": "true",
+            "tls.server.trustCertPath": str(self.cert),
+            "tls.client.authServer": "true",
+            "tls.client.trustCertPath": str(self.cert),
+            "tls.client.certPath": str(broker.cert),
+            "tls.client.keyPath": str(broker.key),
+        }
+
 
 def _name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])

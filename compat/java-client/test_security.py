@@ -40,23 +40,8 @@ class Guarded:
         conf = directory / "home" / "conf"
         conf.mkdir(parents=True)
         (conf / "plain_acl.yml").write_text(ACCOUNTS)
-        server = self.authority.sign("server")
-        self.cluster = LocalCluster(
-            settings={
-                "aclEnable": "true",
-                "rocketmqHome": str(conf.parent),
-                "tls.server.mode": "enforcing",
-                "tls.server.certPath": str(server.cert),
-                "tls.server.keyPath": str(server.key),
-                "tls.server.need.client.auth": "require",
-                "tls.server.authClient": "true",
-                "tls.server.trustCertPath": str(self.authority.cert),
-                "tls.client.authServer": "true",
-                "tls.client.trustCertPath": str(self.authority.cert),
-                "tls.client.certPath": str(self.client.cert),
-                "tls.client.keyPath": str(self.client.key),
-            }
-        )
+        accounts = {"aclEnable": "true", "rocketmqHome": str(conf.parent)}
+        self.cluster = LocalCluster(settings=accounts | self.authority.cluster_settings())
 
     def tls(self, own: Certified | None, trust: Path | None = None) -> dict[str, str]:
         """TLS in the words of `Secured.java`."""

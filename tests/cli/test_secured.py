@@ -41,23 +41,8 @@ class Guarded:
         conf = directory / "home" / "conf"
         conf.mkdir(parents=True)
         (conf / "plain_acl.yml").write_text(ACCOUNTS)
-        server, broker = self.authority.sign("server"), self.authority.sign("broker")
-        self.cluster = LocalCluster(
-            settings={
-                "aclEnable": "true",
-                "rocketmqHome": str(conf.parent),
-                "tls.server.mode": "enforcing",
-                "tls.server.certPath": str(server.cert),
-                "tls.server.keyPath": str(server.key),
-                "tls.server.need.client.auth": "require",
-                "tls.server.authClient": "true",
-                "tls.server.trustCertPath": str(self.authority.cert),
-                "tls.client.authServer": "true",
-                "tls.client.trustCertPath": str(self.authority.cert),
-                "tls.client.certPath": str(broker.cert),
-                "tls.client.keyPath": str(broker.key),
-            }
-        )
+        accounts = {"aclEnable": "true", "rocketmqHome": str(conf.parent)}
+        self.cluster = LocalCluster(settings=accounts | self.authority.cluster_settings())
 
     def way_in(self, own: Certified | None = None, **changes: str | None) -> dict[str, str]:
         """What lets the manager in, by option; changed, or left out if None."""

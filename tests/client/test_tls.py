@@ -38,21 +38,7 @@ class Closed:
         self.elsewhere = Authority(directory / "elsewhere")
         self._own = self.authority.sign("client")
         self._stranger = self.elsewhere.sign("stranger")
-        server = self.authority.sign("server")
-        self.cluster = LocalCluster(
-            settings={
-                "tls.server.mode": "enforcing",
-                "tls.server.certPath": str(server.cert),
-                "tls.server.keyPath": str(server.key),
-                "tls.server.need.client.auth": "require",
-                "tls.server.authClient": "true",
-                "tls.server.trustCertPath": str(self.authority.cert),
-                "tls.client.authServer": "true",
-                "tls.client.trustCertPath": str(self.authority.cert),
-                "tls.client.certPath": str(self._own.cert),
-                "tls.client.keyPath": str(self._own.key),
-            }
-        )
+        self.cluster = LocalCluster(settings=self.authority.cluster_settings())
 
     @property
     def tls(self) -> Tls:
