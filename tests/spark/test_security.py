@@ -44,11 +44,11 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def guarded(
     authority: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LocalCluster]:
-    """A cluster that speaks TLS only, and only to whom it knows."""
+    """A cluster that speaks TLS only, and only to whom it knows: by certificate and by account."""
     home = tmp_path_factory.mktemp("home")
     (home / "conf").mkdir()
     (home / "conf" / "plain_acl.yml").write_text(ACCOUNTS)
-    server = authority.sign("server")
+    server, operator = authority.sign("server"), authority.sign("operator")
     settings = {
         "aclEnable": "true",
         "rocketmqHome": str(home),
@@ -56,9 +56,16 @@ def guarded(
         "tls.server.mode": "enforcing",
         "tls.server.certPath": str(server.cert),
         "tls.server.keyPath": str(server.key),
+        "tls.server.need.client.auth": "require",
+        "tls.server.authClient": "true",
+        "tls.server.trustCertPath": str(authority.cert),
+        "tls.client.authServer": "true",
+        "tls.client.trustCertPath": str(authority.cert),
+        "tls.client.certPath": str(server.cert),
+        "tls.client.keyPath": str(server.key),
     }
     keys: dict[str, Any] = {"access_key": "operator", "secret_key": f"{SECRET}-of-the-operator"}
-    tls = Tls(ca_file=str(authority.cert))
+    tls = Tls(ca_file=str(authority.cert), cert_file=str(operator.cert), key_file=str(operator.key))
     with LocalCluster(settings=settings) as running:
         with Admin(running.address, tls=tls, **keys) as admin:
             for topic in (TOPIC, "forbidden"):
@@ -68,10 +75,19 @@ def guarded(
         yield running
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def known(authority: Authority) -> dict[str, str]:
     """What lets a pipeline in."""
-    return {"accessKey": "pipeline", "secretKey": SECRET, "tlsCaFile": str(authority.cert)}
+    own = authority.sign("pipeline", f"{SECRET}-of-the-key")
+    return {
+        "accessKey": "pipeline",
+        "secretKey": SECRET,
+        "securityToken": f"{SECRET}-of-the-hour",
+        "tlsCaFile": str(authority.cert),
+        "tlsCertFile": str(own.cert),
+        "tlsKeyFile": str(own.key),
+        "tlsKeyPassword": f"{SECRET}-of-the-key",
+    }
 
 
 def test_whoever_is_known_writes_reads_and_streams(
@@ -97,7 +113,9 @@ def test_whoever_is_known_writes_reads_and_streams(
         ({"secretKey": "wrong"}, "Check signature failed"),
         ({"accessKey": "stranger"}, "No acl config for"),
         ({"tlsCaFile": ""}, "certificate verify failed"),
-        ({"tlsCaFile": "", "tls": "false"}, "no nameserver answers"),
+        ({"tls": "false"}, "no nameserver answers"),
+        ({"tlsCertFile": "", "tlsKeyFile": "", "tlsKeyPassword": ""}, "no nameserver answers"),
+        ({"tlsKeyPassword": f"{SECRET}-of-another"}, "TLS cannot be set up"),
         ({"subscribe": "forbidden"}, "No default permission"),
         ({"subscribe": "forbidden", "bulkRead": "false"}, "No default permission"),
     ],
@@ -111,7 +129,9 @@ def test_whoever_is_not_is_told_so_in_words_without_secrets(
 ) -> None:
     options = {"subscribe": TOPIC, "tls": "true", **known, **changed}
     if changed.get("tls") == "false":
-        del options["tlsCaFile"]
+        options = {
+            name: text for name, text in options.items() if name == "tls" or "tls" not in name
+        }
     with pytest.raises(Exception, match=reason) as raised:
         frame(spark, guarded, None, fetchOffset__numRetries=0, timeoutMs=5000, **options).collect()
     assert SECRET not in str(raised.value)

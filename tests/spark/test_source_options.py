@@ -11,6 +11,8 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from orbitmq.errors import ConfigError
 from orbitmq.protocol.bodies import MessageQueue
+from orbitmq.protocol.codes import RequestCode
+from orbitmq.remoting.hooks import prepare
 from orbitmq.remoting.tls import Tls
 from orbitmq.spark.offsets import EARLIEST, LATEST
 from orbitmq.spark.options import Connection, Options
@@ -175,7 +177,10 @@ def test_the_connection_speaks_the_clients_language() -> None:
     assert settings.access_key == "AK-hidden"
     assert settings.tls == Tls(verify=False)
     assert settings.make_tls() is not None
-    assert len(settings.make_hooks()) == 1
+    sent = prepare(settings.make_hooks(), RequestCode.PULL_MESSAGE, {"topic": "t"}, None)
+    assert sent is not None
+    assert (sent["AccessKey"], sent["SecurityToken"]) == ("AK-hidden", "ST-hidden")
+    assert sent["Signature"]
 
 
 def test_schemas_that_are_not_messages() -> None:
