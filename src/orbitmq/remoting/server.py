@@ -12,6 +12,7 @@ from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Router
 from orbitmq.remoting.partial_frames import PartialFrames
 from orbitmq.remoting.server_tls import ServerTls
+from orbitmq.remoting.writing_turn import WritingTurn
 
 __all__ = ["Server"]
 
@@ -46,6 +47,7 @@ class Server:
         """Listen on an address; port 0 takes a free one. Returns the port."""
         if self._accepting is None:
             self._accepting = Accepting(self._accept, self._tls)
+            WritingTurn.of(asyncio.get_running_loop()).stay_awake()
         bound = await self._accepting.listen(host, port)
         if self._sweeper is None:
             sweep = self._close_idle(self._accepting)

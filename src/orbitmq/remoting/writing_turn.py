@@ -17,6 +17,8 @@ import logging
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
+from orbitmq.remoting.staying_awake import StayingAwake
+
 __all__ = ["WritingTurn"]
 
 _log = logging.getLogger(__name__)
@@ -35,9 +37,11 @@ class WritingTurn:
     """The connections of one loop that will write at the end of its present turn."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
         self._call_soon = loop.call_soon
         self._waiting: list[Writes] = []
         self._waiting_bytes = 0
+        self._awake: StayingAwake | None = None
 
     @staticmethod
     def of(loop: asyncio.AbstractEventLoop) -> WritingTurn:
@@ -46,6 +50,11 @@ class WritingTurn:
         if turn is None:
             turn = _turns[loop] = WritingTurn(loop)
         return turn
+
+    def stay_awake(self) -> None:
+        """Be there for the next request, when it is about to come: for the loop of a server."""
+        if self._awake is None:
+            self._awake = StayingAwake(self._loop)
 
     def join(self, connection: Writes) -> None:
         """Let a connection write with the others; it joins once until it has been called."""
@@ -67,6 +76,8 @@ class WritingTurn:
                 connection.write_collected()
             except Exception:
                 _log.exception("%r could not write", connection)
+        if self._awake is not None:
+            self._awake.answered(len(waiting))
 
 
 _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, WritingTurn] = WeakKeyDictionary()

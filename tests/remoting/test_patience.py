@@ -1,0 +1,53 @@
+"""Whoever waits learns when it pays to do so awake."""
+
+from __future__ import annotations
+
+import pytest
+
+from orbitmq.remoting import patience
+from orbitmq.remoting.patience import MOST_SKIPPED, TRIES, Patience
+
+
+@pytest.fixture(autouse=True)
+def processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "_has_processors_to_spare", True)
+
+
+def waits(learned: Patience, times: int, *, pay: bool) -> str:
+    """Wait so often; returns how: A for awake, s for asleep."""
+    seen = ""
+    for _ in range(times):
+        if learned.for_this_one():
+            seen += "A"
+            (learned.paid if pay else learned.wasted)()
+        else:
+            seen += "s"
+    return seen
+
+
+def test_what_is_wasted_is_left_out_longer_and_longer() -> None:
+    seen = waits(Patience(), 100_000, pay=False)
+    tries = "A" * TRIES
+    assert seen.startswith(tries + "s" + tries + "ss" + tries + "ssss" + tries + "s" * 8 + "A")
+    assert max(map(len, seen.split("A"))) == MOST_SKIPPED
+
+
+def test_one_that_pays_makes_up_for_all() -> None:
+    learned = Patience()
+    waits(learned, 1000, pay=False)
+    while not learned.for_this_one():
+        pass
+    learned.paid()
+    assert waits(learned, 1000, pay=True) == "A" * 1000
+    assert waits(learned, TRIES + 2, pay=False) == "A" * TRIES + "sA"
+
+
+def test_a_few_that_are_late_do_not_count() -> None:
+    learned = Patience()
+    for _ in range(100):
+        assert waits(learned, TRIES - 1, pay=False) + waits(learned, 1, pay=True) == "A" * TRIES
+
+
+def test_one_processor_is_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "_has_processors_to_spare", False)
+    assert waits(Patience(), 100, pay=True) == "s" * 100

@@ -1,0 +1,84 @@
+"""A server's loop that stays awake for the next request, and one that does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from orbitmq.remoting import patience, staying_awake
+from orbitmq.remoting.patience import TRIES
+from orbitmq.remoting.staying_awake import AWAKE_S, StayingAwake
+
+
+class Turns:
+    """A loop that only notes who wants to be called in its next turn, and a clock that is set."""
+
+    def __init__(self) -> None:
+        self.soon: list[Callable[[], None]] = []
+        self.now = 100.0
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.soon.append(callback)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def turn(self, seconds: float = 0.0) -> bool:
+        """Let time pass and a turn be; returns whether the next one begins at once."""
+        self.now += seconds
+        called, self.soon = self.soon, []
+        assert len(called) <= 1
+        for callback in called:
+            callback()
+        return bool(self.soon)
+
+
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
+    made = Turns()
+    monkeypatch.setattr(staying_awake, "time", made)
+    monkeypatch.setattr(patience, "_has_processors_to_spare", True)
+    return made
+
+
+def awake(turns: Any) -> StayingAwake:
+    return StayingAwake(turns)
+
+
+def test_a_moment_after_each_answer(turns: Turns) -> None:
+    loop = awake(turns)
+    for _ in range(100):
+        loop.answered(1)
+        assert turns.turn(AWAKE_S / 2)
+        assert turns.turn(AWAKE_S / 4)
+    assert not turns.turn(AWAKE_S / 2), "the moment is over"
+
+
+def test_requests_that_come_late_are_slept_for(turns: Turns) -> None:
+    loop = awake(turns)
+    for _ in range(TRIES):
+        loop.answered(1)
+        assert turns.soon
+        assert not turns.turn(2 * AWAKE_S)
+    loop.answered(1)
+    assert not turns.soon, "it has learned"
+    loop.answered(1)
+    assert turns.soon, "and tries again"
+
+
+def test_several_connections_are_slept_for(turns: Turns) -> None:
+    loop = awake(turns)
+    loop.answered(2)
+    assert not turns.soon
+    loop.answered(1)
+    assert turns.turn()
+    loop.answered(2)
+    assert not turns.turn()
+    for _ in range(10 * TRIES):  # which were no waste: it was there when they came
+        loop.answered(1)
+        assert turns.turn()
+        loop.answered(2)
+        loop.answered(1)
+        assert turns.turn(), "one look at a time, whatever happens between two"
