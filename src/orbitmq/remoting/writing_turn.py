@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from typing import Protocol
-from weakref import WeakKeyDictionary
 
 from orbitmq.remoting.staying_awake import StayingAwake
 
@@ -48,6 +47,8 @@ class WritingTurn:
         """Return the one of this loop."""
         turn = _turns.get(loop)
         if turn is None:
+            for gone in [other for other in list(_turns) if other.is_closed()]:
+                _turns.pop(gone, None)  # another thread may have done so
             turn = _turns[loop] = WritingTurn(loop)
         return turn
 
@@ -80,4 +81,4 @@ class WritingTurn:
             self._awake.answered(len(waiting))
 
 
-_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, WritingTurn] = WeakKeyDictionary()
+_turns: dict[asyncio.AbstractEventLoop, WritingTurn] = {}

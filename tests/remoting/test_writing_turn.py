@@ -1,0 +1,23 @@
+"""The loops whose connections write together."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+
+from orbitmq.remoting.writing_turn import WritingTurn
+
+
+def test_loops_that_are_closed_are_let_go() -> None:
+    loops: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
+
+    async def use() -> None:
+        loop = asyncio.get_running_loop()
+        loops.add(loop)
+        assert WritingTurn.of(loop) is WritingTurn.of(loop)
+
+    for _ in range(5):
+        asyncio.run(use())
+    gc.collect()
+    assert len(loops) == 1, "the last one, until another takes its place"
