@@ -68,6 +68,17 @@ def test_splits_together_are_the_whole(store: Path, splits: int) -> None:
     assert bodies(pa.concat_tables(parts)) == [body(number) for number in range(COUNT)]
 
 
+def test_tasks_are_for_what_is_read_not_for_what_is_there(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = StoreLog(store)
+    assert len(log.plan(at_once=2).splits) == 1, "not worth a second task"
+    monkeypatch.setattr("orbitmq.storelog.log.LEAST_SPLIT_BYTES", log.size // 100)
+    assert len(log.plan(at_once=2).splits) == 8, "a few more than run at once"
+    monkeypatch.setattr("orbitmq.storelog.log.SPLIT_BYTES", log.size // 20)
+    assert len(log.plan(at_once=2).splits) >= 20, "none is too large"
+
+
 def test_times_offsets_queues_and_keys_select(store: Path) -> None:
     log = StoreLog(store)
 

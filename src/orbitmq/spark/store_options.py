@@ -107,12 +107,8 @@ class StoreOptions:
 
     def plan(self, log: StoreLog, columns: tuple[str, ...], tasks: int | None) -> ScanPlan:
         """Decide what to read; `tasks` is how many can run at once."""
-        wishes = dict(self.wishes)
-        if wishes["splits"] is None and tasks is not None:
-            # Splits of one size end at different times; a few more than tasks even that out.
-            wishes["splits"] = max(tasks * 4, -(-log.size // (256 << 20)))
         try:
-            return log.plan(columns=columns, **wishes)
+            return log.plan(columns=columns, at_once=tasks, **self.wishes)
         except ValueError as error:
             raise ConfigError(f"format rocketmq-store: {error}") from None
 

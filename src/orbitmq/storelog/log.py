@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 
 __all__ = ["StoreLog", "StoreScan"]
 
-SPLIT_BYTES = 128 << 20
-"""How much one split reads when nobody says how many there should be."""
+SPLIT_BYTES = 256 << 20
+"""How much one split reads at most when nobody says how many there should be."""
+LEAST_SPLIT_BYTES = 32 << 20
+"""What is worth a task of its own: less is read in about the time that starting a task takes."""
+SPLITS_PER_TASK = 4
+"""Splits of one size end at different times; a few more than can run at once even that out."""
 
 
 class StoreLog:
@@ -66,11 +70,15 @@ class StoreLog:
         columns: Iterable[str] | None = None,
         broker_name: str | None = None,
         splits: int | None = None,
+        at_once: int | None = None,
         prune: bool = True,
         verify_crc: bool = True,
         fail_on_damage: bool = True,
     ) -> ScanPlan:
-        """Decide what to read; the parameters are those of `scan`."""
+        """Decide what to read; the parameters are those of `scan`.
+
+        It is cut into `splits`, or into what suits `at_once` tasks (one for each core).
+        """
         if topic_pattern is not None:
             if topics is not None:
                 raise ValueError("give topics or a topic pattern, not both")
@@ -97,7 +105,7 @@ class StoreLog:
             )
         if splits is None:
             total = sum(stop - first for first, stop, _ in ranges)
-            splits = max(os.cpu_count() or 1, -(-total // SPLIT_BYTES))
+            splits = _split_count(total, at_once or os.cpu_count() or 1)
         return ScanPlan(
             log_files=tuple(self.snapshot.log_files),
             log_end=self.snapshot.log_end,
@@ -128,6 +136,12 @@ class StoreLog:
           not to be trusted).
         """
         return StoreScan(self.plan(**wishes))
+
+
+def _split_count(total: int, at_once: int) -> int:
+    """Return into how many splits to cut so many bytes that are to be read."""
+    worth = max(1, -(-total // LEAST_SPLIT_BYTES))
+    return max(min(worth, at_once * SPLITS_PER_TASK), -(-total // SPLIT_BYTES))
 
 
 class StoreScan:
