@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
-from orbitmq.spark.pulling import BATCH_BYTES
+from orbitmq.spark.pulling import BATCH_BYTES, BATCH_ROWS
 from orbitmq.spark.schema import column_names, message_schema
 
 __all__ = ["Ceiling"]
@@ -76,7 +76,8 @@ class CeilingReader(DataSourceReader):
         return [InputPartition(number) for number in range(self.tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        per_batch = BATCH_BYTES // (self.size + ROW_OVERHEAD_BYTES)
+        row_bytes = ROW_OVERHEAD_BYTES + (self.size if "body" in self.columns else 0)
+        per_batch = min(BATCH_BYTES // row_bytes, BATCH_ROWS)
         batch, left = made_batch(self.columns, self.size, per_batch), self.rows // self.tasks
         while left > 0:
             part = batch if left >= per_batch else batch.slice(0, left)
