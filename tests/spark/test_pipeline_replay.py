@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from orbitmq.errors import BadPipeline
 from orbitmq.spark.pipelines import Exit, Report, parse, run
-from orbitmq.spark.pipelines.pacing import Pace, due_slices
+from orbitmq.spark.pipelines import replay as replaying
+from orbitmq.spark.pipelines.pacing import SLICE_S, Pace, due_slices
 from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic
 from tests.spark.recording import Recorder
@@ -30,6 +32,7 @@ def replay(spark: SparkSession, directory: Path, **keys: Any) -> tuple[Exit, Rep
     return code, report
 
 
+@pytest.mark.lowest_spark
 def test_a_store_directory_to_a_topic(
     spark: SparkSession, cluster: LocalCluster, tmp_path: Path, new_topic: NewTopic
 ) -> None:
@@ -62,37 +65,111 @@ def test_a_store_directory_to_a_topic(
         assert record.properties["shop"] == "Zürich ☕"
 
 
+def stored_later(cluster: LocalCluster, topic: str) -> int:
+    """Wait until a message would be stored later than all of a topic; return that time."""
+    newest = max(record.store_timestamp for _, record in records_in(cluster, topic))
+    while (now_ms := time.time_ns() // 1_000_000) <= newest:
+        time.sleep(0.001)
+    return now_ms
+
+
 def test_an_archive_to_its_own_topic_again(
     spark: SparkSession, cluster: LocalCluster, tmp_path: Path, new_topic: NewTopic
 ) -> None:
     topic = new_topic(cluster, queues=2)
     produce(cluster, topic, texts(0, 50))
+    noon = stored_later(cluster, topic)
+    produce(cluster, topic, texts(50, 60))
     archive(spark, cluster, tmp_path, topic)
     source = {"archive": "archive"}
-    code, _ = replay(spark, tmp_path, name_server=cluster.address, source=source)
-    assert code is Exit.DONE
-    assert bodies_in(cluster, topic) == Counter(texts(0, 50) * 2)
+    code, report = replay(
+        spark, tmp_path, name_server=cluster.address, source=source, topics=[topic], end=str(noon)
+    )
+    assert (code, report.facts["messages"]) == (Exit.DONE, 50)
+    assert bodies_in(cluster, topic) == Counter(texts(0, 50) + texts(0, 60))
     code, report = replay(
         spark, tmp_path, source=source, dry_run=True, topics=[topic], end="2020-01-01"
     )
     assert (code, report.facts["messages"]) == (Exit.DONE, 0)
 
 
-def test_a_topic_to_another_at_a_pace(
-    spark: SparkSession, cluster: LocalCluster, tmp_path: Path, new_topic: NewTopic
+def test_a_time_range_of_a_topic_to_another_cluster_at_a_pace(
+    spark: SparkSession,
+    cluster: LocalCluster,
+    two_brokers: LocalCluster,
+    tmp_path: Path,
+    new_topic: NewTopic,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    topic, target = new_topic(cluster, queues=2), new_topic(cluster, queues=2)
-    produce(cluster, topic, texts(0, 40))
+    monkeypatch.setattr(replaying, "START_AFTER_S", 0.2)
+    topic, target = new_topic(cluster, queues=2), new_topic(two_brokers, queues=2)
+    produce(cluster, topic, texts(0, 20))
+    start = stored_later(cluster, topic)
+    produce(cluster, topic, texts(20, 60))
+    end = stored_later(cluster, topic)
+    produce(cluster, topic, texts(60, 70))
     keys: dict[str, Any] = {
-        "name_server": cluster.address,
-        "source": {"topic": topic},
-        "sink": {"topic": target},
+        "source": {"topic": topic, "name_server": cluster.address},
+        "sink": {"topic": target, "name_server": two_brokers.address},
+        "start": str(start),
+        "end": str(end),
     }
     code, report = replay(spark, tmp_path, **keys, rate=40.0)
     assert (code, report.facts["messages"]) == (Exit.DONE, 40)
-    assert bodies_in(cluster, target) == Counter(texts(0, 40))
-    times = [record.store_timestamp for _, record in records_in(cluster, target)]
+    assert bodies_in(two_brokers, target) == Counter(texts(20, 60))
+    times = [record.store_timestamp for _, record in records_in(two_brokers, target)]
     assert max(times) - min(times) >= 800, "forty at forty a second, both tasks at once"
+
+
+def test_a_time_range_of_a_topic_is_all_that_is_read() -> None:
+    def options(**source: Any) -> dict[str, str]:
+        keys = {"name_server": "127.0.0.1:1", "start": "2000", "end": "3000"}
+        tree = {"kind": "replay", **keys, "source": {"topic": "t", **source}}
+        spec = parse(tree, file=Path("replay.toml"), environment={}).spec
+        assert isinstance(spec, replaying.ReplaySpec)
+        return replaying._time_range(spec)
+
+    assert options() == {
+        "startingTimestamp": "2000",
+        "startingOffsetsByTimestampStrategy": "latest",
+        "endingTimestamp": "3000",
+        "endingOffsets": "latest",
+    }
+    # Who says where to begin is heard.
+    named = options(options={"startingOffsets": "earliest"})
+    assert named == {"endingTimestamp": "3000", "endingOffsets": "latest"}
+
+
+def test_original_gaps_are_kept_at_a_speed(
+    spark: SparkSession,
+    cluster: LocalCluster,
+    tmp_path: Path,
+    new_topic: NewTopic,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    paces: list[Pace] = []
+
+    def noted(**keys: Any) -> Pace:
+        paces.append(Pace(**keys))
+        return paces[-1]
+
+    monkeypatch.setattr(replaying, "START_AFTER_S", 0.2)
+    monkeypatch.setattr(replaying, "Pace", noted)
+    fill(tmp_path / "store", 10)
+    target = new_topic(cluster, queues=1)
+    code, report = replay(
+        spark,
+        tmp_path,
+        name_server=cluster.address,
+        source={"store": "store"},
+        sink={"topic": target},
+        speed=100.0,
+    )
+    assert (code, report.facts["messages"]) == (Exit.DONE, 10)
+    (pace,) = paces
+    for _, record in records_in(cluster, target):
+        due_ms = pace.start_s * 1000 + int(record.body.split()[1]) * STEP_MS / 100
+        assert record.store_timestamp >= due_ms - 1000 * SLICE_S - 1, "nothing comes too early"
 
 
 def test_gaps_and_rates_decide_when_a_row_is_due() -> None:

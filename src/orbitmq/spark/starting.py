@@ -64,9 +64,7 @@ def resolve_starting(
             losses.report("expired", f"offsets {offset} to {first - 1} of {place(queue)}")
             offsets[queue] = first
         elif offset > last:
-            losses.report(
-                "queue shrunk", f"offset {offset} of {place(queue)}, which ends at {last}"
-            )
+            _report_too_late(losses, queue, offset, last)
             offsets[queue] = last
     return offsets
 
@@ -82,14 +80,12 @@ def resolve_ending(
     for queue, offset in offsets.items():
         last = ends[queue].max_offset
         if offset > last:
-            losses.report(
-                "queue shrunk", f"offset {offset} of {place(queue)}, which ends at {last}"
-            )
+            _report_too_late(losses, queue, offset, last)
             offsets[queue] = last
     return offsets
 
 
-def _too_late(losses: DataLoss, queue: MessageQueue, offset: int, last: int) -> None:
+def _report_too_late(losses: DataLoss, queue: MessageQueue, offset: int, last: int) -> None:
     losses.report("queue shrunk", f"offset {offset} of {place(queue)}, which ends at {last}")
 
 

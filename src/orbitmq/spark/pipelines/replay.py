@@ -180,13 +180,24 @@ def _source(spec: ReplaySpec, workspace: Workspace) -> DataFrame:
     made = topic_options(
         topic=(source.topic,), name_server=source.name_server or spec.name_server, options=options
     )
-    # What arrives while the replay runs, its own messages perhaps, is not part of it.
-    made = {"endingOffsets": "latest"} | made
-    rows = spark.read.format("rocketmq").options(**made).load()
+    rows = spark.read.format("rocketmq").options(**_time_range(spec) | made).load()
     stored = F.unix_millis("storeTimestamp")
     if spec.start_ms is not None:
         rows = rows.where(stored >= spec.start_ms)
     return rows if spec.end_ms is None else rows.where(stored < spec.end_ms)
+
+
+def _time_range(spec: ReplaySpec) -> dict[str, str]:
+    """Return the options that spare reading what is stored before and after the times wanted."""
+    # What arrives while the replay runs, its own messages perhaps, is not part of it.
+    made = {"endingOffsets": "latest"}
+    given = {name.lower() for name in spec.source.options}
+    if spec.start_ms is not None and not any(name.startswith("starting") for name in given):
+        made["startingTimestamp"] = str(spec.start_ms)
+        made["startingOffsetsByTimestampStrategy"] = "latest"
+    if spec.end_ms is not None and not any(name.startswith("ending") for name in given):
+        made["endingTimestamp"] = str(spec.end_ms)
+    return made
 
 
 def _messages(rows: DataFrame, sink: ReplaySink) -> DataFrame:
