@@ -1,0 +1,72 @@
+"""A driver that runs files of pipelines one after the other on one session, anywhere.
+
+Run as a program of its own, ``python -m tests.spark.pipelines_driver '{"files": …}'``; see `Files`
+for the keys. It says how each of them ended, and what its report found.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from orbitmq.spark.pipelines import Report, load, run
+from orbitmq.spark.pipelines.progress import Progress
+from orbitmq.spark.session import session
+from tests.spark.relay_driver import QUICK_START
+
+
+@dataclass(kw_only=True)
+class Files:
+    """What a driver does."""
+
+    files: list[str]
+    master: str
+    name_server: str
+    settings: dict[str, str] = field(default_factory=dict)
+    module: str = "tests.spark.pipelines_driver"
+
+    def as_json(self) -> str:
+        """Return the text that `main` takes."""
+        return json.dumps(asdict(self))
+
+
+class Remembering:
+    """A display that keeps what is found and what goes wrong."""
+
+    def __init__(self) -> None:
+        self.facts: dict[str, object] = {}
+        self.failures: list[str] = []
+
+    def progress(self, progress: Progress) -> None:
+        """Count nothing: the tests look at what was written."""
+
+    def say(self, text: str) -> None:
+        """Say nothing."""
+
+    def report(self, report: Report) -> None:
+        """Keep what was found."""
+        self.facts |= report.facts
+
+    def failed(self, text: str) -> None:
+        """Keep what went wrong."""
+        self.failures.append(text)
+
+
+def main(text: str) -> None:
+    """Run all files."""
+    given = Files(**json.loads(text))
+    spark = session("pipelines", master=given.master, settings=QUICK_START | given.settings)
+    spark.sparkContext.setLogLevel("OFF")
+    for file in map(Path, given.files):
+        display = Remembering()
+        loaded = load(file, {"NAMESRV_ADDR": given.name_server})
+        code = run(loaded, spark, display, once=True)
+        ended = {"code": int(code), "facts": display.facts, "failures": display.failures}
+        print(json.dumps({file.stem: ended}), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,81 @@
+"""What a run shows: a table that is redrawn on a terminal, lines elsewhere, never a secret."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from orbitmq.cli.pipeline_output import LineDisplay, LiveDisplay
+from orbitmq.spark.pipelines import Mistakes, Report, Table
+from orbitmq.spark.pipelines.progress import Progress
+from orbitmq.spark.pipelines.secrets import Secrets
+
+SECRET = "hunter2hunter2"
+UP = "\x1b[1A"
+"""The cursor goes up a line: something is redrawn in place."""
+
+
+def secrets() -> Secrets:
+    """What a file knows that has the secret from the environment."""
+    made = Secrets()
+    made.fill_in({"secretKey": "${THE_SECRET}"}, {"THE_SECRET": SECRET}, Mistakes("orders.toml"))
+    return made
+
+
+def progress(query: str, batch: int, **facts: Any) -> Progress:
+    known: dict[str, Any] = {
+        "query": query,
+        "batch_id": batch,
+        "timestamp": "2026-01-05T09:00:00Z",
+        "rows": 1200,
+        "input_rows_per_s": 2400.4,
+        "processed_rows_per_s": 4800.0,
+        "duration_ms": 250,
+        "lag": 31_000,
+        "watermark": "2026-01-05T08:59:00.000Z",
+        "state_rows": 0,
+    }
+    return Progress(**known | facts)
+
+
+def test_a_terminal_has_a_table_that_is_redrawn() -> None:
+    seen = io.StringIO()
+    display = LiveDisplay(secrets())
+    console = Console(file=seen, force_terminal=True, width=160)
+    display._live.console = console
+    with display:
+        display.progress(progress("orders", 1))
+        display.progress(progress("payments", 7, lag=None, watermark=None))
+        display.say(f"signed with {SECRET}")
+        display.progress(progress("orders", 2, lag=0))
+    drawn = seen.getvalue()
+    assert UP in drawn
+    last = drawn[drawn.rindex("query") :]
+    for title in ("batch", "rows/s in", "rows/s done", "lag", "batch ms", "watermark"):
+        assert title in last
+    (orders,) = [line for line in last.splitlines() if "orders" in line]
+    for cell in ("1,200", "2,400", "4,800", "250", "2026-01-05T08:59:00.000Z"):
+        assert cell in orders
+    assert "31,000" not in orders, "the newest batch has no lag"
+    assert "payments" in last
+    assert SECRET not in drawn
+
+
+def test_elsewhere_there_are_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    display = LineDisplay(secrets(), every_s=3600)
+    display.progress(progress("orders", 1))
+    display.progress(progress("orders", 2))
+    display.progress(progress("payments", 1))
+    display.failed(f"refused: {SECRET}")
+    display.report(Report(tables=(Table("T", ("key",), ((SECRET,),)),), notes=("a note",)))
+    shown = capsys.readouterr()
+    orders, payments, failed = shown.err.splitlines()
+    assert orders.startswith("orders: batch 1, rows 1,200, rows/s in 2,400, rows/s done 4,800, ")
+    assert orders.endswith("lag 31,000, batch ms 250, watermark 2026-01-05T08:59:00.000Z")
+    assert payments.startswith("payments: ")
+    assert failed.startswith("Error: refused: ")
+    assert "a note" in shown.out
+    assert SECRET not in shown.err + shown.out
