@@ -17,6 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orbitmq import Admin
+from orbitmq.spark.session import tuned
 from orbitmq.testing import LocalCluster
 from tests.spark.quick_start import make_quick
 from tests.spark.small_stores import COUNT, fill
@@ -25,7 +26,8 @@ from tests.spark.standalone import StandaloneCluster
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 make_quick(os.environ)  # before the first session is made
 
-SESSION_SETTINGS = {
+# What programs get from the session helper; without it every file of a checkpoint costs a process.
+SESSION_SETTINGS = tuned("local[2]")[0] | {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",
@@ -33,7 +35,6 @@ SESSION_SETTINGS = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.metricsEnabled": "false",
-    "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.python.filterPushdown.enabled": "true",
     # A driver that is killed leaves these behind; in a test they are the test's own to remove.
     "spark.sql.streaming.forceDeleteTempCheckpointLocation": "true",
