@@ -17,7 +17,7 @@ from tests.spark.relay_driver import Relay
 from tests.spark.standalone import StandaloneCluster
 from tests.spark.topics import bodies_in, produce, wait_for_records
 
-MESSAGES = 3000
+MESSAGES = 1600
 
 
 @pytest.mark.timeout(600)
