@@ -128,7 +128,10 @@ def test_a_batch_without_streams(spark: SparkSession, tmp_path: Path) -> None:
     tree = {
         "source": {"numbers": {"format": "parquet", "path": "table"}},
         "step": [{"name": "doubled", "sql": "SELECT id * 2 AS twice FROM numbers"}],
-        "sink": [{"format": "json", "path": "out", "mode": "overwrite"}],
+        "sink": [
+            {"format": "json", "path": "out", "mode": "overwrite"},
+            {"format": "console"},
+        ],
     }
     code, recorder = run_tree(spark, tmp_path, tree)
     assert (code, recorder.failures) == (Exit.DONE, [])

@@ -232,6 +232,7 @@ format = "noop"
     assert "\n" not in line
 
 
+@pytest.mark.lowest_spark
 def test_dead_letters_are_reported_and_go_back_to_their_group_once(
     cluster: LocalCluster, new_topic: NewTopic, producer: Producer, run_file: Run
 ) -> None:
@@ -325,6 +326,7 @@ def wait_for_dead_letters(cluster: LocalCluster, group: str, wanted: int) -> Non
     raise AssertionError("no dead letters came")
 
 
+@pytest.mark.lowest_spark
 def test_the_trace_becomes_tables_and_a_plot(
     cluster: LocalCluster, tmp_path: Path, new_topic: NewTopic, run_file: Run
 ) -> None:
