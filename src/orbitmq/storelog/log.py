@@ -20,10 +20,8 @@ __all__ = ["StoreLog", "StoreScan"]
 
 SPLIT_BYTES = 256 << 20
 """How much one split reads at most when nobody says how many there should be."""
-LEAST_SPLIT_BYTES = 32 << 20
-"""What is worth a task of its own: less is read in about the time that starting a task takes."""
-SPLITS_PER_TASK = 4
-"""Splits of one size end at different times; a few more than can run at once even that out."""
+LEAST_SPLIT_BYTES = 16 << 20
+"""What is worth a split of its own: less is read in the time that starting another task takes."""
 
 
 class StoreLog:
@@ -139,9 +137,15 @@ class StoreLog:
 
 
 def _split_count(total: int, at_once: int) -> int:
-    """Return into how many splits to cut so many bytes that are to be read."""
-    worth = max(1, -(-total // LEAST_SPLIT_BYTES))
-    return max(min(worth, at_once * SPLITS_PER_TASK), -(-total // SPLIT_BYTES))
+    """Return into how many splits to cut so many bytes that are to be read.
+
+    One for each task that can run, as every further one costs a start; where that would make them
+    too large, as many rounds of tasks as it takes, all of them full.
+    """
+    rounds = -(-total // (at_once * SPLIT_BYTES))
+    if rounds > 1:
+        return rounds * at_once
+    return max(1, min(at_once, -(-total // LEAST_SPLIT_BYTES)))
 
 
 class StoreScan:
