@@ -41,12 +41,17 @@ class Endless:
     def lines(self, of: Callable[[str], bool], last: str) -> list[str]:
         """Return some of what it said, in neutral words, once it has come to the last of them."""
         deadline = time.monotonic() + LIMIT_S
-        while last not in (said := self._java.log.read_text(errors="replace")):
+        while last not in (said := self._whole_lines()):
             if not self._java.running or time.monotonic() > deadline:
                 raise self._java.error(f"did not say {last!r}")
             time.sleep(PAUSE_S)
         said = re.sub(r" +", " ", neutral(said, self._side))
         return [line for line in said.splitlines() if of(line)]
+
+    def _whole_lines(self) -> str:
+        """What it has said, but for a line without an end: they are printed piece by piece."""
+        said = self._java.log.read_text(errors="replace")
+        return said[: said.rfind("\n") + 1]
 
     def kill(self) -> None:
         self._java.kill()
