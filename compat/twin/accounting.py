@@ -131,11 +131,15 @@ def send(world: World) -> Request:
 
 def pull(world: World) -> Request:
     """From a topic nobody sends to: Java's broker shows what was sent a moment later."""
+    return _pull(world.one(GROUPS), "Empty" if world.chance(0.5) else "Prices", 100)
+
+
+def _pull(group: str, topic: str, offset: int) -> Request:
     ext = {
-        "consumerGroup": world.one(GROUPS),
-        "topic": "Empty" if world.chance(0.5) else "Prices",
+        "consumerGroup": group,
+        "topic": topic,
         "queueId": "0",
-        "queueOffset": "100",
+        "queueOffset": str(offset),
         "maxMsgNums": "8",
         "sysFlag": "4",
         "commitOffset": "0",
@@ -198,19 +202,7 @@ def hide_sundial() -> Request:
 
 def read_sundial() -> Request:
     """Pull as the sundial from a topic only it may read, and that does not exist."""
-    ext = {
-        "consumerGroup": "gardeners",
-        "topic": "Garden",
-        "queueId": "0",
-        "queueOffset": "0",
-        "maxMsgNums": "8",
-        "sysFlag": "4",
-        "commitOffset": "0",
-        "suspendTimeoutMillis": "0",
-        "subscription": "*",
-        "subVersion": "0",
-    }
-    return signed(Request(RequestCode.PULL_MESSAGE, ext), SUNDIAL, SUNDIAL_SECRET)
+    return signed(_pull("gardeners", "Garden", 0), SUNDIAL, SUNDIAL_SECRET)
 
 
 def look_at_version() -> Request:
