@@ -67,8 +67,9 @@ SUITES := test-fast test-client test-wheel test-fuzz test-compat test-crash test
 
 # A machine that stalls can make a test fail that waits for other programs. Under CI it gets a second
 # try, three tests of a suite at most, and how it failed is shown whole: a bug, to be mended. There is
-# none where the question is what a kill left behind (crash/, SPARK_KILLS), nor for the fuzzer.
-SECOND_TRY := $(if $(CI),--reruns 1 --max-suite-reruns 3 --rerun-show-tracebacks)
+# none where the question is what was lost or repeated, be it in crash/ or here, nor for the fuzzer.
+COUNTED := $(wildcard tests/*/test_*kill*.py compat/*/test_*kill*.py) tests/spark/test_exactly_once.py tests/spark/test_standalone.py
+SECOND_TRY := $(if $(CI),--reruns 1 --max-suite-reruns 3 --rerun-show-tracebacks $(addprefix --rerun-exclude-path=,$(COUNTED)))
 
 .PHONY: test
 test: $(SUITES) ## Run every suite
