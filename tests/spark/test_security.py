@@ -48,25 +48,15 @@ def guarded(
     home = tmp_path_factory.mktemp("home")
     (home / "conf").mkdir()
     (home / "conf" / "plain_acl.yml").write_text(ACCOUNTS)
-    server, operator = authority.sign("server"), authority.sign("operator")
+    operator = authority.sign("operator")
     settings = {
         "aclEnable": "true",
         "rocketmqHome": str(home),
         "tls.enable": "true",
-        "tls.server.mode": "enforcing",
-        "tls.server.certPath": str(server.cert),
-        "tls.server.keyPath": str(server.key),
-        "tls.server.need.client.auth": "require",
-        "tls.server.authClient": "true",
-        "tls.server.trustCertPath": str(authority.cert),
-        "tls.client.authServer": "true",
-        "tls.client.trustCertPath": str(authority.cert),
-        "tls.client.certPath": str(server.cert),
-        "tls.client.keyPath": str(server.key),
     }
     keys: dict[str, Any] = {"access_key": "operator", "secret_key": f"{SECRET}-of-the-operator"}
     tls = Tls(ca_file=str(authority.cert), cert_file=str(operator.cert), key_file=str(operator.key))
-    with LocalCluster(settings=settings) as running:
+    with LocalCluster(settings=settings | authority.cluster_settings()) as running:
         with Admin(running.address, tls=tls, **keys) as admin:
             for topic in (TOPIC, "forbidden"):
                 admin.create_topic(topic, queues=2)
