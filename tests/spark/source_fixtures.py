@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from orbitmq import Message, Producer
+from orbitmq._native import Command
+from orbitmq.remoting.connection import Connection
+from orbitmq.remoting.handling import Answer, Handler
 from orbitmq.testing import LocalCluster
 
 # Trouble is over sooner in tests.
@@ -97,3 +101,26 @@ def until(query: StreamingQuery, count: int) -> None:
 def written(spark: SparkSession, out: Path) -> DataFrame:
     """What a stream has written below `out`."""
     return spark.read.parquet(str(out / "rows"))
+
+
+@contextmanager
+def overhearing(cluster: LocalCluster) -> Iterator[list[tuple[int, Connection]]]:
+    """Note what the broker of a cluster is asked, by whom, from here on."""
+    router = cluster.brokers["broker-a"].router
+    heard: list[tuple[int, Connection]] = []
+    find = router.find
+
+    def noting(code: int) -> Handler:
+        handler = find(code)
+
+        def handle(request: Command, connection: Connection) -> Answer:
+            heard.append((code, connection))
+            return handler(request, connection)
+
+        return handle
+
+    router.find = noting  # type: ignore[method-assign]
+    try:
+        yield heard
+    finally:
+        router.find = find  # type: ignore[method-assign]

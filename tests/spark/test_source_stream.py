@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from orbitmq import Admin
+from orbitmq.protocol.codes import RequestCode
 from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic
 from tests.spark.source_fixtures import (
     bodies,
+    overhearing,
     run_available,
     send,
     send_to_queue,
@@ -24,8 +25,6 @@ from tests.spark.source_fixtures import (
     until,
     written,
 )
-
-pytestmark = pytest.mark.lowest_spark
 
 
 def names(prefix: str, count: int) -> list[str]:
@@ -95,6 +94,21 @@ def test_bytes_per_trigger(
     steps = [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]]
     assert sum(steps) == 40
     assert all(10 <= step <= 13 for step in steps[:-1]), steps
+
+
+def test_tasks_of_all_batches_use_the_connections_of_their_workers(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic(cluster, queues=1)
+    send(cluster, topic, names("a", 60))
+    source = stream(spark, cluster, topic, startingOffsets="earliest", maxOffsetsPerTrigger=5)
+    with overhearing(cluster) as heard:
+        query = run_available(source, tmp_path)
+    steps = [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]]
+    assert steps == [5] * 12
+    readers = {connection for code, connection in heard if code == RequestCode.ORBIT_BULK_READ}
+    # Two tasks at once have two workers.
+    assert 1 <= len(readers) <= 2
 
 
 def test_not_before_there_are_enough(
@@ -230,33 +244,3 @@ def test_a_broker_that_restarts(
         finally:
             query.stop()
     assert bodies(written(spark, tmp_path)) == names("before", 20) + names("later", 20)
-
-
-def test_an_idle_stream_asks_little_and_wakes_up_at_once(
-    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
-) -> None:
-    topic = new_topic(cluster, queues=64)
-    query = start(stream(spark, cluster, topic), tmp_path)
-    try:
-        query.processAllAvailable()
-        broker = cluster.brokers["broker-a"]
-        counted: list[int] = []
-        find = broker.router.find
-
-        def counting(code: int) -> Any:
-            counted.append(code)
-            return find(code)
-
-        time.sleep(0.5)  # let the first questions pass, then look at a stretch of silence
-        broker.router.find = counting  # type: ignore[method-assign]
-        time.sleep(3)
-        broker.router.find = find  # type: ignore[method-assign]
-        heartbeats = {34, 38}
-        asked = [code for code in counted if code not in heartbeats]
-        assert len(asked) <= 2 * 3, asked
-        sent = time.monotonic()
-        send(cluster, topic, ["wake"])
-        until(query, 1)
-        assert time.monotonic() - sent < 15
-    finally:
-        query.stop()

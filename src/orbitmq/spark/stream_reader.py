@@ -58,6 +58,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.tasks = tasks
         self._filter = Filter(options.tags, options.sql)
         self._pinned: Offsets | None = None
+        self._too_few: Offsets = {}
         self._watch: Watch | None = None
         self._absences: Absences | None = None
         self._limits: TriggerLimits | None = None
@@ -108,7 +109,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             starts = _with_new_queues(began, ends)
             # A stream that catches up does not wait for more to come.
             waits = self._pinned is None
-            return as_json(self._limits.apply(starts, latest, may_wait=waits) or began)
+            batch_end = self._limits.apply(starts, latest, may_wait=waits)
+            self._too_few = latest if batch_end is None else {}
+            return as_json(batch_end or began)
 
     def _ends(self, cluster: Cluster, began: Offsets) -> Mapping[MessageQueue, QueueEnds]:
         if self._watch is None:
@@ -118,7 +121,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for queue, end in (self._pinned or {}).items():
             if end > began.get(queue, 0):
                 wanted[queue] = began.get(queue, 0)
-        ends = watch.ends(began)
+        # What was too little for a batch has been seen: there is nothing to ask before more comes.
+        ends = watch.ends(began | self._too_few)
         # A run up to a fixed end may not be over before it has been there.
         while absences.check(wanted, ends, watch.unreachable) and self._pinned is not None:
             time.sleep(LOOK_AGAIN_S)

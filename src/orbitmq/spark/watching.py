@@ -64,16 +64,16 @@ class Watch:
         self._known_until = 0.0
         self._can_hold = True
 
-    def ends(self, began: Offsets) -> Mapping[MessageQueue, QueueEnds]:
-        """Return how far all queues reach; `began` is what has been read already."""
+    def ends(self, seen: Offsets) -> Mapping[MessageQueue, QueueEnds]:
+        """Return how far all queues reach; `seen` is what has been read or is known already."""
         cluster = self._cluster
         queues = cluster.patiently(self._find)
         known = self.known
-        if known is not None and queues == self._looked_for and self._is_still(began):
+        if known is not None and queues == self._looked_for and self._is_still(seen):
             return known
         found, self.unreachable = cluster.reachable_ends(queues)
         self.known, self._looked_for, self._known_until = found, queues, 0.0
-        if any(reach.max_offset > began.get(q, 0) for q, reach in found.items()):
+        if any(reach.max_offset > seen.get(q, 0) for q, reach in found.items()):
             return found
         if self.unreachable:
             self._known_until = cluster.clock() + MIN_INTERVAL_S
@@ -81,13 +81,13 @@ class Watch:
             self._arm(found)
         return found
 
-    def _is_still(self, began: Offsets) -> bool:
+    def _is_still(self, seen: Offsets) -> bool:
         """Whether the ends as known are the ends."""
         assert self.known is not None
         if self._cluster.clock() >= self._known_until:
             return False
-        if any(reach.max_offset > began.get(q, 0) for q, reach in self.known.items()):
-            return True  # not all of it is read yet, so there is no need to know of more
+        if any(reach.max_offset > seen.get(q, 0) for q, reach in self.known.items()):
+            return True  # not all of it is seen yet, so there is no need to know of more
         try:
             answers = {
                 opaque: answer

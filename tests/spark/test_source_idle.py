@@ -1,0 +1,59 @@
+"""What a stream asks of a broker while there is nothing for it to do: next to nothing."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from orbitmq.protocol.codes import RequestCode
+from orbitmq.testing import LocalCluster
+from tests.spark.conftest import NewTopic
+from tests.spark.source_fixtures import bodies, overhearing, send, start, stream, until, written
+
+SILENCE_S = 3
+HEARTBEATS = {RequestCode.HEART_BEAT, RequestCode.GET_CONSUMER_LIST_BY_GROUP}
+
+
+def questions_in_silence(cluster: LocalCluster) -> list[int]:
+    """Return the codes of the requests that the broker gets while nobody sends anything."""
+    time.sleep(0.5)  # let the first questions pass
+    with overhearing(cluster) as heard:
+        time.sleep(SILENCE_S)
+    return [code for code, _ in heard if code not in HEARTBEATS]
+
+
+def test_an_idle_stream_asks_little_and_wakes_up_at_once(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic(cluster, queues=64)
+    query = start(stream(spark, cluster, topic), tmp_path)
+    try:
+        query.processAllAvailable()
+        asked = questions_in_silence(cluster)
+        assert len(asked) <= 2 * SILENCE_S, asked
+        sent = time.monotonic()
+        send(cluster, topic, ["wake"])
+        until(query, 1)
+        assert time.monotonic() - sent < 15
+    finally:
+        query.stop()
+
+
+def test_a_stream_that_waits_for_more_asks_as_little(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic(cluster, queues=2)
+    source = stream(spark, cluster, topic, minOffsetsPerTrigger=3, maxTriggerDelay="1h")
+    query = start(source, tmp_path)
+    try:
+        query.processAllAvailable()
+        send(cluster, topic, ["a", "b"])
+        asked = questions_in_silence(cluster)
+        assert len(asked) <= 2 * SILENCE_S, asked
+        send(cluster, topic, ["c"])
+        until(query, 3)
+    finally:
+        query.stop()
+    assert bodies(written(spark, tmp_path)) == ["a", "b", "c"]
