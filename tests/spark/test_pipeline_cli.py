@@ -119,6 +119,28 @@ def test_a_signal_ends_a_stream_with_code_0(tmp_path: Path, number: signal.Signa
     assert written == committed, "the last batch was cut off"
 
 
+def test_a_stream_to_the_console_is_printed(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.json").write_text('{"product": "tea"}\n{"product": "milk"}\n')
+    file = tmp_path / "shown.toml"
+    file.write_text(f"""
+kind = "sql"
+checkpoint = "state"
+{QUIET}
+[source.orders]
+format = "json"
+path = "in"
+stream = true
+schema = "product STRING"
+[[sink]]
+format = "console"
+""")
+    done = orbitmq("pipeline", "run", str(file), "--once")
+    assert done.returncode == 0, done.stderr
+    rows = [line.strip("| ") for line in done.stdout.splitlines() if line.startswith("|")]
+    assert sorted(rows) == ["milk", "product", "tea"]
+
+
 def test_a_failure_is_one_line_and_the_code_is_1(tmp_path: Path) -> None:
     file = tmp_path / "failing.toml"
     step = '[[step]]\nname = "s"\nsql = "SELECT raise_error(\'too bad\') AS x FROM numbers"\n'

@@ -123,7 +123,9 @@ def test_a_wish_to_stop_lets_the_batch_finish(spark: SparkSession, tmp_path: Pat
     assert written == sum(batch.rows for batch in recorder.batches) > 0
 
 
-def test_a_batch_without_streams(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_batch_without_streams(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     spark.range(3).write.parquet(str(tmp_path / "table"))
     tree = {
         "source": {"numbers": {"format": "parquet", "path": "table"}},
@@ -136,6 +138,8 @@ def test_a_batch_without_streams(spark: SparkSession, tmp_path: Path) -> None:
     code, recorder = run_tree(spark, tmp_path, tree)
     assert (code, recorder.failures) == (Exit.DONE, [])
     assert {row.twice for row in spark.read.json(str(tmp_path / "out")).collect()} == {0, 2, 4}
+    shown = {line.strip("| ") for line in capsys.readouterr().out.splitlines() if "|" in line}
+    assert shown == {"twice", "0", "2", "4"}
 
 
 @pytest.mark.parametrize(
