@@ -46,6 +46,7 @@ $(VENV)/.native: $(VENV)/.tools $(RUST_SOURCES)
 # supported in a directory of its own that PYTHONPATH puts before it.
 SPARK_LOWEST := 4.2.0
 SPARK_LOWEST_DIR := .build/spark-$(SPARK_LOWEST)
+ON_LOWEST := env PYTHONPATH=$(abspath $(SPARK_LOWEST_DIR))
 
 $(VENV)/.spark: $(VENV)/.tools
 	$(PYTHON) -m pip install --quiet --upgrade --group spark
@@ -59,6 +60,10 @@ $(SPARK_LOWEST_DIR)/.installed: $(VENV)/.tools
 # Drivers of tests start from an archive of Spark's classes in half the time.
 $(VENV)/.spark-classes: $(VENV)/.spark tests/spark/quick_start.py | $(VENV)/.native
 	@$(NEED) java -- $(PYTHON) -m tests.spark.quick_start
+	@touch $@
+
+$(SPARK_LOWEST_DIR)/.classes: $(SPARK_LOWEST_DIR)/.installed tests/spark/quick_start.py | $(VENV)/.native
+	@$(NEED) java -- $(ON_LOWEST) $(PYTHON) -m tests.spark.quick_start
 	@touch $@
 
 # ---- suites ------------------------------------------------------------------------------------
@@ -103,38 +108,39 @@ test-wheel: wheel ## Install the wheel into an empty environment, and use it as 
 test-fuzz: ## Run each fuzz target for 30 seconds
 	@$(NEED) cargo -- fuzz/run.sh
 
-# Most of this suite waits for others (a Java broker's start, a rebalance), so its halves run side
-# by side, each with its output in one piece. What both need is fetched before.
-COMPAT_CLIENT := compat/python_client compat/spark
+# Most of this suite waits for others (a Java broker's start, a rebalance), so its thirds run side
+# by side, each with its output in one piece. What they need is fetched before.
+COMPAT_OUR_CLIENT := compat/python_client compat/spark
+COMPAT_THEIR_CLIENTS := compat/java-client compat/go-client compat/twin
 
-.PHONY: test-compat test-compat-client test-compat-rest
+.PHONY: test-compat test-compat-our-client test-compat-their-clients test-compat-rest
 test-compat: build $(VENV)/.spark ## Compare with Apache RocketMQ 4.9.7 itself (needs a JDK 17)
 	@$(NEED) java javac -- $(PYTHON) -m compat.jars
-	@$(MAKE) -j2 --output-sync=target test-compat-client test-compat-rest
+	@$(MAKE) -j3 --output-sync=target test-compat-our-client test-compat-their-clients test-compat-rest
 
-test-compat-client:
-	@$(NEED) java javac -- $(PYTHON) -m pytest $(SECOND_TRY) $(COMPAT_CLIENT)
+test-compat-our-client:
+	@$(NEED) java javac -- $(PYTHON) -m pytest $(SECOND_TRY) $(COMPAT_OUR_CLIENT)
+
+test-compat-their-clients:
+	@$(NEED) java javac -- $(PYTHON) -m pytest $(SECOND_TRY) $(COMPAT_THEIR_CLIENTS)
 
 test-compat-rest:
-	@$(NEED) java javac -- $(PYTHON) -m pytest $(SECOND_TRY) compat $(addprefix --ignore=,$(COMPAT_CLIENT))
+	@$(NEED) java javac -- $(PYTHON) -m pytest $(SECOND_TRY) compat $(addprefix --ignore=,$(COMPAT_OUR_CLIENT) $(COMPAT_THEIR_CLIENTS))
 
 .PHONY: test-crash
 test-crash: build ## Kill a writer at random moments and look at what recovery finds
 	$(PYTHON) -m pytest crash
 
-# Drivers that are killed wait for their brokers and JVMs, so they run beside the rest.
-SPARK_KILLS := $(wildcard tests/spark/test_kill_*.py)
+# All of it on both Sparks, side by side, each with its output in one piece.
+.PHONY: test-spark test-spark-newest test-spark-lowest
+test-spark: build $(VENV)/.spark $(SPARK_LOWEST_DIR)/.installed ## The Spark connector, on the newest and the lowest Spark (needs Java 17)
+	@$(MAKE) -j2 --output-sync=target test-spark-newest test-spark-lowest
 
-.PHONY: test-spark test-spark-kills test-spark-rest
-test-spark: build $(VENV)/.spark $(VENV)/.spark-classes $(SPARK_LOWEST_DIR)/.installed ## The Spark connector, on the newest and the lowest Spark (needs Java 17)
-	@$(MAKE) -j2 --output-sync=target test-spark-kills test-spark-rest
+test-spark-newest: $(VENV)/.spark-classes
+	@$(NEED) java -- $(PYTHON) -m pytest $(SECOND_TRY) tests/spark
 
-test-spark-kills:
-	@$(NEED) java -- $(PYTHON) -m pytest $(SPARK_KILLS)
-
-test-spark-rest:
-	@$(NEED) java -- $(PYTHON) -m pytest $(SECOND_TRY) tests/spark $(addprefix --ignore=,$(SPARK_KILLS))
-	@$(NEED) java -- env PYTHONPATH=$(abspath $(SPARK_LOWEST_DIR)) $(PYTHON) -m pytest $(SECOND_TRY) tests/spark -m lowest_spark
+test-spark-lowest: $(SPARK_LOWEST_DIR)/.classes
+	@$(NEED) java -- $(ON_LOWEST) $(PYTHON) -m pytest $(SECOND_TRY) tests/spark
 
 # ---- lint --------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
@@ -39,6 +40,11 @@ SESSION_SETTINGS = tuned("local[2]")[0] | {
     # A driver that is killed leaves these behind; in a test they are the test's own to remove.
     "spark.sql.streaming.forceDeleteTempCheckpointLocation": "true",
 }
+
+
+def pytest_report_header() -> str:
+    """Say which Spark this is: the suite runs on two."""
+    return f"spark: {pyspark.__version__}"
 
 
 @pytest.fixture(scope="session")

@@ -50,7 +50,6 @@ def forget_last_commit(path: Path) -> None:
     (commits / f".{last.name}.crc").unlink(missing_ok=True)
 
 
-@pytest.mark.lowest_spark
 @pytest.mark.parametrize("once", [True, False])
 def test_a_replayed_batch_is_stored_once(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path, once: bool

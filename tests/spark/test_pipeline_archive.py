@@ -52,7 +52,6 @@ def texts(begin: int, end: int) -> list[bytes]:
     return [b"message %d" % number for number in range(begin, end)]
 
 
-@pytest.mark.lowest_spark
 def test_it_goes_on_where_it_was_and_compacts(
     spark: SparkSession, cluster: LocalCluster, tmp_path: Path, new_topic: NewTopic
 ) -> None:

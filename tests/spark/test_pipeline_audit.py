@@ -83,9 +83,7 @@ def test_a_sound_store_running_or_at_rest(spark: SparkSession, tmp_path: Path) -
     assert "everything agrees" in report.notes
 
 
-@pytest.mark.parametrize(
-    "fault", [pytest.param("a flipped byte", marks=pytest.mark.lowest_spark), *list(FAULTS)[1:]]
-)
+@pytest.mark.parametrize("fault", list(FAULTS))
 def test_a_seeded_fault_is_found(spark: SparkSession, tmp_path: Path, fault: str) -> None:
     fill(tmp_path / "store", COUNT)
     seed, kinds = FAULTS[fault]

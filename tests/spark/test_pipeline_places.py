@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from orbitmq import Admin, Consumer, Message, Producer
@@ -92,7 +93,8 @@ def test_a_new_project_runs_and_then_runs_on(cluster: LocalCluster, tmp_path: Pa
             for number, amount in orders:
                 order = {"id": number, "product": "tea", "amount": amount}
                 producer.send(Message(source, json.dumps(order).encode()))
-        places = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        scripts = [Path(pyspark.__file__).parent / "bin", Path(sys.executable).parent]
+        places = os.pathsep.join([*map(str, scripts), os.environ["PATH"]])
         kept = {key: value for key, value in os.environ.items() if key != "NAMESRV_ADDR"}
         done = subprocess.run(
             [str(project / "run")],

@@ -32,7 +32,6 @@ def replay(spark: SparkSession, directory: Path, **keys: Any) -> tuple[Exit, Rep
     return code, report
 
 
-@pytest.mark.lowest_spark
 def test_a_store_directory_to_a_topic(
     spark: SparkSession, cluster: LocalCluster, tmp_path: Path, new_topic: NewTopic
 ) -> None:

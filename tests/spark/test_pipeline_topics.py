@@ -67,7 +67,6 @@ def received(spark: SparkSession, cluster: LocalCluster, topic: str) -> list[Any
 Run = Callable[[str], tuple[Exit, Recorder]]
 
 
-@pytest.mark.lowest_spark
 def test_two_topics_and_a_table_are_joined_into_a_topic_and_parquet(
     spark: SparkSession,
     cluster: LocalCluster,
@@ -232,7 +231,6 @@ format = "noop"
     assert "\n" not in line
 
 
-@pytest.mark.lowest_spark
 def test_dead_letters_are_reported_and_go_back_to_their_group_once(
     cluster: LocalCluster, new_topic: NewTopic, producer: Producer, run_file: Run
 ) -> None:
@@ -326,7 +324,6 @@ def wait_for_dead_letters(cluster: LocalCluster, group: str, wanted: int) -> Non
     raise AssertionError("no dead letters came")
 
 
-@pytest.mark.lowest_spark
 def test_the_trace_becomes_tables_and_a_plot(
     cluster: LocalCluster, tmp_path: Path, new_topic: NewTopic, run_file: Run
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
 from pyspark.sql import SparkSession
 
 from orbitmq.spark.session import TUNED, session, tuned
@@ -32,7 +31,6 @@ def test_a_session_that_is_there_stays_as_it_is(spark: SparkSession) -> None:
     assert said == ["there is a session already, its settings stay as they are"]
 
 
-@pytest.mark.lowest_spark
 def test_every_setting_is_one_that_spark_takes_and_is_named() -> None:
     program = """
 import sys, tempfile

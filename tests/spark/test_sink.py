@@ -30,7 +30,6 @@ def numbers(spark: SparkSession, count: int) -> DataFrame:
     return spark.range(count).select(sf.col("id").cast("string").alias("body"))
 
 
-@pytest.mark.lowest_spark
 def test_every_column_finds_its_place(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
@@ -197,7 +196,6 @@ def test_a_time_of_delivery_needs_a_broker_that_keeps_it(
         write(rows, cluster, topic=topic)
 
 
-@pytest.mark.lowest_spark
 def test_a_stream_writes_batch_by_batch(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:

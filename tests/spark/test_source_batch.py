@@ -16,8 +16,6 @@ from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic
 from tests.spark.source_fixtures import bodies, frame, send, send_to_queue
 
-pytestmark = pytest.mark.lowest_spark
-
 
 def test_every_column(spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic) -> None:
     topic = new_topic(cluster, queues=1)

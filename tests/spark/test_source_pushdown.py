@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import (
@@ -53,7 +52,6 @@ def ranges(reader: PushdownReader) -> dict[int, tuple[int, int]]:
     return found
 
 
-@pytest.mark.lowest_spark
 def test_the_same_rows_are_found(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
 ) -> None:

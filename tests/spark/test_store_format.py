@@ -46,7 +46,6 @@ def numbers(rows: DataFrame) -> list[int]:
     return sorted(int(row.body.split()[1]) for row in rows.select("body").collect())
 
 
-@pytest.mark.lowest_spark
 def test_all_columns_and_all_rows(spark: SparkSession, store: Path) -> None:
     rows = table(spark, store, brokerName="broker-a")
     assert rows.schema == message_schema()
@@ -127,7 +126,6 @@ def test_what_the_directory_cannot_give_is_said_before_tasks_start(
         spark.read.format("rocketmq-store").schema("price int").load(str(store)).collect()
 
 
-@pytest.mark.lowest_spark
 def test_a_damaged_message_fails_the_query_or_is_listed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
