@@ -76,6 +76,9 @@ SUITES := test-fast test-client test-wheel test-fuzz test-compat test-crash test
 COUNTED := $(wildcard tests/*/test_*kill*.py compat/*/test_*kill*.py) tests/spark/test_exactly_once.py tests/spark/test_standalone.py
 SECOND_TRY := $(if $(CI),--reruns 1 --max-suite-reruns 3 --rerun-show-tracebacks $(addprefix --rerun-exclude-path=,$(COUNTED)))
 
+# Tests that wait (for a timeout, a process, a disk) leave a core to another file of tests.
+TWO_FILES := -n 2 --dist loadfile
+
 .PHONY: test
 test: $(SUITES) ## Run every suite
 
@@ -86,11 +89,11 @@ suites: # What `make test` runs, for .ci/run to time one by one
 .PHONY: test-fast
 test-fast: build ## Unit and property tests of the crates and the package (under a minute once built)
 	$(CARGO) test --locked --quiet -p orbitmq-wire -p orbitmq-store -p orbitmq-columns
-	$(PYTHON) -m pytest $(SECOND_TRY) tests --ignore=tests/client --ignore=tests/spark --ignore=tests/test_examples.py
+	$(PYTHON) -m pytest $(TWO_FILES) $(SECOND_TRY) tests --ignore=tests/client --ignore=tests/spark --ignore=tests/test_examples.py
 
 .PHONY: test-client
 test-client: build ## The client's decisions, the client on a cluster and on a bad network, the examples
-	$(PYTHON) -m pytest $(SECOND_TRY) tests/client tests/test_examples.py
+	$(PYTHON) -m pytest $(TWO_FILES) $(SECOND_TRY) tests/client tests/test_examples.py
 
 .PHONY: wheel
 wheel: build ## Build the wheel into .build/wheel
@@ -129,7 +132,7 @@ test-compat-rest:
 
 .PHONY: test-crash
 test-crash: build ## Kill a writer at random moments and look at what recovery finds
-	$(PYTHON) -m pytest crash
+	$(PYTHON) -m pytest -n 2 crash
 
 # All of it on both Sparks, side by side, each with its output in one piece.
 .PHONY: test-spark test-spark-newest test-spark-lowest
@@ -144,13 +147,18 @@ test-spark-lowest: $(SPARK_LOWEST_DIR)/.classes
 
 # ---- lint --------------------------------------------------------------------------------------
 
-.PHONY: lint
+.PHONY: lint lint-python lint-rust
 lint: build $(VENV)/.spark ## ruff, mypy --strict, stubtest, rustfmt, clippy, import-linter
+	@$(MAKE) -j2 --output-sync=target lint-python lint-rust
+
+lint-python:
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy --strict $(PYTHON_PATHS)
 	$(PYTHON) -m mypy.stubtest --mypy-config-file pyproject.toml orbitmq._native
 	$(VENV)/bin/lint-imports
+
+lint-rust:
 	@$(NEED) cargo rustfmt -- $(CARGO) fmt --all --check
 	@$(NEED) cargo clippy -- $(CARGO) clippy --locked --quiet --workspace --all-targets -- -D warnings
 

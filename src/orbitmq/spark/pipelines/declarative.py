@@ -100,6 +100,7 @@ _SETTINGS: Final = """\
 spark.sql.catalogImplementation  hive
 spark.sql.warehouse.dir          file://$directory/warehouse
 spark.hadoop.javax.jdo.option.ConnectionURL jdbc:derby:;databaseName=$metastore;create=true
+spark.connect.grpc.binding.address 127.0.0.1
 spark.ui.enabled                 false
 spark.ui.showConsoleProgress     false
 spark.log.level                  ERROR
@@ -139,6 +140,9 @@ pip install 'orbitmq[spark]'
 orbitmq up &                      # or point NAMESRV_ADDR at a cluster of your own
 ./run                             # again and again: each run reads what is new
 ```
+
+The server that Spark starts for a run has one port, 15002, so projects of one machine run one after
+the other, or on a server that SPARK_REMOTE names.
 
 Both topics must exist. Tables are in `warehouse/`, positions in `storage/`; delete `storage`,
 `warehouse` and `metastore` to begin from nothing.
