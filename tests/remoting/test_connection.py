@@ -13,7 +13,8 @@ import uvloop
 from orbitmq._native import Command
 from orbitmq.errors import ConnectionLost, RequestTimeout
 from orbitmq.protocol.codes import ResponseCode
-from orbitmq.remoting.client import RemotingClient, split_address
+from orbitmq.remoting.address import split_address
+from orbitmq.remoting.client import RemotingClient
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Answer, Refused, Router, respond
 from orbitmq.remoting.server import Server

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyspark
@@ -83,15 +79,7 @@ def test_the_same_file_runs_on_a_standalone_cluster(
     assert twice == [2 * number for number in range(20)]
 
 
-@contextlib.contextmanager
-def the_port_of_projects() -> Iterator[None]:
-    """Wait for one's turn: the server that Spark starts for projects has one port, always 15002."""
-    with Path(tempfile.gettempdir(), "orbitmq-tests-15002.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(600)
 def test_a_new_project_runs_and_then_runs_on(cluster: LocalCluster, tmp_path: Path) -> None:
     source, target = "project-orders", "project-large"
     with Admin(cluster.address) as admin:
@@ -108,15 +96,14 @@ def test_a_new_project_runs_and_then_runs_on(cluster: LocalCluster, tmp_path: Pa
         scripts = [Path(pyspark.__file__).parent / "bin", Path(sys.executable).parent]
         places = os.pathsep.join([*map(str, scripts), os.environ["PATH"]])
         kept = {key: value for key, value in os.environ.items() if key != "NAMESRV_ADDR"}
-        with the_port_of_projects():
-            done = subprocess.run(
-                [str(project / "run")],
-                capture_output=True,
-                text=True,
-                timeout=LIMIT_S,
-                check=False,
-                env={**kept, "PATH": places},
-            )
+        done = subprocess.run(
+            [str(project / "run")],
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+            env={**kept, "PATH": places},
+        )
         assert done.returncode == 0, done.stdout + done.stderr
 
     run(("1", 4.5), ("2", 100.0))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from orbitmq.client.settings import ClientSettings
 from orbitmq.errors import NoRoute
-from orbitmq.remoting.client import split_address
+from orbitmq.remoting.address import split_address
 
 __all__ = ["look_up_nameservers", "path_of"]
 

@@ -31,7 +31,7 @@ from orbitmq.errors import BadMessage, NoReply, RemotingError
 from orbitmq.message import Message, MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.names import Property, reply_topic
-from orbitmq.remoting.client import split_address
+from orbitmq.remoting.address import split_address
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import respond
 

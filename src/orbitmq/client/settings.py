@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from orbitmq.errors import ConfigError
-from orbitmq.remoting.client import split_address
+from orbitmq.remoting.address import split_address
 from orbitmq.remoting.hooks import RequestHook, mark_stream, signing
 from orbitmq.remoting.tls import Tls, client_context
 

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["MessageFlag", "Permission", "PullFlag", "TopicFlag", "Version", "version_name"]
+__all__ = [
+    "CommandFlag",
+    "MessageFlag",
+    "Permission",
+    "PullFlag",
+    "TopicFlag",
+    "Version",
+    "version_name",
+]
 
 
 class Version:
@@ -21,6 +29,13 @@ class Version:
     V4_9_7 = 407
     """What we speak."""
     DESCRIPTION = "V4_9_7"
+
+
+class CommandFlag:
+    """Bits of a command's flag."""
+
+    ONEWAY = 2
+    """A request that wants no response."""
 
 
 class Permission:

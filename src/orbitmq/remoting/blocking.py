@@ -29,8 +29,8 @@ from typing import Literal
 
 from orbitmq._native import Command, FrameReader
 from orbitmq.errors import ConnectionLost, RequestTimeout
-from orbitmq.remoting.client import CONNECT_TIMEOUT_S, split_address
-from orbitmq.remoting.connection import ONEWAY
+from orbitmq.protocol.flags import CommandFlag
+from orbitmq.remoting.address import CONNECT_TIMEOUT_S, split_address
 from orbitmq.remoting.hooks import RequestHook, prepare
 from orbitmq.remoting.spinning import Spinning
 
@@ -261,7 +261,7 @@ class BlockingNetwork:
         notice = Command(
             code,
             opaque=opaque,
-            flag=ONEWAY,
+            flag=CommandFlag.ONEWAY,
             remark=remark,
             ext=ext,
             body=body,

@@ -11,22 +11,14 @@ from typing import Literal
 
 from orbitmq._native import Command
 from orbitmq.errors import ConnectionLost, RequestTimeout
+from orbitmq.remoting.address import CONNECT_TIMEOUT_S, split_address
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Router
 from orbitmq.remoting.hooks import RequestHook, prepare
 
-__all__ = ["RemotingClient", "split_address"]
+__all__ = ["RemotingClient"]
 
-CONNECT_TIMEOUT_S = 3.0
 CLOSING_GRACE_S = 1.0
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Take ``host:port`` apart; an IPv6 host may stand in brackets."""
-    host, colon, port = address.strip().rpartition(":")
-    if not colon or not host or not port.isdigit():
-        raise ValueError(f"{address!r} is not an address of the form host:port")
-    return host.strip("[]"), int(port)
 
 
 class RemotingClient:

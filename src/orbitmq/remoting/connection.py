@@ -24,6 +24,7 @@ from typing import Any, Literal, cast
 
 from orbitmq._native import Command, FrameReader, encode_commands
 from orbitmq.errors import ConnectionLost, OrbitError, RequestTimeout
+from orbitmq.protocol.flags import CommandFlag
 from orbitmq.remoting.handling import Handler, Router, answer_error
 from orbitmq.remoting.partial_frames import PartialFrames
 from orbitmq.remoting.pending import PendingRequests
@@ -38,8 +39,6 @@ MAX_REQUESTS_IN_WORK = 64
 WRITE_BUFFER_BYTES = 1 << 20
 MOST_FRAMES_BYTES = 64 << 10
 """Requests of our own that are collected within one turn."""
-ONEWAY = 2
-"""The flag bit of a request that wants no response."""
 
 
 class Connection(asyncio.Protocol):
@@ -355,7 +354,7 @@ class Connection(asyncio.Protocol):
             Command(
                 code,
                 opaque=opaque,
-                flag=ONEWAY,
+                flag=CommandFlag.ONEWAY,
                 remark=remark,
                 ext=ext,
                 body=body,

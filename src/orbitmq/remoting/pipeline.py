@@ -25,7 +25,7 @@ from typing import Self
 
 from orbitmq._native import Command, FrameReader
 from orbitmq.errors import ConnectionLost, RequestTimeout
-from orbitmq.remoting.client import CONNECT_TIMEOUT_S, split_address
+from orbitmq.remoting.address import CONNECT_TIMEOUT_S, split_address
 from orbitmq.remoting.hooks import RequestHook, prepare
 
 __all__ = ["Pipeline"]

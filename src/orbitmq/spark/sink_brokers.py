@@ -12,7 +12,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orbitmq.admin.admin import Admin
 from orbitmq.errors import ConfigError, OrbitError
 from orbitmq.protocol.features import DEDUPLICATE, TIMERS, features_of
 from orbitmq.spark.options import Connection
@@ -56,6 +55,9 @@ class BrokerAbilities:
 
 def ask_brokers(connection: Connection, topic: str | None) -> list[BrokerAbilities]:
     """Ask the masters that have a topic, of any topic all of the cluster."""
+    # Loaded late: tasks load this module, too, and ask nothing; it would cost each 0.15 s.
+    from orbitmq.admin.admin import Admin
+
     with Admin(connection.client_settings()) as admin:
         info = admin.cluster_info()
         names = set(info.brokers)

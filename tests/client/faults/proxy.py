@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from orbitmq.remoting.client import split_address
+from orbitmq.remoting.address import split_address
 from orbitmq.testing import LocalCluster
 from tests.both_ways import LoopThread
 

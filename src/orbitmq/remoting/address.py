@@ -1,0 +1,15 @@
+"""Where a server is, and how long to wait for it; for blocking clients and for asyncio's."""
+
+from __future__ import annotations
+
+__all__ = ["CONNECT_TIMEOUT_S", "split_address"]
+
+CONNECT_TIMEOUT_S = 3.0
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Take ``host:port`` apart; an IPv6 host may stand in brackets."""
+    host, colon, port = address.strip().rpartition(":")
+    if not colon or not host or not port.isdigit():
+        raise ValueError(f"{address!r} is not an address of the form host:port")
+    return host.strip("[]"), int(port)
