@@ -135,8 +135,8 @@ test-compat-rest:
 test-crash: build ## Kill a writer at random moments and look at what recovery finds
 	$(PYTHON) -m pytest -n 2 crash
 
-# On both Sparks, side by side, each with its output in one piece. What looks at commands, projects
-# and documents more than at Spark runs on the newest alone.
+# On both Sparks, side by side, each with its output in one piece. For the sake of time the newest
+# alone runs commands, projects, documents, pipelines on a standalone cluster and the archive's kills.
 SPARK_NEWEST_ONLY := $(addprefix tests/spark/test_,docs.py kill_archive.py pipeline_cli.py pipeline_kinds.py pipeline_places.py)
 
 .PHONY: test-spark test-spark-newest test-spark-lowest
