@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
@@ -15,10 +16,16 @@ M = TypeVar("M", bound=GroupMember)
 
 
 class MemberOwner(Generic[M]):
-    """Has a member of a group while it is running."""
+    """Has a member of a group while it is running.
+
+    Its functions may be called with messages, and call `stop`, before `start` has returned: a
+    member that has joined pulls. Such a `stop` is kept, and whoever starts the consumer obeys it.
+    """
 
     settings: ConsumerSettings
     _member: M | None = None
+    _stop_came_early = False
+    _changing = threading.Lock()  # one for all: it is held for two assignments
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of group {self.settings.group!r}>"
@@ -39,9 +46,24 @@ class MemberOwner(Generic[M]):
             raise ClientClosed(f"{self!r} is not running: call start() first")
         return self._member
 
-    def _check_not_running(self) -> None:
+    def _begin(self) -> None:
+        """Get ready for a start."""
         if self._member is not None:
             raise ClientClosed(f"{self!r} is running already")
+        self._stop_came_early = False
+
+    def _has_joined(self, member: M) -> bool:
+        """Be running from now on; returns whether to go on, which an early `stop` denies."""
+        with self._changing:
+            self._member = member
+            return not self._stop_came_early
+
+    def _take_member(self) -> M | None:
+        """Be running no more; returns the member that is to be stopped."""
+        with self._changing:
+            member, self._member = self._member, None
+            self._stop_came_early = member is None
+            return member
 
 
 class WithBlock:

@@ -50,11 +50,12 @@ class Consumer(BaseConsumer):
 
         consumer.start()
         """
-        self._check_not_running()
+        self._begin()
         self._generation = background.generation()
         self._arrived = threading.Event()
         self._inbox = Inbox(self._arrived)
-        self._member = background.run(self._join(self._inbox))
+        if not self._has_joined(background.run(self._join(self._inbox))):
+            self.stop()
         return self
 
     def stop(self, *, last_is_done: bool = True) -> None:
@@ -64,7 +65,7 @@ class Consumer(BaseConsumer):
 
             consumer.stop()
         """
-        member, self._member = self._member, None
+        member = self._take_member()
         if member is None:
             return
         if self._generation != background.generation():

@@ -35,10 +35,11 @@ class AsyncConsumer(BaseConsumer):
 
         await consumer.start()
         """
-        self._check_not_running()
+        self._begin()
         self._arrived = asyncio.Event()
         self._inbox = Inbox(self._arrived)
-        self._member = await self._join(self._inbox)
+        if not self._has_joined(await self._join(self._inbox)):
+            await self.stop()
         return self
 
     async def stop(self, *, last_is_done: bool = True) -> None:
@@ -48,7 +49,7 @@ class AsyncConsumer(BaseConsumer):
 
             await consumer.stop()
         """
-        member, self._member = self._member, None
+        member = self._take_member()
         if member is None:
             return
         settle(self._inbox, last_is_done)

@@ -112,7 +112,6 @@ class _BaseSchedule(MemberOwner[ScheduleMember]):
         return add
 
     async def _join(self, call: Callable[[str, Any], Awaitable[None]]) -> ScheduleMember:
-        self._check_not_running()
         if not self._functions:
             raise ConfigError(f"{self!r} has nothing to call: add it with @schedule.on(topic)")
         member = ScheduleMember(self.client_settings, self.settings, self._turns, call)
@@ -153,6 +152,7 @@ class PullSchedule(WithBlock, _BaseSchedule):
 
         schedule.start()
         """
+        self._begin()
         self._generation = background.generation()
         self._thread_name = f"orbitmq-{self.settings.group}-{id(self)}"
         pool = ThreadPoolExecutor(self.settings.concurrency, self._thread_name)
@@ -162,11 +162,13 @@ class PullSchedule(WithBlock, _BaseSchedule):
             await loop.run_in_executor(pool, self._functions[topic], turn)
 
         try:
-            self._member = background.run(self._join(call))
+            member = background.run(self._join(call))
         except BaseException:
             pool.shutdown(wait=False)
             raise
         self._pool = pool
+        if not self._has_joined(member):
+            self.stop()
         return self
 
     def stop(self) -> None:
@@ -176,10 +178,10 @@ class PullSchedule(WithBlock, _BaseSchedule):
 
             schedule.stop()
         """
-        member, self._member = self._member, None
-        pool, self._pool = self._pool, None
+        member = self._take_member()
         if member is None:
             return
+        pool, self._pool = self._pool, None
         if self._generation != background.generation():
             background.leave_behind((member, pool))  # a forked child has only a picture of it
             return
@@ -219,11 +221,13 @@ class AsyncPullSchedule(AsyncWithBlock, _BaseSchedule):
 
         await schedule.start()
         """
+        self._begin()
 
         async def call(topic: str, turn: Any) -> None:
             await self._functions[topic](turn)
 
-        self._member = await self._join(call)
+        if not self._has_joined(await self._join(call)):
+            await self.stop()
         return self
 
     async def stop(self) -> None:
@@ -231,6 +235,6 @@ class AsyncPullSchedule(AsyncWithBlock, _BaseSchedule):
 
         await schedule.stop()
         """
-        member, self._member = self._member, None
+        member = self._take_member()
         if member is not None:
             await member.stop()

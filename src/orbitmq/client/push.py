@@ -126,11 +126,12 @@ class PushConsumer(WithBlock, BasePushConsumer):
             ...
             consumer.stop()
         """
-        self._check_not_running()
+        self._begin()
         self._stopped.clear()
         self._generation = background.generation()
         self._workers = ThreadWorkers(self.settings.concurrency, f"orbitmq-{self.settings.group}")
-        self._member = background.run(self._join(self._workers))
+        if not self._has_joined(background.run(self._join(self._workers))):
+            self.stop()
         return self
 
     def stop(self) -> None:
@@ -140,7 +141,7 @@ class PushConsumer(WithBlock, BasePushConsumer):
 
             consumer.stop()
         """
-        member, self._member = self._member, None
+        member = self._take_member()
         if member is None:
             return
         if self._generation != background.generation():
@@ -282,9 +283,10 @@ class AsyncPushConsumer(AsyncWithBlock, BasePushConsumer):
 
         await consumer.start()
         """
-        self._check_not_running()
+        self._begin()
         self._stopped = asyncio.Event()
-        self._member = await self._join(TaskWorkers(self.settings.concurrency))
+        if not self._has_joined(await self._join(TaskWorkers(self.settings.concurrency))):
+            await self.stop()
         return self
 
     async def stop(self) -> None:
@@ -292,7 +294,7 @@ class AsyncPushConsumer(AsyncWithBlock, BasePushConsumer):
 
         await consumer.stop()
         """
-        member, self._member = self._member, None
+        member = self._take_member()
         if member is None:
             return
         try:

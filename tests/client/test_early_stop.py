@@ -1,0 +1,88 @@
+"""A function is called, and stops its consumer, before `start` has returned.
+
+A member that has joined pulls at once, so with messages waiting this happens by chance; here the
+start is held until it has happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from orbitmq import AsyncPullSchedule, AsyncPushConsumer, PullSchedule, PushConsumer
+from orbitmq.testing import LocalCluster
+from tests.client.conftest import LIMIT_S, eventually
+
+
+def _has_left(cluster: LocalCluster, group: str) -> bool:
+    (broker,) = cluster.brokers.values()
+    return group not in broker.consumers.groups
+
+
+def _hold_start(consumer: Any, until: threading.Event) -> None:
+    join = consumer._join
+
+    async def join_slowly(*args: Any) -> Any:
+        member = await join(*args)
+        assert await asyncio.to_thread(until.wait, LIMIT_S)
+        return member
+
+    consumer._join = join_slowly
+
+
+@pytest.mark.parametrize("kind", [PushConsumer, PullSchedule])
+def test_threads(kind: Any, cluster: LocalCluster, send: Any, topic: str, group: str) -> None:
+    consumer = kind(cluster.address, group=group, consume_from="first")
+    stopped = threading.Event()
+    _hold_start(consumer, until=stopped)
+
+    @consumer.on(topic)  # type: ignore[untyped-decorator]
+    def handle(_message_or_turn: Any) -> None:
+        consumer.stop()
+        stopped.set()
+
+    send("enough")
+    consumer.start()
+    assert not consumer.is_running
+    eventually(lambda: _has_left(cluster, group))
+
+
+@pytest.mark.parametrize("kind", [AsyncPushConsumer, AsyncPullSchedule])
+def test_tasks(kind: Any, cluster: LocalCluster, send: Any, topic: str, group: str) -> None:
+    async def go() -> None:
+        consumer = kind(cluster.address, group=group, consume_from="first")
+        stopped = threading.Event()
+        _hold_start(consumer, until=stopped)
+
+        @consumer.on(topic)  # type: ignore[untyped-decorator]
+        async def handle(_message_or_turn: Any) -> None:
+            await consumer.stop()
+            stopped.set()
+
+        await consumer.start()
+        assert not consumer.is_running
+
+    send("enough")
+    asyncio.run(go())
+    eventually(lambda: _has_left(cluster, group))
+
+
+def test_run_returns(cluster: LocalCluster, send: Any, topic: str, group: str) -> None:
+    """`run` waits for the end of a consumer that has ended already."""
+    consumer = PushConsumer(cluster.address, group=group, consume_from="first")
+    stopped = threading.Event()
+    _hold_start(consumer, until=stopped)
+
+    @consumer.on(topic)
+    def handle(_message: Any) -> None:
+        consumer.stop()
+        stopped.set()
+
+    send("enough")
+    running = threading.Thread(target=consumer.run, daemon=True)
+    running.start()
+    running.join(LIMIT_S)
+    assert not running.is_alive()
