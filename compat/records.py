@@ -92,15 +92,25 @@ def decode(data: memoryview) -> Record:
 
     Text that is not UTF-8 is no reason to stop: no checksum covers it, so a power cut can leave it.
     """
+    try:
+        return _decode(data)
+    except (IndexError, struct.error) as error:
+        raise ValueError("no record here: its parts do not fit into it") from error
+
+
+def _decode(data: memoryview) -> Record:
     size, magic, body_crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born = (
         _HEAD.unpack_from(data, 0)
     )
     if magic != MESSAGE_MAGIC or not 91 <= size <= len(data):
         raise ValueError(f"no record here: size {size}, magic {magic:#x}, {len(data)} bytes left")
+    data = data[:size]
     born_ip, born_port, at = _host(data, _HEAD.size, bool(sys_flag & BORN_HOST_V6))
     (store_timestamp,) = struct.unpack_from(">q", data, at)
     store_ip, store_port, at = _host(data, at + 8, bool(sys_flag & STORE_HOST_V6))
     reconsume_times, prepared_transaction_offset, body_length = _TAIL.unpack_from(data, at)
+    if body_length < 0:
+        raise ValueError(f"no record here: its body has {body_length} bytes")
     at += _TAIL.size
     body = bytes(data[at : at + body_length])
     at += body_length
@@ -135,7 +145,7 @@ def log_records(root: Path) -> Iterator[tuple[Record, bytes]]:
         while bytes(data[at + 4 : at + 8]) != BLANK_MAGIC.to_bytes(4):
             try:
                 record = decode(data[at:])
-            except (ValueError, struct.error):
+            except ValueError:
                 return
             yield record, bytes(data[at : at + record.size])
             at += record.size
