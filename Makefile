@@ -57,6 +57,9 @@ $(SPARK_LOWEST_DIR)/.installed: $(VENV)/.tools
 	$(PYTHON) -m pip install --quiet --target $(SPARK_LOWEST_DIR) pyspark==$(SPARK_LOWEST)
 	@touch $@
 
+.PHONY: build-all
+build-all: build $(SPARK_LOWEST_DIR)/.installed # With -j2 the lowest Spark comes while the core compiles
+
 # Drivers of tests start from an archive of Spark's classes in half the time.
 $(VENV)/.spark-classes: $(VENV)/.spark tests/spark/quick_start.py | $(VENV)/.native
 	@$(NEED) java -- $(PYTHON) -m tests.spark.quick_start
@@ -86,9 +89,14 @@ test: $(SUITES) ## Run every suite
 suites: # What `make test` runs, for .ci/run to time one by one
 	@echo $(SUITES)
 
-.PHONY: test-fast
+.PHONY: test-fast test-fast-crates test-fast-package
 test-fast: build ## Unit and property tests of the crates and the package (under a minute once built)
+	@$(MAKE) -j2 --output-sync=target test-fast-crates test-fast-package
+
+test-fast-crates:
 	$(CARGO) test --locked --quiet -p orbitmq-wire -p orbitmq-store -p orbitmq-columns
+
+test-fast-package:
 	$(PYTHON) -m pytest $(TWO_FILES) $(SECOND_TRY) tests --ignore=tests/client --ignore=tests/spark --ignore=tests/test_examples.py
 
 .PHONY: test-client
@@ -135,19 +143,23 @@ test-compat-rest:
 test-crash: build ## Kill a writer at random moments and look at what recovery finds
 	$(PYTHON) -m pytest -n 2 crash
 
-# On both Sparks, side by side, each with its output in one piece. For the sake of time the newest
-# alone runs commands, projects, documents, pipelines on a standalone cluster and the archive's kills.
+# On both Sparks. Drivers that are killed take as long as all the rest, so they run beside it, and
+# what one side says comes in one piece. For the sake of time the newest Spark alone runs commands,
+# projects, documents, pipelines on a standalone cluster and the archive's kills.
+SPARK_KILLS := $(wildcard tests/spark/test_kill_*.py)
 SPARK_NEWEST_ONLY := $(addprefix tests/spark/test_,docs.py kill_archive.py pipeline_cli.py pipeline_kinds.py pipeline_places.py)
 
-.PHONY: test-spark test-spark-newest test-spark-lowest
+.PHONY: test-spark test-spark-kills test-spark-rest
 test-spark: build $(VENV)/.spark $(SPARK_LOWEST_DIR)/.installed ## The Spark connector, on the newest and the lowest Spark (needs Java 17)
-	@$(MAKE) -j2 --output-sync=target test-spark-newest test-spark-lowest
+	@$(MAKE) -j2 --output-sync=target test-spark-kills test-spark-rest
 
-test-spark-newest: $(VENV)/.spark-classes
-	@$(NEED) java -- $(PYTHON) -m pytest $(SECOND_TRY) tests/spark
+test-spark-kills: $(VENV)/.spark-classes $(SPARK_LOWEST_DIR)/.classes
+	@$(NEED) java -- $(PYTHON) -m pytest $(SPARK_KILLS)
+	@$(NEED) java -- $(ON_LOWEST) $(PYTHON) -m pytest $(filter-out $(SPARK_NEWEST_ONLY),$(SPARK_KILLS))
 
-test-spark-lowest: $(SPARK_LOWEST_DIR)/.classes
-	@$(NEED) java -- $(ON_LOWEST) $(PYTHON) -m pytest $(SECOND_TRY) tests/spark $(addprefix --ignore=,$(SPARK_NEWEST_ONLY))
+test-spark-rest: $(VENV)/.spark-classes $(SPARK_LOWEST_DIR)/.classes
+	@$(NEED) java -- $(PYTHON) -m pytest $(SECOND_TRY) tests/spark $(addprefix --ignore=,$(SPARK_KILLS))
+	@$(NEED) java -- $(ON_LOWEST) $(PYTHON) -m pytest $(SECOND_TRY) tests/spark $(addprefix --ignore=,$(SPARK_KILLS) $(SPARK_NEWEST_ONLY))
 
 # ---- lint --------------------------------------------------------------------------------------
 

@@ -130,7 +130,8 @@ def live(life: Life, remains: Remains | None) -> None:
         except Exception as error:
             error.add_note(f"in round {round_number} of {life.root}")
             raise
-    assert life.found > 1_000, "too little was written to prove anything"
+    # Some three thousand are usual; by the chances above, fewer than this never happens.
+    assert life.found > 300, "too little was written to prove anything"
     assert len(list((life.root / "commitlog").iterdir())) > 3
 
 
