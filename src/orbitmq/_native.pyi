@@ -664,12 +664,14 @@ class RowPacker:
     def topics(self, batch: object) -> list[str]:
         """Return the topics of a batch's rows, each once."""
     def push(
-        self, batch: object, *, queue_counts: dict[str, int], month_ms: int
+        self, batch: object, *, queue_counts: dict[str, list[int]], month_ms: int
     ) -> list[PackedSend]:
         """Pack a batch's rows; returns what is full.
 
-        `queue_counts` says among how many queues of a topic sharding keys choose, `month_ms` is the
-        time for new ids, in milliseconds since the month began.
+        `queue_counts` says among how many queues of a topic sharding keys choose, one number for
+        each broker: a key chooses the broker first, then one of its queues. A slot counts over the
+        queues of all brokers. `month_ms` is the time for new ids, in milliseconds since the month
+        began.
         """
     def finish(self) -> list[PackedSend]:
         """Return everything that waits for more rows."""
@@ -1066,6 +1068,11 @@ class StoredIds:
         """
     def add(self, sender: str, batch: int, ids: Sequence[str], /, *, now_ms: int) -> None:
         """Note ids that are in the log now."""
+    def end(self, sender: str, batch: int, /) -> int:
+        """Let go of the ids of a batch that nobody will send again; returns how many that were.
+
+        Whoever sends it all the same is refused, as if the next batch had begun.
+        """
     def forget_before(self, time_ms: int, /) -> int:
         """Forget senders that have sent nothing since; returns how many ids that were."""
     def snapshot(self, physical_offset: int, /) -> bytes:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq._native import Command, decode_records, encode_batch
+from orbitmq.broker import deduplication
 from orbitmq.broker.deduplication import SNAPSHOT
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.features import DEDUPLICATE, features_of
@@ -138,6 +139,44 @@ def test_senders_of_long_ago_make_room(own: LocalCluster, once: Wire) -> None:
     broker.config.deduplication_window_ms = -1
     assert suppressed(send(once, range(5), "other/1")) == 0
     assert len(broker.deduplication) == 5
+
+
+def test_a_job_that_is_over_makes_room_and_its_stragglers_are_refused(
+    own: LocalCluster, once: Wire
+) -> None:
+    (broker,) = own.brokers.values()
+    send(once, range(20), "job/0")
+    for scope in ("job/1", "nobody/0", "job/0"):
+        assert once.ask(RequestCode.ORBIT_END_BATCH, ext(scope)).code == ResponseCode.SUCCESS
+    assert len(broker.deduplication) == 0
+    assert suppressed(send(once, range(20), "other/0")) == 0
+    wire = restart(own)
+    answer = send(wire, range(20), "job/0")
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert "batch 0 of sender job is over" in (answer.remark or "")
+    assert suppressed(send(wire, range(20), "other/0")) == 20
+    assert wire.ask(RequestCode.ORBIT_END_BATCH, ext("job")).code == ResponseCode.MESSAGE_ILLEGAL
+    wire.close()
+
+
+def test_a_snapshot_follows_the_log_when_others_write_to_it(
+    own: LocalCluster, once: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deduplication, "LOG_BEHIND_BYTES", 100_000)
+    (broker,) = own.brokers.values()
+    send(once, range(5))
+    own.run(broker.deduplication.save())
+    (snapshot,) = own.data.rglob(SNAPSHOT)
+    first = snapshot.read_bytes()
+    own.run(broker.deduplication.save())
+    assert snapshot.read_bytes() == first, "nothing has happened since"
+    once.send("orders", b"x" * 200_000)
+    own.run(broker.deduplication.save())
+    offset = int.from_bytes(snapshot.read_bytes()[16:24], "big")
+    assert offset == broker.store.max_physical_offset
+    wire = restart(own, crash=True)
+    assert suppressed(send(wire, range(6))) == 5
+    wire.close()
 
 
 def test_bad_scopes_and_ids_are_refused(once: Wire) -> None:

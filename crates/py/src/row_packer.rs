@@ -91,7 +91,7 @@ impl RowPacker {
         &self,
         py: Python<'_>,
         batch: &Bound<'_, PyAny>,
-        queue_counts: HashMap<String, u32>,
+        queue_counts: HashMap<String, Vec<u32>>,
         month_ms: u32,
     ) -> PyResult<Vec<PackedSend>> {
         let batch = import(batch)?;

@@ -46,6 +46,12 @@ impl StoredIds {
         Ok(())
     }
 
+    /// Lets go of the ids of a batch that nobody will send again.
+    #[pyo3(signature = (sender, batch, /))]
+    fn end(&self, sender: &str, batch: u64) -> usize {
+        self.lock().end(sender, batch)
+    }
+
     /// Forgets senders that have sent nothing since.
     #[pyo3(signature = (time_ms, /))]
     fn forget_before(&self, time_ms: i64) -> usize {

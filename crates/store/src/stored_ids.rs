@@ -115,6 +115,16 @@ impl StoredIds {
         self.count += known.ids.len() - before;
     }
 
+    /// Lets go of the ids of a batch that nobody will send again, so that they make room; whoever sends it all the same is refused, as
+    /// if the next batch had begun. Returns how many ids that were.
+    pub fn end(&mut self, sender: &str, batch: u64) -> usize {
+        let Some(known) = self.senders.get_mut(sender).filter(|known| known.batch == batch) else { return 0 };
+        let ended = std::mem::take(&mut known.ids).len();
+        known.batch = batch.saturating_add(1);
+        self.count -= ended;
+        ended
+    }
+
     /// Notes a message of the log, if it is an exactly-once sender's.
     pub fn learn(&mut self, topic: &str, properties: &str, store_ms: i64) {
         let Some(scope) = properties::get(properties, SCOPE) else { return };
@@ -245,6 +255,19 @@ mod tests {
         assert_eq!(ids.forget_before(101), 10);
         assert!(ids.is_empty());
         assert!(ids.stored("b", 1, &[1], 10).is_ok());
+    }
+
+    #[test]
+    fn a_batch_that_has_ended_makes_room_and_is_not_taken_again() {
+        let mut ids = StoredIds::default();
+        ids.add("a", 7, [1, 2], 100);
+        ids.add("b", 1, [3], 100);
+        assert_eq!((ids.end("a", 6), ids.end("a", 8), ids.end("nobody", 7)), (0, 0, 0), "not the newest batch");
+        assert_eq!(ids.end("a", 7), 2);
+        assert_eq!(ids.len(), 1);
+        let (ids, _) = StoredIds::restore(&ids.snapshot(1)).unwrap();
+        assert!(matches!(ids.stored("a", 7, &[1], NO_LIMIT), Err(NotTaken::Over { newest: 8, .. })));
+        assert_eq!(ids.stored("a", 8, &[1], 2), Ok(vec![false]));
     }
 
     #[test]

@@ -6,7 +6,8 @@ every sender's newest batch; sender, batch and id stand in the properties of eac
 it follows from the log:
 
 - *snapshot*: from time to time the ids are written to ``config/deduplication.ids`` with the offset
-  of the log they stand for. It is written only after the log is on disk up to there, so that no
+  of the log they stand for, also when only others have written to the log, so that a start never
+  has much of it to read. It is written only after the log is on disk up to there, so that no
   snapshot knows of a message that a crash has taken.
 - *start*: the snapshot, and what the log has behind its offset. A snapshot that cannot be read, or
   that is ahead of the log, is replaced by a walk through the whole log.
@@ -14,9 +15,9 @@ it follows from the log:
   means that there is nothing to look for, and a broker that nobody uses this way starts as fast as
   ever.
 
-Bounds. A sender that has sent nothing for `deduplicationWindowMs` is forgotten. At most
-`deduplicationMaxIds` ids are kept (about 40 bytes each); a batch that would need more is refused
-rather than stored without the promise.
+Bounds. A sender that has sent nothing for `deduplicationWindowMs` is forgotten, and one that says
+that its batch is over keeps no ids (`end`). At most `deduplicationMaxIds` ids are kept (about 40
+bytes each); a batch that would need more is refused rather than stored without the promise.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ _log = logging.getLogger(__name__)
 
 SNAPSHOT = "deduplication.ids"
 FLUSH_TIMEOUT_MS = 60_000
+LOG_BEHIND_BYTES = 64 << 20
+"""How far the log may grow behind a snapshot; more when a snapshot is itself large."""
+ID_BYTES = 16
 
 
 class Deduplication:
@@ -53,6 +57,7 @@ class Deduplication:
         self._path = config_dir / SNAPSHOT
         self._has_snapshot = self._path.exists() or persist.backup_of(self._path).exists()
         self._is_dirty = False
+        self._saved_end = 0
         self.suppressed = 0
         """How many messages were not stored a second time since the start."""
         self._ids = self._recover() if self._has_snapshot else StoredIds()
@@ -98,6 +103,11 @@ class Deduplication:
         self._ids.add(sender, batch, ids, now_ms=self._clock())
         self._is_dirty = True
 
+    def end(self, sender: str, batch: int) -> None:
+        """Let go of the ids of a batch that will not be sent again."""
+        if self._ids.end(sender, batch):
+            self._is_dirty = True
+
     def prepare(self) -> None:
         """Make sure that there is a snapshot to start from; to be called before any append."""
         if not self._has_snapshot:
@@ -105,13 +115,15 @@ class Deduplication:
             self._has_snapshot = True
 
     async def save(self) -> None:
-        """Forget old senders and write a snapshot, if anything has changed since the last."""
+        """Forget old senders and write a snapshot, if the last is no longer good enough."""
         if self._forget():
             self._is_dirty = True
-        if not self._is_dirty:
+        end = self._store.max_physical_offset
+        most_behind = max(LOG_BEHIND_BYTES, 8 * ID_BYTES * len(self._ids))
+        is_behind = self._has_snapshot and end - self._saved_end >= most_behind
+        if not self._is_dirty and not is_behind:
             return
         self._is_dirty = False
-        end = self._store.max_physical_offset
         snapshot = self._ids.snapshot(end)
         try:
             await asyncio.to_thread(self._save, snapshot, end)
@@ -122,6 +134,7 @@ class Deduplication:
     def _save(self, snapshot: bytes, end: int) -> None:
         if self._store.wait_flushed(end, FLUSH_TIMEOUT_MS):
             persist.save(self._path, snapshot)
+            self._saved_end = end
         else:
             self._is_dirty = True
             _log.warning("no snapshot of stored ids: the log was not flushed in time")

@@ -104,6 +104,8 @@ class RequestCode(IntEnum):
     """Of OrbitMQ's own, see `protocol.features`."""
     ORBIT_SEND_ONCE = 31_001
     """Likewise; small enough for binary headers."""
+    ORBIT_END_BATCH = 31_002
+    """Likewise: the batch of an exactly-once sender will not be sent again."""
 
 
 class ResponseCode(IntEnum):

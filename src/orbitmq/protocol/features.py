@@ -17,7 +17,7 @@ BULK_READ = "bulkRead"
 """ORBIT_BULK_READ: the records of a stretch of a queue, megabytes at once."""
 
 DEDUPLICATE = "deduplicate"
-"""ORBIT_SEND_ONCE: a send whose repeats are suppressed."""
+"""ORBIT_SEND_ONCE: a send whose repeats are suppressed; ORBIT_END_BATCH: there will be none."""
 
 TIMERS = "timers"
 """TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS: delivery at any time."""

@@ -84,8 +84,8 @@ impl Packer {
         Ok(topics)
     }
 
-    /// Packs rows; what is full comes out. `queue_counts` says how many queues a topic has, for sharding keys.
-    pub fn push(&mut self, rows: &Rows<'_>, queue_counts: &HashMap<String, u32>) -> Result<Vec<Send>, PackError> {
+    /// Packs rows; what is full comes out. `queue_counts` says how many queues each broker of a topic has, for sharding keys.
+    pub fn push(&mut self, rows: &Rows<'_>, queue_counts: &HashMap<String, Vec<u32>>) -> Result<Vec<Send>, PackError> {
         let mut full = Vec::new();
         let fixed = self.topic.take();
         let outcome = (0..rows.len).try_for_each(|row| {
@@ -116,7 +116,7 @@ impl Packer {
         row: usize,
         number: u64,
         topic: &str,
-        queue_counts: &HashMap<String, u32>,
+        queue_counts: &HashMap<String, Vec<u32>>,
         full: &mut Vec<Send>,
     ) -> Result<(), PackError> {
         let body = match rows.body.is_valid(row).then(|| rows.body.value(row)) {
@@ -245,21 +245,29 @@ fn place_of(
     row: usize,
     number: u64,
     topic: &str,
-    queue_counts: &HashMap<String, u32>,
+    queue_counts: &HashMap<String, Vec<u32>>,
 ) -> Result<Place, PackError> {
     let broker = text_at(rows.broker_name, row);
     let queue_id = int_at(rows.queue_id, row);
     match (text_at(rows.sharding_key, row), queue_id) {
         (Some(_), Some(_)) => Err(PackError::TwoPlaces { row: number }),
         (Some(_), None) if broker.is_some() => Err(PackError::ShardOnBroker { row: number }),
-        (Some(key), None) => match queue_counts.get(topic) {
-            None | Some(0) => Err(PackError::NoQueues { row: number, topic: topic.to_owned() }),
-            Some(&count) => Ok(Place::Slot(java_hash(key).unsigned_abs() % count)),
-        },
+        (Some(key), None) => slot_of(key, queue_counts.get(topic).map_or(&[], Vec::as_slice))
+            .ok_or_else(|| PackError::NoQueues { row: number, topic: topic.to_owned() }),
         (None, Some(queue_id)) if queue_id < 0 => Err(PackError::BadQueueId { row: number, queue_id }),
         (None, Some(queue_id)) => Ok(Place::Queue { broker: broker.map(str::to_owned), queue_id }),
         (None, None) => Ok(broker.map_or(Place::Any, |broker| Place::Broker(broker.to_owned()))),
     }
+}
+
+/// The queue of a key: its broker first, which does not change when brokers get more queues, then one of that broker's. With one count
+/// for all brokers together it is the queue that RocketMQ's own clients choose.
+fn slot_of(key: &str, counts: &[u32]) -> Option<Place> {
+    let hash = java_hash(key).unsigned_abs();
+    let brokers = u32::try_from(counts.len()).ok().filter(|&brokers| brokers > 0)?;
+    let broker = (hash % brokers) as usize;
+    let queue = (hash / brokers).checked_rem(counts[broker])?;
+    Some(Place::Slot(counts[..broker].iter().sum::<u32>() + queue))
 }
 
 fn check_topic(topic: &str, row: u64) -> Result<(), PackError> {

@@ -82,9 +82,7 @@ class SendHandlers:
             queue_id = sent.queue_id
             if queue_id < 0:
                 queue_id = random.randrange(max(1, topic.write_queue_nums))
-            sys_flag = sent.sys_flag
-            if topic.topic_filter_type == "MULTI_TAG":
-                sys_flag |= MessageFlag.MULTI_TAGS
+            sys_flag = self.flagged(sent.sys_flag, topic)
             message = sent.message(
                 queue_id, sys_flag, connection.remote, self.store_host, config.broker_cluster_name
             )
@@ -153,6 +151,15 @@ class SendHandlers:
                 f"Producer: {connection.remote_text}",
             )
         return topic
+
+    @staticmethod
+    def flagged(sys_flag: int, topic: TopicConfig) -> int:
+        """Return a message's flag with what its topic adds."""
+        return (
+            sys_flag | MessageFlag.MULTI_TAGS
+            if topic.topic_filter_type == "MULTI_TAG"
+            else sys_flag
+        )
 
     def _divert_to_dlq(self, request: Command, sent: SendRequest, message: NewMessage) -> None:
         """Send a message that its consumer has sent back too often to the dead letters."""

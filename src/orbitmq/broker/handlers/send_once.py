@@ -8,6 +8,9 @@ still waits until the log is as safe as the broker is set up to make it.
 
 Checking, appending and noting happen in one go on the broker's loop: of two attempts that send the
 same thing at the same time one is suppressed.
+
+ORBIT_END_BATCH, with topic and ``scope``: the batch will not be sent again, as its sender is a job
+that is over. Its ids make room for those of others; who sends it all the same is refused.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from orbitmq.broker.deduplication import Deduplication
 from orbitmq.broker.handlers.send import SendHandlers
 from orbitmq.broker.putting import Putting, delay_level
 from orbitmq.errors import MalformedBatch
+from orbitmq.protocol.bodies import TopicConfig
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.names import Property
 from orbitmq.remoting.connection import Connection
@@ -43,20 +47,16 @@ class SendOnceHandlers:
     deduplication: Deduplication
 
     def register(self, router: Router) -> None:
-        """Take over the code of this family."""
+        """Take over the codes of this family."""
         router.add(self.send_once, [RequestCode.ORBIT_SEND_ONCE])
+        router.add(self.end_batch, [RequestCode.ORBIT_END_BATCH])
 
     def send_once(self, request: Command, connection: Connection) -> Command | None:
         """Store what is not stored yet of a message or a batch."""
         sent = SendRequest(request)
-        scope = request.get_ext("scope") or ""
-        parsed = parse_scope(scope)
-        if parsed is None:
-            remark = f"scope {scope!r} is not a sender and a batch: sender/7"
-            raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
-        sender, batch = parsed
-        self.sends.checked_topic(sent, connection)
-        messages = self._messages(request, sent, scope, connection)
+        scope, sender, batch = _scope(request)
+        topic = self.sends.checked_topic(sent, connection)
+        messages = self._messages(request, sent, topic, scope, connection)
         ids = [message.get_property(Property.UNIQUE_KEY) or "" for message in messages]
         known = self.deduplication.stored(sender, batch, ids)
         new = [index for index, is_known in enumerate(known) if not is_known]
@@ -73,12 +73,24 @@ class SendOnceHandlers:
         self._acknowledge_when_flushed(request, connection, ext, end)
         return None
 
+    def end_batch(self, request: Command, _connection: Connection) -> Command:
+        """Let go of the ids of a batch that will not be sent again."""
+        _, sender, batch = _scope(request)
+        self.deduplication.end(sender, batch)
+        return request.respond(ResponseCode.SUCCESS, None)
+
     def _messages(
-        self, request: Command, sent: SendRequest, scope: str, connection: Connection
+        self,
+        request: Command,
+        sent: SendRequest,
+        topic: TopicConfig,
+        scope: str,
+        connection: Connection,
     ) -> list[NewMessage]:
         host, cluster = self.sends.store_host, self.sends.config.broker_cluster_name
         queue_id = max(sent.queue_id, 0)
-        message = sent.message(queue_id, sent.sys_flag, connection.remote, host, cluster)
+        sys_flag = self.sends.flagged(sent.sys_flag, topic)
+        message = sent.message(queue_id, sys_flag, connection.remote, host, cluster)
         message.set_property(Property.SCOPE, scope)
         if not sent.is_batch:
             return [message]
@@ -116,3 +128,13 @@ class SendOnceHandlers:
 
         assert self.sends.acks is not None
         self.sends.acks.when_flushed(end, release)
+
+
+def _scope(request: Command) -> tuple[str, str, int]:
+    """Return the scope of a request, as it is and in its two parts."""
+    scope = request.get_ext("scope") or ""
+    parsed = parse_scope(scope)
+    if parsed is None:
+        remark = f"scope {scope!r} is not a sender and a batch: sender/7"
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+    return scope, *parsed

@@ -31,6 +31,10 @@ STRICT_ADMIN_CODES = ADMIN_CODES | {50, 51, 52, 53, 54, 222, 223, 306, 314, 316,
 NAMESERVER_ADMIN_CODES = frozenset({100, 102, 103, 104, 205, 216, 318, 327})
 """Whatever changes a nameserver's tables. Brokers do not sign: their addresses must be white."""
 
+_SENDS_V2 = frozenset(
+    {RequestCode.SEND_MESSAGE_V2, RequestCode.ORBIT_SEND_ONCE, RequestCode.ORBIT_END_BATCH}
+)
+
 Need = tuple[str, int]
 
 
@@ -39,11 +43,8 @@ def needs(request: Command, *, strict: bool) -> Iterator[Need]:
     code = request.code
     if code == RequestCode.SEND_MESSAGE:
         yield from _sending(request, "topic", "group")
-    elif code == RequestCode.SEND_MESSAGE_V2 or code == RequestCode.ORBIT_SEND_ONCE:
+    elif code in _SENDS_V2 or (code == RequestCode.SEND_BATCH_MESSAGE and strict):
         yield from _sending(request, "b", "a")
-    elif code == RequestCode.SEND_BATCH_MESSAGE:
-        if strict:
-            yield from _sending(request, "b", "a")
     elif code == RequestCode.CONSUMER_SEND_MSG_BACK:
         yield from _as_group(request, "group")
     elif code == RequestCode.PULL_MESSAGE or code == RequestCode.UPDATE_CONSUMER_OFFSET:
