@@ -11,7 +11,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from orbitmq import Admin
 from orbitmq.broker import runtime_info
+from orbitmq.spark.sink_once import PINS
 from orbitmq.testing import LocalCluster
 from tests.spark.topics import bodies_in, records_in
 
@@ -129,6 +131,65 @@ def test_two_brokers_share_the_rows_and_both_suppress(
     found = records_in(two_brokers, topic)
     assert Counter(record.body for _, record in found) == {b"%d" % n: 2 for n in range(400)}
     assert {name for name, _ in found} == {"broker-a", "broker-b"}
+
+
+def test_more_queues_between_two_runs_move_no_row_to_a_broker_that_does_not_know_it(
+    spark: SparkSession, two_brokers: LocalCluster, new_topic: NewTopic
+) -> None:
+    topic = new_topic(two_brokers)
+    rows = numbers(spark, 200).withColumn("shardingKey", sf.col("body"))
+    write(rows, two_brokers, topic, deduplicateId=topic)
+    with Admin(two_brokers.address) as admin:
+        admin.create_topic(topic, queues=11, brokers=["broker-a"])
+    write(rows, two_brokers, topic, deduplicateId=topic)
+    assert bodies_in(two_brokers, topic) == Counter(b"%d" % number for number in range(200))
+
+
+def test_rows_that_name_a_topic_of_one_broker_find_it(
+    spark: SparkSession, two_brokers: LocalCluster, new_topic: NewTopic
+) -> None:
+    everywhere, here = new_topic(two_brokers), f"{new_topic(two_brokers)}-here"
+    with Admin(two_brokers.address) as admin:
+        admin.create_topic(here, queues=2, brokers=["broker-b"])
+    rows = numbers(spark, 100, partitions=4)
+    chosen = sf.when(sf.col("body") % 2 == 0, sf.lit(here)).otherwise(sf.lit(everywhere))
+    named = rows.withColumn("topic", chosen)
+    options = {"nameServer": two_brokers.address, "deduplicate": "true", "deduplicateId": here}
+    for _ in range(2):
+        named.write.format("rocketmq").mode("append").options(**options).save()
+    assert bodies_in(two_brokers, here) == Counter(b"%d" % n for n in range(0, 100, 2))
+    assert bodies_in(two_brokers, everywhere) == Counter(b"%d" % n for n in range(1, 100, 2))
+
+
+@pytest.mark.parametrize("by_column", [True, False])
+def test_a_job_without_a_name_leaves_nothing_behind(
+    spark: SparkSession, new_topic: NewTopic, by_column: bool
+) -> None:
+    with LocalCluster(settings={"deduplicationMaxIds": "250"}) as cluster:
+        topic = new_topic(cluster)
+        for _ in range(3):
+            rows = numbers(spark, 200)
+            if by_column:
+                rows = rows.withColumn("topic", sf.lit(topic))
+                options = {"nameServer": cluster.address, "deduplicate": "true"}
+                rows.write.format("rocketmq").mode("append").options(**options).save()
+            else:
+                write(rows, cluster, topic)
+        assert set(bodies_in(cluster, topic).values()) == {3}
+        (broker,) = cluster.brokers.values()
+        assert len(broker.deduplication) == 0
+        with Admin(cluster.address) as admin:
+            assert not admin.key_values(PINS)
+
+
+def test_a_query_is_named_by_its_checkpoint_alone(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    stream = spark.readStream.format("rate").load().selectExpr("string(value) AS body")
+    writer = stream.writeStream.format("rocketmq").option("checkpointLocation", str(tmp_path))
+    options = {"nameServer": cluster.address, "topic": new_topic(cluster), "deduplicate": "true"}
+    with pytest.raises(Exception, match="deduplicateBatch are for batch jobs"):
+        writer.options(**options, deduplicateId="x").start().awaitTermination(60)
 
 
 def test_brokers_that_store_repeats_are_refused_with_the_reason(

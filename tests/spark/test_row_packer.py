@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -41,7 +43,9 @@ def packer(topic: str | None = "t", *, scope: str | None = None, **changes: int)
     )
 
 
-def packed(rows: Any, packer: RowPacker, counts: dict[str, int] | None = None) -> list[PackedSend]:
+def packed(
+    rows: Any, packer: RowPacker, counts: dict[str, list[int]] | None = None
+) -> list[PackedSend]:
     return [*packer.push(rows, queue_counts=counts or {}, month_ms=1), *packer.finish()]
 
 
@@ -118,9 +122,31 @@ def test_rows_are_grouped_by_topic_and_place() -> None:
 def test_sharding_keys_choose_as_every_client_does() -> None:
     keys = ["a", "b", "customer-7", "Ünïcode", "𝄞"]
     rows = batch(body=[key.encode() for key in keys], shardingKey=keys)
-    for send in packed(rows, packer(), {"t": 3}):
+    for send in packed(rows, packer(), {"t": [3]}):
         for body, _ in messages(send):
             assert send.slot == abs(java_hash(body.decode())) % 3
+
+
+def test_with_brokers_apart_more_queues_leave_a_key_with_its_broker() -> None:
+    keys = [f"customer-{number}" for number in range(200)]
+    rows = batch(body=[key.encode() for key in keys], shardingKey=keys)
+
+    def places(*counts: int) -> dict[bytes, tuple[int, int]]:
+        bounds = list(itertools.accumulate(counts, initial=0))
+        found = {}
+        for send in packed(rows, packer(), {"t": list(counts)}):
+            assert send.slot is not None
+            broker = bisect.bisect_right(bounds, send.slot) - 1
+            for body, _ in messages(send):
+                found[body] = broker, send.slot - bounds[broker]
+        return found
+
+    before, after = places(4, 4, 1), places(6, 4, 3)
+    assert {broker for broker, _ in before.values()} == {0, 1, 2}
+    assert {queue for broker, queue in after.values() if broker == 0} == set(range(6))
+    assert {key: broker for key, (broker, _) in before.items()} == {
+        key: broker for key, (broker, _) in after.items()
+    }
 
 
 def test_delayed_rows_go_alone_and_after_what_waits_for_their_queue() -> None:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from orbitmq.errors import ConfigError
+from orbitmq.errors import ConfigError, NoRoute
 from orbitmq.remoting.blocking import BlockingNetwork
-from orbitmq.spark.sink_once import Scope, pinned_brokers, query_scope, sender_name
+from orbitmq.spark.sink_once import Pins, Scope, query_scope, sender_name
 from orbitmq.testing import LocalCluster
 
 NOBODY = "127.0.0.1:1"
@@ -21,33 +21,67 @@ def network() -> Iterator[BlockingNetwork]:
     made.close()
 
 
-def test_the_first_task_of_a_sender_decides(
+def ask(
+    network: BlockingNetwork, servers: list[str], sender: str, wished: list[str], topic: str = "t"
+) -> tuple[str, ...]:
+    """Ask as a process does that knows nothing yet."""
+    return Pins(network, servers).brokers(sender, topic, lambda: wished)
+
+
+def test_the_first_task_of_a_sender_decides_for_each_topic(
     cluster: LocalCluster, network: BlockingNetwork
 ) -> None:
     servers = [cluster.address]
-    assert pinned_brokers(network, servers, "first", ["a", "b"]) == ("a", "b")
-    assert pinned_brokers(network, servers, "first", ["b"]) == ("a", "b"), "a has died since"
-    assert pinned_brokers(network, servers, "second", ["b"]) == ("b",)
+    assert ask(network, servers, "first", ["a", "b"]) == ("a", "b")
+    assert ask(network, servers, "first", ["b"]) == ("a", "b"), "a has died since"
+    assert ask(network, servers, "first", ["b"], "other") == ("b",)
+    assert ask(network, servers, "second", ["b"]) == ("b",)
 
 
 def test_one_nameserver_that_answers_is_enough(
     cluster: LocalCluster, network: BlockingNetwork
 ) -> None:
     servers = [NOBODY, cluster.address]
-    assert pinned_brokers(network, servers, "third", ["a"]) == ("a",)
-    assert pinned_brokers(network, servers, "third", ["b"]) == ("a",)
+    assert ask(network, servers, "third", ["a"]) == ("a",)
+    assert ask(network, servers, "third", ["b"]) == ("a",)
 
 
 def test_what_another_nameserver_knows_is_not_forgotten(network: BlockingNetwork) -> None:
     with LocalCluster(nameservers=2) as pair:
         one, other = pair.address.split(";")
-        assert pinned_brokers(network, [other], "sender", ["a"]) == ("a",)
-        assert pinned_brokers(network, [one, other], "sender", ["b"]) == ("a",)
+        assert ask(network, [other], "sender", ["a"]) == ("a",)
+        assert ask(network, [one, other], "sender", ["b"]) == ("a",)
+
+
+def test_a_process_asks_once(cluster: LocalCluster, network: BlockingNetwork) -> None:
+    servers = [cluster.address]
+    pins = Pins(network, servers)
+    assert pins.brokers("remembered", "t", lambda: ["a"]) == ("a",)
+    servers[:] = [NOBODY]
+    assert pins.brokers("remembered", "t", lambda: ["b"]) == ("a",), "no nameserver is needed"
+    with pytest.raises(NoRoute, match=r"no nameserver .* says which brokers"):
+        pins.brokers("remembered", "another", lambda: ["b"])
+
+
+def test_only_a_nameserver_that_has_no_pin_is_given_one(
+    cluster: LocalCluster, network: BlockingNetwork
+) -> None:
+    (broker,) = cluster.brokers.values()
+    unlike = f"127.0.0.1:{broker.config.listen_port}"  # refuses, which is no word on pins
+    with pytest.raises(NoRoute, match="says which brokers the query has used before"):
+        ask(network, [unlike], "fourth", ["a"])
+
+
+def test_pins_are_taken_back(cluster: LocalCluster, network: BlockingNetwork) -> None:
+    servers = [cluster.address, NOBODY]
+    assert ask(network, servers, "over", ["a"]) == ("a",)
+    Pins(network, servers).take_back("over", ["t"])
+    assert ask(network, servers, "over", ["b"]) == ("b",)
 
 
 def test_without_any_nameserver_nothing_is_sent(network: BlockingNetwork) -> None:
-    with pytest.raises(ConfigError, match="which brokers the query has used before"):
-        pinned_brokers(network, [NOBODY], "fourth", ["a"])
+    with pytest.raises(NoRoute, match="which brokers the query has used before"):
+        ask(network, [NOBODY], "fifth", ["a"])
 
 
 def test_scopes() -> None:

@@ -1,4 +1,4 @@
-"""How the sink sends: retries, pauses, order and limits, without Spark and without sockets."""
+"""How the sink sends: retries, pauses, order and limits, without Spark."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from orbitmq._native import Command, PackedSend, RowPacker, decode_batch
 from orbitmq.errors import BrokerRefused, ConnectionLost, NoRoute, SendFailed
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import ResponseCode
-from orbitmq.spark.sink_queues import SinkQueues
+from orbitmq.remoting.blocking import BlockingNetwork
+from orbitmq.spark.sink_queues import RouteCache, SinkQueues
 from orbitmq.spark.sink_sending import Sender, SendSettings
+from orbitmq.testing import LocalCluster
 
 QUEUES = tuple(MessageQueue("t", name, number) for name in ("a", "b") for number in (0, 1))
 Answer = Callable[[str, int], int | Exception]
@@ -97,7 +99,7 @@ def packed(count: int = 1, **columns: list[Any]) -> list[PackedSend]:
         left_out=set(),
         id_prefix=b"0123456789",
     )
-    sends = packer.push(pa.record_batch(rows), queue_counts={"t": 4}, month_ms=1)
+    sends = packer.push(pa.record_batch(rows), queue_counts={"t": [4]}, month_ms=1)
     return sends + packer.finish()
 
 
@@ -212,7 +214,7 @@ def test_sends_to_one_queue_keep_their_order_and_do_not_overtake() -> None:
 
 def test_pinned_brokers_are_waited_for_not_gone_around() -> None:
     routes: Any = FakeRoutes()
-    queues = SinkQueues(routes, first=1, pinned=["b", "a"])
+    queues = SinkQueues(routes, first=1, pinned=lambda _topic: ["b", "a"])
     (send,) = packed()
     assert {queues.choose(send, None).broker_name for _ in range(4)} == {"b"}
     last = MessageQueue("t", "b", 0)
@@ -222,3 +224,54 @@ def test_pinned_brokers_are_waited_for_not_gone_around() -> None:
         queues.choose(send, None)
     with pytest.raises(NoRoute, match="broker b is not there, whose part"):
         queues.slots("t")
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_places_are_waited_for_while_brokers_restart(pinned: bool) -> None:
+    clock = Clock()
+    routes: Any = FakeRoutes()
+    routes.queues = ()
+
+    def come_back(seconds: float) -> None:
+        clock.pause(seconds)
+        routes.queues = QUEUES if clock.now > 30 else ()
+
+    queues = SinkQueues(
+        routes,
+        pinned=(lambda _topic: ["a", "b"]) if pinned else None,
+        patience_s=60,
+        clock=lambda: clock.now,
+        pause=come_back,
+    )
+    assert queues.slots("t") == ([2, 2] if pinned else [4])
+    assert 30 < clock.now < 32
+    clock.now, routes.queues = 0.0, ()
+    (send,) = packed(queueId=[1], brokerName=["b"])
+    assert queues.fixed(send) == MessageQueue("t", "b", 1)
+    assert 30 < clock.now < 32
+    clock.now = -1000.0
+    routes.queues = ()
+    with pytest.raises(NoRoute, match="nothing there"):
+        queues.fixed(send)
+    assert -941 < clock.now <= -940, "patience has an end"
+
+
+def test_a_row_that_names_its_broker_waits_for_no_other() -> None:
+    routes: Any = FakeRoutes()
+    routes.queues = QUEUES[:2]
+    queues = SinkQueues(routes, pinned=lambda _topic: ["a", "b"])
+    (send,) = packed(queueId=[1], brokerName=["a"])
+    assert queues.fixed(send) == MessageQueue("t", "a", 1)
+
+
+def test_a_known_route_is_good_while_no_nameserver_answers() -> None:
+    with LocalCluster() as cluster:
+        clock = Clock()
+        network = BlockingNetwork()
+        routes = RouteCache(network, (cluster.address,), clock=lambda: clock.now)
+        known = routes.route("t")
+        cluster.stop_nameserver(0)
+        clock.now += 31
+        assert routes.route("t") == known
+        cluster.start_nameserver(0)
+        network.close()

@@ -16,7 +16,7 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -29,13 +29,15 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from orbitmq._native import RowPacker
+from orbitmq.client.state.namespace import wrap
 from orbitmq.client.state.unique_ids import make_unique_id
-from orbitmq.errors import ConfigError, OrbitError
+from orbitmq.errors import ConfigError, NoRoute, OrbitError
+from orbitmq.protocol.codes import RequestCode
 from orbitmq.remoting.blocking import BlockingNetwork
 from orbitmq.spark.options import Connection
 from orbitmq.spark.settling import settle_in
 from orbitmq.spark.sink_brokers import ask_brokers
-from orbitmq.spark.sink_once import Scope, pinned_brokers, query_scope
+from orbitmq.spark.sink_once import Pins, Scope, query_scope, sender_name
 from orbitmq.spark.sink_options import SinkOptions
 from orbitmq.spark.sink_queues import RouteCache, SinkQueues
 from orbitmq.spark.sink_rows import LEFT_OUT_PROPERTIES, check_columns, sendable
@@ -58,6 +60,8 @@ class SinkCommit(WriterCommitMessage):
     """What a task tells the driver."""
 
     counts: Counts = field(default_factory=Counts)
+    topics: frozenset[str] = frozenset()
+    """Those it has pinned brokers for."""
 
 
 class _Process:
@@ -66,8 +70,8 @@ class _Process:
     def __init__(self, connection: Connection) -> None:
         settings = connection.client_settings()
         self.network = BlockingNetwork(settings.make_hooks(), settings.make_tls())
-        self.nameservers = settings.nameservers
         self.routes = RouteCache(self.network, settings.nameservers, settings.namespace)
+        self.pins = Pins(self.network, settings.nameservers)
         self.pid = os.getpid()
 
 
@@ -96,16 +100,21 @@ class Sink:
     def of(cls, options: Mapping[str, str], schema: StructType, *, is_query: bool) -> Sink:
         """Check everything that can be checked before a task starts."""
         settle_in()
-        read = SinkOptions.of(options)
+        read = SinkOptions.of(options, is_query=is_query)
         columns = check_columns(schema, read.topic)
         if read.topic is not None:
             columns -= {"topic"}
         with read.connection.hiding_secrets():
             brokers = _check_cluster(read, columns)
         sender = None
-        if read.deduplicate:
-            sender = read.deduplicate_id or (None if is_query else str(uuid.uuid4()))
+        if read.deduplicate and not is_query:
+            sender = wrap(read.connection.namespace, read.deduplicate_id or str(uuid.uuid4()))
         return cls(read, columns, sender, brokers)
+
+    @property
+    def is_nameless(self) -> bool:
+        """Whether the rows are of a job that nobody can run again."""
+        return self.sender is not None and self.options.deduplicate_id is None
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> SinkCommit:
         """Send the rows of one task; returns when a broker has taken each of them."""
@@ -117,12 +126,19 @@ class Sink:
         options = self.options
         process = _process(options.connection)
         partition = _partition()
+        patience_s = options.retry_timeout_ms / 1000
         scope: Scope | None = None
+        pinned: dict[str, Sequence[str]] = {}
         if options.deduplicate:
             scope = query_scope(self.sender, options.deduplicate_batch)
-            queues = self._pinned_queues(process, scope)
+            queues = SinkQueues(
+                process.routes,
+                first=scope.batch + scope.partition,
+                pinned=self._pinning(process, scope.sender, pinned),
+                patience_s=patience_s,
+            )
         else:
-            queues = SinkQueues(process.routes, first=partition)
+            queues = SinkQueues(process.routes, first=partition, patience_s=patience_s)
         packer = RowPacker(
             topic=options.topic,
             batch_bytes=options.batch_bytes,
@@ -149,17 +165,60 @@ class Sink:
         counts = sender.counts
         if counts.busy:
             _log.warning("partition %d: brokers were busy %d times", partition, counts.busy)
-        return SinkCommit(counts)
+        return SinkCommit(counts, frozenset(pinned))
 
-    def _pinned_queues(self, process: _Process, scope: Scope) -> SinkQueues:
-        nameservers = process.nameservers
-        pinned = pinned_brokers(process.network, nameservers, scope.sender, self.brokers)
-        return SinkQueues(
-            process.routes,
-            first=scope.batch + scope.partition,
-            pinned=pinned,
-            patience_s=self.options.retry_timeout_ms / 1000,
-        )
+    def _pinning(
+        self, process: _Process, sender: str, pinned: dict[str, Sequence[str]]
+    ) -> Callable[[str], Sequence[str]]:
+        """Return what tells the brokers of a topic; `pinned` collects what it has told."""
+        if self.is_nameless and self.options.topic is not None:
+            return lambda _topic: self.brokers
+
+        def wished(topic: str) -> Sequence[str]:
+            if self.options.topic is not None:
+                return self.brokers
+            route = process.routes.route(topic)
+            names = {queue.broker_name for queue in route.publish_queues} & set(self.brokers)
+            if not names:
+                raise NoRoute(
+                    f"topic {topic!r} is on no broker that was there when the job started",
+                    topic=topic,
+                    cause="no_broker",
+                )
+            return sorted(names)
+
+        def brokers(topic: str) -> Sequence[str]:
+            if topic not in pinned:
+                pinned[topic] = process.pins.brokers(sender, topic, lambda: wished(topic))
+            return pinned[topic]
+
+        return brokers
+
+    def end(self, messages: Iterable[WriterCommitMessage | None]) -> None:
+        """Have brokers and nameservers let go of a job that is over and that nobody can run again.
+
+        What cannot be reached forgets it by itself, or has a few bytes too many.
+        """
+        if self.sender is None or not self.is_nameless:
+            return
+        process, options = _process(self.options.connection), self.options
+        scope = Scope(sender_name(self.sender), 0, 0)
+        topics = {topic for one in messages if isinstance(one, SinkCommit) for topic in one.topics}
+        process.pins.take_back(scope.sender, topics)
+        for topic in [options.topic] if options.topic is not None else sorted(topics):
+            try:
+                process.routes.route(topic)
+                ext = {
+                    "a": wrap(options.connection.namespace, options.group),
+                    "b": wrap(options.connection.namespace, topic),
+                    "scope": scope.of_batch,
+                }
+                for name in self.brokers:
+                    if address := process.routes.address(name):
+                        process.network.invoke(address, RequestCode.ORBIT_END_BATCH, ext=ext)
+            except OrbitError as error:
+                hidden = options.connection.hide_secrets(str(error))
+                _log.info("ids of a job that is over stay with brokers for now: %s", hidden)
 
     def _pack(
         self, batch: pa.RecordBatch, packer: RowPacker, queues: SinkQueues, sender: Sender
@@ -233,10 +292,12 @@ class RocketMqWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Note what was sent."""
         _committed(messages, "job")
+        self._sink.end(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Say that rows of the tasks that ended well are in their topics."""
         _committed(messages, "aborted job, already sent")
+        self._sink.end(messages)
 
 
 class RocketMqStreamWriter(DataSourceStreamArrowWriter):

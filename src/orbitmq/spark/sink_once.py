@@ -11,9 +11,11 @@ the same whenever a batch is sent again, and the broker that has stored it suppr
 
 A broker knows only what it has stored itself. So a batch that is replayed must spread its rows over
 the same brokers, and a broker that has died in between must be waited for, although nameservers
-forget it within moments. That is why the brokers of a sender are *pinned*: its first task writes
-their names to the nameservers' key-value table, and every later one finds them there. A query that
-should use brokers that have joined since starts with a new checkpoint.
+forget it within moments. That is why the brokers of a sender are *pinned* for each of its topics:
+the first task ever that writes to a topic notes their names in the nameservers' key-value table,
+and every later one finds them there. A query that should use brokers that have joined since starts
+with a new checkpoint. The brokers of a job without a name travel with the job where they can, and
+where they cannot (its rows name their topics) their pins are taken back when the job is over.
 
 Rows whose content differs in a replay (random numbers, ``uuid()``), or that are spread over other
 partitions, are new rows to any broker: a query must be deterministic for this to mean anything.
@@ -22,22 +24,25 @@ partitions, are new rows to any broker: a query must be deterministic for this t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from pyspark import TaskContext
 
-from orbitmq.errors import ConfigError, OrbitError
+from orbitmq.errors import ConfigError, NoRoute, OrbitError
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.remoting.blocking import BlockingNetwork
 
-__all__ = ["Scope", "pinned_brokers", "query_scope"]
+__all__ = ["Pins", "Scope", "query_scope", "sender_name"]
 
 PINS = "ORBITMQ_SINK_BROKERS"
-"""The namespace of the nameservers' table that has the brokers of each sender."""
+"""The namespace of the nameservers' table that has the brokers of each sender and topic."""
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
 PIN_TIMEOUT_MS = 5000
+MOST_KNOWN = 1000
+"""How many pins a process remembers; the nameservers have all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,37 +83,74 @@ def query_scope(name: str | None, batch: int | None) -> Scope:
     return Scope(sender_name(name), batch or 0, context.partitionId())
 
 
-def pinned_brokers(
-    network: BlockingNetwork, nameservers: Sequence[str], sender: str, wished: Sequence[str]
-) -> tuple[str, ...]:
-    """Return the brokers of a sender: those of its first task ever, which are the wished ones."""
-    key = {"namespace": PINS, "key": sender}
-    asked = 0
-    for address in nameservers:
+class Pins:
+    """The pinned brokers of the senders that this process works for, asked for once."""
+
+    def __init__(self, network: BlockingNetwork, nameservers: Sequence[str]) -> None:
+        self._network = network
+        self._nameservers = nameservers
+        self._known: dict[str, tuple[str, ...]] = {}
+        self._lock = threading.Lock()
+
+    def brokers(
+        self, sender: str, topic: str, wished: Callable[[], Sequence[str]]
+    ) -> tuple[str, ...]:
+        """Return the brokers of a sender's topic: those of its first task, which are the wished.
+
+        Raises `NoRoute` when no nameserver can say.
+        """
+        key = _key(sender, topic)
+        with self._lock:
+            found = self._known.get(key)
+            if found is None:
+                found = self._found_or_noted(key, wished)
+                if len(self._known) >= MOST_KNOWN:
+                    self._known.clear()
+                self._known[key] = found
+            return found
+
+    def take_back(self, sender: str, topics: Iterable[str]) -> None:
+        """Have nameservers forget a sender that will not come again, as far as they answer."""
+        for topic in topics:
+            for address in self._nameservers:
+                self._ask(address, RequestCode.DELETE_KV_CONFIG, _key(sender, topic))
+
+    def _found_or_noted(self, key: str, wished: Callable[[], Sequence[str]]) -> tuple[str, ...]:
+        codes = []
+        for address in self._nameservers:
+            code, value = self._ask(address, RequestCode.GET_KV_CONFIG, key)
+            if code == ResponseCode.SUCCESS and value:
+                return tuple(value.split(","))
+            codes.append(code)
+        # One that has lost its table may say that there is nothing; one that says nothing may not.
+        if ResponseCode.QUERY_NOT_FOUND not in codes:
+            raise self._no_nameserver("says which brokers the query has used before")
+        names = tuple(wished())
+        for address in self._nameservers:
+            codes.append(self._ask(address, RequestCode.PUT_KV_CONFIG, key, ",".join(names))[0])
+        if ResponseCode.SUCCESS not in codes:
+            raise self._no_nameserver("has noted which brokers the query uses")
+        return names
+
+    def _ask(
+        self, address: str, code: int, key: str, value: str | None = None
+    ) -> tuple[int | None, str | None]:
+        ext = {"namespace": PINS, "key": key}
+        if value is not None:
+            ext["value"] = value
         try:
-            answer = network.invoke(
-                address, RequestCode.GET_KV_CONFIG, ext=key, timeout_ms=PIN_TIMEOUT_MS
-            )
+            answer = self._network.invoke(address, code, ext=ext, timeout_ms=PIN_TIMEOUT_MS)
         except OrbitError:
-            continue
-        asked += 1
-        if answer.code == ResponseCode.SUCCESS and (value := answer.get_ext("value")):
-            return tuple(value.split(","))
-    if not asked:
-        raise ConfigError(
-            f"deduplicate: no nameserver of {', '.join(nameservers)} says which brokers the query "
-            "has used before"
+            return None, None
+        return answer.code, answer.get_ext("value")
+
+    def _no_nameserver(self, what: str) -> NoRoute:
+        return NoRoute(
+            f"deduplicate: no nameserver of {', '.join(self._nameservers)} {what}. Check that one "
+            "runs there, and that the account may change its table if it asks for accounts.",
+            cause="no_nameserver",
         )
-    written = 0
-    for address in nameservers:
-        ext = {**key, "value": ",".join(wished)}
-        try:
-            answer = network.invoke(
-                address, RequestCode.PUT_KV_CONFIG, ext=ext, timeout_ms=PIN_TIMEOUT_MS
-            )
-        except OrbitError:
-            continue
-        written += answer.code == ResponseCode.SUCCESS
-    if not written:
-        raise ConfigError("deduplicate: no nameserver has noted the brokers of the query")
-    return tuple(wished)
+
+
+def _key(sender: str, topic: str) -> str:
+    return f"{sender}@{topic}"

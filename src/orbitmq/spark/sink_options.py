@@ -11,7 +11,7 @@
  sendTimeoutMs           10s               for one request
  retryTimeoutMs          2m                for one send with all attempts and pauses
  deduplicate             false             have brokers suppress repeats: exactly once
- deduplicateId                             names a job, so that its repetition is one, too
+ deduplicateId                             names a batch job, so that its repetition is one, too
  deduplicateBatch                          the number of a job's run; a later one ends the earlier
  redrive                 false             rows go back to a group: the property RETRY_TOPIC is sent
 ======================  ================  ==========================================================
@@ -61,7 +61,7 @@ class SinkOptions:
     redrive: bool = False
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> SinkOptions:
+    def of(cls, options: Mapping[str, str], *, is_query: bool = False) -> SinkOptions:
         """Read Spark's options; their names may be written in any case."""
         given = Options(
             options, (*SINK_OPTIONS, *_OF_SPARK, *CONNECTION_OPTIONS), "the rocketmq sink"
@@ -80,10 +80,15 @@ class SinkOptions:
             deduplicate_id=given.text("deduplicateId"),
             deduplicate_batch=given.number_if_given("deduplicateBatch", 0),
             redrive=given.flag("redrive", False),
-        ).checked()
+        ).checked(is_query=is_query)
 
-    def checked(self) -> SinkOptions:
+    def checked(self, *, is_query: bool) -> SinkOptions:
         """Return the options if they do not contradict each other."""
+        if is_query and (self.deduplicate_id or self.deduplicate_batch is not None):
+            raise ConfigError(
+                "options deduplicateId and deduplicateBatch are for batch jobs: a query has its "
+                "name and the numbers of its batches from its checkpoint, leave them out"
+            )
         if not self.deduplicate and (self.deduplicate_id or self.deduplicate_batch is not None):
             raise ConfigError(
                 "options deduplicateId and deduplicateBatch mean nothing without deduplicate=true"

@@ -6,7 +6,8 @@ again when a broker could not be reached.
 
 With *pinned* brokers, those that suppress the repeats of a query, each partition of a batch has one
 broker that depends on nothing but the two: a batch that is replayed must meet the brokers that know
-it. Then a broker that is missing is waited for, never gone around.
+it. For the same reason a sharding key chooses its broker first and then one of that broker's
+queues, which may have become more since. A broker that is missing is waited for, never gone around.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from orbitmq._native import PackedSend
@@ -29,6 +31,8 @@ __all__ = ["RouteCache", "SinkQueues"]
 
 ROUTE_TTL_S = 30.0
 DOUBT_TTL_S = 0.5
+SILENCE_TTL_S = 5.0
+"""How long a route is good that no nameserver could confirm."""
 
 
 class RouteCache:
@@ -45,33 +49,43 @@ class RouteCache:
         self._table = RouteTable(nameservers)
         self._namespace = namespace
         self._clock = clock
-        self._read_at: dict[str, float] = {}
+        self._good_until: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def route(self, topic: str) -> TopicRoute:
         """Return a route with queues to write to; raises `NoRoute` with the reason."""
         topic = wrap(self._namespace, topic)
         with self._lock:
-            read_at = self._read_at.get(topic)
-            if read_at is not None and self._clock() - read_at < ROUTE_TTL_S:
-                route = self._table.route(topic)
-                if route is not None and route.publish_queues:
-                    return route
-            if read_at is not None:
-                found = perform(fetch_route(self._table, topic), self._network)
-                if found is not None and not found.publish_queues:
-                    self._table.forget(topic)
+            good_until = self._good_until.get(topic)
+            if good_until is not None and self._clock() < good_until:
+                known = self._table.route(topic)
+                if known is not None and known.publish_queues:
+                    return known
+            is_confirmed = good_until is None or self._read_again(topic)
             route = perform(publish_route(self._table, topic), self._network)
-            self._read_at[topic] = self._clock()
+            good_for_s = ROUTE_TTL_S if is_confirmed else SILENCE_TTL_S
+            self._good_until[topic] = self._clock() + good_for_s
             return route
+
+    def _read_again(self, topic: str) -> bool:
+        """Ask for a route that is known; without a nameserver the known one has to do."""
+        try:
+            found = perform(fetch_route(self._table, topic), self._network)
+        except NoRoute as error:
+            if error.cause != "no_nameserver":
+                raise
+            return False
+        if found is not None and not found.publish_queues:
+            self._table.forget(topic)
+        return True
 
     def doubt(self, topic: str) -> None:
         """Read a topic's route again soon: a broker of it could not be reached."""
         topic = wrap(self._namespace, topic)
         with self._lock:
-            read_at = self._read_at.get(topic)
-            if read_at is not None:
-                self._read_at[topic] = min(read_at, self._clock() - ROUTE_TTL_S + DOUBT_TTL_S)
+            if topic in self._good_until:
+                soon = self._clock() + DOUBT_TTL_S
+                self._good_until[topic] = min(self._good_until[topic], soon)
 
     def address(self, broker_name: str) -> str | None:
         """Return where a broker's master is."""
@@ -86,14 +100,19 @@ class SinkQueues:
         routes: RouteCache,
         *,
         first: int = 0,
-        pinned: Sequence[str] | None = None,
+        pinned: Callable[[str], Sequence[str]] | None = None,
         patience_s: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
+        """`pinned` tells the brokers of a topic, `patience_s` how long queues are waited for."""
         self._routes = routes
         self._patience_s = patience_s
+        self._clock = clock
+        self._pause = pause
         self._turn = itertools.count(first)
         self._first = first
-        self._pinned = tuple(sorted(pinned)) if pinned else None
+        self._pinned = pinned
         self._slots: dict[str, tuple[MessageQueue, ...]] = {}
 
     def address(self, broker_name: str) -> str | None:
@@ -104,12 +123,18 @@ class SinkQueues:
         """Read a topic's route again soon."""
         self._routes.doubt(topic)
 
-    def slots(self, topic: str) -> int:
-        """Return among how many queues sharding keys choose, from now on for this task."""
+    def slots(self, topic: str) -> list[int]:
+        """Return among how many queues sharding keys choose, from now on for this task.
+
+        That is one number for each pinned broker; where the choice is free, one for all together.
+        """
         queues = self._slots.get(topic)
         if queues is None:
             queues = self._slots[topic] = self._writable(topic)
-        return len(queues)
+        if self._pinned is None:
+            return [len(queues)]
+        counts = Counter(queue.broker_name for queue in queues)
+        return [counts[name] for name in sorted(counts)]
 
     def fixed(self, send: PackedSend) -> MessageQueue | None:
         """Return the only queue a send may go to, None if there is a choice."""
@@ -117,31 +142,31 @@ class SinkQueues:
             return self._slots[send.topic][send.slot]
         if send.queue_id is None:
             return None
+        queues = self._writable(send.topic, send.broker_name)
         broker = send.broker_name
         if broker is None:
-            names = sorted({queue.broker_name for queue in self._writable(send.topic)})
+            names = sorted({queue.broker_name for queue in queues})
             if len(names) > 1:
                 raise BadMessage(
                     f"queueId {send.queue_id} of topic {send.topic!r} is not one queue: brokers "
                     f"{', '.join(names)} have the topic; add the column brokerName"
                 )
             broker = names[0]
-        queue = MessageQueue(send.topic, broker, send.queue_id)
-        queues = self._routes.route(send.topic).publish_queues
         ids = [one.queue_id for one in queues if one.broker_name == broker]
         if ids and send.queue_id not in ids:
             raise BadMessage(
                 f"topic {send.topic!r} has no queue {send.queue_id} on {broker}, only 0 to "
                 f"{max(ids)}: correct or drop the column queueId"
             )
-        return queue
+        return MessageQueue(send.topic, broker, send.queue_id)
 
     def choose(self, send: PackedSend, last: MessageQueue | None) -> MessageQueue:
         """Return the next queue for a send that leaves the choice."""
         queues = self._routes.route(send.topic).publish_queues
         broker = send.broker_name
         if broker is None and self._pinned is not None:
-            broker = self._pinned[self._first % len(self._pinned)]
+            pinned = sorted(self._pinned(send.topic))
+            broker = pinned[self._first % len(pinned)]
         if broker is not None:
             queues = tuple(queue for queue in queues if queue.broker_name == broker)
             if not queues:
@@ -155,22 +180,34 @@ class SinkQueues:
             queues = others or queues
         return queues[next(self._turn) % len(queues)]
 
-    def _writable(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Return the queues rows may go to; waits for pinned brokers that are not there."""
-        if self._pinned is None:
-            return self._routes.route(topic).publish_queues
-        deadline = time.monotonic() + self._patience_s
+    def _writable(self, topic: str, broker: str | None = None) -> tuple[MessageQueue, ...]:
+        """Return the queues rows may go to, in order of their brokers; waits for what is missing.
+
+        A row that names its broker needs no other.
+        """
+        deadline = self._clock() + self._patience_s
         while True:
-            queues = self._routes.route(topic).publish_queues
-            missing = set(self._pinned) - {queue.broker_name for queue in queues}
-            if not missing:
-                return tuple(queue for queue in queues if queue.broker_name in self._pinned)
-            if time.monotonic() >= deadline:
-                raise NoRoute(
-                    f"broker {', '.join(sorted(missing))} is not there, whose part of topic "
-                    f"{topic!r} must not go elsewhere while repeats are suppressed",
-                    topic=topic,
-                    cause="no_broker",
-                )
+            try:
+                queues = self._routes.route(topic).publish_queues
+                if self._pinned is None or broker is not None:
+                    return queues
+                return _of_all(set(self._pinned(topic)), queues, topic)
+            except NoRoute:
+                if self._clock() + DOUBT_TTL_S > deadline:
+                    raise
             self._routes.doubt(topic)
-            time.sleep(DOUBT_TTL_S)
+            self._pause(DOUBT_TTL_S)
+
+
+def _of_all(
+    brokers: set[str], queues: Sequence[MessageQueue], topic: str
+) -> tuple[MessageQueue, ...]:
+    """Return the queues of these brokers, by broker; raises if one of them is not there."""
+    if missing := brokers - {queue.broker_name for queue in queues}:
+        raise NoRoute(
+            f"broker {', '.join(sorted(missing))} is not there, whose part of topic {topic!r} must "
+            "not go elsewhere while repeats are suppressed",
+            topic=topic,
+            cause="no_broker",
+        )
+    return tuple(sorted(queue for queue in queues if queue.broker_name in brokers))
