@@ -41,6 +41,7 @@ class Relay:
     parquet: str | None = None
     deduplicate: bool = True
     rows_per_batch: int = 400
+    min_partitions: int = 1
     to_the_end: bool = False
     """Whether to end when all that is there now has been relayed."""
     stands_by: bool = False
@@ -70,6 +71,7 @@ def main(text: str) -> None:
             subscribe=relay.source,
             startingOffsets="earliest",
             maxOffsetsPerTrigger=str(relay.rows_per_batch),
+            minPartitions=str(relay.min_partitions),
         )
         return stream.load().select("body")
 

@@ -10,8 +10,12 @@ with ``kill -9`` again and again, at moments drawn over its whole life:
 | sending | in the middle of a batch |
 | commit | between a batch's last send and its commit, or in the next batch |
 
-Sometimes only its JVM is killed and the Python workers go on sending until they notice. In the end
-a driver runs to the end, and every message must be there once, in the files and in the topic.
+Sometimes only its JVM is killed and the Python workers go on sending until they notice. Batches
+have several partitions, and the next driver has another number of cores. In the end a driver runs
+to the end, and every message must be there once, in the files and in the topic.
+
+Cores only decide how batches are divided that are too large to be made again and again. So there is
+one such batch, whose driver is killed once.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import itertools
 import os
 import random
 import time
@@ -29,6 +34,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from orbitmq.spark.planning import LEAST_PER_TASK
 from orbitmq.testing import LocalCluster
 from tests.spark.drivers import Driver
 from tests.spark.relay_driver import Relay
@@ -39,6 +45,7 @@ MOMENTS = {"start": 2, "planning": 3, "sending": 5, "commit": 3}
 """The moments, and how often each should be hit: trouble is where rows are under way."""
 MESSAGES_PER_LIFE = 300
 ROWS_PER_BATCH = 100
+MASTERS = ("local[2]", "local[3]", "local[1]")
 LONGEST_START_S = 5.0
 LONGEST_PLANNING_S = 2.0
 
@@ -61,8 +68,10 @@ def test_a_driver_that_is_killed_again_and_again_loses_nothing_and_repeats_nothi
         parquet=str(tmp_path / "rows"),
         checkpoints=str(tmp_path / "checkpoints"),
         rows_per_batch=ROWS_PER_BATCH,
+        min_partitions=3,
         stands_by=True,
     )
+    masters = itertools.cycle(MASTERS)
     log = tmp_path / "drivers.log"
     (broker,) = cluster.brokers.values()
     suppressed_before = broker.deduplication.suppressed
@@ -75,7 +84,8 @@ def test_a_driver_that_is_killed_again_and_again_loses_nothing_and_repeats_nothi
     with contextlib.ExitStack() as whatever_happens:
 
         def standby() -> Driver:
-            return whatever_happens.enter_context(Driver(relay, log))
+            following = dataclasses.replace(relay, master=next(masters))
+            return whatever_happens.enter_context(Driver(following, log))
 
         impatient = dataclasses.replace(relay, stands_by=False)
 
@@ -113,6 +123,32 @@ def test_a_driver_that_is_killed_again_and_again_loses_nothing_and_repeats_nothi
     assert bodies_in(cluster, target) == expected
     rows = spark.read.parquet(str(tmp_path / "rows")).collect()
     assert Counter(bytes(row.body) for row in rows) == expected
+
+
+@pytest.mark.timeout(600)
+def test_a_batch_that_a_driver_has_begun_is_ended_by_one_with_other_cores(
+    cluster: LocalCluster, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    source, target = new_topic(cluster, queues=6), new_topic(cluster, queues=4)
+    count = 3 * LEAST_PER_TASK
+    produce(cluster, source, (b"%d" % number for number in range(count)))
+    relay = Relay(
+        name_server=cluster.address,
+        source=source,
+        target=target,
+        checkpoints=str(tmp_path / "checkpoints"),
+        rows_per_batch=count,
+    )
+    log = tmp_path / "drivers.log"
+    (broker,) = cluster.brokers.values()
+    suppressed_before = broker.deduplication.suppressed
+    with Driver(dataclasses.replace(relay, master="local[3]"), log) as first:
+        first.wait_for("jvm")
+        first.wait_while(lambda: count_in(cluster, target) == 0)
+    with Driver(dataclasses.replace(relay, master="local[1]", to_the_end=True), log) as last:
+        last.wait_for("ended")
+    assert bodies_in(cluster, target) == Counter(b"%d" % number for number in range(count))
+    assert broker.deduplication.suppressed > suppressed_before, "nothing was sent again"
 
 
 def _moments(dice: random.Random) -> list[str]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orbitmq.protocol.bodies import MessageQueue
-from orbitmq.spark.offsets import QueueRange, as_json, from_json
+from orbitmq.spark.offsets import QueueRange, as_json, from_json, tasks_in
 from orbitmq.spark.planning import LEAST_PER_TASK, pack, share, split
 
 
@@ -79,6 +79,7 @@ def test_shares(waiting: dict[int, int], limit: int) -> None:
 @given(st.dictionaries(st.integers(0, 99), st.integers(0, 2**62)))
 def test_offsets_are_written_in_one_order(numbers: dict[int, int]) -> None:
     offsets = {queue(number): offset for number, offset in numbers.items()}
-    text = as_json(offsets)
+    text = as_json(offsets, tasks=3)
     assert from_json(text) == offsets
-    assert str(text) == str(as_json(dict(reversed(offsets.items()))))
+    assert tasks_in(text) == 3
+    assert str(text) == str(as_json(dict(reversed(offsets.items())), tasks=3))

@@ -4,6 +4,11 @@ A queue is a topic, a broker and a number; numbers repeat on each broker, so off
 levels. Spark compares offsets as text, so what is written is sorted, queues by their number. With
 one broker its level may be left out where people write; such queues have no broker name until
 `with_brokers` gives them one.
+
+The offsets of a stream also say, under `TASKS`, for how many tasks the batch that ends there was
+planned: ``{"#tasks": 2, "topic": …}``. They are in the checkpoint before the batch runs, so one
+that is run again is divided as it was, however many cores there are by then. No topic has such a
+name.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ from orbitmq.protocol.bodies import MessageQueue
 __all__ = [
     "EARLIEST",
     "LATEST",
+    "TASKS",
     "Offsets",
     "QueueEnds",
     "QueueRange",
@@ -26,11 +32,13 @@ __all__ = [
     "from_json",
     "parse_assignment",
     "parse_offsets",
+    "tasks_in",
     "with_brokers",
 ]
 
 EARLIEST = -2
 LATEST = -1
+TASKS = "#tasks"
 
 Offsets = dict[MessageQueue, int]
 
@@ -57,13 +65,13 @@ class QueueRange:
         return self.end - self.start
 
 
-def as_json(offsets: Mapping[MessageQueue, int]) -> dict[str, dict[str, dict[str, int]]]:
+def as_json(offsets: Mapping[MessageQueue, int], tasks: int | None = None) -> dict[str, Any]:
     """Write offsets, in the one order that equal offsets have.
 
-    >>> as_json({MessageQueue("t", "b", 10): 7, MessageQueue("t", "b", 2): 5})
-    {'t': {'b': {'2': 5, '10': 7}}}
+    >>> as_json({MessageQueue("t", "b", 10): 7, MessageQueue("t", "b", 2): 5}, tasks=4)
+    {'#tasks': 4, 't': {'b': {'2': 5, '10': 7}}}
     """
-    value: dict[str, dict[str, dict[str, int]]] = {}
+    value: dict[str, Any] = {} if tasks is None else {TASKS: tasks}
     for queue in sorted(offsets):
         of_broker = value.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})
         of_broker[str(queue.queue_id)] = offsets[queue]
@@ -75,9 +83,16 @@ def from_json(value: Mapping[str, Any]) -> Offsets:
     return {
         MessageQueue(topic, broker, int(queue_id)): int(offset)
         for topic, brokers in value.items()
+        if topic != TASKS
         for broker, queues in brokers.items()
         for queue_id, offset in queues.items()
     }
+
+
+def tasks_in(value: Mapping[str, Any]) -> int | None:
+    """Return for how many tasks the batch that ends here was planned; None if it does not say."""
+    tasks = value.get(TASKS)
+    return None if tasks is None else int(tasks)
 
 
 def parse_offsets(option: str, text: str, *, least: int = EARLIEST) -> Offsets:
@@ -85,6 +100,8 @@ def parse_offsets(option: str, text: str, *, least: int = EARLIEST) -> Offsets:
     shape = '{"topic": {"broker": {"0": 12}}}'
     offsets: Offsets = {}
     for topic, brokers in _object(option, text, shape).items():
+        if topic == TASKS:
+            continue  # copied from a checkpoint or from a query's progress
         if not isinstance(brokers, dict):
             raise ConfigError(f"option {option}: topic {topic!r} needs an object, as in {shape}")
         if all(isinstance(value, int) for value in brokers.values()):

@@ -2,7 +2,9 @@
 
 Theory of operation. Spark asks for the latest offset at every trigger and plans a batch when it
 has moved. The offsets of a batch are written to Spark's checkpoint before it is read, so after a
-failure the same range is read again: `read` depends on its range and on nothing else. When Spark
+failure the same range is read again: `read` depends on its range and on nothing else. How many tasks
+a batch was planned for is written along with them, because the sink tells rows it has sent before
+by their partition, too, and the next driver may have more cores or fewer. When Spark
 asks for the next batch from `start` on, everything before it is committed; that is when progress
 is reported to the consumer group (``commitOffsets=progress``), for display only.
 
@@ -32,7 +34,7 @@ from orbitmq.spark.absence import LOOK_AGAIN_S, Absences
 from orbitmq.spark.batch_reader import cluster_of, losses_of, make_partitions, read_partition
 from orbitmq.spark.cluster import Cluster
 from orbitmq.spark.data_loss import DataLoss, place
-from orbitmq.spark.offsets import Offsets, QueueEnds, QueueRange, as_json, from_json
+from orbitmq.spark.offsets import Offsets, QueueEnds, QueueRange, as_json, from_json, tasks_in
 from orbitmq.spark.progress_commits import ProgressCommits
 from orbitmq.spark.pulling import Filter
 from orbitmq.spark.source_options import SourceOptions
@@ -95,23 +97,28 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
         """Return where the next micro-batch ends, `start` if there is to be none now."""
-        options = self.options
-        with options.connection.hiding_secrets():
-            cluster = cluster_of(options)
+        with self.options.connection.hiding_secrets():
             began = from_json(start)
-            self._report(cluster, began)
-            ends = self._ends(cluster, began)
-            latest = self._latest(began, ends)
-            if isinstance(limit, ReadAllAvailable):
-                return as_json(latest)
-            if self._limits is None:
-                self._limits = TriggerLimits(options.limits, cluster, time.monotonic)
-            starts = _with_new_queues(began, ends)
-            # A stream that catches up does not wait for more to come.
-            waits = self._pinned is None
-            batch_end = self._limits.apply(starts, latest, may_wait=waits)
-            self._too_few = latest if batch_end is None else {}
-            return as_json(batch_end or began)
+            batch_end = self._batch_end(cluster_of(self.options), began, limit)
+            if batch_end is None or batch_end == began:
+                # Spark takes another text for another offset, so a number of tasks that has
+                # changed waits for a batch to go with.
+                return start
+            return as_json(batch_end, self.tasks)
+
+    def _batch_end(self, cluster: Cluster, began: Offsets, limit: ReadLimit) -> Offsets | None:
+        self._report(cluster, began)
+        ends = self._ends(cluster, began)
+        latest = self._latest(began, ends)
+        if isinstance(limit, ReadAllAvailable):
+            return latest
+        if self._limits is None:
+            self._limits = TriggerLimits(self.options.limits, cluster, time.monotonic)
+        starts = _with_new_queues(began, ends)
+        # A stream that catches up does not wait for more to come.
+        batch_end = self._limits.apply(starts, latest, may_wait=self._pinned is None)
+        self._too_few = latest if batch_end is None else {}
+        return batch_end
 
     def _ends(self, cluster: Cluster, began: Offsets) -> Mapping[MessageQueue, QueueEnds]:
         if self._watch is None:
@@ -175,7 +182,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             present = self._absent(cluster).await_queues(moving)
             reach = cluster.patiently(lambda: cluster.ends(present))
             ranges = plan_ranges(reach, began, stops, losses_of(options))
-            return make_partitions(cluster, options, ranges, self.tasks)
+            # A checkpoint of an earlier version does not say.
+            return make_partitions(cluster, options, ranges, tasks_in(end) or self.tasks)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Read one task's share."""

@@ -2,8 +2,8 @@
 
 Spark reports each micro-batch as JSON. Lag is the sum, over the queues of all sources, of the
 newest offset that the broker has minus the offset the batch ended at; both come from the source
-as ``{topic: {broker: {queue: offset}}}``. A source that does not tell its newest offset has no lag
-to show rather than a lag of 0.
+as ``{topic: {broker: {queue: offset}}}`` (see `offsets`). A source that does not tell its newest
+offset has no lag to show rather than a lag of 0.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from orbitmq.spark.offsets import TASKS
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import (
@@ -84,7 +86,8 @@ def lag_of(newest: object, end: object) -> int | None:
     if isinstance(newest, Mapping) and isinstance(end, Mapping):
         # A queue that the batch does not know yet has all of it before it; from where, only the
         # next batch will tell.
-        lags = [lag_of(newest[name], end[name]) for name in newest if name in end]
+        common = [name for name in newest if name in end and name != TASKS]
+        lags = [lag_of(newest[name], end[name]) for name in common]
         known = [lag for lag in lags if lag is not None]
         return sum(known) if known else None
     if isinstance(newest, int) and isinstance(end, int):

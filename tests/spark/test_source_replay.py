@@ -1,0 +1,119 @@
+"""A batch that is run again is divided among tasks as it was, whatever the driver that does it.
+
+Spark runs a batch again whose offsets are in the checkpoint and whose commit is not. The sink tells
+rows that it has sent before by their partition, so the division must not depend on the cores that
+the next driver has.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from orbitmq.spark import planning
+from orbitmq.spark.batch_reader import QueuePartition
+from orbitmq.spark.offsets import QueueRange, parse_offsets
+from orbitmq.spark.pipelines.progress import lag_of
+from orbitmq.spark.source import RocketMQSource
+from orbitmq.spark.stream_reader import RocketMQStreamReader
+from orbitmq.testing import LocalCluster
+from tests.spark.conftest import NewTopic
+from tests.spark.topics import produce
+
+QUEUES = 4
+
+
+@pytest.fixture
+def topic(cluster: LocalCluster, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A topic whose batches are worth several tasks."""
+    monkeypatch.setattr(planning, "LEAST_PER_TASK", 10)
+    name = new_topic(cluster, queues=QUEUES)
+    produce(cluster, name, (b"%d" % number for number in range(200)), batch=50)
+    return name
+
+
+def driver(cluster: LocalCluster, topic: str, cores: int, **options: str) -> RocketMQStreamReader:
+    """What the planner has in a driver with so many cores."""
+    given = {"nameServer": cluster.address, "subscribe": topic, "startingOffsets": "earliest"}
+    source = RocketMQSource(given | options)
+    source.parallelism = cores  # type: ignore[misc]
+    made = source.streamReader(source.schema())
+    assert isinstance(made, RocketMQStreamReader)
+    return made
+
+
+def division(reader: RocketMQStreamReader, start: Any, end: Any) -> list[list[QueueRange]]:
+    """Which task reads what, of offsets as the checkpoint has them."""
+    start, end = json.loads(json.dumps(start)), json.loads(json.dumps(end))
+    parts = reader.partitions(start, end)
+    return [part.ranges for part in parts if isinstance(part, QueuePartition)]
+
+
+@pytest.mark.parametrize("limit", [ReadAllAvailable(), ReadMaxRows(120)])
+@pytest.mark.parametrize("later_cores", [1, 2, 8])
+def test_a_driver_with_other_cores_divides_a_planned_batch_as_it_was(
+    cluster: LocalCluster, topic: str, limit: Any, later_cores: int
+) -> None:
+    options = {"maxOffsetsPerTrigger": "120"}
+    first = driver(cluster, topic, 3, **options)
+    start = first.initialOffset()
+    end = first.latestOffset(start, limit)
+    planned = division(first, start, end)
+    first.stop()
+    assert len(planned) == 3
+    later = driver(cluster, topic, later_cores, **options)
+    try:
+        assert division(later, start, end) == planned
+        # The batches after it are divided for the cores there are now.
+        produce(cluster, topic, [b"more"] * 120, batch=30)
+        after = later.latestOffset(end, limit)
+        assert len(division(later, end, after)) == min(later_cores, QUEUES)
+    finally:
+        later.stop()
+
+
+def test_cores_that_have_changed_are_no_news_by_themselves(
+    cluster: LocalCluster, topic: str
+) -> None:
+    first = driver(cluster, topic, 3)
+    end = first.latestOffset(first.initialOffset(), ReadAllAvailable())
+    first.stop()
+    of_an_earlier_version = {name: value for name, value in end.items() if name == topic}
+    later = driver(cluster, topic, 5)
+    try:
+        for known in (end, of_an_earlier_version):
+            for limit in (ReadAllAvailable(), ReadMaxRows(10)):
+                again = later.latestOffset(json.loads(json.dumps(known)), limit)
+                assert json.dumps(again) == json.dumps(known), "Spark compares the text"
+    finally:
+        later.stop()
+
+
+def test_a_checkpoint_that_does_not_say_is_divided_for_the_cores_there_are(
+    cluster: LocalCluster, topic: str
+) -> None:
+    reader = driver(cluster, topic, 2)
+    try:
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, ReadAllAvailable())
+        assert len(division(reader, start, {topic: end[topic]})) == 2
+    finally:
+        reader.stop()
+
+
+def test_offsets_of_a_checkpoint_can_be_begun_with_and_compared(
+    cluster: LocalCluster, topic: str
+) -> None:
+    first = driver(cluster, topic, 3)
+    end = first.latestOffset(first.initialOffset(), ReadAllAvailable())
+    first.stop()
+    assert end["#tasks"] == 3
+    again = driver(cluster, topic, 2, startingOffsets=json.dumps(end))
+    begins = again.initialOffset()
+    again.stop()
+    assert begins[topic] == end[topic]
+    assert {queue.topic for queue in parse_offsets("startingOffsets", json.dumps(end))} == {topic}
+    assert lag_of({"#tasks": 9, **begins}, {"#tasks": 2, **begins}) == 0
