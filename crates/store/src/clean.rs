@@ -3,6 +3,9 @@
 //! When to look is the broker's decision; the rules here are Java's. Files past their retention go when cleaning is due or the disk
 //! is fuller than `max_used_ratio`; above `force_ratio` the oldest go whatever their age; above `warn_ratio` appends are refused until
 //! there is room again. The file being written always stays.
+//!
+//! Queues forget their messages before the log does. So whoever reads a queue while files go is told that the offset is too small, and
+//! never led past what is missing as if it had not been there, which is what happens in Java until its queues have caught up.
 
 use std::path::Path;
 
@@ -47,10 +50,20 @@ impl Durable {
         if due || forced || used_ratio > rules.max_used_ratio {
             let files = self.log.files.all();
             let deletable = files.split_last().map_or(&[][..], |(_, older)| older);
+            let mut expired = 0;
             for file in deletable.iter().take(rules.max_log_files) {
                 if !forced && now_ms < file.modified_ms()? + rules.reserved_ms {
                     break;
                 }
+                expired += 1;
+            }
+            if expired > 0 {
+                let kept_from = files[expired].start as i64;
+                for queue in self.queues.all() {
+                    queue.correct_min(kept_from)?;
+                }
+            }
+            for _ in 0..expired {
                 self.log.files.drop_first()?;
                 cleaned.log_files += 1;
             }
@@ -58,9 +71,6 @@ impl Durable {
         let min_physical = self.log.min();
         for queue in self.queues.all() {
             cleaned.queue_files += queue.drop_expired(min_physical)?;
-            if cleaned.log_files > 0 || cleaned.queue_files > 0 {
-                queue.correct_min(min_physical)?;
-            }
         }
         if let Some(index) = &self.index {
             cleaned.index_files = index.drop_expired(min_physical)?;

@@ -247,16 +247,21 @@ impl ConsumeQueue {
         Ok(next != Unit { physical_offset: 0, size: 0, tags_code: 0 })
     }
 
-    /// Moves `min` to the first message that is still in the log. Only the first file is searched: earlier ones are gone.
+    /// Moves `min` to the first message at or behind `min_physical`; to the end when there is none, so that nobody is sent to look
+    /// for what is gone (Java leaves it where it was).
     pub fn correct_min(&self, min_physical: i64) -> Result<()> {
-        let Some(first) = self.files.first() else { return Ok(()) };
         let max = self.max();
-        let written = ((max as u64 * UNIT_LEN).clamp(first.start, first.end()) - first.start) / UNIT_LEN;
         let here = |unit: &Unit| !unit.is_pre_blank() && unit.is_valid() && unit.physical_offset >= min_physical;
-        let index = self.bisect(&first, written, here)?;
-        if index < written {
-            self.min.store((first.start / UNIT_LEN + index) as i64, Ordering::Release);
+        let mut min = max;
+        for file in self.files.all() {
+            let written = ((max as u64 * UNIT_LEN).clamp(file.start, file.end()) - file.start) / UNIT_LEN;
+            let index = self.bisect(&file, written, here)?;
+            if index < written {
+                min = (file.start / UNIT_LEN + index) as i64;
+                break;
+            }
         }
+        self.min.store(min, Ordering::Release);
         Ok(())
     }
 

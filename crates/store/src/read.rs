@@ -2,7 +2,8 @@
 //!
 //! The rules are Java's `getMessage`: the answer never crosses the end of one queue file, stops before a message that would exceed a
 //! limit (the first one is always given), and tells where to go on. Reading far behind the end of the log has limits of its own,
-//! because those pages probably come from the disk.
+//! because those pages probably come from the disk. One rule is not Java's: no answer steps over messages that have expired while it
+//! was made (see `clean`).
 
 use std::sync::Arc;
 
@@ -92,6 +93,10 @@ impl ReadResult {
         }
     }
 
+    fn too_small(min_offset: i64, max_offset: i64) -> ReadResult {
+        ReadResult::without_messages(ReadStatus::OffsetTooSmall, min_offset, min_offset, max_offset)
+    }
+
     pub fn len(&self) -> usize {
         self.slices.len()
     }
@@ -144,6 +149,9 @@ impl Durable {
             return Ok(result);
         }
         let Some((file, pos, len)) = queue.run_at(offset, max)? else {
+            if queue.min() > offset {
+                return Ok(ReadResult::too_small(queue.min(), max));
+            }
             let units_per_file = (queue.files.file_size / UNIT_LEN) as i64;
             result.status = ReadStatus::OffsetFoundNull;
             result.next_offset = offset - offset % units_per_file + units_per_file;
@@ -157,11 +165,16 @@ impl Durable {
             result.status = ReadStatus::NotResident;
             return Ok(result);
         }
-        self.collect(request, file.bytes(pos, len as usize)?, &mut result)?;
+        let removed = self.collect(request, file.bytes(pos, len as usize)?, &mut result)?;
+        // A queue's minimum is corrected before its messages go, so it tells whether they went just now.
+        if removed && queue.min() > offset {
+            return Ok(ReadResult::too_small(queue.min(), max));
+        }
         Ok(result)
     }
 
-    fn collect(&self, request: &ReadRequest<'_>, units: &[u8], result: &mut ReadResult) -> Result<()> {
+    /// Fills in what was found. Returns whether something that was looked for is not in the log.
+    fn collect(&self, request: &ReadRequest<'_>, units: &[u8], result: &mut ReadResult) -> Result<bool> {
         let most_units = request.max_messages.max(LEAST_UNITS);
         let log_end = self.log.max() as i64;
         result.slices.reserve(request.max_messages.min(request.in_memory.max_messages).min(units.len() / 20));
@@ -200,7 +213,7 @@ impl Durable {
                     {
                         if result.slices.is_empty() {
                             result.status = ReadStatus::NotResident;
-                            return Ok(());
+                            return Ok(removed);
                         }
                         // What was found so far is worth an answer; the rest is for the next one.
                         examined -= 1;
@@ -227,7 +240,7 @@ impl Durable {
             (true, true) => ReadStatus::MessageWasRemoving,
             (true, false) => ReadStatus::NoMatchedMessage,
         };
-        Ok(())
+        Ok(removed)
     }
 }
 

@@ -2,8 +2,10 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use common::*;
-use store::{CleanRules, Options, Store, StoreError};
+use store::{CleanRules, Flush, Options, ReadStatus, Store, StoreError};
 
 fn refusal(place: &Place) -> StoreError {
     Store::open(place.path(), small()).expect_err("must not open")
@@ -184,6 +186,38 @@ fn expired_files_go_with_all_that_pointed_into_them() {
         store.clean(&rules, now, true, Some(0.99)).expect("clean");
     }
     assert_eq!(place.files("commitlog").len(), 1, "the file being written stays");
+}
+
+/// Java drops a log file first and tells its queues afterwards; in between readers step over what is missing.
+#[test]
+fn a_reader_is_never_led_past_messages_that_expire_while_it_reads() {
+    let (queues, per_queue) = (200, 12);
+    let place = Place::new();
+    let store = Store::open(place.path(), Options { flush: Flush::Async, ..small() }).expect("open");
+    append_numbered(&store, 0..queues * per_queue, queues as i32);
+    let rules = CleanRules { reserved_ms: 0, max_log_files: 10, ..CleanRules::default() };
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while store.clean(&rules, i64::MAX / 2, true, Some(0.1)).expect("clean").log_files > 0 {}
+            done.store(true, Ordering::Release);
+        });
+        while !done.load(Ordering::Acquire) {
+            for queue_id in 0..queues as i32 {
+                let result = read(&store, "T", queue_id, 0, per_queue);
+                let passed = if result.status == ReadStatus::Found { result.next_offset } else { 0 };
+                assert_eq!(result.len() as i64, passed, "{:?} of queue {queue_id}", result.status);
+                assert!(matches!(result.status, ReadStatus::Found | ReadStatus::OffsetTooSmall));
+            }
+        }
+    });
+    // Queues all of whose messages are gone say so, too, also to who opens the store anew.
+    let ends = |store: &Store| (0..queues as i32).map(|q| store.min_offset("T", q).expect("min")).collect::<Vec<_>>();
+    let minima = ends(&store);
+    assert!(minima.contains(&(per_queue as i64)));
+    assert!(minima.iter().any(|min| *min < per_queue as i64));
+    store.close().expect("close");
+    assert_eq!(ends(&place.open()), minima);
 }
 
 #[test]
