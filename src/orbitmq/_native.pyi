@@ -411,7 +411,9 @@ class RecordColumns:
     """Builds record batches of message records.
 
     Columns are named; without names there are all of them. A batch ends at `max_rows` rows or at
-    about `max_bytes` bytes, whichever comes first, but has at least one row.
+    about `max_bytes` bytes, whichever comes first, but has at least one row. With
+    `keep_damaged` bodies that cannot be read are no error: they stay as they are stored, and
+    `take_damages` tells of them.
     """
 
     def __new__(
@@ -421,6 +423,7 @@ class RecordColumns:
         *,
         max_rows: int = 16384,
         max_bytes: int = 33554432,
+        keep_damaged: bool = False,
     ) -> Self: ...
     def append(
         self,
@@ -429,6 +432,7 @@ class RecordColumns:
         /,
         *,
         broker_name: str | None = None,
+        topic: str | None = None,
         from_offset: int = 0,
         to_offset: int = 9223372036854775807,
         tags: Sequence[str] | None = None,
@@ -439,7 +443,8 @@ class RecordColumns:
         That is the end; or, when the batch is full, the record to go on with after `finish`. Only
         messages with queue offsets from `from_offset` up to before `to_offset` are added, and of
         those, with `tags`, only the ones that carry one of them. Bodies are decompressed; one that
-        cannot be is a `MalformedBody` that names its message.
+        cannot be, or that has another checksum, is a `MalformedBody` that names its message. The
+        column of the topic says `topic`; without one, what the record says.
         """
     @property
     def num_rows(self) -> int:
@@ -447,6 +452,11 @@ class RecordColumns:
     @property
     def num_bytes(self) -> int:
         """Bytes they take, about."""
+    @property
+    def num_records(self) -> int:
+        """Records that `append` has ever looked at, added or not."""
+    def take_damages(self) -> tuple[int, list[str]]:
+        """Return how many bodies were kept damaged since the last call, and the first by name."""
     @property
     def is_full(self) -> bool:
         """Whether the batch has reached one of its bounds."""

@@ -188,7 +188,7 @@ class MalformedFilter(WireError):
 
 
 class MalformedBody(WireError):
-    """A compressed body does not decompress, or grows past its limit."""
+    """A body does not decompress, grows past its limit, or is not the one that was stored."""
 
 
 class RemotingError(OrbitError):

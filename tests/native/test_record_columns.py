@@ -27,7 +27,8 @@ def records(count: int, **parts: Any) -> bytes:
 
 def test_batches_end_at_their_bounds() -> None:
     data = records(10, body=b"x" * 1000)
-    for bounds in ({"max_rows": 4}, {"max_bytes": 4000}):
+    cases: list[dict[str, Any]] = [{"max_rows": 4}, {"max_bytes": 4000}]
+    for bounds in cases:
         columns = RecordColumns(["queueOffset", "body"], **bounds)
         at, sizes = 0, []
         while at < len(data):
@@ -63,7 +64,7 @@ def test_refusals() -> None:
     assert caught.value.offset == len(record(0))
     damaged = bytearray(record(0))
     damaged[damaged.index(b"hello")] ^= 1
-    with pytest.raises(MalformedRecord, match="checksum"):
+    with pytest.raises(MalformedBody, match=r"message 0 of queue 3 of topic orders .*checksum"):
         columns.append(damaged)
     columns.append(damaged, verify_crc=False)
 
@@ -74,6 +75,17 @@ def test_a_compressed_body_that_is_none_names_its_message() -> None:
     with pytest.raises(MalformedBody, match="message 7 of queue 3 of topic orders"):
         columns.append(record(7, b"no zlib", sys_flag=1))
     assert columns.finish().num_rows == 1
+
+
+def test_bodies_that_cannot_be_read_stay_as_they_are_for_who_wants_them() -> None:
+    columns = RecordColumns(["body", "topic"], keep_damaged=True)
+    columns.append(record(7, b"no zlib", sys_flag=1) + record(8), topic="short")
+    assert columns.finish().num_rows == 2
+    count, (text,) = columns.take_damages()
+    assert count == 1
+    assert text.startswith("message 7 of queue 3 of topic orders")
+    assert columns.take_damages() == (0, [])
+    assert columns.num_records == 2
 
 
 class _ArrowArray(ctypes.Structure):

@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use wire::properties::TAGS;
-use wire::{Crc, Record, properties};
+use wire::record::Texts;
+use wire::{Crc, Record, RecordError, properties};
 
 use crate::builder::RecordColumns;
 use crate::error::ColumnsError;
@@ -43,8 +44,8 @@ impl RecordColumns {
         selection: &Selection<'_>,
     ) -> Result<usize, ColumnsError> {
         while at < bytes.len() && !self.is_full() {
-            let decoded = Record::decode_but_texts(&bytes[at..], crc);
-            let (record, texts, total_size) = decoded.map_err(|cause| ColumnsError::Record { at, cause })?;
+            let (record, texts, total_size) = self.decode(&bytes[at..], at, crc)?;
+            self.count_record();
             let topic = String::from_utf8_lossy(texts.topic);
             let properties = String::from_utf8_lossy(texts.properties);
             let record = Record { topic: &topic, properties: &properties, ..record };
@@ -54,5 +55,25 @@ impl RecordColumns {
             at += total_size;
         }
         Ok(at)
+    }
+
+    fn decode<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        at: usize,
+        crc: Crc,
+    ) -> Result<(Record<'a>, Texts<'a>, usize), ColumnsError> {
+        match Record::decode_but_texts(bytes, crc) {
+            Err(cause @ RecordError::WrongCrc { .. }) => {
+                // Everything but the body is in order, so it can be said whose body it is.
+                let decoded = Record::decode_but_texts(bytes, Crc::Trust);
+                let decoded = decoded.map_err(|cause| ColumnsError::Record { at, cause })?;
+                let (Record { queue_id, queue_offset, physical_offset, .. }, texts, _) = decoded;
+                let topic = String::from_utf8_lossy(texts.topic).into_owned();
+                self.forgive(ColumnsError::Damaged { topic, queue_id, queue_offset, physical_offset, cause })?;
+                Ok(decoded)
+            }
+            decoded => decoded.map_err(|cause| ColumnsError::Record { at, cause }),
+        }
     }
 }

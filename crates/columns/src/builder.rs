@@ -11,6 +11,7 @@ use wire::{Host, Record, properties};
 
 use crate::buffers::{OptionalTexts, TextLists, TextMaps, Texts};
 use crate::column::{Column, TIME_ZONE, schema};
+use crate::damages::Damages;
 use crate::error::ColumnsError;
 
 /// How large a batch may become. A single record is taken whatever its size.
@@ -52,6 +53,10 @@ pub struct RecordColumns {
     schema: SchemaRef,
     columns: Vec<(Column, Values)>,
     broker_name: Option<String>,
+    topic: Option<String>,
+    /// What stands in for bodies that cannot be read, when they may.
+    damages: Option<Damages>,
+    records: u64,
     /// The last sender and its text: messages of one sender follow each other.
     born_host: (Host, String),
     properties_at: Option<usize>,
@@ -79,6 +84,9 @@ impl RecordColumns {
             schema: schema(columns),
             columns: columns.iter().map(|column| (*column, values(column))).collect(),
             broker_name: broker_name.map(str::to_owned),
+            topic: None,
+            damages: None,
+            records: 0,
             born_host: (Host::UNSPECIFIED, Host::UNSPECIFIED.to_string()),
             properties_at: columns.iter().position(|column| *column == Column::Properties),
             asks_properties: columns.iter().any(|column| column.is_one_property()),
@@ -101,6 +109,37 @@ impl RecordColumns {
         }
     }
 
+    /// What the topic of the records to come is called where they are read; without it, as it is stored.
+    pub fn set_topic(&mut self, topic: Option<&str>) {
+        if self.topic.as_deref() != topic {
+            self.topic = topic.map(str::to_owned);
+        }
+    }
+
+    /// From here on a body that does not decompress, or whose checksum is wrong, stays as it is stored, and is noted.
+    pub fn keep_damaged(&mut self) {
+        self.damages.get_or_insert_default();
+    }
+
+    /// What was noted since the last call.
+    pub fn take_damages(&mut self) -> Damages {
+        self.damages.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Notes what is wrong with a record, if that is no reason to stop.
+    pub(crate) fn forgive(&mut self, error: ColumnsError) -> Result<(), ColumnsError> {
+        self.damages.as_mut().map(|damages| damages.note(&error)).ok_or(error)
+    }
+
+    /// Records looked at since the beginning, wanted or not.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    pub(crate) fn count_record(&mut self) {
+        self.records += 1;
+    }
+
     /// Rows since the last batch.
     pub fn rows(&self) -> usize {
         self.rows
@@ -116,10 +155,17 @@ impl RecordColumns {
         self.rows >= self.bounds.max_rows || self.bytes >= self.bounds.max_bytes
     }
 
-    /// Adds a record. One whose body does not decompress is an error and adds nothing.
+    /// Adds a record. One whose body does not decompress is an error and adds nothing, unless it may stay as it is.
     pub fn push(&mut self, record: &Record<'_>) -> Result<(), ColumnsError> {
         // The one part that can fail comes first, so that columns stay equally long.
-        let inflated = if self.asks_body { inflate(record)? } else { None };
+        let outcome = if self.asks_body { inflate(record) } else { Ok(None) };
+        let inflated = match outcome {
+            Ok(inflated) => inflated,
+            Err(error) => {
+                self.forgive(error)?;
+                None
+            }
+        };
         let body = inflated.as_deref().unwrap_or(record.body);
         // Properties are walked once, for their own column and for those made of one of them.
         let mut noted = Noted::default();
@@ -137,7 +183,9 @@ impl RecordColumns {
                     values.push(body);
                     bytes += body.len();
                 }
-                (Column::Topic, Values::Texts(values)) => values.push(record.topic.as_bytes()),
+                (Column::Topic, Values::Texts(values)) => {
+                    values.push(self.topic.as_deref().unwrap_or(record.topic).as_bytes());
+                }
                 (Column::BrokerName, Values::OptionalTexts(values)) => values.push(self.broker_name.as_deref()),
                 (Column::MsgId, Values::Texts(values)) => match noted.unique {
                     Some(unique) => values.push(unique.as_bytes()),

@@ -15,6 +15,20 @@ pub enum ColumnsError {
         /// What is wrong with it.
         cause: RecordError,
     },
+    /// A body is not the one that was stored.
+    #[error("message {queue_offset} of queue {queue_id} of topic {topic} (at {physical_offset} in the log): {cause}")]
+    Damaged {
+        /// Whose body it is.
+        topic: String,
+        /// Its queue.
+        queue_id: i32,
+        /// Its place in the queue.
+        queue_offset: i64,
+        /// Its place in the log.
+        physical_offset: i64,
+        /// What is wrong with it.
+        cause: RecordError,
+    },
     /// A body does not decompress.
     #[error("message {queue_offset} of queue {queue_id} of topic {topic} (at {physical_offset} in the log): {cause}")]
     Body {

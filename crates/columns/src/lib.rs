@@ -17,6 +17,7 @@ mod append;
 mod buffers;
 mod builder;
 mod column;
+mod damages;
 mod error;
 pub mod packing;
 #[cfg(test)]
@@ -26,4 +27,5 @@ pub use append::Selection;
 pub use arrow_array::RecordBatch;
 pub use builder::{Bounds, RecordColumns};
 pub use column::{Column, schema};
+pub use damages::Damages;
 pub use error::ColumnsError;

@@ -209,3 +209,52 @@ fn no_columns_count_rows_and_no_broker_is_null() {
     assert_eq!(texts(&batch, 0), [None, Some("b")]);
     assert_eq!(Arc::new(batch).num_columns(), 1);
 }
+
+#[test]
+fn the_topic_is_called_what_its_reader_calls_it() {
+    let mut builder = of(&[Column::Topic]);
+    builder.set_topic(Some("short"));
+    builder.push(&record(0, b"", "")).unwrap();
+    builder.set_topic(None);
+    builder.push(&record(1, b"", "")).unwrap();
+    assert_eq!(texts(&builder.finish(), 0), [Some("short"), Some("orders")]);
+}
+
+#[test]
+fn damaged_bodies_may_stay_as_they_are() {
+    let bad = Record { sys_flag: 1, ..record(7, b"no zlib", "") };
+    let mut data = bytes(&[record(6, b"fine", ""), bad, record(8, b"hello", "")]);
+    let at = data.len() - 5 - 1 - "orders".len() - 2;
+    assert_eq!(&data[at..at + 5], b"hello");
+    data[at] ^= 1;
+    let mut builder = of(&[Column::Body, Column::SysFlag]);
+    assert!(matches!(builder.append(&data, 0, Crc::Verify, &Selection::ALL), Err(ColumnsError::Body { .. })));
+    builder.finish();
+    builder.keep_damaged();
+    assert_eq!(builder.append(&data, 0, Crc::Verify, &Selection::ALL), Ok(data.len()));
+    let batch = builder.finish();
+    let bodies: Vec<_> = batch.column(0).as_binary::<i32>().iter().collect();
+    assert_eq!(bodies, [Some(&b"fine"[..]), Some(b"no zlib"), Some(b"iello")]);
+    let flags: Vec<_> = batch.column(1).as_primitive::<Int32Type>().values().iter().map(|flag| flag & 1).collect();
+    assert_eq!(flags, [0, 1, 0], "it still says that it is compressed");
+    let damages = builder.take_damages();
+    assert_eq!(damages.count, 2);
+    assert!(damages.texts[0].starts_with("message 7 of queue 3 of topic orders (at 1007 in the log): "), "{damages:?}");
+    assert!(damages.texts[1].contains("message 8 of queue 3 of topic orders"), "{damages:?}");
+    assert_eq!(builder.take_damages(), Damages::default());
+    for _ in 0..100 {
+        builder.append(&data, 0, Crc::Verify, &Selection::ALL).unwrap();
+    }
+    let damages = builder.take_damages();
+    assert_eq!(damages.count, 200);
+    assert!(damages.texts.len() < 20, "somebody has to read them");
+}
+
+#[test]
+fn all_records_are_counted_also_those_that_are_not_wanted() {
+    let data = bytes(&[record(5, b"", ""), record(6, b"", ""), record(7, b"", "")]);
+    let mut builder = of(&[]);
+    let only = Selection { queue_offsets: 6..7, tags: None };
+    builder.append(&data, 0, Crc::Verify, &only).unwrap();
+    assert_eq!((builder.rows(), builder.records()), (1, 3));
+}

@@ -80,8 +80,13 @@ impl RecordColumns {
 #[pymethods]
 impl RecordColumns {
     #[new]
-    #[pyo3(signature = (columns = None, /, *, max_rows = 16384, max_bytes = 33554432))]
-    fn new(columns: Option<Vec<String>>, max_rows: usize, max_bytes: usize) -> PyResult<RecordColumns> {
+    #[pyo3(signature = (columns = None, /, *, max_rows = 16384, max_bytes = 33554432, keep_damaged = false))]
+    fn new(
+        columns: Option<Vec<String>>,
+        max_rows: usize,
+        max_bytes: usize,
+        keep_damaged: bool,
+    ) -> PyResult<RecordColumns> {
         if max_rows == 0 || max_bytes == 0 {
             return Err(PyValueError::new_err("max_rows and max_bytes must be positive"));
         }
@@ -90,12 +95,16 @@ impl RecordColumns {
             Some(names) => column_list(&names)?,
         };
         let bounds = Bounds { max_rows, max_bytes };
-        Ok(RecordColumns(Mutex::new(columns::RecordColumns::new(&columns, None, bounds))))
+        let mut builder = columns::RecordColumns::new(&columns, None, bounds);
+        if keep_damaged {
+            builder.keep_damaged();
+        }
+        Ok(RecordColumns(Mutex::new(builder)))
     }
 
     /// Adds records.
     #[pyo3(signature = (
-        data, at = 0, /, *, broker_name = None, from_offset = 0, to_offset = 9223372036854775807,
+        data, at = 0, /, *, broker_name = None, topic = None, from_offset = 0, to_offset = 9223372036854775807,
         tags = None, verify_crc = true,
     ))]
     #[allow(clippy::too_many_arguments)] // one is given always, the others by name
@@ -105,6 +114,7 @@ impl RecordColumns {
         data: BytesLike,
         at: usize,
         broker_name: Option<&str>,
+        topic: Option<&str>,
         from_offset: i64,
         to_offset: i64,
         tags: Option<Vec<String>>,
@@ -119,6 +129,7 @@ impl RecordColumns {
         let outcome = py.detach(|| {
             self.with(|builder| {
                 builder.set_broker_name(broker_name);
+                builder.set_topic(topic);
                 builder.append(bytes, at, crc, &selection)
             })
         });
@@ -133,6 +144,17 @@ impl RecordColumns {
     #[getter]
     fn num_bytes(&self) -> usize {
         self.with(|builder| builder.bytes())
+    }
+
+    #[getter]
+    fn num_records(&self) -> u64 {
+        self.with(|builder| builder.records())
+    }
+
+    /// Bodies that were kept as they are since the last call: how many, and what is wrong with the first ones.
+    fn take_damages(&self) -> (usize, Vec<String>) {
+        let damages = self.with(columns::RecordColumns::take_damages);
+        (damages.count, damages.texts)
     }
 
     #[getter]
@@ -167,6 +189,6 @@ pub fn column_list(names: &[String]) -> PyResult<Vec<Column>> {
 pub fn columns_error(py: Python<'_>, error: &ColumnsError) -> PyErr {
     match error {
         ColumnsError::Record { at, cause } => record_error(py, *cause, *at),
-        ColumnsError::Body { .. } => compression_error_in(py, error.to_string()),
+        ColumnsError::Damaged { .. } | ColumnsError::Body { .. } => compression_error_in(py, error.to_string()),
     }
 }

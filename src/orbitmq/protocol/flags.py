@@ -28,6 +28,8 @@ class Version:
     """Clients from here on get routes in standard JSON."""
     V4_9_7 = 407
     """What we speak."""
+    V5_0_0_SNAPSHOT = 412
+    """Brokers from here on may have topics whose queues have holes: compacted ones, batches."""
     DESCRIPTION = "V4_9_7"
 
 

@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.spark.cluster import Cluster, Endpoint, shared_cluster
 from orbitmq.spark.data_loss import DataLoss
+from orbitmq.spark.first_offsets import past_the_expired
 from orbitmq.spark.offsets import QueueRange
 from orbitmq.spark.planning import pack
 from orbitmq.spark.pulling import Filter, Pulling, PullSettings
@@ -88,6 +89,7 @@ def read_partition(
         options.pull_timeout_ms,
         options.prefetch,
         options.bulk_read,
+        options.fail_on_corruption,
     )
     with options.connection.hiding_secrets():
         pulling = Pulling(cluster_of(options), settings, partition.endpoints, losses_of(options))
@@ -117,6 +119,7 @@ class RocketMQBatchReader(DataSourceReader):
         options, losses = self.options, losses_of(self.options)
         ends = cluster.ends(find_queues(cluster, options.topics))
         starts = resolve_starting(cluster, options, ends, losses)
+        starts = past_the_expired(cluster, starts, ends)
         stops = resolve_ending(cluster, options, ends, losses)
         return [
             QueueRange(queue, starts[queue], stops[queue])

@@ -18,26 +18,32 @@ segment goes on. So a task's memory depends neither on the backlog nor on the si
 
 Trouble. A connection that breaks, a broker that is busy or restarts: after a pause the route is
 asked for anew and every segment goes on where its last answer ended. Offsets that are gone are the
-business of `data_loss`.
+business of `data_loss`: those that a broker says are, and those that it has passed without a word.
+Java's brokers drop an expired file before their queues know of it, and until then step over what
+was in it. Files go from the oldest on, so what is missing is what an answer should have begun with.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from orbitmq._native import ArrowBatch, Command, RecordColumns
-from orbitmq.errors import BrokerBusy, BrokerRefused, OrbitError
+from orbitmq.errors import BrokerBusy, BrokerRefused, MalformedBody, OrbitError
 from orbitmq.protocol.bodies import MessageQueue, Subscription
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.features import BULK_READ
+from orbitmq.protocol.flags import Version
 from orbitmq.remoting.pipeline import Pipeline
 from orbitmq.spark.cluster import Cluster, Endpoint
-from orbitmq.spark.data_loss import DataLoss
+from orbitmq.spark.data_loss import DataLoss, place
 from orbitmq.spark.offsets import QueueRange
 
-__all__ = ["Filter", "PullSettings", "Pulling"]
+__all__ = ["REMOVING", "Filter", "PullSettings", "Pulling"]
+
+_log = logging.getLogger(__name__)
 
 BULK_BYTES = 1 << 20
 """What a bulk answer should have: enough to forget the round trip, little enough to overlap."""
@@ -48,6 +54,10 @@ PULL_ROUNDS = 8
 BATCH_ROWS = 8192
 BATCH_BYTES = 4 << 20
 BULK_PREFETCH, PULL_PREFETCH = 3, 16
+MOST_DAMAGES_TOLD = 8
+"""How many of them a task names in its log: a topic may be full of them."""
+REMOVING = "MESSAGE_WAS_REMOVING"
+"""What brokers remark on an answer that has nothing because it was all in files that are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +85,15 @@ class PullSettings:
     pull_timeout_ms: int = 10_000
     prefetch: int | None = None
     bulk_read: bool = True
+    fail_on_corruption: bool = True
+
+
+@dataclass(slots=True)
+class _Answer:
+    body: bytes
+    start: int
+    expected: int
+    """How many records should be in it, from `start` on; 0 where that cannot be said."""
 
 
 @dataclass(slots=True, eq=False)
@@ -83,7 +102,7 @@ class _Segment:
     start: int
     end: int
     next_offset: int
-    answers: deque[bytes] = field(default_factory=deque)
+    answers: deque[_Answer] = field(default_factory=deque)
     opaque: int | None = None
 
     @property
@@ -109,8 +128,12 @@ class Pulling:
         self._record_bytes = FIRST_GUESS_BYTES
         self._waiting_bytes = 0
         self._columns = RecordColumns(
-            list(settings.columns), max_rows=BATCH_ROWS, max_bytes=BATCH_BYTES
+            list(settings.columns),
+            max_rows=BATCH_ROWS,
+            max_bytes=BATCH_BYTES,
+            keep_damaged=not settings.fail_on_corruption,
         )
+        self._damages = 0
 
     def read(self, ranges: list[QueueRange]) -> Iterator[ArrowBatch]:
         """Yield the messages of the ranges, in order."""
@@ -123,12 +146,14 @@ class Pulling:
             head = active[0]
             while head.answers:
                 answer = head.answers.popleft()
-                self._waiting_bytes -= len(answer)
+                self._waiting_bytes -= len(answer.body)
                 yield from self._batches(head, answer)
             if head.is_whole:
                 active.popleft()
                 continue
             self._advance(active)
+        if self._damages > MOST_DAMAGES_TOLD:
+            _log.warning("bodies that stay as they are stored: %d in all", self._damages)
         if self._columns.num_rows:
             yield self._columns.finish()
 
@@ -155,19 +180,41 @@ class Pulling:
             and BULK_READ in self._endpoints[broker].features
         )
 
-    def _batches(self, segment: _Segment, answer: bytes) -> Iterator[ArrowBatch]:
-        at = 0
-        while at < len(answer):
+    def _batches(self, segment: _Segment, answer: _Answer) -> Iterator[ArrowBatch]:
+        at, seen_before = 0, self._columns.num_records
+        while at < len(answer.body):
+            at = self._append(segment, answer.body, at)
+            if self._columns.is_full:
+                yield self._columns.finish()
+        missing = answer.expected - (self._columns.num_records - seen_before)
+        if missing > 0:
+            self._tell_expired(segment, answer.start, answer.start + missing)
+
+    def _append(self, segment: _Segment, body: bytes, at: int) -> int:
+        try:
             at = self._columns.append(
-                answer,
+                body,
                 at,
                 broker_name=segment.queue.broker_name,
+                topic=segment.queue.topic,
                 from_offset=segment.start,
                 to_offset=segment.end,
                 tags=self._tags,
             )
-            if self._columns.is_full:
-                yield self._columns.finish()
+        except MalformedBody as error:
+            raise MalformedBody(
+                f"{error}, on broker {segment.queue.broker_name}. To go on with such bodies as "
+                "they are stored set option failOnCorruption to false"
+            ) from None
+        if not self._settings.fail_on_corruption:
+            self._tell_damages()
+        return at
+
+    def _tell_damages(self) -> None:
+        count, texts = self._columns.take_damages()
+        for text in texts[: max(MOST_DAMAGES_TOLD - self._damages, 0)]:
+            _log.warning("a body stays as it is stored: %s", text)
+        self._damages += count
 
     # ---- requests
 
@@ -261,11 +308,19 @@ class Pulling:
         if code in (ResponseCode.SUCCESS, ResponseCode.PULL_RETRY_IMMEDIATELY):
             if next_offset <= segment.next_offset:
                 raise BrokerBusy(code, f"no progress at {segment.next_offset} of {queue}")
+            expected = next_offset - segment.next_offset if self._expects_all(response) else 0
             body = response.body
             if body:
-                segment.answers.append(body)
+                segment.answers.append(_Answer(body, segment.next_offset, expected))
                 self._waiting_bytes += len(body)
                 self._learn_size(len(body), int(ext.get("count") or 0))
+            elif expected or response.remark == REMOVING:
+                self._tell_expired(segment, segment.next_offset, next_offset)
+            segment.next_offset = next_offset
+        elif code == ResponseCode.PULL_OFFSET_MOVED and response.remark == REMOVING:
+            if next_offset <= segment.next_offset:
+                raise BrokerBusy(code, f"no progress at {segment.next_offset} of {queue}")
+            self._tell_expired(segment, segment.next_offset, next_offset)
             segment.next_offset = next_offset
         elif code == ResponseCode.PULL_OFFSET_MOVED:
             lost_until = self._losses.moved(
@@ -281,6 +336,16 @@ class Pulling:
             raise BrokerBusy(code, response.remark, address=str(queue.broker_name))
         else:
             raise BrokerRefused(code, response.remark, address=str(queue.broker_name))
+
+    def _expects_all(self, response: Command) -> bool:
+        """Whether each offset that an answer passes should have a record in it."""
+        wanted = self._settings.filter
+        has_holes = response.version >= Version.V5_0_0_SNAPSHOT
+        return wanted.tags is None and wanted.sql is None and not has_holes
+
+    def _tell_expired(self, segment: _Segment, start: int, end: int) -> None:
+        last = min(end, segment.end) - 1
+        self._losses.report("expired", f"offsets {start} to {last} of {place(segment.queue)}")
 
     def _learn_size(self, total_bytes: int, count: int) -> None:
         if count:

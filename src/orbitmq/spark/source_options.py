@@ -25,7 +25,13 @@ SOURCE_OPTIONS = (
     *("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"),
     *("startingOffsetsByTimestampStrategy",),
     *("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"),
-    *("failOnDataLoss", "maxBrokerAbsence", "minPartitions", "maxRecordsPerPartition"),
+    *(
+        "failOnDataLoss",
+        "failOnCorruption",
+        "maxBrokerAbsence",
+        "minPartitions",
+        "maxRecordsPerPartition",
+    ),
     *("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
     *("tags", "sql", "columns", "pushFilters"),
     *("consumerGroup", "commitOffsets"),
@@ -157,6 +163,7 @@ class SourceOptions:
     ending: Position
     when_no_message_is_later: Literal["error", "latest"]
     fail_on_data_loss: bool
+    fail_on_corruption: bool
     max_broker_absence_ms: int
     limits: Limits
     min_partitions: int | None
@@ -209,6 +216,7 @@ class SourceOptions:
                 "startingOffsetsByTimestampStrategy", _STRATEGIES, "error"
             ),
             fail_on_data_loss=options.flag("failOnDataLoss", True),
+            fail_on_corruption=options.flag("failOnCorruption", True),
             max_broker_absence_ms=options.duration_ms("maxBrokerAbsence", 60_000),
             limits=Limits.of(options),
             min_partitions=options.number_if_given("minPartitions"),

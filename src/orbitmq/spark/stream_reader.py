@@ -2,11 +2,11 @@
 
 Theory of operation. Spark asks for the latest offset at every trigger and plans a batch when it
 has moved. The offsets of a batch are written to Spark's checkpoint before it is read, so after a
-failure the same range is read again: `read` depends on its range and on nothing else. How many tasks
-a batch was planned for is written along with them, because the sink tells rows it has sent before
-by their partition, too, and the next driver may have more cores or fewer. When Spark
-asks for the next batch from `start` on, everything before it is committed; that is when progress
-is reported to the consumer group (``commitOffsets=progress``), for display only.
+failure the same range is read again: `read` depends on its range and on nothing else. How many
+tasks a batch was planned for is written along with them, because the sink tells rows it has sent
+before by their partition, too, and the next driver may have more cores or fewer. When Spark asks
+for the next batch from `start` on, everything before it is committed; that is when progress is
+reported to the consumer group (``commitOffsets=progress``), for display only.
 
 Routes are looked at anew at each trigger (for `routeCacheTtlMs` from memory): queues that were
 added begin at their first offset. What a stream asks brokers while nothing happens is the business
@@ -34,6 +34,7 @@ from orbitmq.spark.absence import LOOK_AGAIN_S, Absences
 from orbitmq.spark.batch_reader import cluster_of, losses_of, make_partitions, read_partition
 from orbitmq.spark.cluster import Cluster
 from orbitmq.spark.data_loss import DataLoss, place
+from orbitmq.spark.first_offsets import past_the_expired
 from orbitmq.spark.offsets import Offsets, QueueEnds, QueueRange, as_json, from_json, tasks_in
 from orbitmq.spark.progress_commits import ProgressCommits
 from orbitmq.spark.pulling import Filter
@@ -82,7 +83,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _first_offsets(self, cluster: Cluster) -> Offsets:
         ends = cluster.ends(find_queues(cluster, self.options.topics))
-        return resolve_starting(cluster, self.options, ends, losses_of(self.options))
+        starts = resolve_starting(cluster, self.options, ends, losses_of(self.options))
+        return past_the_expired(cluster, starts, ends)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit that Spark hands to `latestOffset`; it knows one at a time."""
