@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,9 +73,30 @@ def test_shares(waiting: dict[int, int], limit: int) -> None:
     total = sum(backlogs.values())
     assert sum(shares.values()) == min(total, limit)
     for each, count in backlogs.items():
-        assert 0 <= shares[each] <= count
-        if total > limit:
-            assert abs(shares[each] - count * limit / total) <= 1
+        assert (1 if limit >= len(backlogs) else 0) <= shares[each] <= count
+        if total > limit >= len(backlogs):
+            assert abs(shares[each] - count * limit / total) <= len(backlogs)
+            assert all(shares[each] <= shares[more] for more in backlogs if backlogs[more] > count)
+
+
+def test_a_small_queue_beside_a_large_one_is_read() -> None:
+    large, small = queue(0), queue(1)
+    assert share({large: 10_000_000, small: 100}, 1000) == {large: 999, small: 1}
+    assert share({large: 10_000_000, small: 9_000_000}, 1900) == {large: 1000, small: 900}
+
+
+@given(st.integers(2, 9), st.data())
+def test_queues_take_turns_when_there_is_not_one_offset_for_each(count: int, data: Any) -> None:
+    limit = data.draw(st.integers(1, count - 1))
+    given_out = data.draw(st.integers(0, 99))
+    busy = {queue(number): 1000 + number for number in range(count)}  # filled as fast as it is read
+    seen: list[MessageQueue] = []
+    for _ in range(count):
+        shares = share(busy, limit, given_out)
+        assert sum(shares.values()) == limit
+        seen += [each for each, part in shares.items() if part]
+        given_out += limit
+    assert {each: seen.count(each) for each in busy} == dict.fromkeys(busy, limit)
 
 
 @given(st.dictionaries(st.integers(0, 99), st.integers(0, 2**62)))

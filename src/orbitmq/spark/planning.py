@@ -86,23 +86,32 @@ def pack(
     return [sorted(task, key=lambda each: (each.queue, each.start)) for task in packed]
 
 
-def share(backlogs: Mapping[MessageQueue, int], limit: int) -> dict[MessageQueue, int]:
-    """Divide a limit among queues in proportion to what waits in them.
+def share(
+    backlogs: Mapping[MessageQueue, int], limit: int, turn: int = 0
+) -> dict[MessageQueue, int]:
+    """Divide a limit among the queues in which something waits; there is at least 1 in each.
 
-    Nobody gets more than waits there, the shares add up to the limit if that much waits, and in
-    the long run every queue has its turn: what is left after rounding down goes to the queues that
-    lost most by it.
+    Nobody gets more than waits there, and the shares add up to the limit if that much waits. Each
+    queue gets one offset, however little it has beside the others, and the rest goes to them in
+    proportion to what waits: what is left after rounding down, to those that lost most by it. A
+    limit that has not one for each is given out in turns, beginning with queue number `turn`; who
+    counts what was given out before has the number for the next round.
 
     >>> share({MessageQueue("t", "b", 0): 300, MessageQueue("t", "b", 1): 100}, 40)
     {MessageQueue(topic='t', broker_name='b', queue_id=0): 30, \
 MessageQueue(topic='t', broker_name='b', queue_id=1): 10}
     """
-    total = sum(backlogs.values())
+    total, queues = sum(backlogs.values()), sorted(backlogs)
     if total <= limit:
         return dict(backlogs)
-    shares = {queue: backlog * limit // total for queue, backlog in backlogs.items()}
+    if limit < len(queues):
+        first = turn % len(queues)
+        return dict.fromkeys(queues, 0) | dict.fromkeys((queues * 2)[first : first + limit], 1)
+    # One for each; of what is to be given out beyond that, each has a right to its part.
+    rest, waiting = limit - len(queues), total - len(queues)
+    rights = {queue: (backlogs[queue] - 1) * rest for queue in queues}
+    shares = {queue: 1 + right // waiting for queue, right in rights.items()}
     left = limit - sum(shares.values())
-    by_loss = sorted(backlogs, key=lambda queue: (-(backlogs[queue] * limit % total), queue))
-    for queue in by_loss[:left]:
+    for queue in sorted(queues, key=lambda queue: (-(rights[queue] % waiting), queue))[:left]:
         shares[queue] += 1
     return shares

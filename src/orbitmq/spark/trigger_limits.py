@@ -49,7 +49,8 @@ class TriggerLimits:
         limit = total if limits.max_offsets is None else limits.max_offsets
         if limits.max_bytes is not None and total:
             limit = min(limit, self._offsets_in(limits.max_bytes, backlogs, starts))
-        shares = share(backlogs, limit)
+        # What was read so far grows by what is given out now, so turns go on after a restart, too.
+        shares = share(backlogs, limit, turn=sum(starts.values()))
         ends = {queue: starts.get(queue, end) for queue, end in latest.items()}
         ends |= {queue: starts.get(queue, 0) + part for queue, part in shares.items()}
         # A queue that became shorter is not held back, so that the loss is noticed.
