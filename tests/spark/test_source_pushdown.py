@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import SparkSession
@@ -16,6 +17,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from orbitmq._native import NewMessage
 from orbitmq.spark.batch_reader import QueuePartition
 from orbitmq.spark.pushdown import PushdownReader
 from orbitmq.spark.source import RocketMQSource
@@ -112,6 +114,33 @@ def test_times_are_looked_up_and_looked_at_again(
         reader = pushing(cluster, topic)
         assert list(reader.pushFilters([wanted])) == [wanted]
         assert len(ranges(reader)) == queues, wanted
+
+
+def test_no_row_is_lost_to_a_clock_that_was_set_back(
+    cluster: LocalCluster, new_topic: NewTopic
+) -> None:
+    topic = new_topic(cluster, queues=1)
+    began_ms, host = 1_700_000_000_000, ("127.0.0.1", 1)
+    times = [*range(100), *range(-30_000, -29_900), *range(1000, 1100), *range(200_000, 200_100)]
+    message = NewMessage(topic, b"x", queue_id=0, born_timestamp=1, born_host=host, store_host=host)
+    for each in times:
+        cluster.brokers["broker-a"].store.append(message, now_ms=began_ms + each)
+
+    def moment(after_ms: int) -> datetime:
+        return datetime.fromtimestamp((began_ms + after_ms) / 1000, UTC)
+
+    cases: list[tuple[Filter, Callable[[datetime], bool]]] = [
+        (LessThan(("storeTimestamp",), moment(0)), lambda at: at < moment(0)),
+        (GreaterThanOrEqual(("storeTimestamp",), moment(50)), lambda at: at >= moment(50)),
+        (EqualTo(("storeTimestamp",), moment(99)), lambda at: at == moment(99)),
+    ]
+    for wanted, is_wanted in cases:
+        reader = pushing(cluster, topic)
+        assert list(reader.pushFilters([wanted])) == [wanted]
+        batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+        found = [at for batch in batches for at in batch.column("storeTimestamp").to_pylist()]
+        assert sum(map(is_wanted, found)) == sum(is_wanted(moment(each)) for each in times), wanted
+    assert len(found) < len(times), "the time that was looked up last has saved something"
 
 
 def test_tags_become_the_brokers_filter_and_the_rest_is_sparks(

@@ -7,7 +7,9 @@
 | tags, equal or in | a filter at the broker | need not look again |
 | storeTimestamp | shorter ranges, found by time | looks again: brokers store in almost that order |
 
-Everything else goes back to Spark.
+Everything else goes back to Spark. Times are looked up with a margin: after a clock was set back,
+messages stand behind others that claim to be later. As long as no message is earlier than one
+before it by more than the margin, none that is wanted lies outside what is found with it.
 """
 
 from __future__ import annotations
@@ -35,6 +37,9 @@ from orbitmq.spark.offsets import QueueEnds, QueueRange
 from orbitmq.spark.source_options import SourceOptions
 
 __all__ = ["PushdownReader", "equal_values"]
+
+CLOCK_MARGIN_MS = 60_000
+"""How far a broker's clock may have been set back; the store format allows for as much."""
 
 _OF_QUEUE: dict[str, Callable[[MessageQueue], Any]] = {
     "topic": lambda queue: queue.topic,
@@ -122,10 +127,10 @@ class PushdownReader(RocketMQBatchReader):
             start, stop = max(each.start, least), min(each.end, end)
             reach = QueueEnds(each.start, each.end)
             if self._since_ms is not None:
-                since = cluster.first_since(each.queue, self._since_ms, reach)
+                since = cluster.first_since(each.queue, self._since_ms - CLOCK_MARGIN_MS, reach)
                 start = max(start, each.end if since is None else since)
             if self._until_ms is not None:
-                until = cluster.first_since(each.queue, self._until_ms, reach)
+                until = cluster.first_since(each.queue, self._until_ms + CLOCK_MARGIN_MS, reach)
                 stop = min(stop, each.end if until is None else until)
             if stop > start:
                 kept.append(QueueRange(each.queue, start, stop))
