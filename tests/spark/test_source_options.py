@@ -110,6 +110,7 @@ def test_which_end_wins() -> None:
         ({"maxBytesPerTrigger": "0"}, "a size such as"),
         ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "more than"),
         ({"tags": "a", "sql": "b > 1"}, "two kinds of filter"),
+        ({"tags": "||"}, "option tags: '||' names no tag; it looks like"),
         ({"sql": "b >"}, "option sql: 'b >' is not a filter: Encountered"),
         ({"columns": "body,size"}, "no column 'size'"),
         ({"columns": "body,body"}, "names a column twice"),

@@ -13,7 +13,7 @@ from typing import Literal
 
 from orbitmq._native import Filter as SqlFilter
 from orbitmq.errors import ConfigError, MalformedFilter
-from orbitmq.protocol.bodies import MessageQueue
+from orbitmq.protocol.bodies import MessageQueue, Subscription
 from orbitmq.spark.offsets import EARLIEST, LATEST, Offsets, parse_assignment, parse_offsets
 from orbitmq.spark.options import CONNECTION_OPTIONS, Connection, Options
 
@@ -197,7 +197,7 @@ class SourceOptions:
         starting = Position.of(options, "starting", LATEST if streaming else EARLIEST)
         if streaming is False:
             _check_ends(starting, ending)
-        tags, sql = options.text("tags"), _sql(options)
+        tags, sql = _tags(options), _sql(options)
         if tags is not None and sql is not None:
             raise ConfigError("options tags and sql are two kinds of filter, give one of them")
         group = options.text("consumerGroup")
@@ -221,7 +221,7 @@ class SourceOptions:
             limits=Limits.of(options),
             min_partitions=options.number_if_given("minPartitions"),
             max_records_per_partition=options.number_if_given("maxRecordsPerPartition"),
-            tags=None if tags == "*" else tags,
+            tags=tags,
             sql=sql,
             columns=_columns(options),
             push_filters=options.flag("pushFilters", False),
@@ -252,6 +252,18 @@ def _check_ends(starting: Position, ending: Position) -> None:
         raise ConfigError("option endingOffsets=earliest would make every batch empty")
     if EARLIEST in (ending.offsets or {}).values():
         raise ConfigError("option endingOffsets: -2 (earliest) would make the batch empty")
+
+
+def _tags(options: Options) -> str | None:
+    """Return the tags that are wanted, if they are any."""
+    tags = options.text("tags")
+    try:
+        wanted = Subscription.of_tags("", tags)
+    except ValueError:
+        raise ConfigError(
+            f"option tags: {tags!r} names no tag; it looks like 'created || paid'"
+        ) from None
+    return tags if wanted.tags else None
 
 
 def _sql(options: Options) -> str | None:
