@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from orbitmq import Admin
+from orbitmq.spark.data_loss import MessagesLost
+from orbitmq.spark.source import RocketMQSource
 from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic
 from tests.spark.source_fixtures import bodies, frame, run_available, send, stream, written
@@ -51,6 +56,38 @@ def test_offsets_that_have_expired(
         run_available(query, tmp_path)
     run_available(stream(spark, small_files, topic, failOnDataLoss="false"), tmp_path)
     assert written(spark, tmp_path).count() == 20 + 320 - first
+
+
+def test_a_stream_does_not_crawl_through_what_has_expired(
+    small_files: LocalCluster, new_topic: NewTopic, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = new_topic(small_files, queues=1)
+    send(small_files, topic, ["x" * 1000 for _ in range(300)])
+    first = expire(small_files, topic)
+    assert first > 25
+    limit = ReadMaxRows(10)
+    began = {topic: {"broker-a": {"0": 3}}}
+
+    def reader(fail: str) -> Any:
+        options = {"subscribe": topic, "failOnDataLoss": fail, "maxOffsetsPerTrigger": "10"}
+        source = RocketMQSource({"nameServer": small_files.address, **options})
+        return source.streamReader(source.schema())
+
+    lenient, strict = reader("false"), reader("true")
+    end = lenient.latestOffset(began, limit)
+    assert end[topic] == {"broker-a": {"0": first + 10}}, "a whole batch of what is left"
+    with caplog.at_level(logging.WARNING):
+        (part,) = lenient.partitions(began, end)
+        assert sum(batch.num_rows for batch in lenient.read(part)) == 10
+        following = lenient.latestOffset(end, limit)
+        assert following[topic] == {"broker-a": {"0": first + 20}}
+        lenient.partitions(end, following)
+    (told,) = caplog.records
+    assert f"offsets 3 to {first - 1} of queue 0" in told.getMessage()
+    with pytest.raises(MessagesLost, match="offsets 3 to "):
+        strict.partitions(began, strict.latestOffset(began, limit))
+    for each in (lenient, strict):
+        each.stop()
 
 
 def test_a_queue_that_was_made_anew(

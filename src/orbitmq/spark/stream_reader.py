@@ -116,11 +116,23 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return latest
         if self._limits is None:
             self._limits = TriggerLimits(self.options.limits, cluster, time.monotonic)
-        starts = _with_new_queues(began, ends)
+        starts = self._starts(began, ends)
         # A stream that catches up does not wait for more to come.
         batch_end = self._limits.apply(starts, latest, may_wait=self._pinned is None)
         self._too_few = latest if batch_end is None else {}
         return batch_end
+
+    def _starts(self, began: Offsets, ends: Mapping[MessageQueue, QueueEnds]) -> Offsets:
+        """Return where the limits of a micro-batch begin to count.
+
+        That is where new queues have their first message. Where messages have expired it is the
+        first that is left, unless the loss is an error anyway: otherwise a stream that is far
+        behind would take batch after batch of offsets that have nothing.
+        """
+        firsts = {queue: reach.min_offset for queue, reach in ends.items()}
+        if self.options.fail_on_data_loss:
+            return firsts | began
+        return firsts | {queue: max(at, firsts.get(queue, at)) for queue, at in began.items()}
 
     def _ends(self, cluster: Cluster, began: Offsets) -> Mapping[MessageQueue, QueueEnds]:
         if self._watch is None:
@@ -210,10 +222,6 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def find_queues_now(cluster: Cluster, options: SourceOptions) -> list[MessageQueue]:
     """Return the queues there are at this moment; topics may be gone."""
     return find_queues(cluster, options.topics, required=False)
-
-
-def _with_new_queues(began: Offsets, ends: Mapping[MessageQueue, QueueEnds]) -> Offsets:
-    return {queue: reach.min_offset for queue, reach in ends.items()} | began
 
 
 def plan_ranges(
