@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 from typing import Any
 
@@ -16,6 +17,7 @@ from orbitmq.remoting.hooks import prepare
 from orbitmq.remoting.tls import Tls
 from orbitmq.spark.offsets import EARLIEST, LATEST
 from orbitmq.spark.options import Connection, Options
+from orbitmq.spark.schema import message_schema
 from orbitmq.spark.source import RocketMQSource
 from orbitmq.spark.source_options import SOURCE_OPTIONS, SourceOptions
 from orbitmq.testing import LocalCluster
@@ -210,3 +212,52 @@ def test_errors_of_a_query_are_one_clear_line_without_secrets(
     assert "hidden" not in str(caught.value)
     plan = frame(spark, cluster, topic, **SECRETS)._jdf.queryExecution().toString()
     assert "hidden" not in plan
+
+
+@pytest.mark.parametrize(
+    ("streaming", "options", "told"),
+    [
+        (False, {"maxOffsetsPerTrigger": "10"}, ["maxOffsetsPerTrigger"]),
+        (
+            False,
+            {
+                "MAXBYTESPERTRIGGER": "1m",
+                "minOffsetsPerTrigger": "3",
+                "maxTriggerDelay": "1m",
+                "maxBrokerAbsence": "5m",
+                "commitOffsets": "progress",
+                "consumerGroup": "g",
+            },
+            [
+                *("maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
+                *("maxBrokerAbsence", "commitOffsets"),
+            ],
+        ),
+        (True, {"pushFilters": "true"}, ["pushFilters"]),
+        (False, {"commitOffsets": "none", "pushFilters": "true", "minPartitions": "4"}, []),
+        (True, {"pushFilters": "false", "maxOffsetsPerTrigger": "10"}, []),
+    ],
+)
+def test_options_without_effect_are_told_in_a_line_and_no_error(
+    streaming: bool, options: dict[str, str], told: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    source = RocketMQSource(BASE | options)
+    with caplog.at_level(logging.WARNING):
+        (source.streamReader if streaming else source.reader)(source.schema())
+    if not told:
+        assert not caplog.records
+        return
+    (line,) = caplog.records
+    assert f" {', '.join(told)} ha" in line.getMessage()
+    assert "no effect" in line.getMessage()
+
+
+def test_columns_beside_another_schema_are_refused() -> None:
+    source = RocketMQSource(BASE | {"columns": "body,topic"})
+    for schema in (source.schema(), message_schema(["topic", "body"])):
+        source.reader(schema)
+        source.streamReader(schema)
+    for schema in (message_schema(), message_schema(["body"])):
+        for make in (source.reader, source.streamReader):
+            with pytest.raises(ConfigError, match="give one of them"):
+                make(schema)

@@ -6,6 +6,7 @@ the session; how many tasks a session runs at once travels with the class (see `
 
 from __future__ import annotations
 
+import logging
 import os
 import uuid
 from typing import TYPE_CHECKING, ClassVar
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, ClassVar
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from orbitmq.errors import ConfigError
+from orbitmq.spark.idle_options import without_effect
 from orbitmq.spark.schema import column_names, message_schema
 from orbitmq.spark.settling import settle_in
 from orbitmq.spark.source_options import DEFAULT_GROUP, SourceOptions
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     )
 
 __all__ = ["RocketMQSource"]
+
+_log = logging.getLogger(__name__)
 
 
 class RocketMQSource(DataSource):
@@ -55,14 +60,14 @@ class RocketMQSource(DataSource):
         from orbitmq.spark.batch_reader import batch_reader
 
         options = self._source_options(streaming=False)
-        return batch_reader(options, column_names(schema), self._tasks())
+        return batch_reader(options, _columns(options, schema), self._tasks())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader of all that is to come."""
         from orbitmq.spark.stream_reader import RocketMQStreamReader
 
         options = self._source_options(streaming=True)
-        return RocketMQStreamReader(options, column_names(schema), self._tasks())
+        return RocketMQStreamReader(options, _columns(options, schema), self._tasks())
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return a writer of one batch."""
@@ -78,7 +83,22 @@ class RocketMQSource(DataSource):
 
     def _source_options(self, *, streaming: bool) -> SourceOptions:
         group = self._default_group
-        return SourceOptions.of(self.options, streaming=streaming, default_group=group)
+        options = SourceOptions.of(self.options, streaming=streaming, default_group=group)
+        idle = without_effect(self.options, streaming=streaming)
+        if idle is not None:
+            _log.warning("%s", idle)
+        return options
 
     def _tasks(self) -> int:
         return self.parallelism or os.cpu_count() or 1
+
+
+def _columns(options: SourceOptions, schema: StructType) -> tuple[str, ...]:
+    """Return the columns to read; the schema is the user's own, or what the options have made."""
+    names = column_names(schema)
+    if options.columns is not None and set(options.columns) != set(names):
+        raise ConfigError(
+            f"option columns asks for {', '.join(options.columns)} and the schema for "
+            f"{', '.join(names)}: give one of them"
+        )
+    return names
