@@ -25,6 +25,7 @@ from tests.spark.source_fixtures import (
     until,
     written,
 )
+from tests.spark.topics import produce
 
 
 def names(prefix: str, count: int) -> list[str]:
@@ -140,7 +141,8 @@ def test_not_before_there_are_enough(
     try:
         until(hurried, 3)
         assert sum(p["numInputRows"] for p in query.recentProgress) == 0
-        send(cluster, topic, names("b", 9))
+        # All at once: ten of them would be enough.
+        produce(cluster, topic, [name.encode() for name in names("b", 9)], batch=9)
         until(query, 12)
     finally:
         query.stop()
