@@ -57,7 +57,8 @@ class Absences:
         do not answer. Cheap while nothing is missing, or when something was looked at just now.
         """
         missing = [queue for queue in wanted if queue not in present]
-        for queue in self._since.keys() - missing:
+        # Those that nobody asks about now, because others have a batch of their own, stay missing.
+        for queue in (wanted.keys() & self._since.keys()) - set(missing):
             del self._since[queue]
             self._told.discard(queue)
         now = self._cluster.clock()
