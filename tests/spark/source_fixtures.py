@@ -15,6 +15,8 @@ from orbitmq import Message, Producer
 from orbitmq._native import Command
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Answer, Handler
+from orbitmq.spark.source import RocketMQSource
+from orbitmq.spark.stream_reader import RocketMQStreamReader
 from orbitmq.testing import LocalCluster
 
 # Trouble is over sooner in tests.
@@ -54,6 +56,22 @@ def stream(
 ) -> DataFrame:
     """Read a stream."""
     return spark.readStream.format("rocketmq").options(**_options(cluster, topic, options)).load()
+
+
+def reader(cluster: LocalCluster | str, **options: Any) -> RocketMQStreamReader:
+    """What Spark's planner makes of a stream's options."""
+    address = cluster if isinstance(cluster, str) else cluster.address
+    named = {name.replace("__", "."): str(value) for name, value in options.items()}
+    source = RocketMQSource({"nameServer": address, **named})
+    made = source.streamReader(source.schema())
+    assert isinstance(made, RocketMQStreamReader)
+    return made
+
+
+def rows_of(made: RocketMQStreamReader, start: dict[str, Any], end: dict[str, Any]) -> int:
+    """Plan and read a batch as Spark would; return how many rows it has."""
+    tasks = made.partitions(start, end)
+    return sum(batch.num_rows for task in tasks for batch in made.read(task))
 
 
 def _options(

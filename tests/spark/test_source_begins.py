@@ -13,21 +13,18 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from orbitmq import Admin
-from orbitmq.spark.source import RocketMQSource
-from orbitmq.spark.stream_reader import RocketMQStreamReader
 from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic
-from tests.spark.source_fixtures import bodies, run_available, send_to_queue, stream, written
+from tests.spark.source_fixtures import (
+    bodies,
+    reader,
+    run_available,
+    send_to_queue,
+    stream,
+    written,
+)
 
 SECRETS = {"accessKey": "AK-hidden", "secretKey": "SK-hidden", "securityToken": "ST-hidden"}
-
-
-def reader(cluster: LocalCluster, **options: Any) -> RocketMQStreamReader:
-    """What Spark's planner makes of the options."""
-    source = RocketMQSource({"nameServer": cluster.address, **options})
-    made = source.streamReader(source.schema())
-    assert isinstance(made, RocketMQStreamReader)
-    return made
 
 
 @pytest.fixture(scope="module")

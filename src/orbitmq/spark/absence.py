@@ -5,6 +5,7 @@
 | the broker is not registered, or does not answer | away: it may be restarting; gone, in the end |
 | the broker is there, the topic has no route to it | topic deleted |
 | the broker is there, the topic has fewer queues on it | queue removed |
+| no nameserver answers | nothing: routes hold as they were (`directory`) |
 
 Queues of a broker that is away wait where they are while the others go on; after `max_absence_ms`
 the broker counts as gone. A topic that is missing is looked at twice before it counts as deleted,
@@ -75,10 +76,10 @@ class Absences:
         now: float,
     ) -> None:
         cluster = self._cluster
-        brokers = cluster.patiently(cluster.registered_brokers) - set(unreachable)
+        registered = cluster.patiently(cluster.registered_brokers)
         for queue in missing:
             since = self._since.setdefault(queue, now)
-            cause = self._cause(queue, brokers)
+            cause = self._cause(queue, registered, unreachable)
             if cause is None or queue in self._told:
                 continue
             patience_s = self._max_absence_s if cause == "broker gone" else SURE_AFTER_S
@@ -86,9 +87,18 @@ class Absences:
                 self._told.add(queue)
                 self._losses.report(cause, f"{place(queue)} from offset {wanted[queue]} on")
 
-    def _cause(self, queue: MessageQueue, brokers: Collection[str]) -> Cause | None:
-        """Return why a queue is not there, None if it is again."""
-        if queue.broker_name not in brokers:
+    def _cause(
+        self,
+        queue: MessageQueue,
+        registered: Collection[str] | None,
+        unreachable: Collection[str],
+    ) -> Cause | None:
+        """Return why a queue is not there, None if it is again or nobody knows."""
+        if queue.broker_name in unreachable:
+            return "broker gone"
+        if registered is None:
+            return None
+        if queue.broker_name not in registered:
             return "broker gone"
         if self._has_route(queue):
             return None

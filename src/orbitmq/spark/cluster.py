@@ -2,34 +2,28 @@
 
 One object per process and connection, shared by everything that is planned or read there; Spark
 forks its workers, and after a fork connections are made anew (`BlockingNetwork` sees to its own).
-Answers that are wanted at every trigger are kept for a short time: routes for `route_ttl_ms`, what
-a broker can do for as long as the process lives.
+Nameservers are the business of `directory`. What a broker can do is kept for as long as the process
+lives.
 """
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from orbitmq._native import Command, decode_records, loads_lenient
-from orbitmq.client.state.namespace import unwrap, wrap
+from orbitmq.client.state.namespace import wrap
 from orbitmq.client.state.routes import MASTER_ID, TopicRoute
-from orbitmq.errors import BrokerBusy, BrokerRefused, NoRoute, OrbitError, RemotingError
+from orbitmq.errors import BrokerBusy, BrokerRefused, NoRoute, OrbitError
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.features import features_of
 from orbitmq.protocol.flags import PullFlag
-from orbitmq.protocol.names import (
-    DLQ_PREFIX,
-    RETRY_PREFIX,
-    SYSTEM_TOPIC_PREFIX,
-    SYSTEM_TOPICS,
-)
 from orbitmq.remoting.blocking import BlockingNetwork
 from orbitmq.remoting.pipeline import Pipeline
+from orbitmq.spark.directory import Directory
 from orbitmq.spark.offsets import QueueEnds
 from orbitmq.spark.options import Connection
 
@@ -38,7 +32,7 @@ __all__ = ["Cluster", "Endpoint", "shared_cluster"]
 T = TypeVar("T")
 
 STEP_BACK = 32
-REPLIES = "_REPLY_TOPIC"
+ROUTE_TTL_MS = 1000
 _PULLED = (
     ResponseCode.SUCCESS,
     ResponseCode.PULL_NOT_FOUND,
@@ -57,12 +51,6 @@ class Endpoint:
 
 
 @dataclass(slots=True)
-class _Known:
-    route: TopicRoute | None
-    until: float
-
-
-@dataclass(slots=True)
 class Cluster:
     """Asks nameservers and brokers, again if need be."""
 
@@ -70,18 +58,17 @@ class Cluster:
     group: str
     retries: int = 10
     retry_interval_ms: int = 500
-    route_ttl_ms: int = 1000
     clock: Callable[[], float] = time.monotonic
     pause: Callable[[float], None] = time.sleep
+    directory: Directory = field(init=False)
     _network: BlockingNetwork = field(init=False)
-    _routes: dict[str, _Known] = field(default_factory=dict, init=False)
     _features: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
-    _matches: dict[str, tuple[float, list[str]]] = field(default_factory=dict, init=False)
     _pipelines: dict[str, Pipeline] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         settings = self.connection.client_settings()
         self._network = BlockingNetwork(settings.make_hooks(), settings.make_tls())
+        self.directory = Directory(self.connection, self.ask, ROUTE_TTL_MS, self.clock)
 
     # ---- asking
 
@@ -114,64 +101,23 @@ class Cluster:
                 self.pause(self.retry_interval_ms / 1000)
         raise AssertionError("the last attempt returns or raises")
 
-    def _ask_nameserver(
-        self, code: int, ext: dict[str, str] | None = None, also: Collection[int] = ()
-    ) -> Command:
-        errors = []
-        for address in self.connection.nameservers:
-            try:
-                return self.ask(address, code, ext, also=also)
-            except RemotingError as error:
-                errors.append(str(error))
-        raise NoRoute(
-            f"no nameserver answers: {'; '.join(errors)}. Check option nameServer, and that a "
-            "nameserver runs there",
-            cause="no_nameserver",
-        )
-
     # ---- topics
 
     def topics_like(self, pattern: str) -> list[str]:
         """Return the topics whose whole name matches; those of the system must be named."""
-        known = self._matches.get(pattern)
-        if known is not None and known[0] > self.clock():
-            return known[1]
-        wanted = re.compile(pattern)
-        names = self._names_here(self._topic_list(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER))
-        # Clusters and brokers have topics of their names.
-        systems = SYSTEM_TOPICS | self._topic_list(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
-        found = sorted(
-            name
-            for name in filter(wanted.fullmatch, names)
-            if name == pattern or not _is_hidden(name, systems, pattern)
-        )
-        self._matches[pattern] = (self.clock() + self.route_ttl_ms / 1000, found)
-        return found
-
-    def _names_here(self, stored: Iterable[str]) -> list[str]:
-        """Return the topics of the namespace, by the names that its users know."""
-        namespace = self.connection.namespace
-        return [name for each in stored if wrap(namespace, name := unwrap(namespace, each)) == each]
-
-    def _topic_list(self, code: int) -> frozenset[str]:
-        response = self._ask_nameserver(code)
-        return frozenset(loads_lenient(response.body).get("topicList") or ())
+        return self.directory.topics_like(pattern)
 
     def route(self, topic: str) -> TopicRoute | None:
         """Return where a topic is, None if nameservers know none of that name."""
-        known = self._routes.get(topic)
-        if known is None or known.until <= self.clock():
-            response = self._ask_nameserver(
-                RequestCode.GET_ROUTEINFO_BY_TOPIC,
-                {"topic": self.stored_name(topic), "acceptStandardJsonOnly": "true"},
-                also=(ResponseCode.TOPIC_NOT_EXIST,),
-            )
-            route = None
-            if response.code == ResponseCode.SUCCESS:
-                route = TopicRoute.decode(topic, response.body)
-            known = _Known(route, self.clock() + self.route_ttl_ms / 1000)
-            self._routes[topic] = known
-        return known.route
+        return self.directory.route(topic)
+
+    def forget_routes(self) -> None:
+        """Have the next question answered by a nameserver, if there is one."""
+        self.directory.forget()
+
+    def registered_brokers(self) -> set[str] | None:
+        """Return the brokers that nameservers know; None while no nameserver answers."""
+        return self.directory.registered_brokers()
 
     def stored_name(self, topic: str) -> str:
         """Return a topic's name as brokers know it."""
@@ -181,11 +127,6 @@ class Cluster:
     def stored_group(self) -> str:
         """The group's name as brokers know it."""
         return wrap(self.connection.namespace, self.group)
-
-    def forget_routes(self) -> None:
-        """Have the next question answered by a nameserver."""
-        self._routes.clear()
-        self._matches.clear()
 
     def address(self, topic: str, broker: str) -> str:
         """Return where to ask about a broker's queues: the master, which knows what is newest."""
@@ -199,11 +140,6 @@ class Cluster:
                 cause="no_broker",
             )
         return ids.get(MASTER_ID) or ids[min(ids)]
-
-    def registered_brokers(self) -> set[str]:
-        """Return the brokers that nameservers know, whatever topics they have."""
-        response = self._ask_nameserver(RequestCode.GET_BROKER_CLUSTER_INFO)
-        return set(loads_lenient(response.body).get("brokerAddrTable") or ())
 
     def endpoint(self, topic: str, broker: str) -> Endpoint:
         """Return where a broker is and what it can do."""
@@ -384,12 +320,5 @@ def shared_cluster(
         cluster = _clusters[connection] = Cluster(connection, group)
     cluster.group = group
     cluster.retries, cluster.retry_interval_ms = retries, retry_interval_ms
-    cluster.route_ttl_ms = ttl_ms
+    cluster.directory.ttl_ms = ttl_ms
     return cluster
-
-
-def _is_hidden(name: str, systems: frozenset[str], pattern: str) -> bool:
-    for prefix in (RETRY_PREFIX, DLQ_PREFIX):
-        if name.startswith(prefix):
-            return not pattern.startswith(prefix)
-    return name in systems or name.lower().startswith(SYSTEM_TOPIC_PREFIX) or name.endswith(REPLIES)

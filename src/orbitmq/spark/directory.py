@@ -1,0 +1,169 @@
+"""What nameservers tell: which topics there are, where they are, which brokers are registered.
+
+Answers that are wanted at every trigger are kept for `ttl_ms`. Nameservers are needed to learn
+what has changed, not to go on: while none answers, what was told last still holds, as it does for
+RocketMQ's own clients, and after `ASK_AGAIN_S` they are asked again. The first to be asked is the
+one that answered last, so that one which is down is waited for once and not at every trigger.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from orbitmq._native import Command, loads_lenient
+from orbitmq.client.state.namespace import unwrap, wrap
+from orbitmq.client.state.routes import Nameservers, TopicRoute
+from orbitmq.errors import NoRoute, RemotingError
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.names import (
+    DLQ_PREFIX,
+    RETRY_PREFIX,
+    SYSTEM_TOPIC_PREFIX,
+    SYSTEM_TOPICS,
+)
+from orbitmq.spark.options import Connection
+
+__all__ = ["Directory"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+ASK_AGAIN_S = 5.0
+"""How long to do without nameservers when none has answered."""
+REPLIES = "_REPLY_TOPIC"
+
+
+class Asking(Protocol):
+    """Asks one server once; any code but success and those of `also` is raised."""
+
+    def __call__(
+        self, address: str, code: int, ext: dict[str, str] | None, *, also: Collection[int]
+    ) -> Command: ...
+
+
+@dataclass(slots=True)
+class _Kept(Generic[T]):
+    value: T
+    until: float
+
+
+class Directory:
+    """Asks nameservers, and keeps what they say."""
+
+    def __init__(
+        self, connection: Connection, ask: Asking, ttl_ms: int, clock: Callable[[], float]
+    ) -> None:
+        self.ttl_ms = ttl_ms
+        self._namespace = connection.namespace
+        self._nameservers = Nameservers(connection.nameservers, 0)
+        self._ask_one = ask
+        self._clock = clock
+        self._routes: dict[str, _Kept[TopicRoute | None]] = {}
+        self._matches: dict[str, _Kept[list[str]]] = {}
+        self._silent_until = 0.0
+        self._told = False
+
+    def route(self, topic: str) -> TopicRoute | None:
+        """Return where a topic is, None if nameservers know none of that name."""
+        return self._kept(self._routes, topic, self._find_route)
+
+    def topics_like(self, pattern: str) -> list[str]:
+        """Return the topics whose whole name matches; those of the system must be named."""
+        return self._kept(self._matches, pattern, self._find_matches)
+
+    def registered_brokers(self) -> set[str] | None:
+        """Return the brokers that nameservers know; None while no nameserver answers.
+
+        Never from memory: who has gone is not to be told by what was true before.
+        """
+        if self._clock() < self._silent_until:
+            return None
+        try:
+            response = self._ask(RequestCode.GET_BROKER_CLUSTER_INFO)
+        except NoRoute:
+            return None
+        return set(loads_lenient(response.body).get("brokerAddrTable") or ())
+
+    def forget(self) -> None:
+        """Have the next question answered by a nameserver, if there is one."""
+        for kept in (*self._routes.values(), *self._matches.values()):
+            kept.until = 0.0
+
+    # ---- asking
+
+    def _kept(self, answers: dict[str, _Kept[T]], key: str, find: Callable[[str], T]) -> T:
+        kept = answers.get(key)
+        if kept is not None and self._clock() < max(kept.until, self._silent_until):
+            return kept.value
+        try:
+            value = find(key)
+        except NoRoute as error:
+            if kept is None:
+                raise
+            if not self._told:
+                self._told = True
+                _log.warning("going on with the routes that are known: %s", error)
+            return kept.value
+        answers[key] = _Kept(value, self._clock() + self.ttl_ms / 1000)
+        return value
+
+    def _ask(
+        self, code: int, ext: dict[str, str] | None = None, also: Collection[int] = ()
+    ) -> Command:
+        errors = []
+        for address in self._nameservers.in_turn():
+            try:
+                response = self._ask_one(address, code, ext, also=also)
+            except RemotingError as error:
+                errors.append(str(error))
+                continue
+            self._nameservers.answered(address)
+            self._silent_until, self._told = 0.0, False
+            return response
+        self._silent_until = self._clock() + ASK_AGAIN_S
+        raise NoRoute(
+            f"no nameserver answers: {'; '.join(errors)}. Check option nameServer, and that a "
+            "nameserver runs there",
+            cause="no_nameserver",
+        )
+
+    def _find_route(self, topic: str) -> TopicRoute | None:
+        response = self._ask(
+            RequestCode.GET_ROUTEINFO_BY_TOPIC,
+            {"topic": wrap(self._namespace, topic), "acceptStandardJsonOnly": "true"},
+            also=(ResponseCode.TOPIC_NOT_EXIST,),
+        )
+        if response.code != ResponseCode.SUCCESS:
+            return None
+        return TopicRoute.decode(topic, response.body)
+
+    def _find_matches(self, pattern: str) -> list[str]:
+        wanted = re.compile(pattern)
+        names = self._names_here(self._topic_list(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER))
+        # Clusters and brokers have topics of their names.
+        systems = SYSTEM_TOPICS | self._topic_list(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
+        return sorted(
+            name
+            for name in filter(wanted.fullmatch, names)
+            if name == pattern or not _is_hidden(name, systems, pattern)
+        )
+
+    def _names_here(self, stored: Iterable[str]) -> list[str]:
+        """Return the topics of the namespace, by the names that its users know."""
+        namespace = self._namespace
+        return [name for each in stored if wrap(namespace, name := unwrap(namespace, each)) == each]
+
+    def _topic_list(self, code: int) -> frozenset[str]:
+        return frozenset(loads_lenient(self._ask(code).body).get("topicList") or ())
+
+
+def _is_hidden(name: str, systems: frozenset[str], pattern: str) -> bool:
+    for prefix in (RETRY_PREFIX, DLQ_PREFIX):
+        if name.startswith(prefix):
+            return not pattern.startswith(prefix)
+    return name in systems or name.lower().startswith(SYSTEM_TOPIC_PREFIX) or name.endswith(REPLIES)
