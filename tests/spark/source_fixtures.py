@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.query import StreamingQuery
 
 from orbitmq import Message, Producer
@@ -68,9 +69,8 @@ def reader(cluster: LocalCluster | str, **options: Any) -> RocketMQStreamReader:
     return made
 
 
-def rows_of(made: RocketMQStreamReader, start: dict[str, Any], end: dict[str, Any]) -> int:
-    """Plan and read a batch as Spark would; return how many rows it has."""
-    tasks = made.partitions(start, end)
+def count_rows(made: RocketMQStreamReader, tasks: Iterable[InputPartition]) -> int:
+    """Read the tasks of a batch as Spark's workers would; return how many rows they have."""
     return sum(batch.num_rows for task in tasks for batch in made.read(task))
 
 

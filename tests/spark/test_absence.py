@@ -8,10 +8,12 @@ from typing import Any, cast
 
 import pytest
 
+from orbitmq.errors import BrokerBusy, ConnectionLost, OrbitError
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.spark.absence import Absences
-from orbitmq.spark.cluster import Cluster
+from orbitmq.spark.cluster import Cluster, Endpoint
 from orbitmq.spark.data_loss import DataLoss, MessagesLost
+from orbitmq.spark.offsets import QueueEnds
 
 HERE, AWAY = MessageQueue("t", "broker-a", 0), MessageQueue("t", "broker-b", 0)
 WANTED = {HERE: 3, AWAY: 7}
@@ -23,13 +25,19 @@ class PlayedCluster:
 
     def __init__(self, *queues: MessageQueue) -> None:
         self.now = 0.0
+        self.pauses = 0
         self.queues = queues
+        self.silent: set[str] = set()
+        """Brokers that are registered and do not answer."""
+        self.dying: set[str] = set()
+        """Brokers that answer once and no more."""
 
     def clock(self) -> float:
         return self.now
 
     def pause(self, seconds: float) -> None:
         self.now += seconds
+        self.pauses += 1
 
     def patiently(self, what: Any) -> Any:
         return what()
@@ -38,11 +46,23 @@ class PlayedCluster:
         return {queue.broker_name for queue in self.queues}
 
     def route(self, _topic: str) -> SimpleNamespace:
-        brokers = dict.fromkeys(self.registered_brokers(), {0: "127.0.0.1:1"})
+        brokers = {name: {0: "127.0.0.1:1"} for name in self.registered_brokers()}
         return SimpleNamespace(subscribe_queues=self.queues, brokers=brokers)
 
     def forget_routes(self) -> None:
         pass
+
+    def reachable_ends(
+        self, queues: list[MessageQueue]
+    ) -> tuple[dict[MessageQueue, QueueEnds], set[str]]:
+        silent = {queue.broker_name for queue in queues if queue.broker_name in self.silent}
+        ends = {q: QueueEnds(0, 9) for q in queues if q.broker_name not in self.silent}
+        return ends, silent
+
+    def endpoint(self, _topic: str, broker: str) -> Endpoint:
+        if broker in self.dying:
+            raise ConnectionLost(f"{broker} is gone")
+        return Endpoint(f"{broker}:1", frozenset())
 
 
 def absences(cluster: PlayedCluster, *, fail: bool) -> Absences:
@@ -91,3 +111,56 @@ def test_a_run_to_a_fixed_end_waits_once_not_before_every_batch() -> None:
             cluster.now += 0.5
         watched.await_queues({HERE: 3})
     assert cluster.now <= MAX_ABSENCE_S + 1
+
+
+@pytest.mark.parametrize("trouble", ["silent", "dying"])
+def test_a_batch_waits_for_a_broker_that_does_not_answer(trouble: str) -> None:
+    cluster = PlayedCluster(HERE, AWAY)
+    setattr(cluster, trouble, {"broker-b"})
+    watched = absences(cluster, fail=True)
+    with pytest.raises(MessagesLost, match=r"broker gone.* broker-b from offset 7 on"):
+        watched.await_queues(WANTED)
+    assert MAX_ABSENCE_S <= cluster.now <= MAX_ABSENCE_S + 1
+    ends, endpoints = absences(cluster, fail=False).await_queues(WANTED)
+    assert (set(ends), set(endpoints)) == ({HERE}, {"broker-a"})
+
+
+def task_losses(cluster: PlayedCluster, max_absence_ms: int | None, **more: Any) -> DataLoss:
+    return DataLoss(max_absence_ms=max_absence_ms, pause=cluster.pause, clock=cluster.clock, **more)
+
+
+def try_on(losses: DataLoss, error: OrbitError) -> None:
+    """Be refused for as long as that is put up with."""
+    while True:
+        losses.had_trouble(error)
+
+
+@pytest.mark.parametrize("fail", [True, False])
+@pytest.mark.parametrize("interval_ms", [0, 500])
+def test_a_task_of_a_stream_waits_for_a_broker_as_long(fail: bool, interval_ms: int) -> None:
+    cluster = PlayedCluster()
+    losses = task_losses(cluster, 60_000, fail=fail, retries=3, retry_interval_ms=interval_ms)
+    lost = ConnectionLost("cannot connect to broker-b:1")
+    for _ in range(2):
+        began, cluster.pauses = cluster.now, 0
+        with pytest.raises(MessagesLost, match=r"broker gone.*cannot connect to broker-b:1"):
+            try_on(losses, lost)
+        assert 60 <= cluster.now - began <= 61
+        assert cluster.pauses <= 610
+        losses.made_progress()  # patience begins anew
+
+
+def test_a_broker_that_is_busy_for_too_long_is_not_called_gone() -> None:
+    cluster = PlayedCluster()
+    losses = task_losses(cluster, 60_000, fail=True)
+    with pytest.raises(BrokerBusy, match="too much to do"):
+        try_on(losses, BrokerBusy(2, "too much to do"))
+    assert cluster.now == 60
+
+
+def test_a_task_of_a_batch_tries_so_many_times() -> None:
+    cluster = PlayedCluster()
+    losses = task_losses(cluster, None, fail=True, retries=3)
+    with pytest.raises(ConnectionLost):
+        try_on(losses, ConnectionLost("gone"))
+    assert cluster.now == 3 * 0.5

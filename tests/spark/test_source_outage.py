@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from orbitmq import Message, Producer
+from orbitmq import Admin, Message, Producer
+from orbitmq.spark.data_loss import MessagesLost
 from orbitmq.testing import LocalCluster
+from tests.spark.broker_process import BrokerProcess
 from tests.spark.conftest import NewTopic
-from tests.spark.source_fixtures import reader, rows_of
+from tests.spark.source_fixtures import count_rows, reader, send
 
 IMPATIENT = {
     "startingOffsets": "earliest",
@@ -36,8 +40,57 @@ def test_a_stream_goes_on_without_nameservers(own: LocalCluster, new_topic: NewT
         own.stop_nameserver(0)
         producer.send(Message(topic, b"without"))
         end = stream.latestOffset(start, ReadAllAvailable())
-        assert rows_of(stream, start, end) == 2
+        assert count_rows(stream, stream.partitions(start, end)) == 2
         own.start_nameserver(0)
         producer.send(Message(topic, b"after"))
-        assert rows_of(stream, end, stream.latestOffset(end, ReadAllAvailable())) == 1
+        more = stream.latestOffset(end, ReadAllAvailable())
+        assert count_rows(stream, stream.partitions(end, more)) == 1
     stream.stop()
+
+
+@pytest.fixture
+def killable(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker with five messages of topic `t`."""
+    with BrokerProcess(tmp_path / "store") as broker:
+        with Admin(broker.address) as admin:
+            admin.create_topic("t", queues=1)
+        send(broker.address, "t", ["message"] * 5)
+        yield broker
+
+
+def test_a_batch_goes_on_when_its_broker_is_back(killable: BrokerProcess) -> None:
+    stream = reader(killable.address, subscribe="t", maxBrokerAbsence="1h", **IMPATIENT)
+    start = stream.initialOffset()
+    end = stream.latestOffset(start, ReadAllAvailable())
+    planned = stream.partitions(start, end)
+    with ThreadPoolExecutor() as pool:
+        killable.kill()
+        count = pool.submit(count_rows, stream, planned)
+        killable.start()
+        assert count.result(60) == 5
+        killable.kill()
+        again = pool.submit(stream.partitions, start, end)
+        killable.start()
+        assert count_rows(stream, again.result(60)) == 5
+    stream.stop()
+
+
+def test_a_broker_that_does_not_come_back(
+    killable: BrokerProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    impatient = IMPATIENT | {"subscribe": "t", "maxBrokerAbsence": "1s"}
+    strict = reader(killable.address, **impatient)
+    lenient = reader(killable.address, **impatient, failOnDataLoss="false")
+    start = strict.initialOffset()
+    end = strict.latestOffset(start, ReadAllAvailable())
+    planned = strict.partitions(start, end)
+    killable.kill()
+    with pytest.raises(MessagesLost, match=r"broker gone.* queue 0 of topic 't'"):
+        strict.partitions(start, end)
+    # What is not planned yet may be left out, what a task was given may not.
+    assert lenient.partitions(start, end) == []
+    assert "messages are lost (broker gone). queue 0 of topic 't'" in caplog.text
+    for stream in (strict, lenient):
+        with pytest.raises(MessagesLost, match=r"broker gone.* being read cannot end without"):
+            count_rows(stream, planned)
+        stream.stop()

@@ -10,7 +10,8 @@
 Queues of a broker that is away wait where they are while the others go on; after `max_absence_ms`
 the broker counts as gone. A topic that is missing is looked at twice before it counts as deleted,
 because a nameserver may be a moment behind. Either is a loss (`data_loss`): the query fails, or it
-is told once and the queues wait on, in case they come back.
+is told once and the queues wait on, in case they come back. A batch that Spark has decided on waits
+for all of its queues in the same way; one that goes on without some of them leaves their part out.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 
+from orbitmq.errors import OrbitError
 from orbitmq.protocol.bodies import MessageQueue
-from orbitmq.spark.cluster import Cluster
+from orbitmq.spark.cluster import Cluster, Endpoint
 from orbitmq.spark.data_loss import Cause, DataLoss, place
+from orbitmq.spark.offsets import QueueEnds
 
 __all__ = ["Absences"]
 
@@ -111,12 +114,27 @@ class Absences:
         route = self._cluster.route(queue.topic)
         return route is not None and queue in route.subscribe_queues
 
-    def await_queues(self, wanted: Mapping[MessageQueue, int]) -> list[MessageQueue]:
-        """Wait for all of some queues; returns those that are there, when no other may come."""
+    def await_queues(
+        self, wanted: Mapping[MessageQueue, int]
+    ) -> tuple[dict[MessageQueue, QueueEnds], dict[str, Endpoint]]:
+        """Wait until all of some queues are there, or no other may come.
+
+        Returns how far those that are there reach, and where their brokers are.
+        """
         cluster = self._cluster
         while True:
-            present = cluster.patiently(lambda: [q for q in wanted if self._has_route(q)])
-            if not self.check(wanted, present):
-                return present
+            routed = cluster.patiently(lambda: [q for q in wanted if self._has_route(q)])
+            ends, unreachable = cluster.reachable_ends(routed)
+            endpoints = {}
+            for broker, queue in {queue.broker_name: queue for queue in ends}.items():
+                try:
+                    endpoints[broker] = cluster.endpoint(queue.topic, broker)
+                except OrbitError as error:
+                    if not error.retriable:
+                        raise
+                    unreachable.add(broker)
+            ends = {queue: end for queue, end in ends.items() if queue.broker_name in endpoints}
+            if not self.check(wanted, ends, unreachable):
+                return ends, endpoints
             self._pause(LOOK_AGAIN_S)
             cluster.forget_routes()

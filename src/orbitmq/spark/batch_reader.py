@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.spark.cluster import Cluster, Endpoint, shared_cluster
 from orbitmq.spark.data_loss import DataLoss
 from orbitmq.spark.first_offsets import past_the_expired
@@ -49,21 +48,20 @@ def cluster_of(options: SourceOptions) -> Cluster:
     )
 
 
-def losses_of(options: SourceOptions) -> DataLoss:
-    """Return what to do about messages that are gone."""
+def losses_of(options: SourceOptions, max_absence_ms: int | None = None) -> DataLoss:
+    """Return what to do about messages that are gone, and about brokers that are away."""
     return DataLoss(
         fail=options.fail_on_data_loss,
         retries=options.retries,
         retry_interval_ms=options.retry_interval_ms,
+        max_absence_ms=max_absence_ms,
     )
 
 
 def make_partitions(
-    cluster: Cluster, options: SourceOptions, ranges: list[QueueRange], tasks: int
+    options: SourceOptions, ranges: list[QueueRange], endpoints: Mapping[str, Endpoint], tasks: int
 ) -> list[QueuePartition]:
     """Give ranges to tasks, with all a task needs to know so that it asks no nameserver."""
-    queues: dict[str, MessageQueue] = {each.queue.broker_name: each.queue for each in ranges}
-    endpoints = {broker: cluster.endpoint(queue.topic, broker) for broker, queue in queues.items()}
     packed = pack(ranges, tasks, options.min_partitions, options.max_records_per_partition)
     return [
         QueuePartition(
@@ -74,7 +72,11 @@ def make_partitions(
 
 
 def read_partition(
-    options: SourceOptions, columns: tuple[str, ...], wanted: Filter, partition: InputPartition
+    options: SourceOptions,
+    columns: tuple[str, ...],
+    wanted: Filter,
+    partition: InputPartition,
+    losses: DataLoss,
 ) -> Iterator[pa.RecordBatch]:
     """Read what a task is given, as Arrow batches."""
     import pyarrow
@@ -92,7 +94,7 @@ def read_partition(
         options.fail_on_corruption,
     )
     with options.connection.hiding_secrets():
-        pulling = Pulling(cluster_of(options), settings, partition.endpoints, losses_of(options))
+        pulling = Pulling(cluster_of(options), settings, partition.endpoints, losses)
         for batch in pulling.read(partition.ranges):
             yield pyarrow.record_batch(batch)
 
@@ -112,8 +114,12 @@ class RocketMQBatchReader(DataSourceReader):
         options = self.options
         cluster = cluster_of(options)
         with options.connection.hiding_secrets():
-            ranges = cluster.patiently(lambda: self._ranges(cluster))
-            return list(make_partitions(cluster, options, ranges, self.tasks))
+            ranges, endpoints = cluster.patiently(lambda: self._plan(cluster))
+            return list(make_partitions(options, ranges, endpoints, self.tasks))
+
+    def _plan(self, cluster: Cluster) -> tuple[list[QueueRange], dict[str, Endpoint]]:
+        ranges = self._ranges(cluster)
+        return ranges, cluster.endpoints(each.queue for each in ranges)
 
     def _ranges(self, cluster: Cluster) -> list[QueueRange]:
         options, losses = self.options, losses_of(self.options)
@@ -129,7 +135,8 @@ class RocketMQBatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Read one task's share."""
-        return read_partition(self.options, self.columns, self.filter, partition)
+        losses = losses_of(self.options)
+        return read_partition(self.options, self.columns, self.filter, partition, losses)
 
 
 def batch_reader(

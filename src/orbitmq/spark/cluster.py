@@ -154,6 +154,11 @@ class Cluster:
             self._features[address] = features_of(table or {})
         return Endpoint(address, self._features[address])
 
+    def endpoints(self, queues: Iterable[MessageQueue]) -> dict[str, Endpoint]:
+        """Return where the brokers of some queues are, by their names."""
+        brokers = {queue.broker_name: queue.topic for queue in queues}
+        return {broker: self.endpoint(topic, broker) for broker, topic in brokers.items()}
+
     # ---- offsets
 
     def reachable_ends(

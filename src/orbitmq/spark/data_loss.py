@@ -8,6 +8,11 @@
 
 With ``failOnDataLoss=true`` each is an error that names the offsets; otherwise a warning, and
 reading goes on with what there is.
+
+A broker that goes away while a task reads from it is waited for: for some retries in a batch, for
+`max_absence_ms` in a stream. Then the task fails either way. The messages are there, and a task
+that left them out would give other rows than its next attempt; a query that is started again and
+may lose messages plans its batch without the broker.
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-from orbitmq.errors import ClientError, Fault, OrbitError
+from orbitmq.errors import BrokerBusy, ClientError, Fault, OrbitError
 from orbitmq.protocol.bodies import MessageQueue
 
 __all__ = ["Cause", "DataLoss", "MessagesLost"]
@@ -37,6 +42,10 @@ _WHY: dict[Cause, str] = {
 }
 
 
+LEAST_PAUSE_S = 0.1
+"""How often to try at most, when it is for a time and not for some retries."""
+
+
 class MessagesLost(ClientError):
     """Messages that a query was going to read are gone. `cause` says how."""
 
@@ -48,7 +57,10 @@ class MessagesLost(ClientError):
 
 
 class DataLoss:
-    """What to do when offsets are gone, and how long to wait when a broker is."""
+    """What to do when offsets are gone, and how long to wait when a broker is.
+
+    With `max_absence_ms` it is waited for that long, without it for so many retries.
+    """
 
     def __init__(
         self,
@@ -56,13 +68,18 @@ class DataLoss:
         fail: bool,
         retries: int = 10,
         retry_interval_ms: int = 500,
+        max_absence_ms: int | None = None,
         pause: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.fail = fail
         self._retries = retries
-        self._retry_interval_ms = retry_interval_ms
+        self._pause_s = retry_interval_ms / 1000
+        self._max_absence_ms = max_absence_ms
         self._pause = pause
+        self._clock = clock
         self._failures = 0
+        self._failing_since = 0.0
 
     def report(self, cause: Cause, what: str) -> None:
         """Fail or warn."""
@@ -99,15 +116,33 @@ class DataLoss:
 
     def had_trouble(self, error: OrbitError) -> None:
         """Wait for a broker that is not there or has too much to do; raise when it takes long."""
+        now = self._clock()
+        if not self._failures:
+            self._failing_since = now
         self._failures += 1
-        if self._failures > self._retries:
-            raise error
+        if self._max_absence_ms is None:
+            if self._failures > self._retries:
+                raise error
+            pause_s = self._pause_s
+        else:
+            if (now - self._failing_since) * 1000 >= self._max_absence_ms:
+                raise error if isinstance(error, BrokerBusy) else _gone(error) from error
+            pause_s = max(self._pause_s, LEAST_PAUSE_S)
         _log.info("trying again after %s", error)
-        self._pause(self._retry_interval_ms / 1000)
+        self._pause(pause_s)
 
     def made_progress(self) -> None:
         """A broker has answered: patience begins anew."""
         self._failures = 0
+
+
+def _gone(error: OrbitError) -> MessagesLost:
+    return MessagesLost(
+        f"messages are lost (broker gone). {error}: {_WHY['broker gone']}. A batch that is being "
+        "read cannot end without them: bring the broker back, or start the query again with option "
+        "failOnDataLoss set to false, which plans the batch without it",
+        "broker gone",
+    )
 
 
 def place(queue: MessageQueue) -> str:

@@ -91,8 +91,10 @@ class Directory:
 
     def forget(self) -> None:
         """Have the next question answered by a nameserver, if there is one."""
-        for kept in (*self._routes.values(), *self._matches.values()):
-            kept.until = 0.0
+        for route in self._routes.values():
+            route.until = 0.0
+        for match in self._matches.values():
+            match.until = 0.0
 
     # ---- asking
 

@@ -17,10 +17,11 @@ Bounds. Bytes that wait for their turn are counted: beyond `MAX_WAITING_BYTES` o
 segment goes on. So a task's memory depends neither on the backlog nor on the size of messages.
 
 Trouble. A connection that breaks, a broker that is busy or restarts: after a pause the route is
-asked for anew and every segment goes on where its last answer ended. Offsets that are gone are the
-business of `data_loss`: those that a broker says are, and those that it has passed without a word.
-Java's brokers drop an expired file before their queues know of it, and until then step over what
-was in it. Files go from the oldest on, so what is missing is what an answer should have begun with.
+asked for anew and every segment goes on where its last answer ended. How long that may go on, and
+what follows from offsets that are gone, are the business of `data_loss`: of those that a broker
+says are, and of those that it has passed without a word. Java's brokers drop an expired file before
+their queues know of it, and until then step over what was in it. Files go from the oldest on, so
+what is missing is what an answer should have begun with.
 """
 
 from __future__ import annotations

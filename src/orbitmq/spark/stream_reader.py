@@ -193,15 +193,15 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             cluster = cluster_of(options)
             began, stops = from_json(start), from_json(end)
             moving = {q: began.get(q, 0) for q, stop in stops.items() if stop != began.get(q)}
-            present = self._absent(cluster).await_queues(moving)
-            reach = cluster.patiently(lambda: cluster.ends(present))
-            ranges = plan_ranges(reach, began, stops, losses_of(options))
+            ends, endpoints = self._absent(cluster).await_queues(moving)
+            ranges = plan_ranges(ends, began, stops, losses_of(options))
             # A checkpoint of an earlier version does not say.
-            return make_partitions(cluster, options, ranges, tasks_in(end) or self.tasks)
+            return make_partitions(options, ranges, endpoints, tasks_in(end) or self.tasks)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Read one task's share."""
-        return read_partition(self.options, self.columns, self._filter, partition)
+        losses = losses_of(self.options, self.options.max_broker_absence_ms)
+        return read_partition(self.options, self.columns, self._filter, partition, losses)
 
     def commit(self, end: Json) -> None:
         """Do nothing: this comes a batch late, `latestOffset` knows earlier."""
