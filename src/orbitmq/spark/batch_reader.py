@@ -55,6 +55,7 @@ def losses_of(options: SourceOptions, max_absence_ms: int | None = None) -> Data
         retries=options.retries,
         retry_interval_ms=options.retry_interval_ms,
         max_absence_ms=max_absence_ms,
+        hide=options.connection.hide_secrets,
     )
 
 

@@ -59,7 +59,8 @@ class MessagesLost(ClientError):
 class DataLoss:
     """What to do when offsets are gone, and how long to wait when a broker is.
 
-    With `max_absence_ms` it is waited for that long, without it for so many retries.
+    With `max_absence_ms` it is waited for that long, without it for so many retries. `hide` strikes
+    secrets out of what brokers say, before it is logged.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class DataLoss:
         retries: int = 10,
         retry_interval_ms: int = 500,
         max_absence_ms: int | None = None,
+        hide: Callable[[str], str] = str,
         pause: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -76,6 +78,7 @@ class DataLoss:
         self._retries = retries
         self._pause_s = retry_interval_ms / 1000
         self._max_absence_ms = max_absence_ms
+        self._hide = hide
         self._pause = pause
         self._clock = clock
         self._failures = 0
@@ -128,7 +131,7 @@ class DataLoss:
             if (now - self._failing_since) * 1000 >= self._max_absence_ms:
                 raise error if isinstance(error, BrokerBusy) else _gone(error) from error
             pause_s = max(self._pause_s, LEAST_PAUSE_S)
-        _log.info("trying again after %s", error)
+        _log.info("trying again after %s", self._hide(str(error)))
         self._pause(pause_s)
 
     def made_progress(self) -> None:

@@ -208,8 +208,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Let go of all connections."""
-        if self._watch is not None:
-            self._watch.close()
+        for each in (self._watch, self._commits):
+            if each is not None:
+                each.close()
 
     def _report(self, cluster: Cluster, committed: Offsets) -> None:
         if self.options.commits == "none":

@@ -1,0 +1,145 @@
+"""A group's progress: written all at once, and brokers that refuse it are not pestered."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from orbitmq import Admin
+from orbitmq._native import Command
+from orbitmq.errors import BrokerBusy
+from orbitmq.protocol.bodies import MessageQueue
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.remoting.connection import Connection as Peer
+from orbitmq.remoting.handling import Answer, Handler, Refused
+from orbitmq.spark.batch_reader import losses_of
+from orbitmq.spark.options import Connection
+from orbitmq.spark.progress_commits import LEAVE_ALONE_S, ProgressCommits
+from orbitmq.testing import LocalCluster
+from tests.spark.conftest import NewTopic
+from tests.spark.source_fixtures import reader
+from tests.spark.test_pulling import WatchedCluster
+
+GROUP = "shown"
+TRIGGER_S = 0.01
+
+
+class Clock:
+    """Time that passes when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def view(cluster: LocalCluster) -> Iterator[WatchedCluster]:
+    connection = Connection((cluster.address,), access_key="AK-hidden", secret_key="SK-hidden")
+    made = WatchedCluster(connection, GROUP)
+    yield made
+    made.close()
+
+
+@contextmanager
+def refusing(cluster: LocalCluster, topic: str) -> Iterator[Counter[str]]:
+    """Have the broker refuse the offsets of a topic as an ACL does; counts what it was asked."""
+    router = cluster.brokers["broker-a"].router
+    find, asked = router.find, Counter[str]()
+
+    def find_refusing(code: int) -> Handler:
+        handler = find(code)
+
+        def handle(request: Command, peer: Peer) -> Answer:
+            if code == RequestCode.UPDATE_CONSUMER_OFFSET:
+                of_topic = request.get_ext("topic") or ""
+                asked[of_topic] += 1
+                if of_topic == topic:
+                    text = f"topic {topic} is not for accessKey=AK-hidden"
+                    raise Refused(ResponseCode.NO_PERMISSION, text)
+            return handler(request, peer)
+
+        return handle
+
+    router.find = find_refusing  # type: ignore[method-assign]
+    try:
+        yield asked
+    finally:
+        router.find = find  # type: ignore[method-assign]
+
+
+def committed(cluster: LocalCluster, topic: str) -> list[int]:
+    with Admin(cluster.address) as admin:
+        offsets = admin.committed_offsets(GROUP, topic)
+    return [offsets[queue] for queue in sorted(offsets)]
+
+
+def test_all_queues_are_written_at_once(
+    cluster: LocalCluster, view: WatchedCluster, new_topic: NewTopic
+) -> None:
+    topic = new_topic(cluster, queues=64)
+    clock = Clock()
+    commits = ProgressCommits(view, clock)
+    for offset in (5, 7):
+        commits.report({MessageQueue(topic, "broker-a", n): offset for n in range(64)})
+        assert committed(cluster, topic) == [offset] * 64
+    (link,) = view.made  # one connection for both
+    assert max(link.under_way) == 64
+    clock.now += 300  # the broker has closed it meanwhile
+    link.close()
+    commits.report({MessageQueue(topic, "broker-a", 0): 9})
+    assert committed(cluster, topic)[0] == 9
+    commits.close()
+
+
+def test_who_refuses_is_left_alone_for_a_while_and_told_of_once(
+    cluster: LocalCluster,
+    view: WatchedCluster,
+    new_topic: NewTopic,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    refused, taken = new_topic(cluster, queues=8), new_topic(cluster, queues=1)
+    clock = Clock()
+    commits = ProgressCommits(view, clock)
+    minutes, last = 1, 0
+    with refusing(cluster, refused) as asked, caplog.at_level(logging.INFO, "orbitmq.spark"):
+        for last in range(int(minutes * 60 / TRIGGER_S)):
+            where = {MessageQueue(refused, "broker-a", n): last for n in range(8)}
+            # Another topic of the same broker has nothing to do with it.
+            commits.report(where | {MessageQueue(taken, "broker-a", 0): last // 1000})
+            clock.now += TRIGGER_S
+    assert 2 <= asked[refused] <= 8 + minutes * 60 / LEAVE_ALONE_S
+    assert committed(cluster, taken) == [last // 1000]
+    (warning,) = caplog.records
+    assert f"progress of {GROUP} in topic '{refused}' on broker broker-a" in warning.message
+    assert "hidden" not in caplog.text
+    clock.now += LEAVE_ALONE_S
+    with caplog.at_level(logging.INFO, "orbitmq.spark"):
+        commits.report({MessageQueue(refused, "broker-a", n): last for n in range(8)})
+    assert committed(cluster, refused) == [last] * 8
+    assert "shown again" in caplog.text
+    commits.close()
+
+
+def test_a_broker_that_is_away_is_left_alone_whatever_the_topic(
+    view: WatchedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    commits = ProgressCommits(view, Clock())
+    for _ in range(100):
+        commits.report({MessageQueue(topic, "nowhere", 0): 1 for topic in ("one", "two")})
+    assert len(caplog.records) == 1
+    commits.close()
+
+
+def test_trouble_of_a_task_is_logged_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
+    options = {"accessKey": "AK-hidden", "secretKey": "SK-hidden"}
+    stream = reader("127.0.0.1:1", subscribe="t", fetchOffset__retryIntervalMs=0, **options)
+    losses = losses_of(stream.options)
+    with caplog.at_level(logging.INFO, "orbitmq.spark"):
+        losses.had_trouble(BrokerBusy(2, "busy with accessKey=AK-hidden"))
+    assert "busy with accessKey=********" in caplog.text
