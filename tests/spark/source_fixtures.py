@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from orbitmq import Message, Producer
 from orbitmq._native import Command
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Answer, Handler
+from orbitmq.remoting.handling import Answer, Handler, Refused
 from orbitmq.spark.source import RocketMQSource
 from orbitmq.spark.stream_reader import RocketMQStreamReader
 from orbitmq.testing import LocalCluster
@@ -140,5 +141,33 @@ def overhearing(cluster: LocalCluster) -> Iterator[list[tuple[int, Connection]]]
     router.find = noting  # type: ignore[method-assign]
     try:
         yield heard
+    finally:
+        router.find = find  # type: ignore[method-assign]
+
+
+@contextmanager
+def refusing(
+    cluster: LocalCluster, wanted: int, topic: str, refusal: Refused
+) -> Iterator[Counter[str]]:
+    """Have the broker of a cluster refuse such requests of a topic; counts them for all topics."""
+    router = cluster.brokers["broker-a"].router
+    find, asked = router.find, Counter[str]()
+
+    def find_refusing(code: int) -> Handler:
+        handler = find(code)
+
+        def handle(request: Command, connection: Connection) -> Answer:
+            if code == wanted:
+                of_topic = request.get_ext("topic") or ""
+                asked[of_topic] += 1
+                if of_topic == topic:
+                    raise refusal
+            return handler(request, connection)
+
+        return handle
+
+    router.find = find_refusing  # type: ignore[method-assign]
+    try:
+        yield asked
     finally:
         router.find = find  # type: ignore[method-assign]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,8 +11,8 @@ import pytest
 
 from orbitmq.errors import BrokerBusy, ConnectionLost, OrbitError
 from orbitmq.protocol.bodies import MessageQueue
-from orbitmq.spark.absence import Absences
-from orbitmq.spark.cluster import Cluster, Endpoint
+from orbitmq.spark.absence import SURE_AFTER_S, Absences
+from orbitmq.spark.cluster import Cluster, Endpoint, Reach
 from orbitmq.spark.data_loss import DataLoss, MessagesLost
 from orbitmq.spark.offsets import QueueEnds
 
@@ -31,6 +32,8 @@ class PlayedCluster:
         """Brokers that are registered and do not answer."""
         self.dying: set[str] = set()
         """Brokers that answer once and no more."""
+        self.unknown: set[tuple[str, str]] = set()
+        """Topics that a broker does not have, although a nameserver says so."""
 
     def clock(self) -> float:
         return self.now
@@ -52,12 +55,14 @@ class PlayedCluster:
     def forget_routes(self) -> None:
         pass
 
-    def reachable_ends(
-        self, queues: list[MessageQueue]
-    ) -> tuple[dict[MessageQueue, QueueEnds], set[str]]:
-        silent = {queue.broker_name for queue in queues if queue.broker_name in self.silent}
-        ends = {q: QueueEnds(0, 9) for q in queues if q.broker_name not in self.silent}
-        return ends, silent
+    def reachable_ends(self, queues: Iterable[MessageQueue]) -> Reach:
+        reach = Reach(unreachable=self.silent & {queue.broker_name for queue in queues})
+        for queue in queues:
+            if (queue.topic, queue.broker_name) in self.unknown:
+                reach.unknown.add((queue.topic, queue.broker_name))
+            elif queue.broker_name not in self.silent:
+                reach.ends[queue] = QueueEnds(0, 9)
+        return reach
 
     def endpoint(self, _topic: str, broker: str) -> Endpoint:
         if broker in self.dying:
@@ -75,7 +80,7 @@ def absences(cluster: PlayedCluster, *, fail: bool) -> Absences:
 def triggers(cluster: PlayedCluster, watched: Absences, seconds: int) -> None:
     """Do what a stream does once a second: look for more, and plan a batch of what is there."""
     for _ in range(seconds):
-        watched.check(WANTED, cluster.queues)
+        watched.check(WANTED, cluster.reachable_ends(cluster.queues))
         watched.await_queues({queue: WANTED[queue] for queue in cluster.queues})
         cluster.now += 1
 
@@ -107,7 +112,7 @@ def test_a_run_to_a_fixed_end_waits_once_not_before_every_batch() -> None:
     cluster = PlayedCluster(HERE)
     watched = absences(cluster, fail=False)
     for _ in range(10):  # batches; before each it waits for all that may come back
-        while watched.check(WANTED, cluster.queues):
+        while watched.check(WANTED, cluster.reachable_ends(cluster.queues)):
             cluster.now += 0.5
         watched.await_queues({HERE: 3})
     assert cluster.now <= MAX_ABSENCE_S + 1
@@ -123,6 +128,14 @@ def test_a_batch_waits_for_a_broker_that_does_not_answer(trouble: str) -> None:
     assert MAX_ABSENCE_S <= cluster.now <= MAX_ABSENCE_S + 1
     ends, endpoints = absences(cluster, fail=False).await_queues(WANTED)
     assert (set(ends), set(endpoints)) == ({HERE}, {"broker-a"})
+
+
+def test_a_topic_that_its_broker_does_not_know_is_deleted_whatever_nameservers_say() -> None:
+    cluster = PlayedCluster(HERE, AWAY)
+    cluster.unknown = {("t", "broker-b")}
+    with pytest.raises(MessagesLost, match=r"topic deleted.* broker-b from offset 7 on"):
+        absences(cluster, fail=True).await_queues(WANTED)
+    assert SURE_AFTER_S <= cluster.now <= SURE_AFTER_S + 1
 
 
 def task_losses(cluster: PlayedCluster, max_absence_ms: int | None, **more: Any) -> DataLoss:

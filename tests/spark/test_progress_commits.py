@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
 from orbitmq import Admin
-from orbitmq._native import Command
 from orbitmq.errors import BrokerBusy
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode
-from orbitmq.remoting.connection import Connection as Peer
-from orbitmq.remoting.handling import Answer, Handler, Refused
+from orbitmq.remoting.handling import Refused
 from orbitmq.spark.batch_reader import losses_of
 from orbitmq.spark.options import Connection
 from orbitmq.spark.progress_commits import LEAVE_ALONE_S, ProgressCommits
 from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic
-from tests.spark.source_fixtures import reader
+from tests.spark.source_fixtures import reader, refusing
 from tests.spark.test_pulling import WatchedCluster
 
 GROUP = "shown"
@@ -44,33 +40,6 @@ def view(cluster: LocalCluster) -> Iterator[WatchedCluster]:
     made = WatchedCluster(connection, GROUP)
     yield made
     made.close()
-
-
-@contextmanager
-def refusing(cluster: LocalCluster, topic: str) -> Iterator[Counter[str]]:
-    """Have the broker refuse the offsets of a topic as an ACL does; counts what it was asked."""
-    router = cluster.brokers["broker-a"].router
-    find, asked = router.find, Counter[str]()
-
-    def find_refusing(code: int) -> Handler:
-        handler = find(code)
-
-        def handle(request: Command, peer: Peer) -> Answer:
-            if code == RequestCode.UPDATE_CONSUMER_OFFSET:
-                of_topic = request.get_ext("topic") or ""
-                asked[of_topic] += 1
-                if of_topic == topic:
-                    text = f"topic {topic} is not for accessKey=AK-hidden"
-                    raise Refused(ResponseCode.NO_PERMISSION, text)
-            return handler(request, peer)
-
-        return handle
-
-    router.find = find_refusing  # type: ignore[method-assign]
-    try:
-        yield asked
-    finally:
-        router.find = find  # type: ignore[method-assign]
 
 
 def committed(cluster: LocalCluster, topic: str) -> list[int]:
@@ -107,7 +76,13 @@ def test_who_refuses_is_left_alone_for_a_while_and_told_of_once(
     clock = Clock()
     commits = ProgressCommits(view, clock)
     minutes, last = 1, 0
-    with refusing(cluster, refused) as asked, caplog.at_level(logging.INFO, "orbitmq.spark"):
+    text = f"topic {refused} is not for accessKey=AK-hidden"
+    refusal = Refused(ResponseCode.NO_PERMISSION, text)  # as an ACL would say
+    code = RequestCode.UPDATE_CONSUMER_OFFSET
+    with (
+        refusing(cluster, code, refused, refusal) as asked,
+        caplog.at_level(logging.INFO, "orbitmq.spark"),
+    ):
         for last in range(int(minutes * 60 / TRIGGER_S)):
             where = {MessageQueue(refused, "broker-a", n): last for n in range(8)}
             # Another topic of the same broker has nothing to do with it.

@@ -10,11 +10,13 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from orbitmq import Admin, Message, Producer
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.remoting.handling import Refused
 from orbitmq.spark.data_loss import MessagesLost
 from orbitmq.testing import LocalCluster
 from tests.spark.broker_process import BrokerProcess
 from tests.spark.conftest import NewTopic
-from tests.spark.source_fixtures import count_rows, reader, send
+from tests.spark.source_fixtures import count_rows, reader, refusing, send
 
 IMPATIENT = {
     "startingOffsets": "earliest",
@@ -45,6 +47,20 @@ def test_a_stream_goes_on_without_nameservers(own: LocalCluster, new_topic: NewT
         producer.send(Message(topic, b"after"))
         more = stream.latestOffset(end, ReadAllAvailable())
         assert count_rows(stream, stream.partitions(end, more)) == 1
+    stream.stop()
+
+
+def test_a_topic_that_is_gone_does_not_keep_others_of_its_broker(
+    own: LocalCluster, new_topic: NewTopic
+) -> None:
+    gone, there = new_topic(own, queues=1), new_topic(own, queues=1)
+    stream = reader(own, subscribe=f"{gone},{there}", failOnDataLoss="false", **IMPATIENT)
+    start = stream.initialOffset()
+    send(own, there, ["still here"])
+    refusal = Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic {gone} not exist")
+    with refusing(own, RequestCode.GET_TOPIC_STATS_INFO, gone, refusal):
+        end = stream.latestOffset(start, ReadAllAvailable())
+    assert end == {gone: {"broker-a": {"0": 0}}, there: {"broker-a": {"0": 1}}}
     stream.stop()
 
 

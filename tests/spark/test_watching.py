@@ -10,7 +10,7 @@ import pytest
 from orbitmq._native import Command
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode
-from orbitmq.spark.cluster import Cluster
+from orbitmq.spark.cluster import Cluster, Reach
 from orbitmq.spark.offsets import Offsets, QueueEnds
 from orbitmq.spark.watching import Watch
 
@@ -46,13 +46,11 @@ class Broker:
     def patiently(self, what: Any) -> Any:
         return what()
 
-    def reachable_ends(
-        self, queues: list[MessageQueue]
-    ) -> tuple[dict[MessageQueue, QueueEnds], set[str]]:
+    def reachable_ends(self, queues: list[MessageQueue]) -> Reach:
         self.asked["ends"] += 1
         if not self.is_reachable:
-            return {}, {"b"}
-        return {queue: QueueEnds(0, self.offsets[queue]) for queue in queues}, set()
+            return Reach(unreachable={"b"})
+        return Reach({queue: QueueEnds(0, self.offsets[queue]) for queue in queues})
 
     def address(self, _topic: str, _broker: str) -> str:
         return "b:1"
@@ -134,9 +132,9 @@ def test_a_broker_that_does_not_answer_is_asked_again_soon() -> None:
     watch, began = watched(broker, 3)
     broker.is_reachable = False
     idle(broker, watch, began, 10)
-    assert watch.unreachable == {"b"}
+    assert watch.reach.unreachable == {"b"}
     assert broker.asked.total() <= 21
     broker.is_reachable = True
     broker.arrive(MessageQueue("t", "b", 2))
     idle(broker, watch, began, 1)
-    assert (watch.unreachable, began[MessageQueue("t", "b", 2)]) == (set(), 1)
+    assert (watch.reach.unreachable, began[MessageQueue("t", "b", 2)]) == (set(), 1)

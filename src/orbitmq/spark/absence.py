@@ -3,7 +3,7 @@
 | what nameservers and brokers say | it is |
 | --- | --- |
 | the broker is not registered, or does not answer | away: it may be restarting; gone, in the end |
-| the broker is there, the topic has no route to it | topic deleted |
+| the broker is there, the topic has no route to it, or it knows no such topic | topic deleted |
 | the broker is there, the topic has fewer queues on it | queue removed |
 | no nameserver answers | nothing: routes hold as they were (`directory`) |
 
@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from orbitmq.errors import OrbitError
 from orbitmq.protocol.bodies import MessageQueue
-from orbitmq.spark.cluster import Cluster, Endpoint
+from orbitmq.spark.cluster import Cluster, Endpoint, Reach
 from orbitmq.spark.data_loss import Cause, DataLoss, place
 from orbitmq.spark.offsets import QueueEnds
 
@@ -49,18 +49,13 @@ class Absences:
         self._told: set[MessageQueue] = set()
         self._look_at = 0.0
 
-    def check(
-        self,
-        wanted: Mapping[MessageQueue, int],
-        present: Collection[MessageQueue],
-        unreachable: Collection[str] = (),
-    ) -> bool:
+    def check(self, wanted: Mapping[MessageQueue, int], reach: Reach) -> bool:
         """Tell of queues that are gone; whether there are others that may come back soon.
 
-        `wanted` are the queues and the offsets they are read up to, `unreachable` the brokers that
-        do not answer. Cheap while nothing is missing, or when something was looked at just now.
+        `wanted` are the queues and the offsets they are read up to, `reach` is what is there. Cheap
+        while nothing is missing, or when something was looked at just now.
         """
-        missing = [queue for queue in wanted if queue not in present]
+        missing = [queue for queue in wanted if queue not in reach.ends]
         # Those that nobody asks about now, because others have a batch of their own, stay missing.
         for queue in (wanted.keys() & self._since.keys()) - set(missing):
             del self._since[queue]
@@ -68,21 +63,21 @@ class Absences:
         now = self._cluster.clock()
         if missing and now >= self._look_at:
             self._look_at = now + LOOK_AGAIN_S
-            self._look(sorted(missing), wanted, unreachable, now)
+            self._look(sorted(missing), wanted, reach, now)
         return any(queue not in self._told for queue in missing)
 
     def _look(
         self,
         missing: Iterable[MessageQueue],
         wanted: Mapping[MessageQueue, int],
-        unreachable: Collection[str],
+        reach: Reach,
         now: float,
     ) -> None:
         cluster = self._cluster
         registered = cluster.patiently(cluster.registered_brokers)
         for queue in missing:
             since = self._since.setdefault(queue, now)
-            cause = self._cause(queue, registered, unreachable)
+            cause = self._cause(queue, registered, reach)
             if cause is None or queue in self._told:
                 continue
             patience_s = self._max_absence_s if cause == "broker gone" else SURE_AFTER_S
@@ -91,14 +86,13 @@ class Absences:
                 self._losses.report(cause, f"{place(queue)} from offset {wanted[queue]} on")
 
     def _cause(
-        self,
-        queue: MessageQueue,
-        registered: Collection[str] | None,
-        unreachable: Collection[str],
+        self, queue: MessageQueue, registered: Collection[str] | None, reach: Reach
     ) -> Cause | None:
         """Return why a queue is not there, None if it is again or nobody knows."""
-        if queue.broker_name in unreachable:
+        if queue.broker_name in reach.unreachable:
             return "broker gone"
+        if (queue.topic, queue.broker_name) in reach.unknown:
+            return "topic deleted"
         if registered is None:
             return None
         if queue.broker_name not in registered:
@@ -124,17 +118,22 @@ class Absences:
         cluster = self._cluster
         while True:
             routed = cluster.patiently(lambda: [q for q in wanted if self._has_route(q)])
-            ends, unreachable = cluster.reachable_ends(routed)
-            endpoints = {}
-            for broker, queue in {queue.broker_name: queue for queue in ends}.items():
-                try:
-                    endpoints[broker] = cluster.endpoint(queue.topic, broker)
-                except OrbitError as error:
-                    if not error.retriable:
-                        raise
-                    unreachable.add(broker)
-            ends = {queue: end for queue, end in ends.items() if queue.broker_name in endpoints}
-            if not self.check(wanted, ends, unreachable):
-                return ends, endpoints
+            reach, endpoints = self._reach(routed)
+            if not self.check(wanted, reach):
+                return reach.ends, endpoints
             self._pause(LOOK_AGAIN_S)
             cluster.forget_routes()
+
+    def _reach(self, queues: Iterable[MessageQueue]) -> tuple[Reach, dict[str, Endpoint]]:
+        """Return how far queues reach and where their brokers are, of those who tell both."""
+        cluster = self._cluster
+        reach, endpoints = cluster.reachable_ends(queues), {}
+        for broker, topic in {queue.broker_name: queue.topic for queue in reach.ends}.items():
+            try:
+                endpoints[broker] = cluster.endpoint(topic, broker)
+            except OrbitError as error:
+                if not error.retriable:
+                    raise
+                reach.unreachable.add(broker)
+        reach.ends = {q: end for q, end in reach.ends.items() if q.broker_name in endpoints}
+        return reach, endpoints

@@ -27,7 +27,7 @@ from orbitmq.spark.directory import Directory
 from orbitmq.spark.offsets import QueueEnds
 from orbitmq.spark.options import Connection
 
-__all__ = ["Cluster", "Endpoint", "shared_cluster"]
+__all__ = ["Cluster", "Endpoint", "Reach", "shared_cluster"]
 
 T = TypeVar("T")
 
@@ -48,6 +48,17 @@ class Endpoint:
 
     address: str
     features: frozenset[str]
+
+
+@dataclass(slots=True)
+class Reach:
+    """How far queues reach; of the others, why that is not known."""
+
+    ends: dict[MessageQueue, QueueEnds] = field(default_factory=dict)
+    unreachable: set[str] = field(default_factory=set)
+    """Brokers that do not answer."""
+    unknown: set[tuple[str, str]] = field(default_factory=set)
+    """Topics, each with a broker that answers and has no such topic."""
 
 
 @dataclass(slots=True)
@@ -161,44 +172,46 @@ class Cluster:
 
     # ---- offsets
 
-    def reachable_ends(
-        self, queues: Iterable[MessageQueue]
-    ) -> tuple[dict[MessageQueue, QueueEnds], set[str]]:
-        """Return how far queues reach, and the brokers that do not tell."""
-        by_broker: dict[str, list[MessageQueue]] = {}
-        for queue in queues:
-            by_broker.setdefault(queue.broker_name, []).append(queue)
-        found: dict[MessageQueue, QueueEnds] = {}
-        unreachable = set()
-        for broker, of_broker in by_broker.items():
+    def reachable_ends(self, queues: Iterable[MessageQueue]) -> Reach:
+        """Return how far queues reach, as far as brokers tell."""
+        reach = Reach()
+        for (topic, broker), of_both in _by_topic_and_broker(queues).items():
+            if broker in reach.unreachable:
+                continue
             try:
-                found |= self.ends(of_broker)
+                reach.ends |= self._ends(topic, broker, of_both)
             except OrbitError as error:
-                is_gone = isinstance(error, BrokerRefused) and (
-                    error.code == ResponseCode.TOPIC_NOT_EXIST
-                )
-                if not (error.retriable or is_gone):
+                if isinstance(error, BrokerRefused) and error.code == ResponseCode.TOPIC_NOT_EXIST:
+                    reach.unknown.add((topic, broker))
+                elif error.retriable:
+                    reach.unreachable.add(broker)
+                else:
                     raise
                 self.forget_routes()
-                unreachable.add(broker)
-        return found, unreachable
+        reach.ends = {q: e for q, e in reach.ends.items() if q.broker_name not in reach.unreachable}
+        return reach
 
     def ends(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, QueueEnds]:
         """Return how far queues reach, with one request per topic and broker."""
-        wanted: dict[tuple[str, str], list[MessageQueue]] = {}
-        for queue in queues:
-            wanted.setdefault((queue.topic, queue.broker_name), []).append(queue)
         found: dict[MessageQueue, QueueEnds] = {}
-        for (topic, broker), of_broker in wanted.items():
-            address = self.address(topic, broker)
-            answered = self._topic_ends(address, topic)
-            for queue in of_broker:
-                # Java tells of the queues that can be written; there may be more to read.
-                found[queue] = answered.get((broker, queue.queue_id)) or QueueEnds(
-                    self._offset(address, RequestCode.GET_MIN_OFFSET, queue),
-                    self._offset(address, RequestCode.GET_MAX_OFFSET, queue),
-                )
+        for (topic, broker), of_both in _by_topic_and_broker(queues).items():
+            found |= self._ends(topic, broker, of_both)
         return found
+
+    def _ends(
+        self, topic: str, broker: str, queues: Iterable[MessageQueue]
+    ) -> dict[MessageQueue, QueueEnds]:
+        address = self.address(topic, broker)
+        answered = self._topic_ends(address, topic)
+        return {
+            # Java tells of the queues that can be written; there may be more to read.
+            queue: answered.get((broker, queue.queue_id))
+            or QueueEnds(
+                self._offset(address, RequestCode.GET_MIN_OFFSET, queue),
+                self._offset(address, RequestCode.GET_MAX_OFFSET, queue),
+            )
+            for queue in queues
+        }
 
     def _topic_ends(self, address: str, topic: str) -> dict[tuple[str, int], QueueEnds]:
         response = self.ask(
@@ -327,3 +340,12 @@ def shared_cluster(
     cluster.retries, cluster.retry_interval_ms = retries, retry_interval_ms
     cluster.directory.ttl_ms = ttl_ms
     return cluster
+
+
+def _by_topic_and_broker(
+    queues: Iterable[MessageQueue],
+) -> dict[tuple[str, str], list[MessageQueue]]:
+    found: dict[tuple[str, str], list[MessageQueue]] = {}
+    for queue in queues:
+        found.setdefault((queue.topic, queue.broker_name), []).append(queue)
+    return found

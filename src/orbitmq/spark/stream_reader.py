@@ -145,7 +145,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # What was too little for a batch has been seen: there is nothing to ask before more comes.
         ends = watch.ends(began | self._too_few)
         # A run up to a fixed end may not be over before it has been there.
-        while absences.check(wanted, ends, watch.unreachable) and self._pinned is not None:
+        while absences.check(wanted, watch.reach) and self._pinned is not None:
             time.sleep(LOOK_AGAIN_S)
             ends = watch.ends(began)
         return ends

@@ -19,14 +19,14 @@ Nothing here runs in the background: held pulls are looked at when Spark asks.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from orbitmq.errors import OrbitError
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import PullFlag
 from orbitmq.remoting.pipeline import Pipeline
-from orbitmq.spark.cluster import Cluster
+from orbitmq.spark.cluster import Cluster, Reach
 from orbitmq.spark.offsets import Offsets, QueueEnds
 
 __all__ = ["Watch"]
@@ -35,7 +35,7 @@ HOLD_MS = 60_000
 RECHECK_S = 55.0
 """A little earlier than brokers let go, so that no answer of theirs is taken for a message."""
 MIN_INTERVAL_S = 0.5
-"""How often to ask at most where pulls cannot be held."""
+"""How often to ask a broker at most where pulls cannot be held."""
 MAX_HELD = 100
 
 _HOLDING = (
@@ -54,8 +54,8 @@ class Watch:
         self._find = find
         self.known: dict[MessageQueue, QueueEnds] | None = None
         """The ends as they were last seen."""
-        self.unreachable: set[str] = set()
-        """The brokers that did not answer then."""
+        self.reach = Reach()
+        """The same, and who did not tell."""
         self._looked_for: list[MessageQueue] = []
         self._links: dict[str, Pipeline] = {}
         self._held: dict[int, MessageQueue] = {}
@@ -71,12 +71,13 @@ class Watch:
         known = self.known
         if known is not None and queues == self._looked_for and self._is_still(seen):
             return known
-        found, self.unreachable = cluster.reachable_ends(queues)
+        self.reach = cluster.reachable_ends(queues)
+        found = self.reach.ends
         self.known, self._looked_for, self._known_until = found, queues, 0.0
         if any(reach.max_offset > seen.get(q, 0) for q, reach in found.items()):
             return found
-        if self.unreachable:
-            self._known_until = cluster.clock() + MIN_INTERVAL_S
+        if self.reach.unreachable or self.reach.unknown:
+            self._known_until = cluster.clock() + _interval_s(queues)
         elif found:
             self._arm(found)
         return found
@@ -106,11 +107,8 @@ class Watch:
     def _arm(self, found: Mapping[MessageQueue, QueueEnds]) -> None:
         """Have brokers tell when something arrives."""
         now = self._cluster.clock()
-        topics: dict[str, set[str]] = {}
-        for queue in found:
-            topics.setdefault(queue.broker_name, set()).add(queue.topic)
         most = max(Counter(queue.broker_name for queue in found).values())
-        interval_s = MIN_INTERVAL_S * max(map(len, topics.values()))
+        interval_s = _interval_s(found)
         if not self._can_hold or most > MAX_HELD:
             self._known_until = now + interval_s
             return
@@ -147,3 +145,9 @@ class Watch:
     def close(self) -> None:
         """Watch no more."""
         self._disarm()
+
+
+def _interval_s(queues: Iterable[MessageQueue]) -> float:
+    """Return how long to wait before asking for ends again: that is a request for each topic."""
+    topics = {(queue.broker_name, queue.topic) for queue in queues}
+    return MIN_INTERVAL_S * max(Counter(broker for broker, _ in topics).values(), default=1)
