@@ -9,14 +9,18 @@ import pyarrow as pa
 import pytest
 
 from orbitmq.protocol.bodies import MessageQueue
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.features import BULK_READ
+from orbitmq.remoting.handling import Refused
 from orbitmq.remoting.pipeline import Pipeline
-from orbitmq.spark.cluster import Cluster
+from orbitmq.spark.cluster import FEATURES_TTL_S, Cluster
 from orbitmq.spark.data_loss import DataLoss
 from orbitmq.spark.offsets import QueueRange
 from orbitmq.spark.options import Connection
 from orbitmq.spark.pulling import BULK_PREFETCH, PULL_PREFETCH, Pulling, PullSettings
 from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic
+from tests.spark.source_fixtures import overhearing, refusing
 from tests.spark.topics import produce
 
 MESSAGES = 5000
@@ -87,3 +91,39 @@ def test_a_task_does_not_wait_for_one_answer_at_a_time(
     assert max(link.under_way) == most
     waits = len(link.under_way) / 2
     assert waits < ROUND_TRIPS / 2, f"waited {waits} times for {ROUND_TRIPS} pulls"
+
+
+def test_a_broker_that_was_replaced_by_one_that_can_do_less(
+    cluster: LocalCluster, reader: WatchedCluster, new_topic: NewTopic
+) -> None:
+    topic = new_topic(cluster, queues=1)
+    produce(cluster, topic, (b"%d" % number for number in range(100)))
+    endpoints = {"broker-a": reader.endpoint(topic, "broker-a")}
+    assert BULK_READ in endpoints["broker-a"].features
+    losses = DataLoss(fail=True, retries=1, retry_interval_ms=0)
+    wanted = [QueueRange(MessageQueue(topic, "broker-a", 0), 0, 100)]
+    unheard_of = Refused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "request type not supported")
+    not_told = Refused(ResponseCode.SYSTEM_ERROR, "ask later")
+    with (
+        refusing(cluster, RequestCode.ORBIT_BULK_READ, topic, unheard_of) as refused,
+        refusing(cluster, RequestCode.GET_BROKER_RUNTIME_INFO, "", not_told),
+    ):
+        for _ in range(2):  # also when Spark has planned the next batch with what it knew
+            task = Pulling(reader, PullSettings(("queueOffset",)), endpoints, losses)
+            assert sum(pa.record_batch(batch).num_rows for batch in task.read(wanted)) == 100
+    assert refused[topic]
+    # An answer that told nothing is not what is known of the broker from then on.
+    assert reader.endpoint(topic, "broker-a") == endpoints["broker-a"]
+
+
+def test_what_a_broker_can_do_is_asked_again_now_and_then(
+    cluster: LocalCluster, new_topic: NewTopic
+) -> None:
+    topic, now = new_topic(cluster, queues=1), 1000.0
+    view = Cluster(Connection((cluster.address,)), "pulling", clock=lambda: now)
+    with overhearing(cluster) as heard:
+        for _ in range(10):
+            view.endpoint(topic, "broker-a")
+            now += FEATURES_TTL_S / 4
+    assert [code for code, _ in heard] == [RequestCode.GET_BROKER_RUNTIME_INFO] * 3
+    view.close()

@@ -2,8 +2,8 @@
 
 One object per process and connection, shared by everything that is planned or read there; Spark
 forks its workers, and after a fork connections are made anew (`BlockingNetwork` sees to its own).
-Nameservers are the business of `directory`. What a broker can do is kept for as long as the process
-lives.
+Nameservers are the business of `directory`. What a broker can do is kept for a minute: another may
+have taken its address.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ T = TypeVar("T")
 
 STEP_BACK = 32
 ROUTE_TTL_MS = 1000
+FEATURES_TTL_S = 60.0
+NO_FEATURES: frozenset[str] = frozenset()
 _PULLED = (
     ResponseCode.SUCCESS,
     ResponseCode.PULL_NOT_FOUND,
@@ -73,7 +75,7 @@ class Cluster:
     pause: Callable[[float], None] = time.sleep
     directory: Directory = field(init=False)
     _network: BlockingNetwork = field(init=False)
-    _features: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
+    _features: dict[str, tuple[frozenset[str], float]] = field(default_factory=dict, init=False)
     _pipelines: dict[str, Pipeline] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -155,15 +157,23 @@ class Cluster:
     def endpoint(self, topic: str, broker: str) -> Endpoint:
         """Return where a broker is and what it can do."""
         address = self.address(topic, broker)
-        if address not in self._features:
+        features, until = self._features.get(address, (NO_FEATURES, 0.0))
+        if until <= self.clock():
             response = self.ask(
                 address,
                 RequestCode.GET_BROKER_RUNTIME_INFO,
                 also=(ResponseCode.NO_PERMISSION, ResponseCode.SYSTEM_ERROR),
             )
+            if response.code != ResponseCode.SUCCESS:
+                return Endpoint(address, NO_FEATURES)  # for now: it may tell next time
             table = loads_lenient(response.body).get("table") if response.body else None
-            self._features[address] = features_of(table or {})
-        return Endpoint(address, self._features[address])
+            features = features_of(table or {})
+            self._features[address] = (features, self.clock() + FEATURES_TTL_S)
+        return Endpoint(address, features)
+
+    def forget_features(self, address: str) -> None:
+        """Have whoever is at an address now asked what it can do."""
+        self._features.pop(address, None)
 
     def endpoints(self, queues: Iterable[MessageQueue]) -> dict[str, Endpoint]:
         """Return where the brokers of some queues are, by their names."""

@@ -333,6 +333,9 @@ class Pulling:
             segment.next_offset = self._losses.ended(
                 queue, segment.next_offset, segment.end, maximum, next_offset
             )
+        elif code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and self._is_bulk(queue.broker_name):
+            # Another broker has this address now: recovering asks what that one can do.
+            raise BrokerBusy(code, response.remark, address=str(queue.broker_name))
         elif code in (ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL):
             raise BrokerBusy(code, response.remark, address=str(queue.broker_name))
         else:
@@ -362,6 +365,7 @@ class Pulling:
         self._cluster.close_pipelines()
         self._cluster.forget_routes()
         for queue in {segment.queue.broker_name: segment.queue for segment in active}.values():
+            self._cluster.forget_features(self._endpoints[queue.broker_name].address)
             try:
                 endpoint = self._cluster.endpoint(queue.topic, queue.broker_name)
             except OrbitError as trouble:
