@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from orbitmq import Admin
+from orbitmq import Admin, Message, Producer
 from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic
 from tests.spark.source_fixtures import (
@@ -103,6 +103,33 @@ def test_one_that_catches_up_ends_where_it_began_to(
     finally:
         made.stop()
     assert ends[name] == {"broker-a": {"0": 1, "1": 0}}
+
+
+@pytest.mark.parametrize("catches_up", [True, False])
+def test_a_queue_without_a_broker_stays_where_it_was_begun(
+    two_brokers: LocalCluster, request: pytest.FixtureRequest, catches_up: bool
+) -> None:
+    name = f"widened-{request.node.callspec.id}"
+    with Admin(two_brokers.address) as admin:
+        admin.create_topic(name, queues=2, brokers=["broker-a"])
+    short = json.dumps({name: [0]})
+    options = {"assign": short, "startingOffsets": "earliest", "routeCacheTtlMs": "0"}
+    made = reader(two_brokers, **options)
+    start = made.initialOffset()
+    assert made.latestOffset(start, ReadAllAvailable()) == {name: {"broker-a": {"0": 0}}}
+    with Admin(two_brokers.address) as admin:
+        admin.create_topic(name, queues=2, brokers=["broker-b"])
+    with Producer(two_brokers.address, group="spark-tests") as producer:
+        for queue in producer.queues(name):
+            producer.send(Message(name, b"one in each"), queue=queue)
+    if catches_up:  # it is started again, and goes on from its checkpoint
+        made.stop()
+        made = reader(two_brokers, **options)
+        made.prepareForTriggerAvailableNow()
+    assert made.latestOffset(start, ReadAllAvailable()) == {name: {"broker-a": {"0": 1}}}
+    made.stop()
+    with pytest.raises(Exception, match="is on 2 brokers"):
+        reader(two_brokers, **options).initialOffset()
 
 
 def test_fixed_queues_from_a_time_on_and_no_secret_is_kept(

@@ -7,6 +7,7 @@ what was asked for and is there at this moment; offsets that are asked for and g
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from orbitmq.errors import ConfigError
 from orbitmq.protocol.bodies import MessageQueue
@@ -15,7 +16,7 @@ from orbitmq.spark.data_loss import DataLoss, place
 from orbitmq.spark.offsets import EARLIEST, LATEST, Offsets, QueueEnds, with_brokers
 from orbitmq.spark.source_options import Position, SourceOptions, Topics
 
-__all__ = ["find_queues", "resolve_ending", "resolve_starting"]
+__all__ = ["find_on_any_broker", "find_queues", "resolve_ending", "resolve_starting", "settled"]
 
 
 def find_queues(cluster: Cluster, topics: Topics, *, required: bool = True) -> list[MessageQueue]:
@@ -46,6 +47,24 @@ def find_queues(cluster: Cluster, topics: Topics, *, required: bool = True) -> l
             raise ConfigError(f"option assign: there is no {place(missing[0])}")
         found = [queue for queue in found if queue in wanted]
     return sorted(found)
+
+
+def find_on_any_broker(cluster: Cluster, topics: Topics) -> list[MessageQueue]:
+    """Return the queues that a reader may be asked to read, before `settled` is known."""
+    names = dict.fromkeys(queue.topic for queue in topics.queues)
+    found = find_queues(cluster, Topics(names=tuple(names)) if names else topics)
+    return [queue for queue in found if topics.has(queue)]
+
+
+def settled(topics: Topics, begun: Iterable[MessageQueue]) -> Topics:
+    """Return the topics with each queue of `assign` on the broker on which it was begun.
+
+    Who left the broker out, as one may while a topic has one, means that one for good, whatever
+    brokers the topic has later.
+    """
+    if all(queue.broker_name for queue in topics.queues):
+        return topics
+    return replace(topics, queues=tuple(with_brokers("assign", topics.queues, begun).values()))
 
 
 def resolve_starting(

@@ -39,7 +39,7 @@ from orbitmq.spark.offsets import Offsets, QueueEnds, QueueRange, as_json, from_
 from orbitmq.spark.progress_commits import ProgressCommits
 from orbitmq.spark.pulling import Filter
 from orbitmq.spark.source_options import SourceOptions
-from orbitmq.spark.starting import find_queues, resolve_starting
+from orbitmq.spark.starting import find_on_any_broker, find_queues, resolve_starting, settled
 from orbitmq.spark.trigger_limits import TriggerLimits
 from orbitmq.spark.watching import Watch
 
@@ -59,6 +59,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.options = options
         self.columns = columns
         self.tasks = tasks
+        self._topics = options.topics
         self._filter = Filter(options.tags, options.sql)
         self._pinned: Offsets | None = None
         self._too_few: Offsets = {}
@@ -135,12 +136,14 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return firsts | {queue: max(at, firsts.get(queue, at)) for queue, at in began.items()}
 
     def _ends(self, cluster: Cluster, began: Offsets) -> Mapping[MessageQueue, QueueEnds]:
+        topics = self._topics = settled(self.options.topics, began)
         if self._watch is None:
-            self._watch = Watch(cluster, lambda: find_queues_now(cluster, self.options))
+            # Topics may be gone by then.
+            self._watch = Watch(cluster, lambda: find_queues(cluster, self._topics, required=False))
         watch, absences = self._watch, self._absent(cluster)
-        wanted = {q: offset for q, offset in began.items() if self.options.topics.has(q)}
+        wanted = {q: offset for q, offset in began.items() if topics.has(q)}
         for queue, end in (self._pinned or {}).items():
-            if end > began.get(queue, 0):
+            if topics.has(queue) and end > began.get(queue, 0):
                 wanted[queue] = began.get(queue, 0)
         # What was too little for a batch has been seen: there is nothing to ask before more comes.
         ends = watch.ends(began | self._too_few)
@@ -174,7 +177,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options = self.options
         with options.connection.hiding_secrets():
             cluster = cluster_of(options)
-            ends = cluster.patiently(lambda: cluster.ends(find_queues(cluster, options.topics)))
+            ends = cluster.patiently(
+                lambda: cluster.ends(find_on_any_broker(cluster, options.topics))
+            )
             self._pinned = {queue: reach.max_offset for queue, reach in ends.items()}
 
     def reportLatestOffset(self) -> Json | None:
@@ -218,11 +223,6 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._commits is None:
             self._commits = ProgressCommits(cluster, time.monotonic)
         self._commits.report(committed)
-
-
-def find_queues_now(cluster: Cluster, options: SourceOptions) -> list[MessageQueue]:
-    """Return the queues there are at this moment; topics may be gone."""
-    return find_queues(cluster, options.topics, required=False)
 
 
 def plan_ranges(
