@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from orbitmq._native import Command, decode_records, loads_lenient
+from orbitmq._native import Command, decode_messages, loads_lenient
 from orbitmq.client.state.namespace import wrap
 from orbitmq.client.state.routes import MASTER_ID, TopicRoute
 from orbitmq.errors import BrokerBusy, BrokerRefused, NoRoute, OrbitError
@@ -262,30 +262,41 @@ class Cluster:
             at = before
         at = max(at - STEP_BACK, ends.min_offset)
         while at < ends.max_offset:
-            times = self._stored_times(queue, at)
-            if not times:
-                return None
+            times, at = self._stored_times(queue, at)
             for offset, stored_ms in times:
                 if stored_ms >= time_ms:
                     return offset
-            at = times[-1][0] + 1
         return None
 
     def _stored_ms(self, queue: MessageQueue, offset: int) -> int:
-        times = self._stored_times(queue, offset, 1)
+        """Return when a message was stored, 0 if it has expired meanwhile."""
+        times, _ = self._stored_times(queue, offset, 1)
         return times[0][1] if times else 0
 
     def _stored_times(
         self, queue: MessageQueue, offset: int, count: int = STEP_BACK
-    ) -> list[tuple[int, int]]:
-        body = self.sample(queue, offset, count)
-        return [(each.queue_offset, each.store_timestamp) for each in decode_records(body)]
+    ) -> tuple[list[tuple[int, int]], int]:
+        """Return the offsets and times of a few messages, and where to go on after them.
+
+        Where there are none, because they expire just now, the broker says where the next are.
+        """
+        response = self._pull(queue, offset, count)
+        messages = decode_messages(response.body, queue)
+        times = [(each.queue_offset, each.store_timestamp) for each in messages]
+        go_on = times[-1][0] + 1 if times else int(response.get_ext("nextBeginOffset") or 0)
+        if go_on <= offset:
+            text = f"nothing at offset {offset} of {queue}, nor after it"
+            raise BrokerBusy(response.code, text, address=queue.broker_name)
+        return times, go_on
 
     def sample(self, queue: MessageQueue, offset: int, count: int = STEP_BACK) -> bytes:
         """Return the records of a few messages from an offset on, as many as one pull gives."""
+        return self._pull(queue, offset, count).body
+
+    def _pull(self, queue: MessageQueue, offset: int, count: int) -> Command:
         address = self.address(queue.topic, queue.broker_name)
         ext = self.pull_fields(queue, offset, count)
-        return self.ask(address, RequestCode.PULL_MESSAGE, ext, also=_PULLED).body
+        return self.ask(address, RequestCode.PULL_MESSAGE, ext, also=_PULLED)
 
     def pull_fields(self, queue: MessageQueue, offset: int, count: int) -> dict[str, str]:
         """Return the fields of a pull of everything, which neither waits nor commits."""
