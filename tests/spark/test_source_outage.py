@@ -1,4 +1,4 @@
-"""What a stream's planner and its tasks do while those they ask are away."""
+"""What planners and tasks do while those they ask are away."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from orbitmq import Admin, Message, Producer
+from orbitmq.errors import ConnectionLost
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.remoting.handling import Refused
+from orbitmq.spark.cluster import Cluster, Endpoint
 from orbitmq.spark.data_loss import MessagesLost
+from orbitmq.spark.source import RocketMQSource
 from orbitmq.testing import LocalCluster
 from tests.spark.broker_process import BrokerProcess
 from tests.spark.conftest import NewTopic
@@ -110,3 +113,24 @@ def test_a_broker_that_does_not_come_back(
         with pytest.raises(MessagesLost, match=r"broker gone.* being read cannot end without"):
             count_rows(stream, planned)
         stream.stop()
+
+
+def test_a_batch_read_asks_twice_what_a_broker_can_do(
+    own: LocalCluster, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic(own, queues=1)
+    send(own, topic, ["message"])
+    asked: list[str] = []
+    endpoint = Cluster.endpoint
+
+    def lost_at_first(self: Cluster, of_topic: str, broker: str) -> Endpoint:
+        asked.append(broker)
+        if len(asked) == 1:
+            raise ConnectionLost(f"{broker} was closed by its peer")
+        return endpoint(self, of_topic, broker)
+
+    monkeypatch.setattr(Cluster, "endpoint", lost_at_first)
+    options = {"nameServer": own.address, "subscribe": topic, "fetchOffset.retryIntervalMs": "0"}
+    source = RocketMQSource(options)
+    assert len(source.reader(source.schema()).partitions()) == 1
+    assert len(asked) == 2
