@@ -1248,6 +1248,8 @@ class Store:
 _LogFile = tuple[Path, int, int]
 _Range = tuple[int, int, bool]
 _Topics = dict[str, dict[int, tuple[int, int]] | None]
+_Damage = tuple[str, int, int, str, str | None, int | None, int | None]
+"""Kind (damage or gap), offset in the log, length, reason; topic, queue, queue offset."""
 
 @final
 class StoreSnapshot:
@@ -1281,14 +1283,17 @@ class StoreSnapshot:
         """How many bytes of a torn record follow the end, and what is wrong with it."""
     @property
     def gaps(self) -> list[tuple[int, int]]:
-        """Where log files are missing between others."""
+        """Where log files are missing between others, or the ends of some."""
     @property
     def topics(self) -> list[str]:
         """The topics that have queues."""
     def queues(self) -> list[tuple[str, int, int, int]]:
         """Return every queue: topic, id, first and next queue offset."""
     def whole(self) -> list[_Range]:
-        """Return the whole log: first byte, end, whether a record begins at the first byte."""
+        """Return the whole log: first byte, end, whether a record begins at the first byte.
+
+        A gap is a range of its first byte.
+        """
     def ranges(
         self,
         *,
@@ -1354,13 +1359,13 @@ class ScanReport:
         """Records that were wanted."""
     @property
     def damaged(self) -> int:
-        """Stretches that cannot be read as messages."""
+        """Stretches that cannot be read as messages, or that no file holds."""
     @property
     def damaged_bytes(self) -> int:
         """Their bytes."""
     @property
-    def damages(self) -> list[tuple[int, int, str, str | None, int | None, int | None]]:
-        """The first hundred: offset in the log, length, reason; topic, queue, queue offset."""
+    def damages(self) -> list[_Damage]:
+        """The first hundred."""
 
 @final
 class StoreAudit:

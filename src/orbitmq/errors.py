@@ -395,7 +395,7 @@ class StrayFile(StoreError):
 
 
 class MissingFile(StoreError):
-    """A file is missing between its neighbours."""
+    """A file is missing between its neighbours, or was cut before the next one begins."""
 
     fault = Fault.OPERATOR
 

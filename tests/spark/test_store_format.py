@@ -146,6 +146,30 @@ def test_a_damaged_message_fails_the_query_or_is_listed(
     assert (tail.physicalOffset, tail.length) == (end, 4)
 
 
+def test_a_missing_log_file_fails_the_query_or_is_listed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = fill(tmp_path / "store", COUNT)
+    files = log_files(path)
+    files[1].unlink()
+    with pytest.raises(PySparkException, match="restore it.*failOnCorruption=false reads on"):
+        table(spark, path, topics="even").collect()
+    found = numbers(table(spark, path, failOnCorruption="false", topics="even", splits=5))
+    assert found == numbers(
+        table(spark, path, failOnCorruption="false", prune="false").where("topic = 'even'")
+    )
+    assert found[-1] == COUNT - 2
+    start, end = int(files[1].name), int(files[2].name)
+    for options in ({}, {"topics": "even"}, {"splits": 9, "prune": "false"}):
+        (gap,) = table(spark, path, table="damages", **options).collect()
+        assert (gap.kind, gap.file, gap.physicalOffset, gap.length) == (
+            "gap",
+            None,
+            start,
+            end - start,
+        )
+
+
 def test_a_running_store_is_a_table_of_one_moment(spark: SparkSession, tmp_path: Path) -> None:
     with open_small(tmp_path / "store") as written:
         for number in range(100):

@@ -12,7 +12,7 @@ import polars
 import pyarrow as pa
 import pytest
 
-from orbitmq.errors import CorruptStore, StoreIOError
+from orbitmq.errors import CorruptStore, MissingFile, StoreIOError
 from orbitmq.storelog import COLUMNS, StoreLog, parse_time_ms
 from tests.spark.small_stores import (
     COUNT,
@@ -133,9 +133,30 @@ def test_a_damaged_message_is_an_error_or_counted(tmp_path: Path) -> None:
     assert bodies(pa.table(scan)) == [body(number) for number in range(60) if number != 41]
     report = scan.report()
     assert report is not None
-    assert (report.damaged, report.damages[0][3:]) == (1, ("odd", 0, 10))
+    assert (report.damaged, report.damages[0][4:]) == (1, ("odd", 0, 10))
     unchecked = log.scan(verify_crc=False, columns=["body"])
     assert len(pa.table(unchecked)) == 60
+
+
+def test_a_missing_log_file_is_an_error_or_counted(tmp_path: Path) -> None:
+    path = fill(tmp_path / "store", 1200)
+    files = log_files(path)
+    lost = pa.table(StoreLog(path).scan(columns=["body", "topic", "physicalOffset"]))
+    files[2].unlink()
+    gap = (int(files[2].name), int(files[3].name))
+    kept = lost.filter(
+        pa.array([not gap[0] <= at < gap[1] for at in lost["physicalOffset"].to_pylist()])
+    )
+    log = StoreLog(path)
+    for wishes in ({}, {"topics": ["even", "odd"]}, {"topics": ["even", "odd"], "prune": False}):
+        with pytest.raises(MissingFile, match=f"{gap[0]} to {gap[1]}.*restore it") as raised:
+            list(log.scan(**wishes))
+        assert raised.value.path == files[1]
+        scan = log.scan(fail_on_damage=False, columns=["body"], **wishes)
+        assert bodies(pa.table(scan)) == bodies(kept)
+        report = scan.report()
+        assert report is not None
+        assert (report.damaged, report.damages[0][:3]) == (1, ("gap", gap[0], gap[1] - gap[0]))
 
 
 def test_a_torn_tail_is_left_out_and_counted(tmp_path: Path) -> None:

@@ -122,6 +122,7 @@ pub fn store_error(py: Python<'_>, error: &StoreError) -> PyErr {
         StoreError::WrongFileSize { path, .. } => ("WrongFileSize", Some(path), None),
         StoreError::StrayFile { path } => ("StrayFile", Some(path), None),
         StoreError::MissingFile { path } => ("MissingFile", Some(path), None),
+        StoreError::LogGap { path, start, .. } => ("MissingFile", Some(path), Some(*start)),
         StoreError::Corrupt { path, offset, .. } => ("CorruptStore", Some(path), Some(*offset)),
         StoreError::Io { path, .. } => ("StoreIOError", Some(path), None),
         StoreError::FlushFailed { path, .. } => ("FlushFailed", Some(path), None),

@@ -169,7 +169,7 @@ impl LogScan {
                         None => (None, None, None),
                     };
                     let reason = damage.reason.clone();
-                    (damage.physical_offset, damage.len, reason, topic, queue_id, queue_offset)
+                    (damage.kind.name(), damage.physical_offset, damage.len, reason, topic, queue_id, queue_offset)
                 });
                 ScanReport {
                     records: report.records,
@@ -195,8 +195,8 @@ pub struct ScanReport {
     damages: Vec<DamageTuple>,
 }
 
-/// Where in the log, how many bytes, why; topic, queue and queue offset where they can be told.
-type DamageTuple = (u64, u64, String, Option<String>, Option<i32>, Option<i64>);
+/// Kind, where in the log, how many bytes, why; topic, queue and queue offset where they can be told.
+type DamageTuple = (&'static str, u64, u64, String, Option<String>, Option<i32>, Option<i64>);
 
 #[pymethods]
 impl ScanReport {

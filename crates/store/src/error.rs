@@ -39,6 +39,9 @@ pub enum StoreError {
     #[error("{} is damaged at offset {offset}: {reason}", path.display())]
     Corrupt { path: PathBuf, offset: u64, reason: String },
 
+    #[error("the log has nothing for {start} to {end}, behind {}: a file is missing or was cut short; restore it from a backup or a replica", path.display())]
+    LogGap { path: PathBuf, start: u64, end: u64 },
+
     #[error("{action} {} failed: {source}", path.display())]
     Io { action: &'static str, path: PathBuf, source: io::Error },
 

@@ -4,8 +4,12 @@
 //!
 //! ```text
 //! snapshot ─ queue_files      what is there: log files, queues, where the log ends at this moment
-//! selection ─ key_lookup      which byte ranges of the log can hold what is wanted
-//! range_scan ─ window         the records of such ranges, damage counted and named
+//! selection ┬ time_lookup     which byte ranges of the log can hold what is wanted
+//!           ├ queue_lookup
+//!           ├ key_lookup
+//!           └ log_ranges
+//! range_scan ┬ window         the records of such ranges
+//!            └ damage         what of them cannot be read, counted and named
 //! audit ┬ audit_queue         whether queues and index say what the log says
 //!       └ audit_index
 //! └ log_files                 a directory's files by the offset in their names
@@ -16,18 +20,24 @@
 mod audit;
 mod audit_index;
 mod audit_queue;
+mod damage;
 mod index_view;
 mod key_lookup;
 mod log_files;
+mod log_ranges;
 mod queue_files;
+mod queue_lookup;
 mod range_scan;
 mod selection;
 mod snapshot;
+mod time_lookup;
 mod window;
 
 pub use audit::{Audit, Finding, Findings, Kind, LogAudit, TopicSize};
+pub use damage::{Damage, DamageKind, ScanReport};
 pub use log_files::LogFile;
+pub use log_ranges::LogRange;
 pub use queue_files::QueueFiles;
-pub use range_scan::{Damage, LogRange, RangeScan, ScanReport, Seen, Visit};
+pub use range_scan::{RangeScan, Seen, Visit};
 pub use selection::{OTHER_QUEUES, QueueWish, Selection};
 pub use snapshot::{Snapshot, Tail};

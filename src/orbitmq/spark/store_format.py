@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from orbitmq.errors import CorruptStore
+from orbitmq.errors import CorruptStore, MissingFile
 from orbitmq.spark.schema import column_names, message_schema
 from orbitmq.spark.settling import settle_in
 from orbitmq.spark.store_options import StoreOptions
@@ -45,7 +45,7 @@ DAMAGE_SCHEMA = StructType(
         StructField("queueOffset", LongType()),
     ]
 )
-"""The columns of ``table=damages``; kinds are ``damage``, ``torn-tail`` and ``gap``."""
+"""The columns of ``table=damages``; kinds are ``damage``, ``gap`` and ``torn-tail``."""
 
 
 class RocketMQStoreSource(DataSource):
@@ -72,7 +72,7 @@ class RocketMQStoreSource(DataSource):
         log = options.open()
         if options.table == "damages":
             plan = options.plan(log, ("physicalOffset",), self.parallelism)
-            return DamageReader(plan, _known_damages(log))
+            return DamageReader(plan, _torn_tail(log, plan))
         if log.torn_bytes:
             _log.warning(
                 "%s: %d bytes of an unfinished message follow the log's end at %d; left out",
@@ -116,15 +116,15 @@ class StoreReader(DataSourceReader):
         try:
             for batch in scan:
                 yield pa.record_batch(batch)
-        except CorruptStore as error:
+        except (CorruptStore, MissingFile) as error:
             text = f"{error}; failOnCorruption=false reads on behind it"
-            raise CorruptStore(text, path=error.path, offset=error.offset) from None
+            raise type(error)(text, path=error.path, offset=error.offset) from None
         report = scan.report()
         if report.damaged:
             _log.warning(
                 "%d stretches of the log (%d bytes) cannot be read and were left out: %s",
                 *(report.damaged, report.damaged_bytes),
-                "; ".join(f"at {at}: {reason}" for at, _, reason, *_ in report.damages[:10]),
+                "; ".join(f"at {at}: {reason}" for _, at, _, reason, *_ in report.damages[:10]),
             )
 
 
@@ -145,30 +145,31 @@ class DamageReader(StoreReader):
             scan = self.plan.open(self.plan.splits[partition.number])
             for _ in scan:
                 pass
-            for at, length, reason, topic, queue_id, queue_offset in scan.report().damages:
-                place = {"topic": topic, "queueId": queue_id, "queueOffset": queue_offset}
-                rows.append(_damage("damage", self.plan, at, length, reason) | place)
+            rows += [_damage_row(self.plan, *damage) for damage in scan.report().damages]
         yield pa.RecordBatch.from_pylist(rows, schema=_damage_arrow_schema())
 
 
-def _damage(kind: str, plan: ScanPlan, at: int, length: int, reason: str) -> dict[str, Any]:
+def _damage_row(
+    plan: ScanPlan,
+    kind: str,
+    at: int,
+    length: int,
+    reason: str,
+    topic: str | None = None,
+    queue_id: int | None = None,
+    queue_offset: int | None = None,
+) -> dict[str, Any]:
     files = (str(path) for path, start, size in plan.log_files if start <= at < start + size)
-    row = {"kind": kind, "file": next(files, None), "physicalOffset": at, "length": length}
-    return row | {"reason": reason, "topic": None, "queueId": None, "queueOffset": None}
+    place = (next(files, None), at, length, reason, topic, queue_id, queue_offset)
+    return dict(zip(DAMAGE_SCHEMA.names, (kind, *place), strict=True))
 
 
-def _known_damages(log: StoreLog) -> list[dict[str, Any]]:
-    """Return what the directory shows without being read."""
-    snapshot = log.snapshot
-    nothing = ScanPlan(tuple(snapshot.log_files), snapshot.log_end, ())
-    rows = [
-        _damage("gap", nothing, start, end - start, "a log file is missing")
-        for start, end in snapshot.gaps
-    ]
-    if snapshot.tail is not None:
-        size, reason = snapshot.tail
-        rows.append(_damage("torn-tail", nothing, snapshot.log_end, size, reason))
-    return rows
+def _torn_tail(log: StoreLog, plan: ScanPlan) -> list[dict[str, Any]]:
+    """Return what stands behind the end of the log, where no split reads."""
+    if log.snapshot.tail is None:
+        return []
+    size, reason = log.snapshot.tail
+    return [_damage_row(plan, "torn-tail", log.snapshot.log_end, size, reason)]
 
 
 def _damage_arrow_schema() -> pa.Schema:

@@ -15,9 +15,11 @@ use std::collections::{BTreeMap, HashMap};
 use wire::hash::index_hash;
 use wire::{Crc, Record};
 
+use super::damage::{DamageKind, ScanReport};
 use super::index_view::IndexView;
 use super::log_files::holding;
-use super::range_scan::{LogRange, RangeScan, ScanReport, Seen};
+use super::log_ranges::LogRange;
+use super::range_scan::{RangeScan, Seen};
 use super::snapshot::Snapshot;
 use super::window::Window;
 use crate::consume_queue::{UNIT_LEN, Unit};
@@ -151,15 +153,17 @@ impl Audit {
             Ok(Seen::Next)
         })?;
         result.scan = scan.report().clone();
-        for damage in &result.scan.damages {
+        // Files that are missing `check_directory` tells.
+        for damage in result.scan.damages.iter().filter(|damage| damage.kind == DamageKind::Record) {
             let (topic, queue_id, queue_offset) = damage.place.clone().unwrap_or((String::new(), -1, -1));
             let physical_offset = damage.physical_offset as i64;
             let detail = format!("{} bytes: {}", damage.len, damage.reason);
             let kind = Kind::DamagedRecord;
             result.findings.named.push(Finding { kind, topic, queue_id, queue_offset, physical_offset, detail });
         }
-        if result.scan.damaged > 0 {
-            result.findings.counts.insert(Kind::DamagedRecord, result.scan.damaged);
+        let damaged = result.scan.damaged - result.scan.absent;
+        if damaged > 0 {
+            result.findings.counts.insert(Kind::DamagedRecord, damaged);
         }
         Ok(result)
     }

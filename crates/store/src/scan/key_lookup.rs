@@ -6,7 +6,7 @@
 use wire::hash::index_hash;
 
 use super::index_view::IndexView;
-use super::range_scan::LogRange;
+use super::log_ranges::{LogRange, clip, gap_mark, united};
 use super::selection::Selection;
 use super::snapshot::Snapshot;
 use crate::error::Result;
@@ -39,12 +39,11 @@ pub(crate) fn ranges(snapshot: &Snapshot, selection: &Selection) -> Result<Optio
     }
     let indexed = newest.end_physical.max(snapshot.log_start as i64) as u64;
     places.retain(|&place| place < indexed);
-    places.sort_unstable();
-    places.dedup();
-    let mut ranges: Vec<_> =
-        places.into_iter().map(|start| LogRange { start, end: start + 1, aligned: true }).collect();
-    if indexed < snapshot.log_end {
-        ranges.push(LogRange { start: indexed, end: snapshot.log_end, aligned: true });
-    }
-    Ok(Some(ranges))
+    let range = |start: u64| match snapshot.gap_at(start) {
+        Some(gap) => gap_mark(gap),
+        None => LogRange { start, end: start + 1, aligned: true },
+    };
+    let mut ranges: Vec<_> = places.into_iter().map(range).collect();
+    ranges.extend(clip(snapshot.whole(), indexed, u64::MAX));
+    Ok(Some(united(ranges)))
 }

@@ -73,6 +73,12 @@ pub(crate) fn list(dirs: &[PathBuf]) -> Result<Vec<LogFile>> {
     Ok(files)
 }
 
+/// `[start, end)` of what is missing between the files: whole ones, or the ends of some that were cut short.
+pub(crate) fn gaps(files: &[LogFile]) -> Vec<(u64, u64)> {
+    let between = files.windows(2).map(|pair| (pair[0].end(), pair[1].start));
+    between.filter(|(start, end)| start < end).collect()
+}
+
 /// The file that holds `offset`.
 pub(crate) fn holding(files: &[LogFile], offset: u64) -> Option<&LogFile> {
     let after = files.partition_point(|file| file.start <= offset);

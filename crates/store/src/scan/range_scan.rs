@@ -3,8 +3,9 @@
 //! A record belongs to the range in which it begins. A range that begins at a record (`aligned`) is read from there; any other is
 //! searched for its first record, so a log can be cut into ranges at any byte. Together the ranges of a cut give every record once.
 //!
-//! Damage is met in two ways. A record whose parts add up but whose body does not match its checksum, or whose text is not UTF-8, is
-//! left out and the next one is where it says. Where nothing readable stands, the next record is searched for. Each damage is counted
+//! Damage is met in three ways. A record whose parts add up but whose body does not match its checksum, or whose text is not UTF-8, is
+//! left out and the next one is where it says. Where nothing readable stands, the next record is searched for. Where there is no file,
+//! reading goes on with the next one; files that are missing before the first have expired and are no damage. Each damage is counted
 //! by the range in which it begins; a range looks for that purpose at the place behind its last record, too, because the next range
 //! cannot know whether it begins in the middle of a record.
 
@@ -14,41 +15,13 @@ use wire::crc::body_crc;
 use wire::record::{Lead, RecordError, lead};
 use wire::{Crc, Record};
 
+use super::damage::{Damage, ScanReport};
 use super::log_files::{LogFile, holding};
+use super::log_ranges::LogRange;
 use super::window::Window;
 use crate::error::{Result, StoreError};
 
-/// So many damages are named one by one; the rest is only counted.
-const NAMED: usize = 100;
 const CRC_AT: usize = 8;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogRange {
-    pub start: u64,
-    pub end: u64,
-    /// Whether a record is known to begin at `start`.
-    pub aligned: bool,
-}
-
-/// A stretch of the log that cannot be read as a message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
-    pub physical_offset: u64,
-    pub len: u64,
-    pub reason: String,
-    /// Topic, queue and queue offset, when the record can still say.
-    pub place: Option<(String, i32, i64)>,
-}
-
-#[derive(Clone, Debug, Default)]
-pub struct ScanReport {
-    /// Whole records met, and their bytes.
-    pub records: u64,
-    pub bytes: u64,
-    pub damaged: u64,
-    pub damaged_bytes: u64,
-    pub damages: Vec<Damage>,
-}
 
 /// What became of a record that was shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,16 +77,7 @@ impl RangeScan {
 
     /// The first damage as an error that names its file, for those who do not want to go on.
     pub fn first_damage(&self) -> Option<StoreError> {
-        let damage = self.report.damages.first()?;
-        let path = holding(&self.files, damage.physical_offset).map_or_else(Default::default, |file| file.path.clone());
-        let whose = match &damage.place {
-            Some((topic, queue_id, queue_offset)) => {
-                format!(" (message {queue_offset} of queue {queue_id} of topic {topic})")
-            }
-            None => String::new(),
-        };
-        let reason = format!("{}{whose}", damage.reason);
-        Some(StoreError::Corrupt { path, offset: damage.physical_offset, reason })
+        Some(self.report.damages.first()?.error(&self.files))
     }
 
     /// Shows records to `visit` until it wants a pause, which keeps the place; true when it did, false when all ranges are read.
@@ -147,7 +111,10 @@ impl RangeScan {
     fn advance(&mut self) -> Result<bool> {
         while self.current.is_none() {
             let Some(range) = self.ranges.pop_front() else { return Ok(false) };
-            let Some(log_file) = holding(&self.files, range.start) else { continue };
+            let Some(log_file) = holding(&self.files, range.start) else {
+                self.pass_gap(range);
+                continue;
+            };
             if range.end > log_file.end() {
                 self.ranges.push_front(LogRange { start: log_file.end(), aligned: true, ..range });
             }
@@ -160,6 +127,19 @@ impl RangeScan {
             self.current = position.map(|position| Current { window, position, end });
         }
         Ok(true)
+    }
+
+    /// No file holds the beginning of the range: on with the next one that it reaches.
+    fn pass_gap(&mut self, range: LogRange) {
+        let after = self.files.partition_point(|file| file.start <= range.start);
+        // Behind the last file there is no log, before the first one it has expired.
+        let Some(next) = self.files.get(after) else { return };
+        if after > 0 && self.files[after - 1].end() == range.start {
+            self.report.note(Damage::gap(range.start, next.start));
+        }
+        if next.start < range.end {
+            self.ranges.push_front(LogRange { start: next.start, aligned: true, ..range });
+        }
     }
 }
 
@@ -184,7 +164,7 @@ fn meet<E: From<StoreError>>(
     let (record, size) = match Record::decode(bytes, Crc::Trust) {
         Ok(whole) => whole,
         Err(error @ RecordError::NotUtf8 { total_size, .. }) => {
-            report.note(position, total_size as u64, error.to_string(), None);
+            report.note_record(position, total_size as u64, error.to_string(), None);
             return Ok(Met::Passed(position + total_size as u64));
         }
         Err(error) => return Ok(Met::Broken(error.to_string())),
@@ -198,14 +178,14 @@ fn meet<E: From<StoreError>>(
         let computed = body_crc(record.body);
         if stored != computed {
             let place = Some((record.topic.to_string(), record.queue_id, record.queue_offset));
-            report.note(position, size as u64, RecordError::WrongCrc { stored, computed }.to_string(), place);
+            report.note_record(position, size as u64, RecordError::WrongCrc { stored, computed }.to_string(), place);
             return Ok(Met::Passed(next));
         }
     }
     let seen = visit(Visit { record: &record, size })?;
     if let Seen::Damaged(reason) = seen {
         let place = Some((record.topic.to_string(), record.queue_id, record.queue_offset));
-        report.note(position, size as u64, reason, place);
+        report.note_record(position, size as u64, reason, place);
         return Ok(Met::Passed(next));
     }
     report.records += 1;
@@ -225,7 +205,7 @@ fn nothing_here(bytes: &[u8], left: u64) -> String {
 fn skip_damage(window: &mut Window, position: u64, reason: String, report: &mut ScanReport) -> Result<u64> {
     let limit = window.limit();
     let next = window.find_record(position + 1, limit)?.unwrap_or(limit);
-    report.note(position, next - position, reason, None);
+    report.note_record(position, next - position, reason, None);
     Ok(next)
 }
 
@@ -240,14 +220,4 @@ fn look_behind(current: &mut Current, crc: Crc, report: &mut ScanReport) -> Resu
         skip_damage(&mut current.window, current.position, reason, report)?;
     }
     Ok(())
-}
-
-impl ScanReport {
-    fn note(&mut self, physical_offset: u64, len: u64, reason: String, place: Option<(String, i32, i64)>) {
-        self.damaged += 1;
-        self.damaged_bytes += len;
-        if self.damages.len() < NAMED {
-            self.damages.push(Damage { physical_offset, len, reason, place });
-        }
-    }
 }

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use wire::record::{Lead, lead};
 use wire::{Crc, Record};
 
-use super::log_files::{LogFile, holding, list};
+use super::log_files::{LogFile, gaps, holding, list};
 use super::queue_files::QueueFiles;
 use super::window::Window;
 use crate::error::{Result, StoreError};
@@ -43,7 +43,7 @@ pub struct Snapshot {
     /// End of the last message that a queue points to; `None` without queues.
     pub dispatched_end: Option<u64>,
     pub tail: Option<Tail>,
-    /// `[start, end)` of files that are missing between others.
+    /// `[start, end)` of what is missing between log files: whole ones, or the ends of some that were cut short.
     pub gaps: Vec<(u64, u64)>,
 }
 
@@ -77,16 +77,11 @@ impl Snapshot {
         }
         // Queues before the log: whatever they point to was in the log by then.
         let queues = QueueFiles::of_store(root)?;
-        let log_files = list(&log_dirs)?;
+        let (log_files, gaps) = list_log(&log_dirs)?;
         if log_files.is_empty() && queues.is_empty() && !root.join("commitlog").is_dir() {
             let source = std::io::Error::new(std::io::ErrorKind::NotFound, "no commit log here");
             return Err(StoreError::Io { action: "opening", path: root.to_path_buf(), source });
         }
-        let gaps = log_files
-            .windows(2)
-            .filter(|pair| pair[0].end() < pair[1].start)
-            .map(|pair| (pair[0].end(), pair[1].start))
-            .collect();
         Ok(Snapshot {
             root: root.to_path_buf(),
             log_start: log_files.first().map_or(0, |file| file.start),
@@ -139,6 +134,20 @@ impl Snapshot {
             }
         }
         Ok(self.log_files.first())
+    }
+}
+
+/// The files of the log and the gaps between them. A directory that changes while it is listed can show gaps it has not: one is
+/// believed when it is seen twice.
+fn list_log(dirs: &[PathBuf]) -> Result<(Vec<LogFile>, Vec<(u64, u64)>)> {
+    let mut seen = Vec::new();
+    loop {
+        let files = list(dirs)?;
+        let gaps = gaps(&files);
+        if gaps == seen {
+            return Ok((files, gaps));
+        }
+        seen = gaps;
     }
 }
 

@@ -1,6 +1,8 @@
 //! A store in a temporary directory, with files so small that a few messages cross their ends.
 #![allow(dead_code)] // each suite uses its part
 
+pub mod scanning;
+
 use std::path::{Path, PathBuf};
 
 use store::{Appended, Flush, Host, Limits, Message, Options, ReadRequest, ReadResult, Store};

@@ -1,0 +1,98 @@
+//! What a scan cannot give: stretches of the log that are damaged, and such that no file holds.
+
+use super::log_files::{LogFile, holding};
+use crate::error::StoreError;
+
+/// So many damages are named one by one; the rest is only counted.
+const NAMED: usize = 100;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DamageKind {
+    /// Bytes that cannot be read as a message.
+    Record,
+    /// Nothing between two files: one is missing, or was cut short.
+    Gap,
+}
+
+impl DamageKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            DamageKind::Record => "damage",
+            DamageKind::Gap => "gap",
+        }
+    }
+}
+
+/// A stretch of the log without the messages it should have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    pub kind: DamageKind,
+    pub physical_offset: u64,
+    pub len: u64,
+    pub reason: String,
+    /// Topic, queue and queue offset, when the record can still say.
+    pub place: Option<(String, i32, i64)>,
+}
+
+impl Damage {
+    pub(crate) fn gap(start: u64, end: u64) -> Damage {
+        let reason = format!("the log has no file for {start} to {end}");
+        Damage { kind: DamageKind::Gap, physical_offset: start, len: end - start, reason, place: None }
+    }
+
+    /// The damage as an error that names its file, for those who do not want to go on.
+    pub(crate) fn error(&self, files: &[LogFile]) -> StoreError {
+        let offset = self.physical_offset;
+        match self.kind {
+            DamageKind::Gap => {
+                let before = files.iter().rfind(|file| file.end() <= offset);
+                let path = before.map_or_else(Default::default, |file| file.path.clone());
+                StoreError::LogGap { path, start: offset, end: offset + self.len }
+            }
+            DamageKind::Record => {
+                let path = holding(files, offset).map_or_else(Default::default, |file| file.path.clone());
+                let whose = match &self.place {
+                    Some((topic, queue_id, queue_offset)) => {
+                        format!(" (message {queue_offset} of queue {queue_id} of topic {topic})")
+                    }
+                    None => String::new(),
+                };
+                StoreError::Corrupt { path, offset, reason: format!("{}{whose}", self.reason) }
+            }
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct ScanReport {
+    /// Whole records met, and their bytes.
+    pub records: u64,
+    pub bytes: u64,
+    /// Stretches of all kinds, and their bytes.
+    pub damaged: u64,
+    pub damaged_bytes: u64,
+    /// Those of them that no file holds.
+    pub absent: u64,
+    pub damages: Vec<Damage>,
+}
+
+impl ScanReport {
+    pub(crate) fn note(&mut self, damage: Damage) {
+        self.damaged += 1;
+        self.damaged_bytes += damage.len;
+        self.absent += u64::from(damage.kind != DamageKind::Record);
+        if self.damages.len() < NAMED {
+            self.damages.push(damage);
+        }
+    }
+
+    pub(crate) fn note_record(
+        &mut self,
+        physical_offset: u64,
+        len: u64,
+        reason: String,
+        place: Option<(String, i32, i64)>,
+    ) {
+        self.note(Damage { kind: DamageKind::Record, physical_offset, len, reason, place });
+    }
+}
