@@ -37,7 +37,7 @@ fn around(snapshot: &Snapshot, ms: i64) -> Result<(u64, u64)> {
     // The newest file that begins before `ms`, and the first record of the first one that does not.
     let (mut border, mut above) = (None, u64::MAX);
     for file in snapshot.log_files.iter().filter(|file| file.start < log_end) {
-        match stored_at(file, file.start, file.start + CLOSE, log_end)? {
+        match stored_at(file, file.start, file.end(), log_end)? {
             Some((_, stored)) if stored < ms => (border, above) = (Some(file), u64::MAX),
             Some((position, _)) if above == u64::MAX => above = position,
             _ => {}
