@@ -152,7 +152,7 @@ def test_a_missing_log_file_fails_the_query_or_is_listed(
     path = fill(tmp_path / "store", COUNT)
     files = log_files(path)
     files[1].unlink()
-    with pytest.raises(PySparkException, match="restore it.*failOnCorruption=false reads on"):
+    with pytest.raises(PySparkException, match=r"restore it.*failOnCorruption=false reads on"):
         table(spark, path, topics="even").collect()
     found = numbers(table(spark, path, failOnCorruption="false", topics="even", splits=5))
     assert found == numbers(

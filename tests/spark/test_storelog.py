@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import shutil
+import subprocess
+import sys
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +15,7 @@ import polars
 import pyarrow as pa
 import pytest
 
-from orbitmq.errors import CorruptStore, MissingFile, StoreIOError
+from orbitmq.errors import CorruptStore, MissingFile, StoreIOError, StoreLocked
 from orbitmq.storelog import COLUMNS, StoreLog, parse_time_ms
 from tests.spark.small_stores import (
     COUNT,
@@ -173,6 +176,38 @@ def test_a_copy_of_the_log_alone_is_enough(store: Path) -> None:
     assert bodies(pa.table(log.scan(topics=["odd"]))) == [body(n) for n in range(1, COUNT, 2)]
     with pytest.raises(ValueError, match="name the topics themselves"):
         log.plan(topic_pattern=".*")
+
+
+HOLD_OPEN = """
+import sys
+from tests.spark.small_stores import *
+with open_small(Path(sys.argv[1])) as store:
+    for number in range(COUNT):
+        store.append(message(number), now_ms=T0 + number * STEP_MS)
+    print("filled", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_queues_are_believed_while_another_process_runs_them(tmp_path: Path) -> None:
+    def part_read(path: Path) -> float:
+        log = StoreLog(path)
+        return sum(split.size for split in log.plan(topics=["absent"]).splits) / log.size
+
+    path = tmp_path / "store"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD_OPEN, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"filled\n"
+        shutil.copytree(path, tmp_path / "copy")
+        assert part_read(path) == 0
+        with pytest.raises(StoreLocked):
+            open_small(path)
+        holder.stdin.close()
+    assert part_read(path) == 0, "at rest"
+    assert part_read(tmp_path / "copy") == 1, "its queues may be older than its log"
 
 
 def test_a_store_is_read_while_it_is_written(tmp_path: Path) -> None:

@@ -66,6 +66,20 @@ impl Drop for DirectoryLock {
     }
 }
 
+/// Whether somebody on this machine has the directory open, found out without taking the lock.
+pub(crate) fn is_in_use(root: &Path) -> bool {
+    // Kept to the end: were this process to take the lock meanwhile, closing the file here would let it go again.
+    let held = HELD.lock().expect("held directories lock");
+    if root.canonicalize().is_ok_and(|root| held.contains(&root)) {
+        return true;
+    }
+    let Ok(file) = File::open(root.join("lock")) else { return false };
+    let mut region = first_byte_for_writing();
+    // SAFETY: a valid descriptor and a valid struct, as fcntl(2) asks.
+    let asked = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLK, &mut region) } == 0;
+    asked && region.l_type != libc::F_UNLCK as libc::c_short
+}
+
 fn first_byte_for_writing() -> libc::flock {
     // SAFETY: plain integers, for which all zeros is a value.
     let mut region: libc::flock = unsafe { std::mem::zeroed() };

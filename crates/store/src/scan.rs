@@ -36,7 +36,7 @@ mod window;
 pub use audit::{Audit, Finding, Findings, Kind, LogAudit, TopicSize};
 pub use damage::{Damage, DamageKind, ScanReport};
 pub use log_files::LogFile;
-pub use log_ranges::LogRange;
+pub use log_ranges::{Gap, LogRange};
 pub use queue_files::QueueFiles;
 pub use range_scan::{RangeScan, Seen, Visit};
 pub use selection::{OTHER_QUEUES, QueueWish, Selection};

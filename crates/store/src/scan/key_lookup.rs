@@ -14,6 +14,10 @@ use crate::error::Result;
 /// The places of the messages with the wanted keys; `None` when the index cannot say.
 pub(crate) fn ranges(snapshot: &Snapshot, selection: &Selection) -> Result<Option<Vec<LogRange>>> {
     let (Some(keys), Some(topics)) = (&selection.keys, &selection.topics) else { return Ok(None) };
+    // Where queues do not agree, parts of the index are of different moments, too.
+    if !snapshot.queues_agree {
+        return Ok(None);
+    }
     let (views, unreadable) = IndexView::of_store(&snapshot.root)?;
     if !unreadable.is_empty() {
         return Ok(None);

@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use super::log_ranges::Gap;
 use crate::error::{Result, StoreError};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +75,7 @@ pub(crate) fn list(dirs: &[PathBuf]) -> Result<Vec<LogFile>> {
 }
 
 /// `[start, end)` of what is missing between the files: whole ones, or the ends of some that were cut short.
-pub(crate) fn gaps(files: &[LogFile]) -> Vec<(u64, u64)> {
+pub(crate) fn gaps(files: &[LogFile]) -> Vec<Gap> {
     let between = files.windows(2).map(|pair| (pair[0].end(), pair[1].start));
     between.filter(|(start, end)| start < end).collect()
 }

@@ -13,7 +13,7 @@ pub struct LogRange {
 }
 
 /// `[start, end)` of what no file holds.
-pub(crate) type Gap = (u64, u64);
+pub type Gap = (u64, u64);
 
 pub(crate) fn gap_mark(gap: Gap) -> LogRange {
     LogRange { start: gap.0, end: gap.0 + 1, aligned: true }

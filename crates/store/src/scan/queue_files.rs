@@ -84,15 +84,15 @@ impl QueueFiles {
         Ok((found_end, None))
     }
 
-    /// The first unit below `end` that points at or behind `physical_offset`.
+    /// The first unit below `end` that points at or behind `physical_offset`, or an earlier one where units are missing.
     pub(crate) fn first_behind(&self, physical_offset: u64, end: u64) -> Result<u64> {
         let mut open = OpenFile::default();
         let (mut low, mut high) = (self.first(), end);
         while low < high {
             let middle = (low + high) / 2;
-            let behind = self
-                .unit(&mut open, middle)?
-                .is_none_or(|unit| !unit.is_pre_blank() && unit.physical_offset >= physical_offset as i64);
+            let behind = self.unit(&mut open, middle)?.is_none_or(|unit| {
+                !unit.is_pre_blank() && unit.physical_offset >= physical_offset as i64 || !unit.is_valid()
+            });
             if behind { high = middle } else { low = middle + 1 }
         }
         Ok(low)

@@ -1,12 +1,19 @@
 //! From wanted queues to places in the log, through their units.
 //!
-//! The units of the wanted queues mark the granules of the log that hold one of their messages. What no queue knows yet (the end of
-//! the log) is always read.
+//! The units of the wanted queues mark the granules of the log that hold one of their messages. What the queues may not know of is
+//! read as well:
+//!
+//! * what lies behind the last message that any queue points to: a running Java broker fills its queues a little later;
+//! * where the queues do not agree (see `snapshot`), what lies behind the last message of a wanted queue, unless no later one of it is
+//!   wanted. Queues that are not named may be missing altogether, so then all of the log is read;
+//! * where units are missing in the middle of a queue, what lies between their neighbours' messages.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 
 use super::log_ranges::{Gap, LogRange, clip, over_gaps, united};
-use super::selection::Selection;
+use super::queue_files::QueueFiles;
+use super::selection::{OTHER_QUEUES, QueueWish, Selection};
 use super::snapshot::Snapshot;
 use crate::error::{Result, StoreError};
 
@@ -15,35 +22,88 @@ const GRANULE: u64 = 256 << 10;
 
 /// The places in `[from, to)` of the messages of the wanted queues; `None` when there are no queues to ask, or all are wanted.
 pub(crate) fn ranges(snapshot: &Snapshot, selection: &Selection, from: u64, to: u64) -> Result<Option<Vec<LogRange>>> {
-    let (Some(_), Some(dispatched_end)) = (&selection.topics, snapshot.dispatched_end) else { return Ok(None) };
+    let (Some(topics), Some(dispatched_end)) = (&selection.topics, snapshot.dispatched_end) else { return Ok(None) };
     let mut known = Known::default();
+    let mut ends = Ends::new();
     for queue in &snapshot.queues {
         let Some(wish) = selection.wish_for(queue) else { continue };
-        let (end, _) = queue.end(&snapshot.log_files, snapshot.log_end)?;
+        let (end, physical_end) = queue.end(&snapshot.log_files, snapshot.log_end)?;
+        ends.insert((&queue.topic, queue.queue_id), (end as i64, physical_end.unwrap_or(0)));
         let first = queue.first_behind(from, end)?.max(wish.start.max(0) as u64);
-        let last = end.min(wish.end.max(0) as u64);
-        queue.walk::<StoreError>(first, last, |_, unit| {
-            let position = unit.physical_offset as u64;
-            if unit.is_valid() && !unit.is_pre_blank() && (from..to).contains(&position) {
-                known.add(position, snapshot.gap_at(position));
-            }
-            Ok(())
-        })?;
+        known.learn(queue, first, end.min(wish.end.max(0) as u64), from..to, snapshot)?;
     }
+    let known_end = match snapshot.queues_agree {
+        true => dispatched_end,
+        false => {
+            topics.iter().map(|(topic, queues)| known_end(topic, queues.as_ref(), &ends)).fold(dispatched_end, u64::min)
+        }
+    };
     let mut ranges = over_gaps(known.ranges(to.min(snapshot.log_end)), &snapshot.gaps, known.lost);
-    ranges.extend(clip(snapshot.whole(), dispatched_end.max(from), to));
+    known.unknown.push(known_end..u64::MAX);
+    for stretch in known.unknown {
+        ranges.extend(clip(snapshot.whole(), stretch.start.max(from), stretch.end.min(to)));
+    }
     Ok(Some(united(ranges)))
 }
 
-/// Where messages are known to be.
+/// By topic and queue: the next queue offset, and where the last message ends.
+type Ends<'a> = HashMap<(&'a str, i32), (i64, u64)>;
+
+/// Up to where the wanted queues of a topic speak for themselves.
+fn known_end(topic: &str, queues: Option<&HashMap<i32, QueueWish>>, ends: &Ends<'_>) -> u64 {
+    let Some(queues) = queues.filter(|queues| !queues.contains_key(&OTHER_QUEUES)) else { return 0 };
+    let own_end = |(id, wish): (&i32, &QueueWish)| match ends.get(&(topic, *id)) {
+        Some((end, _)) if wish.end <= *end => u64::MAX,
+        Some((_, physical_end)) => *physical_end,
+        None => 0,
+    };
+    queues.iter().map(own_end).min().unwrap_or(u64::MAX)
+}
+
+/// Where messages are known to be, and where that is not known.
 #[derive(Default)]
 struct Known {
     /// Granule → first wanted record in it.
     granules: BTreeMap<u64, u64>,
     lost: BTreeSet<Gap>,
+    unknown: Vec<Range<u64>>,
 }
 
 impl Known {
+    /// Takes up the units `[first, last)` of a queue that point into `within`.
+    fn learn(
+        &mut self,
+        queue: &QueueFiles,
+        first: u64,
+        last: u64,
+        within: Range<u64>,
+        snapshot: &Snapshot,
+    ) -> Result<()> {
+        let (mut expected, mut is_hole) = (first, false);
+        // Where the message of the last unit ends.
+        let mut behind = within.start;
+        queue.walk::<StoreError>(first, last, |offset, unit| {
+            is_hole |= offset != expected || !unit.is_valid();
+            expected = offset + 1;
+            if !unit.is_valid() || unit.is_pre_blank() {
+                return Ok(());
+            }
+            let position = unit.physical_offset as u64;
+            if is_hole {
+                self.unknown.push(behind..position);
+            }
+            (behind, is_hole) = (unit.end() as u64, false);
+            if within.contains(&position) {
+                self.add(position, snapshot.gap_at(position));
+            }
+            Ok(())
+        })?;
+        if is_hole || expected < last {
+            self.unknown.push(behind..u64::MAX);
+        }
+        Ok(())
+    }
+
     fn add(&mut self, position: u64, gap: Option<Gap>) {
         if let Some(gap) = gap {
             self.lost.insert(gap);

@@ -11,6 +11,11 @@
 //! What breaks off *below* the dispatched end is damage in the middle of the log, and a record is searched behind it; what breaks off
 //! above it is the torn tail that a crash (or a copy made of a running broker's files) leaves. Without queues there is no such line: then
 //! a break with a readable record behind it counts as damage.
+//!
+//! That one queue points to a message does not say that the others know all before it. They do while their broker runs, which fills
+//! them in the order of the log, and after it was stopped. In a copy of a running broker's files each was saved at its own moment, and
+//! a loss of power keeps of each what happened to be written. Such a directory has an `abort` file, or (somebody chose what to copy)
+//! no checkpoint, and nobody holds its lock.
 
 use std::path::{Path, PathBuf};
 
@@ -18,9 +23,11 @@ use wire::record::{Lead, lead};
 use wire::{Crc, Record};
 
 use super::log_files::{LogFile, gaps, holding, list};
+use super::log_ranges::Gap;
 use super::queue_files::QueueFiles;
 use super::window::Window;
 use crate::error::{Result, StoreError};
+use crate::presence;
 
 /// Zeros for so long are taken for the unused rest of a file.
 const UNUSED: usize = 64 << 10;
@@ -42,9 +49,11 @@ pub struct Snapshot {
     pub log_end: u64,
     /// End of the last message that a queue points to; `None` without queues.
     pub dispatched_end: Option<u64>,
+    /// Whether all queues know all of their messages below `dispatched_end`.
+    pub queues_agree: bool,
     pub tail: Option<Tail>,
     /// `[start, end)` of what is missing between log files: whole ones, or the ends of some that were cut short.
-    pub gaps: Vec<(u64, u64)>,
+    pub gaps: Vec<Gap>,
 }
 
 impl Snapshot {
@@ -75,6 +84,8 @@ impl Snapshot {
             let source = std::io::Error::from(std::io::ErrorKind::NotFound);
             return Err(StoreError::Io { action: "opening", path: missing.clone(), source });
         }
+        let at_rest = presence::last_exit_was_clean(root) && root.join("checkpoint").is_file();
+        let queues_agree = at_rest || presence::is_in_use(root);
         // Queues before the log: whatever they point to was in the log by then.
         let queues = QueueFiles::of_store(root)?;
         let (log_files, gaps) = list_log(&log_dirs)?;
@@ -89,6 +100,7 @@ impl Snapshot {
             log_files,
             queues,
             dispatched_end: None,
+            queues_agree,
             tail: None,
             gaps,
         })
@@ -139,7 +151,7 @@ impl Snapshot {
 
 /// The files of the log and the gaps between them. A directory that changes while it is listed can show gaps it has not: one is
 /// believed when it is seen twice.
-fn list_log(dirs: &[PathBuf]) -> Result<(Vec<LogFile>, Vec<(u64, u64)>)> {
+fn list_log(dirs: &[PathBuf]) -> Result<(Vec<LogFile>, Vec<Gap>)> {
     let mut seen = Vec::new();
     loop {
         let files = list(dirs)?;

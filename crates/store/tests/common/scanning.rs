@@ -62,10 +62,13 @@ pub fn start_of(path: &Path) -> u64 {
 
 pub const CUTS: [u64; 6] = [1, 97, 256, 1000, 4096, u64::MAX / 2];
 
+pub fn large_options() -> Options {
+    Options { commit_log_file_size: 4 << 20, index_slots: 100, index_entries: 2000, ..small() }
+}
+
 /// Two topics one after the other, then mixed; ten seconds and 10 KB a message, so that granules and clock margins show.
 pub fn large(place: &Place) -> Vec<(&'static str, i64)> {
-    let options = Options { commit_log_file_size: 4 << 20, index_slots: 100, index_entries: 2000, ..small() };
-    let store = Store::open(place.path(), options).expect("open");
+    let store = Store::open(place.path(), large_options()).expect("open");
     let mut stored = Vec::new();
     for i in 0..1000usize {
         let topic = if i < 400 || i % 2 == 0 { "first" } else { "second" };
