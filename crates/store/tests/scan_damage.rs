@@ -3,8 +3,10 @@
 mod common;
 
 use common::scanning::{cut, large, numbers, overwrite, read, snapshot, start_of};
-use common::{Place, T0};
-use store::scan::Selection;
+use common::{Place, T0, append_numbered};
+use store::StoreError;
+use store::scan::{LogFile, LogRange, RangeScan, Seen, Selection};
+use wire::Crc;
 
 #[test]
 fn times_are_found_behind_damage_of_any_size() {
@@ -27,4 +29,38 @@ fn times_are_found_behind_damage_of_any_size() {
             assert_eq!(report.damaged, u64::from(is_between), "{damage} bytes, {start:?} to {end:?}");
         }
     }
+}
+
+/// The most memory this process has had, in KiB.
+fn peak_memory_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("status");
+    let line = status.lines().find(|line| line.starts_with("VmHWM")).expect("a peak");
+    line.split_whitespace().nth(1).expect("a number").parse().expect("digits")
+}
+
+#[test]
+fn a_length_that_cannot_be_is_not_fetched() {
+    let place = Place::new();
+    let store = place.open();
+    let first = append_numbered(&store, 0..2, 1)[0];
+    store.close().expect("close");
+    overwrite(&place, first.physical_offset as u64, &i32::MAX.to_be_bytes());
+    let [path] = place.files("commitlog").try_into().expect("one file");
+    // A file of the usual size, most of it a hole.
+    let len = 1 << 30;
+    std::fs::OpenOptions::new().write(true).open(&path).expect("open").set_len(len).expect("set_len");
+    let files = vec![LogFile { path, start: 0, len }];
+    let range = LogRange { start: 0, end: 4096, aligned: true };
+    let before = peak_memory_kib();
+    let mut scan = RangeScan::new(files, len, vec![range], Crc::Verify);
+    let mut seen = 0;
+    scan.run::<StoreError>(|_| {
+        seen += 1;
+        Ok(if seen == 1 { Seen::Pause } else { Seen::Next })
+    })
+    .expect("scan");
+    assert!(peak_memory_kib() - before < 500 << 10, "read {} KiB into memory", peak_memory_kib() - before);
+    let [damage] = scan.report().damages.as_slice() else { panic!("{:?}", scan.report()) };
+    assert_eq!((damage.physical_offset, damage.len, seen), (0, u64::from(first.size), 1));
+    assert!(damage.reason.contains("says it has 2147483647 bytes, its parts have"), "{}", damage.reason);
 }

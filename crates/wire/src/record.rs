@@ -29,7 +29,9 @@ mod tests;
 use thiserror::Error;
 
 pub use list::{decode_list, decode_list_with};
-pub use peek::{Lead, lead, physical_offset, queue_offset, store_timestamp, sys_flag, total_size};
+pub use peek::{
+    HEAD_LEN, Lead, check_size, lead, physical_offset, queue_offset, store_timestamp, sys_flag, total_size,
+};
 
 use crate::crc::body_crc;
 use crate::host::{Host, V4_LEN, V6_LEN};

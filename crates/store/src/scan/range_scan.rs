@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 
 use wire::crc::body_crc;
-use wire::record::{Lead, RecordError, lead};
+use wire::record::{Lead, RecordError, check_size, lead, physical_offset};
 use wire::{Crc, Record};
 
 use super::damage::{Damage, ScanReport};
@@ -160,6 +160,9 @@ fn meet<E: From<StoreError>>(
         // Fewer bytes than a BLANK needs are left only where a file was cut.
         _ => return Ok(Met::Broken(nothing_here(bytes, left))),
     }
+    if let Some(claimed) = physical_offset(bytes).filter(|claimed| *claimed != position as i64) {
+        return Ok(Met::Broken(format!("a record that says it stands at {claimed}")));
+    }
     // Structure first: a record whose body alone is damaged still says where the next one begins.
     let (record, size) = match Record::decode(bytes, Crc::Trust) {
         Ok(whole) => whole,
@@ -167,11 +170,9 @@ fn meet<E: From<StoreError>>(
             report.note_record(position, total_size as u64, error.to_string(), None);
             return Ok(Met::Passed(position + total_size as u64));
         }
-        Err(error) => return Ok(Met::Broken(error.to_string())),
+        // That bytes are missing is not the fault of a record that claims too many.
+        Err(error) => return Ok(Met::Broken(check_size(bytes).err().unwrap_or(error).to_string())),
     };
-    if record.physical_offset != position as i64 {
-        return Ok(Met::Broken(format!("a record that says it stands at {}", record.physical_offset)));
-    }
     let next = position + size as u64;
     if crc == Crc::Verify && !record.body.is_empty() {
         let stored = bytes[CRC_AT..].first_chunk().map_or(0, |crc| u32::from_be_bytes(*crc));

@@ -6,7 +6,7 @@
 
 use std::fs::File;
 
-use wire::record::{Lead, MESSAGE_MAGIC, lead, physical_offset};
+use wire::record::{HEAD_LEN, Lead, MESSAGE_MAGIC, MIN_LEN, check_size, lead, physical_offset};
 use wire::{Crc, Record, RecordError};
 
 use super::log_files::LogFile;
@@ -15,8 +15,6 @@ use crate::error::Result;
 /// What is read at once. Twice this makes a scan no faster.
 const PIECE: usize = 1 << 20;
 const MAGIC_AT: usize = 4;
-/// Up to and including PHYSICALOFFSET.
-const HEAD_LEN: usize = 36;
 
 #[derive(Debug)]
 pub(crate) struct Window {
@@ -70,10 +68,13 @@ impl Window {
         Ok(())
     }
 
-    /// A record's bytes, as many as it claims to have if they are there.
+    /// A record's bytes, as many as it claims to have if they are there. Of one that stands elsewhere, or whose length cannot be, only
+    /// some: a damaged length may claim the rest of a large file.
     pub fn record_bytes(&mut self, offset: u64) -> Result<&[u8]> {
-        let needed = match lead(self.bytes(offset, HEAD_LEN)?) {
-            Lead::Message { total_size } => total_size,
+        let head = self.bytes(offset, HEAD_LEN)?;
+        let believed = physical_offset(head) == Some(offset as i64) && check_size(head).is_ok();
+        let needed = match lead(head) {
+            Lead::Message { total_size } if believed => total_size,
             _ => HEAD_LEN,
         };
         self.bytes(offset, needed)
@@ -96,7 +97,7 @@ impl Window {
         let mut from = from;
         while from < to {
             let bytes = self.bytes(from, HEAD_LEN)?;
-            if bytes.len() < HEAD_LEN {
+            if bytes.len() < MIN_LEN {
                 return Ok(None);
             }
             match memchr::memmem::find(&bytes[MAGIC_AT..], &magic) {

@@ -3,8 +3,16 @@
 //! For paths that touch every message but need one number of it: dispatch, time lookup, cleaning. The caller knows that a
 //! whole record starts here; a slice too short to hold the field gives `None`.
 
-use super::{BLANK_MAGIC, BORN_HOST_AT, MESSAGE_MAGIC, SYS_FLAG_AT, flags};
+use super::{
+    BLANK_MAGIC, BORN_HOST_AT, FIXED_LEN, MAX_TOPIC_LEN, MESSAGE_MAGIC, RecordError, SYS_FLAG_AT, V6_EXTRA, flags,
+    length,
+};
 use crate::host::{V4_LEN, V6_LEN};
+use crate::properties;
+
+const BODY_LENGTH_AT: usize = 84;
+/// So many bytes hold every field up to and including BODYLENGTH.
+pub const HEAD_LEN: usize = BODY_LENGTH_AT + 4 + 2 * V6_EXTRA;
 
 /// What stands at a position of the commit log, judged by its first 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +77,22 @@ pub fn sys_flag(bytes: &[u8]) -> Option<i32> {
 pub fn store_timestamp(bytes: &[u8]) -> Option<i64> {
     let host_len = if sys_flag(bytes)? & flags::BORN_HOST_V6 == 0 { V4_LEN } else { V6_LEN };
     i64_at(bytes, BORN_HOST_AT + host_len)
+}
+
+/// Whether TOTALSIZE can be that of a record with this BODYLENGTH, for readers that would otherwise fetch whatever a damaged one claims.
+/// `bytes` has [`HEAD_LEN`] bytes, or all of the record.
+#[inline]
+pub fn check_size(bytes: &[u8]) -> Result<(), RecordError> {
+    let short = RecordError::Short { needed: HEAD_LEN, have: bytes.len() };
+    let (Some(total_size), Some(flag)) = (i32_at(bytes, 0), sys_flag(bytes)) else { return Err(short) };
+    let is_v6 = |bit| usize::from(flag & bit != 0);
+    let more = V6_EXTRA * (is_v6(flags::BORN_HOST_V6) + is_v6(flags::STORE_HOST_V6));
+    let Some(body_len) = i32_at(bytes, BODY_LENGTH_AT + more) else { return Err(short) };
+    let least = FIXED_LEN + more + length("body", body_len)?;
+    match usize::try_from(total_size) {
+        Ok(size) if (least..=least + MAX_TOPIC_LEN + properties::MAX_LEN).contains(&size) => Ok(()),
+        _ => Err(RecordError::SizeMismatch { total_size: total_size.into(), computed: least }),
+    }
 }
 
 #[inline(always)]

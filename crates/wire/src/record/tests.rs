@@ -94,6 +94,31 @@ fn lead_tells_message_blank_and_nothing() {
 }
 
 #[test]
+fn a_size_is_compared_with_the_body_before_it_is_believed() {
+    for (born, store) in [("1.2.3.4", "1.2.3.4"), ("::1", "1.2.3.4"), ("1.2.3.4", "::1"), ("::1", "::1")] {
+        let (topic, properties) = ("t".repeat(MAX_TOPIC_LEN), "p".repeat(crate::properties::MAX_LEN));
+        let hosts = Record { born_host: host(born, 1), store_host: host(store, 2), ..vector() };
+        let longest = Record { topic: &topic, properties: &properties, ..hosts };
+        let shortest = Record { topic: "", properties: "", body: b"", ..hosts };
+        for record in [hosts, longest, shortest] {
+            let bytes = encode(&record);
+            let head = &bytes[..bytes.len().min(HEAD_LEN)];
+            assert_eq!(check_size(head), Ok(()), "{born} {store}");
+            for wrong in [0, -1, i32::MAX, bytes.len() as i32 + 40_000, record.body.len() as i32 + 90] {
+                let mut head = head.to_vec();
+                head[..4].copy_from_slice(&wrong.to_be_bytes());
+                assert!(matches!(check_size(&head), Err(RecordError::SizeMismatch { .. })), "{wrong}");
+            }
+        }
+        let mut bytes = encode(&longest);
+        let last = bytes.len() as i32;
+        bytes[..4].copy_from_slice(&(last + 1).to_be_bytes());
+        assert!(check_size(&bytes).is_err(), "no longer record can be");
+    }
+    assert!(matches!(check_size(&hex(VECTOR)[..80]), Err(RecordError::Short { .. })));
+}
+
+#[test]
 fn any_shortening_is_an_error() {
     let bytes = hex(VECTOR);
     for end in 0..bytes.len() {
