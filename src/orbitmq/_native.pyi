@@ -1341,6 +1341,8 @@ class LogScan:
         """Return the schema of the batches, as the Arrow PyCapsule interface has it."""
     def __arrow_c_stream__(self, requested_schema: object = None) -> CapsuleType:
         """Return what is left of the scan, as the Arrow PyCapsule interface has it."""
+    def next_damages(self) -> list[_Damage]:
+        """Read on, dropping rows, and return some more damages; none at the end."""
     def report(self) -> ScanReport:
         """Return what has been met so far."""
 

@@ -146,6 +146,16 @@ def test_a_damaged_message_fails_the_query_or_is_listed(
     assert (tail.physicalOffset, tail.length) == (end, 4)
 
 
+def test_every_damage_is_listed(spark: SparkSession, tmp_path: Path) -> None:
+    path = fill(tmp_path / "store", COUNT)
+    hurt = range(20, 270)
+    for number in hurt:
+        flip_byte_of(path, number)
+    listed = table(spark, path, table="damages", splits=1).collect()
+    expected = sorted(("even" if n % 2 == 0 else "odd", n // 2 % 2, n // 4) for n in hurt)
+    assert sorted((row.topic, row.queueId, row.queueOffset) for row in listed) == expected
+
+
 def test_a_missing_log_file_fails_the_query_or_is_listed(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use store::StoreError;
-use store::scan::{RangeScan, Seen, Selection};
+use store::scan::{Damage, RangeScan, Seen, Selection};
 use wire::Crc;
 
 use crate::errors::store_error;
@@ -57,6 +57,18 @@ impl Scan {
             Ok(_) if self.columns.rows() == 0 => Ok(None),
             Ok(_) => Ok(Some(self.columns.finish())),
         }
+    }
+
+    /// The next damages, none at the end; the rows in between are dropped.
+    fn next_damages(&mut self) -> Result<Vec<Damage>, StoreError> {
+        let Scan { ranges, wished, columns, .. } = self;
+        ranges.next_damages::<StoreError>(|visit| {
+            if columns.is_full() {
+                drop(columns.finish());
+            }
+            let pushed = if wished.wants(visit.record) { columns.push(visit.record) } else { Ok(()) };
+            Ok(pushed.map_or_else(|error| Seen::Damaged(error.to_string()), |()| Seen::Next))
+        })
     }
 }
 
@@ -158,26 +170,23 @@ impl LogScan {
         PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(reader)), STREAM)
     }
 
+    fn next_damages(&self, py: Python<'_>) -> PyResult<Vec<DamageTuple>> {
+        let found = py.detach(|| with(&self.scan, Scan::next_damages)).map_err(|error| store_error(py, &error))?;
+        Ok(found.iter().map(damage_tuple).collect())
+    }
+
     /// What has been met so far.
     fn report(&self, py: Python<'_>) -> ScanReport {
         py.detach(|| {
             with(&self.scan, |scan| {
                 let report = scan.ranges.report();
-                let damages = report.damages.iter().map(|damage| {
-                    let (topic, queue_id, queue_offset) = match damage.place.clone() {
-                        Some((topic, queue_id, queue_offset)) => (Some(topic), Some(queue_id), Some(queue_offset)),
-                        None => (None, None, None),
-                    };
-                    let reason = damage.reason.clone();
-                    (damage.kind.name(), damage.physical_offset, damage.len, reason, topic, queue_id, queue_offset)
-                });
                 ScanReport {
                     records: report.records,
                     bytes: report.bytes,
                     matched: scan.matched,
                     damaged: report.damaged,
                     damaged_bytes: report.damaged_bytes,
-                    damages: damages.collect(),
+                    damages: report.damages.iter().map(damage_tuple).collect(),
                 }
             })
         })
@@ -197,6 +206,15 @@ pub struct ScanReport {
 
 /// Kind, where in the log, how many bytes, why; topic, queue and queue offset where they can be told.
 type DamageTuple = (&'static str, u64, u64, String, Option<String>, Option<i32>, Option<i64>);
+
+fn damage_tuple(damage: &Damage) -> DamageTuple {
+    let (topic, queue_id, queue_offset) = match damage.place.clone() {
+        Some((topic, queue_id, queue_offset)) => (Some(topic), Some(queue_id), Some(queue_offset)),
+        None => (None, None, None),
+    };
+    let (kind, reason) = (damage.kind.name(), damage.reason.clone());
+    (kind, damage.physical_offset, damage.len, reason, topic, queue_id, queue_offset)
+}
 
 #[pymethods]
 impl ScanReport {

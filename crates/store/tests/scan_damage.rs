@@ -64,3 +64,29 @@ fn a_length_that_cannot_be_is_not_fetched() {
     assert_eq!((damage.physical_offset, damage.len, seen), (0, u64::from(first.size), 1));
     assert!(damage.reason.contains("says it has 2147483647 bytes, its parts have"), "{}", damage.reason);
 }
+
+#[test]
+fn those_who_ask_for_damages_get_all_of_them_some_at_a_time() {
+    let place = Place::new();
+    let store = place.open();
+    let appended = append_numbered(&store, 0..450, 3);
+    store.close().expect("close");
+    // All bytes of every other one: where damage has nothing whole between, it is one.
+    let hurt: Vec<_> = appended.iter().step_by(2).map(|message| message.physical_offset as u64).collect();
+    for at in &hurt {
+        overwrite(&place, *at, &[0; 50]);
+    }
+    let snapshot = snapshot(&place);
+    let mut scan = RangeScan::new(snapshot.log_files.clone(), snapshot.log_end, snapshot.whole(), Crc::Verify);
+    let mut found = Vec::new();
+    loop {
+        let some = scan.next_damages::<StoreError>(|_| Ok(Seen::Next)).expect("scan");
+        if some.is_empty() {
+            break;
+        }
+        assert!(some.len() <= 110, "{} at once", some.len());
+        found.extend(some.into_iter().map(|damage| damage.physical_offset));
+    }
+    assert_eq!(found, hurt);
+    assert_eq!((scan.report().damaged, scan.report().records), (225, 225));
+}

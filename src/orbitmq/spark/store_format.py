@@ -140,13 +140,15 @@ class DamageReader(StoreReader):
         import pyarrow as pa
 
         assert isinstance(partition, SplitPartition)
-        rows = list(self.known) if partition.number == 0 else []
-        if self.plan.splits:
-            scan = self.plan.open(self.plan.splits[partition.number])
-            for _ in scan:
-                pass
-            rows += [_damage_row(self.plan, *damage) for damage in scan.report().damages]
-        yield pa.RecordBatch.from_pylist(rows, schema=_damage_arrow_schema())
+        schema = _damage_arrow_schema()
+        if partition.number == 0:
+            yield pa.RecordBatch.from_pylist(self.known, schema=schema)
+        if not self.plan.splits:
+            return
+        scan = self.plan.open(self.plan.splits[partition.number])
+        while found := scan.next_damages():
+            rows = [_damage_row(self.plan, *damage) for damage in found]
+            yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
 def _damage_row(

@@ -3,8 +3,8 @@
 use super::log_files::{LogFile, holding};
 use crate::error::StoreError;
 
-/// So many damages are named one by one; the rest is only counted.
-const NAMED: usize = 100;
+/// So many damages are named one by one; of those who ask for all, so many at once.
+pub(crate) const NAMED: usize = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DamageKind {
@@ -73,7 +73,9 @@ pub struct ScanReport {
     pub damaged_bytes: u64,
     /// Those of them that no file holds.
     pub absent: u64,
+    /// The first of them, or those that were not asked for yet.
     pub damages: Vec<Damage>,
+    pub(crate) names_all: bool,
 }
 
 impl ScanReport {
@@ -81,7 +83,7 @@ impl ScanReport {
         self.damaged += 1;
         self.damaged_bytes += damage.len;
         self.absent += u64::from(damage.kind != DamageKind::Record);
-        if self.damages.len() < NAMED {
+        if self.names_all || self.damages.len() < NAMED {
             self.damages.push(damage);
         }
     }

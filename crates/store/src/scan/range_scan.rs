@@ -15,7 +15,7 @@ use wire::crc::body_crc;
 use wire::record::{Lead, RecordError, check_size, lead, physical_offset};
 use wire::{Crc, Record};
 
-use super::damage::{Damage, ScanReport};
+use super::damage::{Damage, NAMED, ScanReport};
 use super::log_files::{LogFile, holding};
 use super::log_ranges::LogRange;
 use super::window::Window;
@@ -88,6 +88,9 @@ impl RangeScan {
         while self.advance()? {
             let current = self.current.as_mut().expect("advance found one");
             while current.position < current.end {
+                if self.report.names_all && self.report.damages.len() >= NAMED {
+                    return Ok(true);
+                }
                 let met = meet(&mut current.window, current.position, self.crc, &mut self.report, &mut visit)?;
                 match met {
                     Met::Passed(next) => current.position = next,
@@ -105,6 +108,16 @@ impl RangeScan {
             self.current = None;
         }
         Ok(false)
+    }
+
+    /// The next damages, read on for; none when all ranges are read. Asked for so, they are all named, and memory has a bound.
+    pub fn next_damages<E: From<StoreError>>(
+        &mut self,
+        visit: impl FnMut(Visit<'_>) -> std::result::Result<Seen, E>,
+    ) -> std::result::Result<Vec<Damage>, E> {
+        self.report.names_all = true;
+        self.run(visit)?;
+        Ok(std::mem::take(&mut self.report.damages))
     }
 
     /// Makes `current` the range to go on with; false when there is none left.
