@@ -42,6 +42,9 @@ pub enum StoreError {
     #[error("the log has nothing for {start} to {end}, behind {}: a file is missing or was cut short; restore it from a backup or a replica", path.display())]
     LogGap { path: PathBuf, start: u64, end: u64 },
 
+    #[error("{} expired while it was read: retention deleted {start} to {end} of the log; scan again for what is still there, or keep files longer (fileReservedTime)", path.display())]
+    FileExpired { path: PathBuf, start: u64, end: u64 },
+
     #[error("{action} {} failed: {source}", path.display())]
     Io { action: &'static str, path: PathBuf, source: io::Error },
 
@@ -61,6 +64,11 @@ fn holder_text(holder: Option<i32>) -> String {
 }
 
 impl StoreError {
+    /// Whether it says that a file is not there.
+    pub(crate) fn is_absence(&self) -> bool {
+        matches!(self, StoreError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+
     /// Sorts an operating-system error into the class its cause belongs to.
     pub(crate) fn io(action: &'static str, path: &Path, offset: u64, source: io::Error) -> StoreError {
         let path = path.to_path_buf();

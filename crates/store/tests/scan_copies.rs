@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use common::scanning::{large_options, of_topic, read};
-use common::{Place, T0, append, message, properties_of};
+use common::{Place, T0, append, append_numbered, message, properties_of};
 use store::scan::{Selection, Snapshot};
 use store::{Options, Store};
 
@@ -108,4 +108,38 @@ fn units_that_a_loss_of_power_took_are_made_good_by_the_log() {
         part_read(place.path(), &Selection { start_ms: Some(T0 + 70), ..of_topic("A", all) });
         part_read(place.path(), &of_topic("A", Some(HashMap::from([(0, 60..70)]))));
     }
+}
+
+/// Calls of `read` that this thread has made.
+fn reads() -> u64 {
+    let io = std::fs::read_to_string("/proc/thread-self/io").expect("counters of this thread");
+    let line = io.lines().find(|line| line.starts_with("syscr")).expect("calls");
+    line.split_whitespace().nth(1).expect("a number").parse().expect("digits")
+}
+
+#[test]
+fn queues_that_lead_out_of_the_log_cost_a_few_looks() {
+    let place = Place::new();
+    let store = place.open();
+    append_numbered(&store, 0..60, 1);
+    store.close().expect("close");
+    std::fs::remove_file(&place.files("commitlog")[0]).expect("expired");
+    // All units point before the log, or all behind it.
+    for (queue_id, beyond) in [(0, 0i64), (1, 1 << 40)] {
+        let units = (0..50_000i64).flat_map(|k| {
+            let mut unit = [0; 20];
+            unit[..8].copy_from_slice(&(beyond + k / 20).to_be_bytes());
+            unit[8..12].copy_from_slice(&91i32.to_be_bytes());
+            unit
+        });
+        let dir = place.path().join(format!("consumequeue/dead/{queue_id}"));
+        std::fs::create_dir_all(&dir).expect("directory");
+        std::fs::write(dir.join("0".repeat(20)), units.collect::<Vec<_>>()).expect("write");
+    }
+    let before = reads();
+    let snapshot = Snapshot::take(place.path(), &[]).expect("snapshot");
+    snapshot.ranges(&of_topic("absent", None)).expect("ranges");
+    assert!(reads() - before < 1000, "{} reads", reads() - before);
+    let ends: Vec<_> = snapshot.queues.iter().map(|queue| snapshot.queue_bounds(queue).expect("bounds").1).collect();
+    assert_eq!(ends, [60, 50_000, 50_000]);
 }

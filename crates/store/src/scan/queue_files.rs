@@ -51,7 +51,8 @@ impl QueueFiles {
         let byte = offset * UNIT_LEN;
         let Some(file) = holding(&self.files, byte) else { return Ok(None) };
         let mut bytes = [0u8; UNIT_LEN as usize];
-        let whole = file.read_at(open.get(file)?, byte, &mut bytes)? == bytes.len();
+        let Some(opened) = open.get(file)? else { return Ok(None) };
+        let whole = file.read_at(opened, byte, &mut bytes)? == bytes.len();
         Ok(whole.then(|| Unit::decode(&bytes)))
     }
 
@@ -72,8 +73,18 @@ impl QueueFiles {
             }
         }
         let found_end = end;
-        while end > self.first() && found_end - end < STALE_LIMIT {
+        // Physical offsets rise along a queue: what points behind the log is passed over in a few steps.
+        let mut low = self.first();
+        while low < end {
+            let middle = (low + end) / 2;
+            let is_behind = |unit: Unit| !unit.is_pre_blank() && unit.end() as u64 > log_limit;
+            if self.unit(&mut open, middle)?.is_some_and(is_behind) { end = middle } else { low = middle + 1 }
+        }
+        let log_start = log.first().map_or(u64::MAX, |file| file.start);
+        let below_limit = end;
+        while end > self.first() && below_limit - end < STALE_LIMIT {
             match self.unit(&mut open, end - 1)? {
+                Some(unit) if !unit.is_pre_blank() && unit.is_valid() && unit.end() as u64 <= log_start => break,
                 Some(unit) if !unit.is_pre_blank() && leads_to_message(&unit, end - 1, log, log_limit)? => {
                     return Ok((end, Some(unit.end() as u64)));
                 }
@@ -119,7 +130,10 @@ impl QueueFiles {
                 continue;
             };
             let wanted = ((to - offset) * UNIT_LEN).min(file.end() - byte).min(buffer.len() as u64) as usize;
-            let read = file.read_at(open.get(file)?, byte, &mut buffer[..wanted])?;
+            let read = match open.get(file)? {
+                Some(opened) => file.read_at(opened, byte, &mut buffer[..wanted])?,
+                None => 0,
+            };
             for bytes in buffer[..read].chunks_exact(UNIT_LEN as usize) {
                 visit(offset, Unit::decode(bytes))?;
                 offset += 1;
@@ -137,18 +151,31 @@ impl QueueFiles {
 pub(crate) struct OpenFile(Option<(u64, File)>);
 
 impl OpenFile {
-    pub fn get(&mut self, file: &LogFile) -> Result<&File> {
+    /// `None` when it has expired since the directory was listed.
+    pub fn get(&mut self, file: &LogFile) -> Result<Option<&File>> {
         if self.0.as_ref().is_none_or(|(start, _)| *start != file.start) {
-            self.0 = Some((file.start, file.open()?));
+            self.0 = match file.open() {
+                Err(error) if error.is_absence() => return Ok(None),
+                opened => Some((file.start, opened?)),
+            };
         }
-        Ok(&self.0.as_ref().expect("just set").1)
+        Ok(self.0.as_ref().map(|(_, opened)| opened))
     }
 }
 
 fn leads_to_message(unit: &Unit, offset: u64, log: &[LogFile], log_limit: u64) -> Result<bool> {
     let position = unit.physical_offset as u64;
-    let Some(file) = holding(log, position).filter(|_| unit.end() as u64 <= log_limit) else { return Ok(false) };
-    let mut window = Window::with_piece(file, log_limit, 64)?;
+    if unit.end() as u64 > log_limit {
+        return Ok(false);
+    }
+    let Some(file) = holding(log, position) else {
+        // In a gap between files: nothing speaks against it, and who wants the message has to be told that it is lost.
+        return Ok(log.first().is_some_and(|first| first.start < position));
+    };
+    let mut window = match Window::with_piece(file, log_limit, 64) {
+        Err(error) if error.is_absence() => return Ok(false),
+        opened => opened?,
+    };
     let head = window.bytes(position, 36)?;
     Ok(physical_offset(head) == Some(unit.physical_offset) && queue_offset(head) == Some(offset as i64))
 }
