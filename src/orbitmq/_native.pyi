@@ -1249,7 +1249,7 @@ _LogFile = tuple[Path, int, int]
 _Range = tuple[int, int, bool]
 _Topics = dict[str, dict[int, tuple[int, int]] | None]
 _Damage = tuple[str, int, int, str, str | None, int | None, int | None]
-"""Kind (damage or gap), offset in the log, length, reason; topic, queue, queue offset."""
+"""Kind (damage, gap or expired), offset in the log, length, reason; topic, queue, queue offset."""
 
 @final
 class StoreSnapshot:

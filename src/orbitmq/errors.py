@@ -42,6 +42,7 @@
         ├── WrongFileSize        a file is not of the configured size
         ├── StrayFile            a file that does not belong there
         ├── MissingFile          a gap between two files
+        ├── FileExpired          retention deleted a file that was being read
         ├── CorruptStore         bytes that recovery cannot explain away
         ├── FlushFailed          the disk refused a flush; what came after may be lost
         └── StoreIOError         any other refusal of the operating system
@@ -75,6 +76,7 @@ __all__ = [
     "CorruptStore",
     "DiskFull",
     "Fault",
+    "FileExpired",
     "FlushFailed",
     "FrameTooLarge",
     "HeaderFault",
@@ -398,6 +400,13 @@ class MissingFile(StoreError):
     """A file is missing between its neighbours, or was cut before the next one begins."""
 
     fault = Fault.OPERATOR
+
+
+class FileExpired(StoreError):
+    """Retention deleted a log file while it was read. A new scan reads what is still there."""
+
+    fault = Fault.OPERATOR
+    retriable = True
 
 
 class CorruptStore(StoreError):

@@ -15,7 +15,7 @@ import polars
 import pyarrow as pa
 import pytest
 
-from orbitmq.errors import CorruptStore, MissingFile, StoreIOError, StoreLocked
+from orbitmq.errors import CorruptStore, FileExpired, MissingFile, StoreIOError, StoreLocked
 from orbitmq.storelog import COLUMNS, StoreLog, parse_time_ms
 from tests.spark.small_stores import (
     COUNT,
@@ -160,6 +160,25 @@ def test_a_missing_log_file_is_an_error_or_counted(tmp_path: Path) -> None:
         report = scan.report()
         assert report is not None
         assert (report.damaged, report.damages[0][:3]) == (1, ("gap", gap[0], gap[1] - gap[0]))
+
+
+def test_a_file_that_expires_while_it_is_read_is_an_error_or_counted(tmp_path: Path) -> None:
+    path = fill(tmp_path / "store", COUNT)
+    files = log_files(path)
+    log = StoreLog(path)
+    strict = log.scan()
+    lenient = log.scan(fail_on_damage=False, columns=["body"])
+    everything = bodies(pa.table(lenient))
+    files[0].unlink()
+    with pytest.raises(FileExpired, match=r"retention deleted 0 to 65536.*scan again") as raised:
+        list(strict)
+    assert raised.value.path == files[0]
+    found = bodies(pa.table(lenient))
+    assert 0 < len(found) < COUNT
+    assert found == everything[-len(found) :]
+    report = lenient.report()
+    assert report is not None
+    assert [damage[:3] for damage in report.damages] == [("expired", 0, 65536)]
 
 
 def test_a_torn_tail_is_left_out_and_counted(tmp_path: Path) -> None:

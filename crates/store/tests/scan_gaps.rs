@@ -5,7 +5,7 @@ mod common;
 use std::collections::HashMap;
 
 use common::scanning::{CUTS, cut, large, numbers, of_topic, read, snapshot, start_of};
-use common::{Place, T0, append_numbered};
+use common::{Place, T0, append, append_numbered, message};
 use store::StoreError;
 use store::scan::{DamageKind, LogRange, RangeScan, Seen, Selection, Snapshot};
 use wire::Crc;
@@ -109,4 +109,47 @@ fn times_and_keys_meet_the_gap_where_it_is() {
     assert_eq!(found(&by_key(5)), (1, 0));
     let queue = |offsets| of_topic("first", Some(HashMap::from([(0, offsets)])));
     assert_eq!(found(&queue(3..9)), (6, 0), "its units lead elsewhere");
+}
+
+#[test]
+fn who_loses_the_last_messages_of_a_queue_is_told() {
+    let place = Place::new();
+    let store = place.open();
+    append_numbered(&store, 0..20, 1);
+    append(&store, message("other", 0, &[b'x'; 3900], ""), T0 + 1000);
+    append(&store, message("other", 0, &[b'x'; 3900], ""), T0 + 1001);
+    append_numbered(&store, 20..30, 1);
+    store.close().expect("close");
+    let lost = place
+        .files("commitlog")
+        .into_iter()
+        .filter(|path| String::from_utf8_lossy(&std::fs::read(path).expect("file")).contains("x\u{5}other"));
+    lost.for_each(|path| std::fs::remove_file(path).expect("remove"));
+    let snapshot = snapshot(&place);
+    let wanted = of_topic("other", None);
+    let (bodies, report) = read(&snapshot, snapshot.ranges(&wanted).expect("ranges"), &wanted);
+    assert_eq!((bodies.len(), report.absent), (0, 1));
+}
+
+#[test]
+fn files_that_are_deleted_while_they_are_read_are_told_for_what_they_are() {
+    for (deleted, kind) in [(0..1, DamageKind::Expired), (0..3, DamageKind::Expired), (2..3, DamageKind::Gap)] {
+        let place = Place::new();
+        let store = place.open();
+        append_numbered(&store, 0..60, 3);
+        store.close().expect("close");
+        let snapshot = snapshot(&place);
+        let (everything, _) = read(&snapshot, snapshot.whole(), &Selection::default());
+        let files = place.files("commitlog");
+        files[deleted.clone()].iter().for_each(|path| std::fs::remove_file(path).expect("remove"));
+        let (found, report) = read(&snapshot, snapshot.whole(), &Selection::default());
+        assert_eq!(found.last(), everything.last());
+        assert!(found.iter().all(|body| everything.contains(body)) && found.len() < everything.len());
+        let told: Vec<_> = report.damages.iter().map(|damage| (damage.kind, damage.physical_offset)).collect();
+        let expected: Vec<_> = files[deleted].iter().map(|path| (kind, start_of(path))).collect();
+        assert_eq!(told, expected);
+        let error = error_of(&snapshot, snapshot.whole()).to_string();
+        let told_how = if kind == DamageKind::Gap { "missing" } else { "expired while it was read: retention" };
+        assert!(error.contains(told_how), "{error}");
+    }
 }

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from orbitmq.errors import CorruptStore, MissingFile
+from orbitmq.errors import CorruptStore, FileExpired, MissingFile
 from orbitmq.spark.schema import column_names, message_schema
 from orbitmq.spark.settling import settle_in
 from orbitmq.spark.store_options import StoreOptions
@@ -45,7 +45,7 @@ DAMAGE_SCHEMA = StructType(
         StructField("queueOffset", LongType()),
     ]
 )
-"""The columns of ``table=damages``; kinds are ``damage``, ``gap`` and ``torn-tail``."""
+"""The columns of ``table=damages``; kinds are ``damage``, ``gap``, ``expired`` and ``torn-tail``."""
 
 
 class RocketMQStoreSource(DataSource):
@@ -116,7 +116,7 @@ class StoreReader(DataSourceReader):
         try:
             for batch in scan:
                 yield pa.record_batch(batch)
-        except (CorruptStore, MissingFile) as error:
+        except (CorruptStore, MissingFile, FileExpired) as error:
             text = f"{error}; failOnCorruption=false reads on behind it"
             raise type(error)(text, path=error.path, offset=error.offset) from None
         report = scan.report()

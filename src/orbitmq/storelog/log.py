@@ -127,9 +127,10 @@ class StoreLog:
         - ``keys``: messages with one of these keys, unique or the user's.
         - ``columns``: some of `COLUMNS`; what is not asked for is not copied.
         - ``broker_name``: what to put into the column of that name, which no file tells.
-        - ``fail_on_damage``: whether a message that cannot be read is a `CorruptStore`, and a log
-          file that is missing between others a `MissingFile` (as they are unless told otherwise),
-          or they are left out and counted in `StoreScan.report`.
+        - ``fail_on_damage``: whether a message that cannot be read is a `CorruptStore`, a log file
+          that is missing between others a `MissingFile` and one that expires meanwhile a
+          `FileExpired` (as they are unless told otherwise), or they are left out and counted in
+          `StoreScan.report`.
         - ``verify_crc``: whether bodies are compared with their checksums.
         - ``prune``: whether queues, index and times may save reading (for stores whose queues are
           not to be trusted).

@@ -1,6 +1,6 @@
-//! What a scan cannot give: stretches of the log that are damaged, and such that no file holds.
+//! What a scan cannot give: stretches of the log that are damaged, and such that no file holds, or not any more.
 
-use super::log_files::{LogFile, holding};
+use super::log_files::LogFile;
 use crate::error::StoreError;
 
 /// So many damages are named one by one; of those who ask for all, so many at once.
@@ -12,6 +12,8 @@ pub enum DamageKind {
     Record,
     /// Nothing between two files: one is missing, or was cut short.
     Gap,
+    /// The file was there when the scan was planned, and is gone with all before it.
+    Expired,
 }
 
 impl DamageKind {
@@ -19,6 +21,7 @@ impl DamageKind {
         match self {
             DamageKind::Record => "damage",
             DamageKind::Gap => "gap",
+            DamageKind::Expired => "expired",
         }
     }
 }
@@ -40,17 +43,26 @@ impl Damage {
         Damage { kind: DamageKind::Gap, physical_offset: start, len: end - start, reason, place: None }
     }
 
+    /// What a file had from `start` to `end` before somebody deleted it.
+    pub(crate) fn deleted(files: &[LogFile], start: u64, end: u64) -> Damage {
+        let is_there = |file: &LogFile| file.start <= start && file.path.exists();
+        let (kind, reason) = match files.iter().any(is_there) {
+            false => (DamageKind::Expired, "expired while it was read: retention deleted its file"),
+            true => (DamageKind::Gap, "its file was deleted while it was read, and older ones were not"),
+        };
+        Damage { kind, physical_offset: start, len: end - start, reason: reason.into(), place: None }
+    }
+
     /// The damage as an error that names its file, for those who do not want to go on.
     pub(crate) fn error(&self, files: &[LogFile]) -> StoreError {
         let offset = self.physical_offset;
+        // The file that has it, or the one before a gap.
+        let path =
+            files.iter().rfind(|file| file.start <= offset).map_or_else(Default::default, |file| file.path.clone());
         match self.kind {
-            DamageKind::Gap => {
-                let before = files.iter().rfind(|file| file.end() <= offset);
-                let path = before.map_or_else(Default::default, |file| file.path.clone());
-                StoreError::LogGap { path, start: offset, end: offset + self.len }
-            }
+            DamageKind::Gap => StoreError::LogGap { path, start: offset, end: offset + self.len },
+            DamageKind::Expired => StoreError::FileExpired { path, start: offset, end: offset + self.len },
             DamageKind::Record => {
-                let path = holding(files, offset).map_or_else(Default::default, |file| file.path.clone());
                 let whose = match &self.place {
                     Some((topic, queue_id, queue_offset)) => {
                         format!(" (message {queue_offset} of queue {queue_id} of topic {topic})")

@@ -3,9 +3,10 @@
 //! A record belongs to the range in which it begins. A range that begins at a record (`aligned`) is read from there; any other is
 //! searched for its first record, so a log can be cut into ranges at any byte. Together the ranges of a cut give every record once.
 //!
-//! Damage is met in three ways. A record whose parts add up but whose body does not match its checksum, or whose text is not UTF-8, is
+//! Damage is met in four ways. A record whose parts add up but whose body does not match its checksum, or whose text is not UTF-8, is
 //! left out and the next one is where it says. Where nothing readable stands, the next record is searched for. Where there is no file,
-//! reading goes on with the next one; files that are missing before the first have expired and are no damage. Each damage is counted
+//! reading goes on with the next one; files that are missing before the first have expired and are no damage. A file that expires after
+//! the scan was planned is one, for each range that was to read of it. Each damage is counted
 //! by the range in which it begins; a range looks for that purpose at the place behind its last record, too, because the next range
 //! cannot know whether it begins in the middle of a record.
 
@@ -131,7 +132,14 @@ impl RangeScan {
             if range.end > log_file.end() {
                 self.ranges.push_front(LogRange { start: log_file.end(), aligned: true, ..range });
             }
-            let mut window = Window::open(log_file, self.log_end)?;
+            let mut window = match Window::open(log_file, self.log_end) {
+                Err(error) if error.is_absence() => {
+                    let end = range.end.min(log_file.end()).min(self.log_end);
+                    self.report.note(Damage::deleted(&self.files, range.start, end));
+                    continue;
+                }
+                opened => opened?,
+            };
             let end = range.end.min(window.limit());
             let position = match range.aligned || range.start == log_file.start {
                 true => Some(range.start),

@@ -58,7 +58,11 @@ fn around(snapshot: &Snapshot, ms: i64) -> Result<(u64, u64)> {
 
 /// The first record that begins in `[from, to)` and when it was stored.
 fn stored_at(file: &LogFile, from: u64, to: u64, log_end: u64) -> Result<Option<(u64, i64)>> {
-    let mut window = Window::with_piece(file, log_end, 16 << 10)?;
+    let mut window = match Window::with_piece(file, log_end, 16 << 10) {
+        // Expired by now: whoever reads it says so.
+        Err(error) if error.is_absence() => return Ok(None),
+        opened => opened?,
+    };
     let Some(position) = window.find_record(from, to)? else { return Ok(None) };
     Ok(store_timestamp(window.bytes(position, TIME_HEAD)?).map(|stored| (position, stored)))
 }
