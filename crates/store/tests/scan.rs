@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::scanning::{CUTS, cut, large, numbers, overwrite, read, snapshot};
+use common::scanning::{CUTS, cut, large, numbers, of_topic, overwrite, read, snapshot};
 use common::{Place, T0, append_numbered, body_of};
 use store::scan::{Selection, Snapshot};
 
@@ -265,4 +265,28 @@ fn pruning_reads_less_and_finds_the_same() {
             assert!(selection.end_ms.is_none_or(|end| stored_ms < end), "{name}");
         }
     }
+}
+
+#[test]
+fn keys_are_found_where_index_files_are_missing() {
+    let place = Place::new();
+    numbered(&place, 300);
+    let files = place.files("index");
+    assert!(files.len() > 10);
+    let wanted = |key: String| Selection { keys: Some(vec![key]), ..of_topic("T", None) };
+    let look = |key: usize| {
+        let (snapshot, wanted) = (snapshot(&place), wanted(format!("k{key}")));
+        let (found, report) = read(&snapshot, snapshot.ranges(&wanted).expect("ranges"), &wanted);
+        assert_eq!(found, [body_of(key)], "key {key}");
+        report.records
+    };
+    let before = look(150);
+    assert!(before < 100, "{before} records read for one");
+    for file in &files[files.len() / 2 - 3..files.len() / 2 + 3] {
+        std::fs::remove_file(file).expect("remove");
+    }
+    for key in 0..300 {
+        look(key);
+    }
+    assert!(look(150) < 200, "only the hole is read");
 }

@@ -1,7 +1,8 @@
 //! From keys to places in the log, through the index.
 //!
 //! The index files every message under `topic#key`, so topics must be named. What was stored behind the last indexed message is read
-//! as well: the index may be a moment behind the log.
+//! as well: the index may be a moment behind the log. So is what lies between the last message of one index file and the first of the
+//! next: a Java broker that was killed drops files it does not trust, and fills up only a part of what they had.
 
 use wire::hash::index_hash;
 
@@ -48,6 +49,10 @@ pub(crate) fn ranges(snapshot: &Snapshot, selection: &Selection) -> Result<Optio
         None => LogRange { start, end: start + 1, aligned: true },
     };
     let mut ranges: Vec<_> = places.into_iter().map(range).collect();
-    ranges.extend(clip(snapshot.whole(), indexed, u64::MAX));
+    let between =
+        views.windows(2).map(|pair| (pair[0].end_physical.max(0) as u64, pair[1].begin_physical.max(0) as u64));
+    for (from, to) in between.chain([(indexed, u64::MAX)]) {
+        ranges.extend(clip(snapshot.whole(), from.max(snapshot.log_start), to));
+    }
     Ok(Some(united(ranges)))
 }
