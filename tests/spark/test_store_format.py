@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,21 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.datasource import DataSourceReader, EqualTo, Filter, LessThan
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    LessThan,
+    LessThanOrEqual,
+)
 
 from orbitmq.errors import ConfigError
 from orbitmq.spark.schema import message_schema
 from orbitmq.spark.store_format import RocketMQStoreSource, StoreReader
 from orbitmq.spark.store_options import StoreOptions
-from orbitmq.spark.store_pushdown import PushingStoreReader
-from orbitmq.storelog import StoreLog
+from orbitmq.spark.store_pushdown import PushingStoreReader, narrow
+from orbitmq.storelog import QueueWishes, Selection, StoreLog
 from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic
 from tests.spark.small_stores import (
@@ -223,6 +231,9 @@ def test_a_running_store_is_a_table_of_one_moment(spark: SparkSession, tmp_path:
             "queueOffset >= 5 AND queueOffset < 12",
         ),
         ({"topicPattern": "e.*"}, "topic = 'odd' OR queueOffset = 3"),
+        ({"topicPattern": "e.*"}, "topic IN ('even', 'odd') AND queueId = 1"),
+        ({"startingOffsets": '{"even":{"0":10}}'}, "topic = 'odd'"),
+        ({"startingOffsets": '{"even":{"0":70}}'}, "topic = 'even' AND queueId < 1"),
         ({}, "storeTimestamp BETWEEN '2023-11-14T22:20:00Z' AND '2023-11-14T22:25:00Z'"),
         ({"startTime": T0 + 100 * STEP_MS}, "storeTimestamp <= timestamp_millis(1700001200000)"),
         ({}, "tags = 'tag1' AND topic = 'even'"),
@@ -258,7 +269,57 @@ def test_pushed_filters_are_as_good_as_options(store: Path) -> None:
         endTime=str(int(noon.timestamp() * 1000) + 1),
     )
     assert isinstance(by_options, StoreReader)
-    assert pushed.plan == by_options.plan
+    assert pushed.plan.splits == by_options.plan.splits
+    assert pickle.loads(pickle.dumps(pushed)).plan == pushed.plan, "tasks get the plan"
+
+
+def test_a_directory_is_planned_once_for_pushed_filters(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+
+    def count(name: str) -> None:
+        method = getattr(StoreLog, name)
+
+        def counted(*arguments: Any, **named: Any) -> Any:
+            looks.append(name)
+            return method(*arguments, **named)
+
+        monkeypatch.setattr(StoreLog, name, counted)
+
+    count("__init__")
+    count("plan")
+    source = RocketMQStoreSource({"path": str(store), "pushFilters": "true"})
+    reader = source.reader(source.schema())
+    assert isinstance(reader, PushingStoreReader)
+    reader.pushFilters([EqualTo(("topic",), "odd")])
+    reader.partitions()
+    pickle.dumps(reader)
+    assert looks == ["__init__", "plan"]
+
+
+def test_filters_rule_out_and_never_bring_in() -> None:
+    def topics(given: QueueWishes | None, *filters: Filter) -> QueueWishes | None:
+        return narrow(Selection(topics=given), list(filters)).topics
+
+    of_a, of_b = EqualTo(("topic",), "A"), EqualTo(("topic",), "B")
+    queue_1, fourth = EqualTo(("queueId",), 1), EqualTo(("queueOffset",), 4)
+    assert topics(None, of_a) == {"A": None}
+    assert topics(None, queue_1, fourth) is None
+    # A queue without files may have messages that it does not know yet.
+    assert topics(None, of_a, fourth) == {"A": {-1: (4, 5)}}
+    assert topics(None, of_a, queue_1) == {"A": {1: (0, 2**63 - 1)}}
+    assert topics({"A": {-1: (0, 9), 0: (3, 9)}}, of_b) == {}
+    assert topics({"A": {-1: (0, 9), 0: (3, 9)}}, queue_1, fourth) == {"A": {1: (4, 5)}}
+    assert topics({"A": {0: (3, 9)}}, queue_1) == {"A": {}}
+    assert topics({"A": {0: (3, 9)}}, EqualTo(("queueId",), -1)) == {"A": {}}
+    assert topics({"A": None}, GreaterThan(("queueOffset",), 2**63 - 1)) == {
+        "A": {-1: (2**63 - 1, 2**63 - 1)}
+    }
+    for ms in range(1_700_000_000_000, 1_700_000_001_000):
+        moment = datetime.fromtimestamp(ms // 1000, UTC) + timedelta(milliseconds=ms % 1000)
+        narrowed = narrow(Selection(), [LessThanOrEqual(("storeTimestamp",), moment)])
+        assert narrowed.end_ms == ms + 1
 
 
 def test_the_formats_are_found_without_a_call(

@@ -24,7 +24,7 @@ from orbitmq.errors import CorruptStore, FileExpired, MissingFile
 from orbitmq.spark.schema import column_names, message_schema
 from orbitmq.spark.settling import settle_in
 from orbitmq.spark.store_options import StoreOptions
-from orbitmq.storelog import ScanPlan, StoreLog
+from orbitmq.storelog import ScanPlan, Selection, StoreLog
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +45,7 @@ DAMAGE_SCHEMA = StructType(
         StructField("queueOffset", LongType()),
     ]
 )
-"""The columns of ``table=damages``; kinds are ``damage``, ``gap``, ``expired`` and ``torn-tail``."""
+"""The columns of ``table=damages``; kinds: ``damage``, ``gap``, ``expired`` and ``torn-tail``."""
 
 
 class RocketMQStoreSource(DataSource):
@@ -70,20 +70,25 @@ class RocketMQStoreSource(DataSource):
         settle_in()
         options = StoreOptions.of(self.options)
         log = options.open()
+        selection = options.select(log)
         if options.table == "damages":
-            plan = options.plan(log, ("physicalOffset",), self.parallelism)
+            plan = options.plan(log, selection, ("physicalOffset",), self.parallelism)
             return DamageReader(plan, _torn_tail(log, plan))
         if log.torn_bytes:
             _log.warning(
                 "%s: %d bytes of an unfinished message follow the log's end at %d; left out",
                 *(log.path, log.torn_bytes, log.snapshot.log_end),
             )
+        columns = column_names(schema)
         if options.push_filters:
             # Spark refuses readers that take filters while its own switch for that is off.
             from orbitmq.spark.store_pushdown import PushingStoreReader
 
-            return PushingStoreReader(options, log, column_names(schema), self.parallelism)
-        return StoreReader(options.plan(log, column_names(schema), self.parallelism))
+            def planning(narrowed: Selection) -> ScanPlan:
+                return options.plan(log, narrowed, columns, self.parallelism)
+
+            return PushingStoreReader(selection, planning)
+        return StoreReader(options.plan(log, selection, columns, self.parallelism))
 
 
 class SplitPartition(InputPartition):
@@ -98,7 +103,12 @@ class StoreReader(DataSourceReader):
     """Reads the messages of each split."""
 
     def __init__(self, plan: ScanPlan) -> None:
-        self.plan = plan
+        self._plan = plan
+
+    @property
+    def plan(self) -> ScanPlan:
+        """What is read."""
+        return self._plan
 
     def partitions(self) -> list[SplitPartition]:
         """Return one partition per split."""

@@ -24,12 +24,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from orbitmq.errors import ConfigError
 from orbitmq.spark.options import Options
-from orbitmq.storelog import ScanPlan, StoreLog
+from orbitmq.storelog import ScanPlan, Selection, StoreLog
 from orbitmq.storelog.plan import check_columns
 
 __all__ = ["STORE_OPTIONS", "StoreOptions"]
@@ -51,6 +51,9 @@ class StoreOptions:
     path: str
     commit_log_paths: tuple[str, ...]
     wishes: dict[str, Any]
+    """Which messages are wanted, as `StoreLog.select` takes it."""
+    manner: dict[str, Any]
+    """How they are read, as `StoreLog.plan` takes it."""
     table: Literal["messages", "damages"]
     columns: tuple[str, ...]
     push_filters: bool = False
@@ -83,6 +86,8 @@ class StoreOptions:
             "starting_offsets": _offsets(options, "startingOffsets"),
             "ending_offsets": _offsets(options, "endingOffsets"),
             "keys": _names(options.text("keys")),
+        }
+        manner = {
             "broker_name": options.text("brokerName"),
             "splits": options.number_if_given("splits") or options.number_if_given("minPartitions"),
             "prune": options.flag("prune", True),
@@ -95,22 +100,24 @@ class StoreOptions:
         except ValueError as error:
             raise ConfigError(f"option columns: {error}") from None
         push_filters = options.flag("pushFilters", False)
-        return cls(path, log_paths, wishes, table, chosen, push_filters)
-
-    def with_wishes(self, wishes: dict[str, Any]) -> StoreOptions:
-        """Return the same with other wishes for the plan."""
-        return replace(self, wishes=wishes)
+        return cls(path, log_paths, wishes, manner, table, chosen, push_filters)
 
     def open(self) -> StoreLog:
         """Look at the directory."""
         return StoreLog(self.path, commit_log_paths=self.commit_log_paths)
 
-    def plan(self, log: StoreLog, columns: tuple[str, ...], tasks: int | None) -> ScanPlan:
-        """Decide what to read; `tasks` is how many can run at once."""
+    def select(self, log: StoreLog) -> Selection:
+        """Return which messages of the directory are wanted."""
         try:
-            return log.plan(columns=columns, at_once=tasks, **self.wishes)
+            return log.select(**self.wishes)
         except ValueError as error:
             raise ConfigError(f"format rocketmq-store: {error}") from None
+
+    def plan(
+        self, log: StoreLog, selection: Selection, columns: tuple[str, ...], tasks: int | None
+    ) -> ScanPlan:
+        """Decide what to read; `tasks` is how many can run at once."""
+        return log.plan(selection, columns=columns, at_once=tasks, **self.manner)
 
 
 def _names(text: str | None) -> list[str] | None:

@@ -6,15 +6,16 @@
 | queueOffset | shorter ranges of them |
 | storeTimestamp | fewer files |
 
-Spark looks at all rows again: the scan reads less, it does not decide. Where a directory has no
-consume queues, only times help.
+Spark looks at all rows again: the scan reads less, it does not decide. What the options leave open
+stays open, whether the directory has queues for it or not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from pyspark.sql.datasource import (
     EqualTo,
@@ -27,58 +28,70 @@ from pyspark.sql.datasource import (
 
 from orbitmq.spark.pushdown import equal_values
 from orbitmq.spark.store_format import StoreReader
-from orbitmq.spark.store_options import StoreOptions
-from orbitmq.storelog import parse_time_ms
+from orbitmq.storelog import QueueWishes, ScanPlan, Selection
+from orbitmq.storelog.wishes import END, FIRST, OTHER_QUEUES
 
-if TYPE_CHECKING:
-    from orbitmq.storelog import StoreLog
+__all__ = ["PushingStoreReader", "narrow"]
 
-__all__ = ["PushingStoreReader"]
-
-NO_END = 2**63 - 1
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class PushingStoreReader(StoreReader):
-    """Reads the messages of each split, of as few splits as the query's conditions allow."""
+    """Reads the messages of each split, of as few splits as the query's conditions allow.
 
-    def __init__(
-        self, options: StoreOptions, log: StoreLog, columns: tuple[str, ...], tasks: int | None
-    ) -> None:
-        super().__init__(options.plan(log, columns, tasks))
-        self._options = options
-        self._columns = columns
-        self._tasks = tasks
+    It is planned when it is first asked what it reads: by then Spark has pushed its filters.
+    """
+
+    def __init__(self, selection: Selection, planning: Callable[[Selection], ScanPlan]) -> None:
+        self._selection = selection
+        self._planning = planning
+        self._planned: ScanPlan | None = None
+
+    @property
+    def plan(self) -> ScanPlan:
+        """What is read."""
+        if self._planned is None:
+            self._planned = self._planning(self._selection)
+        return self._planned
+
+    def __getstate__(self) -> dict[str, object]:
+        # Tasks need the plan, and a directory that was looked at cannot be sent to them.
+        return {"_planned": self.plan}
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Plan anew with what the filters tell; Spark applies all of them itself."""
-        log = self._options.open()
-        wishes = dict(self._options.wishes)
-        _narrow_times(wishes, filters)
-        _narrow_queues(wishes, filters, log)
-        self.plan = self._options.with_wishes(wishes).plan(log, self._columns, self._tasks)
+        """Take what the filters tell; Spark applies all of them itself."""
+        self._selection = narrow(self._selection, filters)
+        self._planned = None
         return filters
 
 
-def _narrow_times(wishes: dict[str, Any], filters: list[Filter]) -> None:
-    since, until = (
-        None if wishes[name] is None else parse_time_ms(wishes[name]) for name in ("start", "end")
-    )
+def narrow(selection: Selection, filters: list[Filter]) -> Selection:
+    """Return a selection without some of what the filters rule out, and with all the rest."""
+    since, until = _narrow_times(selection.start_ms, selection.end_ms, filters)
+    topics = _narrow_topics(selection.topics, filters)
+    return replace(selection, topics=topics, start_ms=since, end_ms=until)
+
+
+def _narrow_times(
+    since: int | None, until: int | None, filters: list[Filter]
+) -> tuple[int | None, int | None]:
     for each in filters:
         value = getattr(each, "value", None)
         if getattr(each, "attribute", ()) != ("storeTimestamp",) or not isinstance(value, datetime):
             continue
-        at_ms = int(value.timestamp() * 1000)
+        # In whole numbers: a float would put some moments a millisecond too early.
+        at_ms = (value.astimezone(UTC) - EPOCH) // timedelta(milliseconds=1)
         if isinstance(each, GreaterThan | GreaterThanOrEqual | EqualTo):
             since = at_ms if since is None else max(since, at_ms)
         if isinstance(each, LessThan | LessThanOrEqual | EqualTo):
             # Messages of this very millisecond may be wanted still.
             until = at_ms + 1 if until is None else min(until, at_ms + 1)
-    wishes["start"], wishes["end"] = since, until
+    return since, until
 
 
-def _narrow_queues(wishes: dict[str, Any], filters: list[Filter], log: StoreLog) -> None:
+def _narrow_topics(topics: QueueWishes | None, filters: list[Filter]) -> QueueWishes | None:
     values: dict[str, frozenset[Any]] = {}
-    offsets = range(NO_END)
+    offsets = range(END)
     for each in filters:
         attribute = getattr(each, "attribute", ())
         allowed = equal_values(each)
@@ -87,34 +100,32 @@ def _narrow_queues(wishes: dict[str, Any], filters: list[Filter], log: StoreLog)
             values[name] = values.get(name, allowed) & allowed
         if attribute == ("queueOffset",):
             offsets = _narrowed(offsets, each)
-    given = wishes["topics"]
-    if wishes["topic_pattern"] is not None or (given is None and "topic" not in values):
-        return  # which topics are meant the plan alone knows
-    names = sorted(values["topic"]) if given is None else list(given)
-    chosen: dict[str, list[int]] = {
-        name: [] for name in names if name in values.get("topic", names)
-    }
-    for topic, queue_id, *_ in log.snapshot.queues():
-        is_meant = not isinstance(given, dict) or queue_id in given.get(topic, ())
-        if topic in chosen and is_meant and queue_id in values.get("queueId", (queue_id,)):
-            chosen[topic].append(queue_id)
-    if not log.snapshot.queues():
-        return
-    wishes["topics"] = chosen
-    wishes["starting_offsets"] = _bounds(chosen, wishes["starting_offsets"], offsets.start, max)
-    wishes["ending_offsets"] = _bounds(chosen, wishes["ending_offsets"], offsets.stop, min)
-
-
-def _bounds(
-    chosen: dict[str, list[int]],
-    given: dict[str, dict[int, int]] | None,
-    bound: int,
-    tighter: Callable[[int, int], int],
-) -> dict[str, dict[int, int]]:
-    """Return the offsets that the options give, no looser than a bound."""
+    if topics is None:
+        if "topic" not in values:
+            return None  # queues are wanted by their topics
+        topics = dict.fromkeys(sorted(values["topic"]))
+    names = values.get("topic", topics)
+    queue_ids = values.get("queueId")
     return {
-        topic: {each: tighter(bound, (given or {}).get(topic, {}).get(each, bound)) for each in ids}
-        for topic, ids in chosen.items()
+        topic: _narrow_queues(queues, queue_ids, offsets)
+        for topic, queues in topics.items()
+        if topic in names
+    }
+
+
+def _narrow_queues(
+    queues: dict[int, tuple[int, int]] | None, queue_ids: frozenset[int] | None, offsets: range
+) -> dict[int, tuple[int, int]] | None:
+    if queue_ids is None and offsets == range(END):
+        return queues
+    wished = {OTHER_QUEUES: (FIRST, END)} if queues is None else queues
+    if queue_ids is not None:
+        others = wished.get(OTHER_QUEUES)
+        given = {number: wished.get(number, others) for number in queue_ids if number >= 0}
+        wished = {number: wish for number, wish in given.items() if wish is not None}
+    return {
+        number: (max(first, offsets.start), min(end, offsets.stop))
+        for number, (first, end) in wished.items()
     }
 
 
@@ -131,4 +142,4 @@ def _narrowed(offsets: range, wanted: Filter) -> range:
             stop = min(stop, value)
         case LessThanOrEqual(value=value):
             stop = min(stop, value + 1)
-    return range(start, max(start, stop))
+    return range(min(start, END), max(min(start, END), stop))

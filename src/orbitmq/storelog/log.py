@@ -55,7 +55,7 @@ class StoreLog:
         """How many bytes of an unfinished message follow the end of the log."""
         return self.snapshot.tail[0] if self.snapshot.tail else 0
 
-    def plan(
+    def select(
         self,
         *,
         topics: Iterable[str] | Mapping[str, Iterable[int] | None] | None = None,
@@ -65,18 +65,8 @@ class StoreLog:
         starting_offsets: Mapping[str, Mapping[int, int]] | None = None,
         ending_offsets: Mapping[str, Mapping[int, int]] | None = None,
         keys: Iterable[str] | None = None,
-        columns: Iterable[str] | None = None,
-        broker_name: str | None = None,
-        splits: int | None = None,
-        at_once: int | None = None,
-        prune: bool = True,
-        verify_crc: bool = True,
-        fail_on_damage: bool = True,
-    ) -> ScanPlan:
-        """Decide what to read; the parameters are those of `scan`.
-
-        It is cut into `splits`, or into what suits `at_once` tasks (one for each core).
-        """
+    ) -> Selection:
+        """Return which messages these wishes mean; they are those of `scan`."""
         if topic_pattern is not None:
             if topics is not None:
                 raise ValueError("give topics or a topic pattern, not both")
@@ -86,13 +76,33 @@ class StoreLog:
                     "name the topics themselves"
                 )
             topics = matching_topics(topic_pattern, self.topics)
-        wanted = check_columns(columns)
-        selection = Selection(
+        return Selection(
             topics=wishes(topics, starting_offsets, ending_offsets),
             start_ms=None if start is None else parse_time_ms(start),
             end_ms=None if end is None else parse_time_ms(end),
             keys=None if keys is None else tuple(keys),
         )
+
+    def plan(
+        self,
+        selection: Selection | None = None,
+        *,
+        columns: Iterable[str] | None = None,
+        broker_name: str | None = None,
+        splits: int | None = None,
+        at_once: int | None = None,
+        prune: bool = True,
+        verify_crc: bool = True,
+        fail_on_damage: bool = True,
+        **wishes: Any,
+    ) -> ScanPlan:
+        """Decide what to read; the parameters are those of `scan`.
+
+        It is cut into `splits`, or into what suits `at_once` tasks (one for each core).
+        """
+        if selection is None:
+            selection = self.select(**wishes)
+        wanted = check_columns(columns)
         ranges = self.snapshot.whole()
         if prune:
             ranges = self.snapshot.ranges(
