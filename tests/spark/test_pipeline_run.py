@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from orbitmq.errors import BadPipeline
 from orbitmq.spark.pipelines import Exit, Job, Report, Workspace, build, parse, run, run_plan
 from orbitmq.spark.pipelines.progress import Progress
 from tests.spark.recording import Recorder, stop_after
@@ -55,6 +56,41 @@ def test_a_stream_catches_up_and_goes_on_where_it_was(spark: SparkSession, tmp_p
     assert [batch.rows for batch in recorder.batches] == [2]
     rows = spark.read.parquet(str(tmp_path / "out")).orderBy("id").collect()
     assert [tuple(row) for row in rows] == [(1, "TEA"), (2, "MILK"), (3, "JAM")]
+
+
+def test_the_place_of_a_sink_in_the_file_does_not_matter(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A checkpoint that went on with another sink's files would lose the rows of both."""
+    first: dict[str, Any] = {"format": "parquet", "path": "first"}
+    second: dict[str, Any] = {"format": "parquet", "path": "second"}
+    source = stream_of_lines(tmp_path, '{"id": 0}')
+
+    def run_sinks(*sinks: dict[str, Any]) -> None:
+        tree = {"checkpoint": "state", "source": {"orders": source}, "sink": list(sinks)}
+        code, recorder = run_tree(spark, tmp_path, tree, once=True)
+        assert (code, recorder.failures) == (Exit.DONE, [])
+
+    def ids(path: str) -> list[int]:
+        return sorted(row.id for row in spark.read.parquet(str(tmp_path / path)).collect())
+
+    run_sinks(first)
+    lines(tmp_path, '{"id": 1}')
+    with pytest.raises(BadPipeline, match="'parquet-0' already; name all but the one whose"):
+        run_sinks(second, first)
+    run_sinks({**second, "name": "second"}, {"format": "noop"}, first)
+    assert (ids("first"), ids("second")) == ([0, 1], [0, 1])
+    # As it was called when it was the second sink of the file.
+    (tmp_path / "state" / "parquet-0").rename(tmp_path / "state" / "parquet-1")
+    lines(tmp_path, '{"id": 2}')
+    run_sinks(first)
+    assert ids("first") == [0, 1, 2]
+    assert not (tmp_path / "state" / "parquet-0").exists()
+    (tmp_path / "state" / "parquet-7").mkdir()
+    tree = {"checkpoint": "state", "source": {"orders": source}, "sink": [first]}
+    code, recorder = run_tree(spark, tmp_path, tree, once=True)
+    assert code is Exit.NOT_STARTED
+    assert "sink[0]: needs a name: its checkpoint may be any of parquet-1" in recorder.failures[0]
 
 
 def test_what_spark_finds_wrong_is_told_with_its_key_before_anything_starts(

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from orbitmq.spark.pipelines.checkpoints import checkpoint_of_unnamed
 from orbitmq.spark.pipelines.decoding import decode, infer_json_schema
 from orbitmq.spark.pipelines.kinds import Kind
 from orbitmq.spark.pipelines.plan import Job, Report, Stream, Streams
-from orbitmq.spark.pipelines.sql_spec import SinkSpec, SourceSpec, SqlSpec, WatermarkSpec, sink_name
+from orbitmq.spark.pipelines.sql_spec import SinkSpec, SourceSpec, SqlSpec, WatermarkSpec
 from orbitmq.spark.pipelines.topics import as_messages
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ def build(spec: SqlSpec, workspace: Workspace) -> Streams | Job:
     made = tables(spec, workspace)
     last = spec.step[-1].name if spec.step else next(iter(spec.source))
     outputs = [
-        (sink_name(sink, at), sink, made[sink.of or last]) for at, sink in enumerate(spec.sink)
+        (name, sink, made[sink.of or last])
+        for name, sink in zip(spec.sink_names, spec.sink, strict=True)
     ]
     for at, (name, sink, rows) in enumerate(outputs):
         with workspace.planning(f"sink[{at}]"):
@@ -152,10 +154,13 @@ def _stream_writer(
     spec: SqlSpec, name: str, sink: SinkSpec, rows: DataFrame, workspace: Workspace
 ) -> DataStreamWriter:
     assert spec.checkpoint is not None
-    checkpoint = workspace.locate(spec.checkpoint).rstrip("/")
+    base = workspace.locate(spec.checkpoint).rstrip("/")
+    checkpoint = f"{base}/{name}"
+    if not sink.name and name == f"{sink.format}-0":
+        checkpoint = checkpoint_of_unnamed(workspace.spark, base, sink.format, spec.sink_names)
     writer = rows.writeStream.queryName(name).format(sink.format)
     writer = writer.options(**sink.writer_options(spec.name_server))
-    writer = writer.option("checkpointLocation", f"{checkpoint}/{name}")
+    writer = writer.option("checkpointLocation", checkpoint)
     if sink.mode == "overwrite":
         raise ValueError("mode 'overwrite' is for batches; a stream appends, updates or completes")
     if sink.mode:

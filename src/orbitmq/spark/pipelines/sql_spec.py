@@ -207,9 +207,10 @@ class SqlSpec(PipelineSpec):
         for at, sink in enumerate(self.sink):
             if sink.of and sink.of not in known:
                 mistakes.add(f"sink[{at}].of", f"no step {sink.of!r}{suggestion(sink.of, known)}")
-            name = sink_name(sink, at)
+            name = self.sink_names[at]
             if name in names:
-                mistakes.add(f"sink[{at}].name", f"there is a sink called {name!r} already")
+                why = "" if sink.name else "; name all but the one whose checkpoint that is"
+                mistakes.add(f"sink[{at}].name", f"there is a sink called {name!r} already{why}")
             names.add(name)
             if self._check_server(mistakes, f"sink[{at}]", sink) and sink.is_topic:
                 options = sink.writer_options(self.name_server)
@@ -242,7 +243,14 @@ class SqlSpec(PipelineSpec):
             source.is_stream for source in self.source.values()
         )
 
-
-def sink_name(sink: SinkSpec, at: int) -> str:
-    """Return the name of a sink, which is also that of its checkpoint."""
-    return sink.name or (sink.topic if sink.is_topic and sink.topic else f"{sink.format}-{at}")
+    @property
+    def sink_names(self) -> list[str]:
+        """The name of each sink. A stream's is that of its checkpoint, too: it must stay the same
+        when sinks are added or change places, or a checkpoint would go on with another's files."""
+        streaming = self.is_streaming
+        return [
+            sink.name
+            or (sink.topic if sink.is_topic and sink.topic else None)
+            or f"{sink.format}-{0 if streaming else at}"
+            for at, sink in enumerate(self.sink)
+        ]
