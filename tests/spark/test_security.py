@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from orbitmq import Admin, Message, Producer
+from orbitmq import Admin, Message, NewMessage, Producer
 from orbitmq.remoting.tls import Tls
+from orbitmq.spark.pipelines import Exit, parse, run
 from orbitmq.testing import LocalCluster
 from tests.certificates import Authority
+from tests.spark.recording import Recorder
 from tests.spark.source_fixtures import bodies, frame, run_available, stream, written
 from tests.spark.topics import bodies_in
 
@@ -125,3 +127,49 @@ def test_whoever_is_not_is_told_so_in_words_without_secrets(
     with pytest.raises(Exception, match=reason) as raised:
         frame(spark, guarded, None, fetchOffset__numRetries=0, timeoutMs=5000, **options).collect()
     assert SECRET not in str(raised.value)
+
+
+def test_dead_letters_go_back_to_the_cluster_they_were_read_from(
+    spark: SparkSession, guarded: LocalCluster, authority: Authority, tmp_path: Path
+) -> None:
+    """With the trace, over TLS, as an account; the environment speaks of another cluster."""
+    own = authority.sign("redriver")
+    options = {
+        "NAMESRVADDR": guarded.address,
+        "accesskey": "${KEY}",
+        "SecretKey": "${SECRET}",
+        "tlsCaFile": str(authority.cert),
+        "tlscertfile": str(own.cert),
+        "tlsKeyFile": str(own.key),
+    }
+    (broker,) = guarded.brokers.values()
+    keys: dict[str, Any] = {"access_key": "operator", "secret_key": f"{SECRET}-of-the-operator"}
+    tls = Tls(ca_file=str(authority.cert), cert_file=str(own.cert), key_file=str(own.key))
+    with Admin(guarded.address, tls=tls, **keys) as admin:
+        for topic in ("%DLQ%billing", "%RETRY%billing", "traces"):
+            admin.create_topic(topic, queues=1)
+    host = ("127.0.0.1", 1)
+    placed: dict[str, Any] = {"queue_id": 0, "born_timestamp": 1}
+    placed |= {"born_host": host, "store_host": host}
+    records = "SubBefore\x011\x01r\x01billing\x01R\x01U\x010\x01k\x02"
+    records += "SubAfter\x01R\x01U\x015\x01false\x01k\x012\x02"
+    broker.store.append(NewMessage("traces", records.encode(), properties={}, **placed))
+    known = {"RETRY_TOPIC": TOPIC, "UNIQ_KEY": "U"}
+    broker.store.append(NewMessage("%DLQ%billing", b"dead", properties=known, **placed))
+    tree = {"kind": "dead-letters", "trace": True, "trace_topic": "traces", "options": options}
+    environment = {
+        "NAMESRV_ADDR": "127.0.0.1:1",
+        "KEY": "operator",
+        "SECRET": f"{SECRET}-of-the-operator",
+    }
+    loaded = parse(
+        tree | {"redrive": {"ledger": "ledger"}},
+        file=tmp_path / "dead.toml",
+        environment=environment,
+    )
+    recorder = Recorder()
+    assert (run(loaded, spark, recorder), recorder.failures) == (Exit.DONE, [])
+    (report,) = recorder.reports
+    assert report.facts == {"messages": 1, "redriven": 1}
+    assert report.tables[0].as_dicts()[0]["cause"] == "gave up after 0 tries, the last: exception"
+    assert bodies_in(guarded, "%RETRY%billing") == Counter([b"dead"])

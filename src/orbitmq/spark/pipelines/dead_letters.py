@@ -36,7 +36,7 @@ from orbitmq.spark.pipelines.plan import Job, Report, Table
 from orbitmq.spark.pipelines.redrive import RedriveSpec, back_to, not_yet_redriven, remember
 from orbitmq.spark.pipelines.spec import Interval, PipelineSpec
 from orbitmq.spark.pipelines.tables import Mistakes
-from orbitmq.spark.pipelines.topics import topic_options
+from orbitmq.spark.pipelines.topics import names_server, reconnected, topic_options
 from orbitmq.spark.pipelines.trace_events import consumptions, events
 
 if TYPE_CHECKING:
@@ -77,11 +77,21 @@ class DeadLettersSpec(PipelineSpec):
 
     def check(self, mistakes: Mistakes, key: str) -> None:
         """There must be a cluster; groups are named without the prefix of their dead letters."""
-        if not (self.name_server or "nameserver" in map(str.lower, self.options)):
+        if not (self.name_server or names_server(self.options)):
             mistakes.add("name_server", "is needed, but not there, nor NAMESRV_ADDR")
         for at, group in enumerate(self.groups):
             if group.startswith("%"):
                 mistakes.add(f"groups[{at}]", f"name the group, without {DLQ_PREFIX}")
+
+    @property
+    def reader_options(self) -> dict[str, str]:
+        """The options of the reader of dead letters."""
+        return topic_options(
+            topic=tuple(DLQ_PREFIX + group for group in self.groups),
+            pattern=None if self.groups else f"{DLQ_PREFIX}.+",
+            name_server=self.name_server,
+            options=self.options,
+        )
 
 
 def explained(
@@ -164,22 +174,15 @@ def summary(rows: DataFrame) -> DataFrame:
 
 def build(spec: DeadLettersSpec, workspace: Workspace) -> Job:
     """Plan report and redrive."""
-    options = topic_options(
-        topic=tuple(DLQ_PREFIX + group for group in spec.groups),
-        pattern=None if spec.groups else f"{DLQ_PREFIX}.+",
-        name_server=spec.name_server,
-        options=spec.options,
-    )
-    reader = workspace.spark.read.format("rocketmq")
+    options = spec.reader_options
     with workspace.planning("groups"):
-        messages = reader.options(**options).load()
+        messages = workspace.spark.read.format("rocketmq").options(**options).load()
     tries = None
     if spec.trace:
         with workspace.planning("trace_topic"):
-            traced = topic_options(
-                topic=(spec.trace_topic,), name_server=spec.name_server, options={}
-            )
-            tries = consumptions(events(reader.options(**traced).load()))
+            traced = reconnected(options, {"subscribe": spec.trace_topic})
+            reader = workspace.spark.read.format("rocketmq").options(**traced)
+            tries = consumptions(events(reader.load()))
     with workspace.planning("select"):
         rows = chosen(
             explained(messages, cause_property=spec.cause_property, tries=tries), spec.select
@@ -224,10 +227,7 @@ def _redrive(
         if redrive.dry_run:
             return count, f"{count} would be redriven to {redrive.target_in_words}; dry_run is on"
         if count:
-            server = {"nameServer": spec.name_server} if spec.name_server else {}
-            security = {key: value for key, value in spec.options.items() if key in _SECURITY}
-            back = {"redrive": "true"} if redrive.to == "group" else {}
-            options = server | security | back | redrive.options
+            options = redrive.writer_options(spec.reader_options)
             back_to(redrive.to, waiting).write.format("rocketmq").options(**options).mode(
                 "append"
             ).save()
@@ -235,9 +235,6 @@ def _redrive(
     finally:
         waiting.unpersist()
     return count, f"{count} redriven to {redrive.target_in_words}"
-
-
-_SECURITY = ("accessKey", "secretKey", "securityToken", "tls", "tlsCaFile")
 
 
 def _table(title: str, rows: DataFrame) -> Table:

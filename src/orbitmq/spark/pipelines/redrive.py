@@ -11,6 +11,7 @@ groups that have handled the message do not see it again. That is what one usual
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
@@ -20,6 +21,7 @@ from pyspark.sql import functions as F
 from orbitmq.message import RESERVED_PROPERTIES
 from orbitmq.protocol.names import RETRY_PREFIX
 from orbitmq.spark.pipelines.tables import Mistakes
+from orbitmq.spark.pipelines.topics import reconnected
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -43,6 +45,11 @@ class RedriveSpec:
         """A limit must leave something to send."""
         if self.max_messages is not None and self.max_messages <= 0:
             mistakes.add(f"{key}.max_messages", "must be a number above 0")
+
+    def writer_options(self, read_with: Mapping[str, str]) -> dict[str, str]:
+        """Return the options of the sink: those of the cluster they were read from."""
+        back = {"redrive": "true"} if self.to == "group" else {}
+        return reconnected(read_with, back | self.options)
 
     @property
     def target_in_words(self) -> str:

@@ -38,7 +38,12 @@ from orbitmq.spark.pipelines.avro import Framing
 from orbitmq.spark.pipelines.decoding import Decoding
 from orbitmq.spark.pipelines.spec import Interval, PipelineSpec
 from orbitmq.spark.pipelines.tables import Mistakes, suggestion
-from orbitmq.spark.pipelines.topics import check_reading, check_writing, topic_options
+from orbitmq.spark.pipelines.topics import (
+    check_reading,
+    check_writing,
+    names_server,
+    topic_options,
+)
 from orbitmq.spark.pipelines.workspace import Trigger
 
 __all__ = ["SinkSpec", "SourceSpec", "SqlSpec", "StepSpec", "WatermarkSpec"]
@@ -170,10 +175,9 @@ class SinkSpec:
         """Return the options for Spark's writer, without path and checkpoint."""
         if not self.is_topic:
             return self.options
-        made = topic_options(name_server=self.name_server or name_server, options={})
-        if self.topic is not None:
-            made["topic"] = self.topic
-        return made | self.options
+        topic = {} if self.topic is None else {"topic": self.topic}
+        server = self.name_server or name_server
+        return topic | topic_options(name_server=server, options=self.options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,8 +232,8 @@ class SqlSpec(PipelineSpec):
             )
 
     def _check_server(self, mistakes: Mistakes, key: str, part: SourceSpec | SinkSpec) -> bool:
-        known = {name.lower() for name in part.options} & {"nameserver", "namesrvaddr"}
-        if not part.is_topic or self.name_server or part.name_server or known:
+        named = self.name_server or part.name_server or names_server(part.options)
+        if not part.is_topic or named:
             return True
         mistakes.add(
             f"{key}.name_server", "is needed, but not there, nor at the top, nor NAMESRV_ADDR"

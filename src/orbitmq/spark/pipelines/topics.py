@@ -10,10 +10,12 @@ connector can do stands under ``options`` by the connector's own names (docs/spa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.errors import ConfigError
+from orbitmq.spark.options import CONNECTION_OPTIONS
 from orbitmq.spark.pipelines.tables import Mistakes
 from orbitmq.spark.sink_options import SinkOptions
 from orbitmq.spark.source_options import SourceOptions
@@ -27,6 +29,8 @@ __all__ = [
     "as_messages",
     "check_reading",
     "check_writing",
+    "names_server",
+    "reconnected",
     "topic_options",
 ]
 
@@ -35,6 +39,9 @@ MESSAGE_COLUMNS: Final = (
     *("queueId", "brokerName"),
 )
 """Columns that the sink understands beside the body."""
+
+_CONNECTION: Final = frozenset(map(str.lower, CONNECTION_OPTIONS))
+_SERVER: Final = frozenset({"nameserver", "namesrvaddr"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,13 +80,29 @@ def topic_options(
 ) -> dict[str, str]:
     """Return the connector's options for what a file says; later ones win."""
     made = {}
-    if name_server is not None:
+    if name_server is not None and not names_server(options):
         made["nameServer"] = name_server
     if topic:
         made["subscribe"] = ",".join(topic)
     if pattern is not None:
         made["subscribePattern"] = pattern
     return made | options
+
+
+def names_server(options: Mapping[str, str]) -> bool:
+    """Whether options say where the cluster is."""
+    return not _SERVER.isdisjoint(map(str.lower, options))
+
+
+def reconnected(options: Mapping[str, str], others: Mapping[str, str]) -> dict[str, str]:
+    """Return other options for the cluster that `options` lead to; what they say themselves wins.
+
+    What was read from one cluster is looked up in it and sent back to it, whatever NAMESRV_ADDR is.
+    """
+    given = set(map(str.lower, others))
+    left_out = given | _SERVER if names_server(others) else given
+    kept = _CONNECTION - left_out
+    return {name: text for name, text in options.items() if name.lower() in kept} | dict(others)
 
 
 def check_reading(
