@@ -187,6 +187,29 @@ def test_a_trace_without_the_later_fields_is_read_too(spark: SparkSession) -> No
     assert row["deliveryMs"] is None
 
 
+def test_odd_records_of_the_trace_do_not_cost_the_others(spark: SparkSession) -> None:
+    """Fields that are no numbers, too large, empty or missing; in every place that is read."""
+    odd = ["", "soon", str(2**63), str(2**63 - 1), "null", "-1"]
+    records = [sent("A"), *tried("A", after_ms=10, cost_ms=1)]
+    for number, text in enumerate(odd):
+        records.append("\1".join(["Pub", text, "r", "g", "t", f"P{number}", *[text] * 8]) + "\2")
+        name, request = f"C{number}", f"R{number}"
+        records.append("\1".join(["SubBefore", text, "r", "g", request, name, text]) + "\2")
+        records.append("\1".join(["SubAfter", request, name, *[text] * 5]) + "\2")
+    records += ["Pub\2", "SubBefore\2", "SubAfter\2", "\1\2", "Pub\1" + "\1" * 12 + "\2"]
+    records += ["SubBefore\1" + "\1" * 6 + "\2"]
+    traced = trace(spark, *records)
+    names = [f"P{number}" for number in range(len(odd))]
+    assert sorted(row["msgId"] for row in rows_of(sends(traced))) == ["A", *names]
+    tries = consumptions(traced).cache()
+    assert len(rows_of(tries)) == 1 + len(odd)
+    (delivery,) = rows_of(percentiles_of(tries, "deliveryMs", ["topic", "group"], (50.0,)))
+    assert (delivery["messages"], delivery["p50"]) == (1, 10)
+    assert rows_of(slowest(tries, 1))[0]["msgId"] == "A"
+    (failed,) = rows_of(failures(tries))
+    assert failed["failed"] == len(odd) - 1, "of 'null' nobody knows whether it succeeded"
+
+
 DEAD = (
     "topic STRING, brokerName STRING, queueId INT, queueOffset LONG, msgId STRING, tags STRING, "
     "keys ARRAY<STRING>, body BINARY, properties MAP<STRING, STRING>, storeTimestamp TIMESTAMP, "

@@ -12,6 +12,9 @@ by the character 1, told apart by the first and then by their positions::
 
 A batch is one ``Pub`` with all ids, separated by commas. Older clients end ``SubAfter`` early, so
 the group comes from the ``SubBefore`` with the same request id; only ``Pub`` knows the topic.
+
+Anybody can write to the trace topic, so one odd record must not cost the report on all others:
+what is no number is null, and a record that does not say which message it is of is left out.
 """
 
 from __future__ import annotations
@@ -28,6 +31,10 @@ __all__ = ["OUTCOMES", "consumptions", "events", "sends"]
 OUTCOMES: Final = {0: "success", 1: "timeout", 2: "exception", 3: "no answer", 4: "asked for retry"}
 """What the context code of a consumption means."""
 
+_OF_A_MESSAGE: Final = "msgId != ''"
+_LAST_MS: Final = 253_402_300_799_999
+"""The end of the year 9999, the last that Python's times have."""
+
 
 def events(messages: DataFrame) -> DataFrame:
     """Return one row per record of trace messages: ``event`` and its ``fields`` by position."""
@@ -40,7 +47,7 @@ def events(messages: DataFrame) -> DataFrame:
 
 def sends(traced: DataFrame) -> DataFrame:
     """Return one row per message that was sent, from `events`."""
-    return traced.where("event = 'Pub'").select(
+    rows = traced.where("event = 'Pub'").select(
         _time(1).alias("sentAt"),
         _field(3).alias("producerGroup"),
         _field(4).alias("topic"),
@@ -48,10 +55,11 @@ def sends(traced: DataFrame) -> DataFrame:
         _field(6).alias("tags"),
         _field(7).alias("keys"),
         _field(8).alias("storeHost"),
-        _field(9).cast("int").alias("bodyLength"),
-        _field(10).cast("long").alias("sendMs"),
+        _number(9).alias("bodyLength"),
+        _number(10).cast("long").alias("sendMs"),
         (_field(13) == "true").alias("sent"),
     )
+    return rows.where(_OF_A_MESSAGE)
 
 
 def consumptions(traced: DataFrame) -> DataFrame:
@@ -65,18 +73,18 @@ def consumptions(traced: DataFrame) -> DataFrame:
         _field(3).alias("group"),
         _field(4).alias("requestId"),
         _field(5).alias("msgId"),
-        _field(6).cast("int").alias("retryTimes"),
+        _number(6).alias("retryTimes"),
     )
     codes = F.create_map(*(F.lit(part) for pair in OUTCOMES.items() for part in pair))
     after = traced.where("event = 'SubAfter'").select(
         _field(1).alias("requestId"),
         _field(2).alias("msgId"),
-        _field(3).cast("long").alias("handlingMs"),
+        _number(3).cast("long").alias("handlingMs"),
         (_field(4) == "true").alias("succeeded"),
-        codes[_field(6).cast("int")].alias("outcome"),
+        codes[_number(6)].alias("outcome"),
     )
     sent = sends(traced).select("msgId", "topic", "keys", "sentAt", "producerGroup")
-    tries = before.join(after, ["requestId", "msgId"], "left")
+    tries = before.where(_OF_A_MESSAGE).join(after, ["requestId", "msgId"], "left")
     tries = tries.join(sent.dropDuplicates(["msgId"]), "msgId", "left")
     delivery = F.unix_millis("deliveredAt") - F.unix_millis("sentAt")
     return tries.withColumn("deliveryMs", delivery)
@@ -88,5 +96,11 @@ def _field(position: int) -> Column:
     return F.when(field != "null", field)
 
 
+def _number(position: int) -> Column:
+    """Return a count or a number of milliseconds; what no int can hold is neither."""
+    return _field(position).try_cast("int")
+
+
 def _time(position: int) -> Column:
-    return F.timestamp_millis(_field(position).cast("long"))
+    ms = _field(position).try_cast("long")
+    return F.timestamp_millis(F.when(ms.between(0, _LAST_MS), ms))
