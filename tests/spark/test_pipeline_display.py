@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from orbitmq.cli.pipeline_output import LineDisplay, LiveDisplay
+from orbitmq.cli.pipeline_output import LineDisplay, LiveDisplay, _print_report
 from orbitmq.spark.pipelines import Mistakes, Report, Table
 from orbitmq.spark.pipelines.progress import Progress
 from orbitmq.spark.pipelines.secrets import Secrets
@@ -62,6 +62,43 @@ def test_a_terminal_has_a_table_that_is_redrawn() -> None:
     assert "31,000" not in orders, "the newest batch has no lag"
     assert "payments" in last
     assert SECRET not in drawn
+
+
+ID = "7F000001AB12345678900A1B2C3D4E5F"
+CAUSE = "GET [/orders/1] failed for [id], [bold]told"
+
+
+def test_a_report_shows_what_is_in_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing in brackets is markup, and in a pipe nothing is cut or folded."""
+    columns = tuple(f"column [{number}]" for number in range(8))
+    row = (ID, CAUSE, *(f"{ID}-{number}" for number in range(6)))
+    note = f"{CAUSE} {ID * 4}"
+    table = Table("T [/t]", columns, (row,))
+    LineDisplay(secrets()).report(Report(tables=(table,), notes=(note,), files=(note,)))
+    shown = capsys.readouterr().out.splitlines()
+    (line,) = [line for line in shown if CAUSE in line and "│" in line]
+    assert [cell.strip() for cell in line.strip("│").split("│")] == list(row)
+    assert all(f"column [{number}]" in "".join(shown) for number in range(8))
+    assert shown[0].strip() == "T [/t]"
+    assert shown[-2:] == [note, f"written: {note}"]
+
+
+def test_a_narrow_terminal_folds_what_does_not_fit() -> None:
+    seen = io.StringIO()
+    console = Console(file=seen, force_terminal=True, width=40)
+    row = (ID, f"{ID[::-1]}")
+    _print_report(console, Report(tables=(Table("T", ("a", "b"), (row,)),)), secrets())
+    cells = [line.split("│")[1:3] for line in seen.getvalue().splitlines() if "│" in line]
+    assert tuple("".join(part).replace(" ", "") for part in zip(*cells, strict=True)) == row
+
+
+def test_a_query_s_name_may_have_brackets() -> None:
+    seen = io.StringIO()
+    display = LiveDisplay(secrets())
+    display._live.console = Console(file=seen, force_terminal=True, width=160)
+    with display:
+        display.progress(progress("orders [/x]", 1))
+    assert "orders [/x]" in seen.getvalue()
 
 
 def test_elsewhere_there_are_lines(capsys: pytest.CaptureFixture[str]) -> None:

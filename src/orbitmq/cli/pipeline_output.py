@@ -22,6 +22,7 @@ import click
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table as RichTable
+from rich.text import Text
 
 from orbitmq.spark.pipelines.secrets import RedactingFilter
 
@@ -157,7 +158,9 @@ class LineDisplay:
 
     def report(self, report: Report) -> None:
         """Show what was found."""
-        _print_report(Console(soft_wrap=True), report, self._secrets)
+        # What goes to a file or a pipe is not folded: programs look there for whole ids.
+        width = None if sys.stdout.isatty() else 10_000
+        _print_report(Console(file=sys.stdout, width=width), report, self._secrets)
 
     def failed(self, text: str) -> None:
         """Show why it failed."""
@@ -188,7 +191,7 @@ class LiveDisplay(LineDisplay):
         self._newest[progress.query] = progress
         table = RichTable(*COLUMNS, expand=False)
         for newest in self._newest.values():
-            table.add_row(*_cells(newest))
+            table.add_row(*map(Text, _cells(newest)))
         self._live.update(table, refresh=True)
 
     def say(self, text: str) -> None:
@@ -211,14 +214,17 @@ def _cells(progress: Progress) -> tuple[str, ...]:
 
 def _print_report(console: Console, report: Report, secrets: Secrets) -> None:
     for table in report.tables:
-        drawn = RichTable(*table.columns, title=table.title, title_justify="left")
+        # As Text, for rich would take what stands in brackets in a plain str for markup.
+        drawn = RichTable(title=Text(table.title), title_justify="left")
+        for name in table.columns:
+            drawn.add_column(Text(name), overflow="fold")
         for row in table.rows:
-            drawn.add_row(*(secrets.strike_out(_text(cell)) for cell in row))
+            drawn.add_row(*(Text(secrets.strike_out(_text(cell))) for cell in row))
         console.print(drawn)
     for note in report.notes:
-        console.print(secrets.strike_out(note), markup=False, highlight=False)
+        console.print(Text(secrets.strike_out(note)), soft_wrap=True)
     for file in report.files:
-        console.print(f"written: {file}", markup=False, highlight=False)
+        console.print(Text(f"written: {file}"), soft_wrap=True)
 
 
 def _text(cell: object) -> str:

@@ -139,12 +139,13 @@ def _console() -> Console:
 
 def _drawn(answer: Answer) -> RenderableType:
     from rich.console import Group
+    from rich.text import Text
 
     if isinstance(answer, Table):
         drawn: list[RenderableType] = [_draw_table(answer)]
-        return Group(*drawn, answer.note) if answer.note else drawn[0]
+        return Group(*drawn, Text(answer.note)) if answer.note else drawn[0]
     if isinstance(answer, Done):
-        return answer.text
+        return Text(answer.text)
     inner = [value for value in answer.values.values() if isinstance(value, Table)]
     plain = {key: text for key, text in answer.values.items() if not isinstance(text, Table)}
     columns = [Column("name", ""), Column("value", "")]
@@ -161,14 +162,20 @@ def _draw_table(table: Table, *, header: bool = True) -> RenderableType:
     drawn = RichTable(
         box=box.SIMPLE_HEAD,
         show_header=header,
-        title=table.title,
+        # As Text, for rich would take what stands in brackets in a plain str for markup.
+        title=None if table.title is None else Text(table.title),
         title_justify="left",
         show_edge=False,
         pad_edge=False,
     )
     for column in table.columns:
         right = column.kind in ("number", "rate")
-        drawn.add_column(column.heading, justify="right" if right else "left", no_wrap=right)
+        drawn.add_column(
+            Text(column.heading),
+            justify="right" if right else "left",
+            no_wrap=right,
+            overflow="ellipsis" if right else "fold",
+        )
     for row in table.rows:
         drawn.add_row(*(Text(_text(row.get(one.key), one.kind)) for one in table.columns))
     return drawn
