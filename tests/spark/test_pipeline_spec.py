@@ -127,6 +127,7 @@ topic = "x"
         (('checkpoint = "state"', ""), ["checkpoint: is needed, but not there: the directory"]),
         (('topic = "counts"', 'topic = "counts"\nof = "count"'), ["did you mean 'counts'?"]),
         (('name = "counts"', 'name = "orders"'), ["step[0].name: there is a source or step"]),
+        (('name = "counts"', 'name = "Orders"'), ["source or step called 'orders' already"]),
         (('name = "counts"', 'name = "a-b"'), ["letters, digits and _ only"]),
         (('path = "out"', ""), ["sink[1].path: is needed by the format 'parquet'"]),
         (('path = "out"', 'path = "out"\ntopic="t"'), ["sink[1].topic: is for topics"]),

@@ -202,8 +202,10 @@ class SqlSpec(PipelineSpec):
         for place, name in named:
             if not _NAME.fullmatch(name):
                 mistakes.add(place, f"{name!r} is no table's name: letters, digits and _ only")
-            if name in known:
-                mistakes.add(place, f"there is a source or step called {name!r} already")
+            # As Spark compares the names of views: in any case.
+            taken = [other for other in known if other.lower() == name.lower()]
+            if taken:
+                mistakes.add(place, f"there is a source or step called {taken[0]!r} already")
             known.append(name)
         if not self.step and len(self.source) > 1:
             mistakes.add("step", "with several sources there must be a step that joins them")
