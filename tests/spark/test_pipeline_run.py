@@ -135,6 +135,30 @@ def test_a_stream_that_fails_stops_the_others(spark: SparkSession, tmp_path: Pat
     assert spark.streams.active == []
 
 
+@pytest.mark.parametrize(
+    ("checkpoint", "expected"),
+    [
+        ("s3a://bucket/state", "Class org.apache.hadoop.fs.s3a.S3AFileSystem not found"),
+        ("a-file/state", "Parent path is not a directory"),
+    ],
+)
+def test_a_place_that_spark_cannot_reach_is_one_line(
+    spark: SparkSession, tmp_path: Path, checkpoint: str, expected: str
+) -> None:
+    (tmp_path / "a-file").touch()
+    tree = {
+        "checkpoint": checkpoint,
+        "source": {"orders": stream_of_lines(tmp_path, '{"id": 1}')},
+        "sink": [{"format": "noop", "name": "named"}],
+    }
+    for sink in ({"format": "noop"}, {"format": "noop", "name": "named"}):
+        code, recorder = run_tree(spark, tmp_path, tree | {"sink": [sink]}, once=True)
+        (line,) = recorder.failures
+        assert expected in line
+        assert "\n" not in line
+        assert code is Exit.NOT_STARTED
+
+
 def test_a_wish_to_stop_lets_the_batch_finish(spark: SparkSession, tmp_path: Path) -> None:
     """Every number of the source that a batch took is in the output: the batch was not cut off."""
     recorder = Recorder()

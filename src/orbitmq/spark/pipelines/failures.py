@@ -12,7 +12,7 @@ __all__ = ["one_line"]
 
 _PYTHON_CAUSE = re.compile(r"^(?:[\w]+\.)*(\w+(?:Error|Exception|\w*)): (\S.*)$")
 _TRACEBACK = "Traceback (most recent call last):"
-_JVM_CLASS = re.compile(r"^:?\s*(?:[a-z]\w*\.)+\w+(?:Exception|Error): ")
+_JVM_CLASS = re.compile(r"^:?\s*(?:(?:[a-z]\w*\.)+\w+(?:Exception|Error):(?: |$))+")
 _NOISE = re.compile(r"\s*(SQLSTATE: \w+|;)\s*$")
 _MAX_LENGTH = 600
 
@@ -25,11 +25,11 @@ def one_line(error: BaseException) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
         del lines[0]  # py4j's own word, before the JVM's
-    line = _JVM_CLASS.sub("", lines[0]) if lines else ""
-    line = _NOISE.sub("", line)
-    if not line:
-        return type(error).__name__
-    return line[:_MAX_LENGTH]
+    for line in lines:
+        said = _NOISE.sub("", _JVM_CLASS.sub("", line))
+        if said:  # some have their message in the line after their class
+            return said[:_MAX_LENGTH]
+    return type(error).__name__
 
 
 def _last_python_cause(text: str) -> str:

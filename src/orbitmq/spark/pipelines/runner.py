@@ -84,7 +84,8 @@ def build(loaded: Loaded, workspace: Workspace) -> Streams | Job:
     """Plan a pipeline on the workspace's session; nothing starts."""
     kind = find_kind(loaded.spec.kind)
     assert kind is not None, "the spec was made from it"
-    return kind.build(loaded.spec, workspace)
+    with workspace.planning(""):
+        return kind.build(loaded.spec, workspace)
 
 
 def run(loaded: Loaded, spark: SparkSession, display: Display, *, once: bool = False) -> Exit:
@@ -116,12 +117,13 @@ def run_plan(plan: Streams | Job, workspace: Workspace, display: Display) -> Exi
 
 
 def _run_streams(plan: Streams, workspace: Workspace, display: Display) -> Exit:
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     listener = Listener(display.progress)
     workspace.spark.streams.addListener(listener)
     queries: list[StreamingQuery] = []
-    failures: list[PySparkException]
+    failures: list[PySparkException | Py4JError]
     try:
         for stream in plan.streams:
             queries.append(stream.start())
@@ -134,7 +136,7 @@ def _run_streams(plan: Streams, workspace: Workspace, display: Display) -> Exit:
             if any(query.exception() is not None for query in queries if not query.isActive):
                 break
         failures = [error for query in queries if (error := query.exception()) is not None]
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         failures = [error]
     finally:
         for query in queries:
@@ -147,7 +149,7 @@ def _run_streams(plan: Streams, workspace: Workspace, display: Display) -> Exit:
         display.failed(one_line(failure))
         _log.debug("the whole story", exc_info=failure)
     if failures:
-        return Exit.FAILED
+        return Exit.FAILED if queries else Exit.NOT_STARTED
     if workspace.stopping.is_set() and not plan.endless:
         return Exit.INTERRUPTED
     return Exit.DONE

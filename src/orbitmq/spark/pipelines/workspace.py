@@ -84,11 +84,14 @@ class Workspace:
     def planning(self, key: str) -> Iterator[None]:
         """Turn what Spark finds wrong with a part of the file into a mistake of that key."""
         # Here, as the specs can be checked on a machine without Spark.
+        from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
         try:
             yield
         except BadPipeline:
             raise
-        except (PySparkException, OrbitError, ValueError) as error:
-            raise BadPipeline([f"{self.file}: {key}: {one_line(error)}"]) from error
+        # What Spark does not know, such as a file system without its jar, is py4j's own error.
+        except (PySparkException, Py4JError, OrbitError, ValueError) as error:
+            where = f"{self.file}: {key}" if key else self.file
+            raise BadPipeline([f"{where}: {one_line(error)}"]) from error
