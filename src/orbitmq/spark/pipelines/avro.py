@@ -11,6 +11,7 @@ before it, is told by its `framing`, because none of them can be told from plain
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import re
@@ -19,6 +20,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import pyarrow as pa
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import StructType
+
+from orbitmq.spark.pipelines.avro_schemas import TIMES, as_spark_reads
+from orbitmq.spark.pipelines.failures import one_line
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -38,6 +42,7 @@ def avro_columns(
 ) -> Column:
     """Return the record in each body as a struct; null where there is none."""
     struct = spark_schema(spark, schema)
+    read_by = _read_by(spark, schema)
     skipped = HEADER_BYTES[framing]
 
     def decoded(bodies: pa.Array) -> pa.Array:
@@ -45,9 +50,9 @@ def avro_columns(
         import fastavro
         from pyspark.sql.pandas.types import to_arrow_type
 
-        parsed = fastavro.parse_schema(json.loads(schema))
+        parsed = fastavro.parse_schema(read_by)
         rows = [_record(fastavro, parsed, body.as_py(), skipped) for body in bodies]
-        return pa.array(rows, to_arrow_type(struct, timezone="UTC"))
+        return _array(rows, to_arrow_type(struct, timezone="UTC"))
 
     make: Any = arrow_udf  # whose stub does not know that a function's type can be left out
     column: Column = make(decoded, struct)(body)
@@ -62,9 +67,48 @@ def _record(fastavro: Any, schema: Any, body: bytes | None, skipped: int) -> Any
     stream.seek(skipped)
     try:
         record = fastavro.schemaless_reader(stream, schema, None)
-    except (EOFError, ValueError, IndexError, OverflowError, UnicodeDecodeError, MemoryError):
+    except Exception:  # bytes that are no record fail in any part of the decoder
         return None
     return record if stream.tell() == len(body) else None
+
+
+def _array(rows: list[Any], kind: pa.DataType) -> pa.Array:
+    """Return records as Arrow; None for one that does not fit its schema, as a decimal may not."""
+    try:
+        return pa.array(rows, kind)
+    except (pa.ArrowException, OverflowError):
+        return pa.array([row if _fits(row, kind) else None for row in rows], kind)
+
+
+def _fits(row: Any, kind: pa.DataType) -> bool:
+    try:
+        pa.array([row], kind)
+    except (pa.ArrowException, OverflowError):
+        return False
+    return True
+
+
+def _read_by(spark: SparkSession, schema: str) -> Any:
+    """Return the schema to decode by; ValueError if `fastavro` is stricter than Spark with it."""
+    import fastavro
+
+    made = as_spark_reads(json.loads(schema), _times(spark))
+    try:
+        fastavro.parse_schema(copy.deepcopy(made))
+    except Exception as error:  # it has no exception of its own for all of them
+        raise ValueError(f"not an Avro schema: {' '.join(str(error).split())}") from error
+    return made
+
+
+def _times(spark: SparkSession) -> list[str]:
+    """Return the logical types that are times of the day in this Spark; elsewhere numbers are."""
+    fields = [
+        {"name": name.replace("-", "_"), "type": {"type": kind, "logicalType": name}}
+        for name, kind in TIMES.items()
+    ]
+    known = spark_schema(spark, json.dumps({"type": "record", "name": "Times", "fields": fields}))
+    found = (field.dataType.typeName() for field in known.fields)
+    return [name for name, kind in zip(TIMES, found, strict=True) if kind.startswith("time")]
 
 
 def spark_schema(spark: SparkSession, schema: str) -> StructType:
@@ -74,8 +118,7 @@ def spark_schema(spark: SparkSession, schema: str) -> StructType:
         parsed = jvm.org.apache.avro.Schema.Parser().parse(schema)
         text = jvm.org.apache.spark.sql.avro.SchemaConverters.toSqlType(parsed).dataType().json()
     except Exception as error:  # py4j hands on whatever the parser throws
-        reason = str(error).partition("SchemaParseException: ")[2] or str(error)
-        raise ValueError(f"not an Avro schema: {reason.splitlines()[0]}") from error
+        raise ValueError(f"not an Avro schema: {one_line(error)}") from error
     struct = json.loads(_NOT_NULL.sub(r'"\1":true', text))
     if not isinstance(struct, dict) or struct.get("type") != "struct":
         raise ValueError("the Avro schema must be a record")
