@@ -24,7 +24,7 @@ from orbitmq import (
     RetryLater,
 )
 from orbitmq.errors import BadPipeline
-from orbitmq.spark.pipelines import Exit, Workspace, build, load, run, run_plan
+from orbitmq.spark.pipelines import Exit, Report, Workspace, build, load, run, run_plan
 from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic
 from tests.spark.recording import Recorder, stop_after
@@ -285,7 +285,6 @@ where = "array_contains(keys, 'k1')"
 
 def test_dead_letters_of_all_groups(spark: SparkSession, tmp_path: Path) -> None:
     file = tmp_path / "dead.toml"
-    file.write_text('kind = "dead-letters"\n')
     with LocalCluster() as own:
         (broker,) = own.brokers.values()
         with Admin(own.address) as admin:
@@ -303,12 +302,24 @@ def test_dead_letters_of_all_groups(spark: SparkSession, tmp_path: Path) -> None
                     properties={"RETRY_TOPIC": topic},
                 )
             )
-        recorder = Recorder()
-        code = run(load(file, {"NAMESRV_ADDR": own.address}), spark, recorder)
-    assert (code, recorder.failures) == (Exit.DONE, [])
-    rows = recorder.reports[0].tables[0].as_dicts()
+
+        def report(more: str) -> Report:
+            file.write_text('kind = "dead-letters"\n' + more)
+            recorder = Recorder()
+            code = run(load(file, {"NAMESRV_ADDR": own.address}), spark, recorder)
+            assert (code, recorder.failures) == (Exit.DONE, [])
+            return recorder.reports[0]
+
+        everything = report("")
+        healthy = report('groups = ["mail", "billing"]\n[redrive]\nledger = "l"\ndry_run = true\n')
+        none = report('groups = ["mail"]\n[redrive]\nledger = "l"\n')
+    rows = everything.tables[0].as_dicts()
     found = {(row["group"], row["originTopic"]): row["messages"] for row in rows}
     assert found == {("billing", "orders"): 1, ("shipping", "orders"): 1, ("shipping", "boxes"): 1}
+    assert everything.notes == ()
+    assert healthy.facts == {"messages": 1, "redriven": 0}
+    assert healthy.notes[0] == "group mail has no dead letters"
+    assert (none.facts, none.notes[0]) == ({"messages": 0, "redriven": 0}, healthy.notes[0])
 
 
 def wait_for_dead_letters(cluster: LocalCluster, group: str, wanted: int) -> None:

@@ -24,13 +24,15 @@ a property.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
 from orbitmq.protocol.names import DLQ_PREFIX, TRACE_TOPIC
+from orbitmq.spark.cluster import Cluster
 from orbitmq.spark.pipelines.kinds import Kind
 from orbitmq.spark.pipelines.plan import Job, Report, Table
 from orbitmq.spark.pipelines.redrive import RedriveSpec, back_to, not_yet_redriven, remember
@@ -38,6 +40,8 @@ from orbitmq.spark.pipelines.spec import Interval, PipelineSpec
 from orbitmq.spark.pipelines.tables import Mistakes
 from orbitmq.spark.pipelines.topics import names_server, reconnected, topic_options
 from orbitmq.spark.pipelines.trace_events import consumptions, events
+from orbitmq.spark.schema import message_schema
+from orbitmq.spark.source_options import SourceOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -175,22 +179,45 @@ def summary(rows: DataFrame) -> DataFrame:
 def build(spec: DeadLettersSpec, workspace: Workspace) -> Job:
     """Plan report and redrive."""
     options = spec.reader_options
+    spark = workspace.spark
     with workspace.planning("groups"):
-        messages = workspace.spark.read.format("rocketmq").options(**options).load()
+        absent = _groups_without(spec)
+        there = replace(spec, groups=tuple(one for one in spec.groups if one not in absent))
+        if absent and not there.groups:
+            messages = spark.createDataFrame([], message_schema())
+        else:
+            reader = spark.read.format("rocketmq")
+            messages = reader.options(**there.reader_options).load()
     tries = None
     if spec.trace:
         with workspace.planning("trace_topic"):
             traced = reconnected(options, {"subscribe": spec.trace_topic})
-            reader = workspace.spark.read.format("rocketmq").options(**traced)
-            tries = consumptions(events(reader.load()))
+            trace = spark.read.format("rocketmq").options(**traced).load()
+            tries = consumptions(events(trace))
     with workspace.planning("select"):
         rows = chosen(
             explained(messages, cause_property=spec.cause_property, tries=tries), spec.select
         )
-    return Job(lambda: _run(spec, workspace, rows))
+    return Job(lambda: _run(spec, workspace, rows, absent))
 
 
-def _run(spec: DeadLettersSpec, workspace: Workspace, rows: DataFrame) -> Report:
+def _groups_without(spec: DeadLettersSpec) -> list[str]:
+    """Return the groups that have no dead letters: brokers make the topic with the first of them."""
+    if not spec.groups:
+        return []
+    options = SourceOptions.of(spec.reader_options, streaming=False)
+    cluster = Cluster(options.connection, options.group, options.retries, options.retry_interval_ms)
+    try:
+        return [
+            group
+            for group in spec.groups
+            if cluster.patiently(partial(cluster.route, DLQ_PREFIX + group)) is None
+        ]
+    finally:
+        cluster.close()
+
+
+def _run(spec: DeadLettersSpec, workspace: Workspace, rows: DataFrame, absent: list[str]) -> Report:
     rows = rows.persist()
     try:
         tables = [
@@ -203,7 +230,7 @@ def _run(spec: DeadLettersSpec, workspace: Workspace, rows: DataFrame) -> Report
             ),
         ]
         facts: dict[str, Any] = {"messages": rows.count()}
-        notes = []
+        notes = [f"group {group} has no dead letters" for group in absent]
         if spec.redrive is not None:
             sent, note = _redrive(spec, spec.redrive, workspace, rows)
             facts |= {"redriven": 0 if spec.redrive.dry_run else sent}
