@@ -37,14 +37,21 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from orbitmq.errors import ConfigError
 from orbitmq.spark.pipelines.archive import read_archive
 from orbitmq.spark.pipelines.kinds import Kind
 from orbitmq.spark.pipelines.pacing import Pace, due_slices
 from orbitmq.spark.pipelines.plan import Job, Report, Table
-from orbitmq.spark.pipelines.spec import PipelineSpec
+from orbitmq.spark.pipelines.spec import Moment, PipelineSpec
 from orbitmq.spark.pipelines.tables import Mistakes
-from orbitmq.spark.pipelines.topics import topic_options
+from orbitmq.spark.pipelines.topics import (
+    check_reading,
+    check_writing,
+    names_server,
+    topic_options,
+)
 from orbitmq.spark.sink import Sink
+from orbitmq.spark.store_options import StoreOptions
 from orbitmq.storelog import parse_time_ms
 
 if TYPE_CHECKING:
@@ -95,32 +102,48 @@ class ReplaySpec(PipelineSpec):
     source: ReplaySource
     sink: ReplaySink = field(default_factory=ReplaySink)
     topics: tuple[str, ...] = ()
-    start: str | None = None
-    end: str | None = None
+    start: Moment | None = None
+    end: Moment | None = None
     where: str | None = None
     speed: float | None = None
     rate: float | None = None
     dry_run: bool = False
 
     def check(self, mistakes: Mistakes, key: str) -> None:
-        """Times must be times, speeds must lead somewhere, and a topic must not feed itself."""
-        for name in ("start", "end"):
-            text = getattr(self, name)
-            if text is not None:
-                try:
-                    parse_time_ms(text)
-                except ValueError as error:
-                    mistakes.add(name, str(error))
+        """Times must be a range, speeds must lead somewhere, and options must be known."""
+        start, end = self.start_ms, self.end_ms
+        if start is not None and end is not None and start >= end:
+            mistakes.add("end", f"{self.end} is not after start, {self.start}")
         for name in ("speed", "rate"):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 mistakes.add(name, "is more than nothing")
         if self.source.topic is not None and self.topics:
             mistakes.add("topics", "the source is one topic already")
-        if self.source.topic is not None and not (self.source.name_server or self.name_server):
-            mistakes.add("source.name_server", "is needed, but not there, nor NAMESRV_ADDR")
-        if not self.dry_run and not (self.sink.name_server or self.name_server):
-            mistakes.add("sink.name_server", "is needed, but not there, nor NAMESRV_ADDR")
+        self._check_options(mistakes)
+
+    def _check_options(self, mistakes: Mistakes) -> None:
+        """There must be clusters, and options that formats and sink take."""
+        source, sink = self.source, self.sink
+        missing = "is needed, but not there, nor NAMESRV_ADDR"
+        if source.store is not None:
+            try:
+                StoreOptions.of({"path": source.store} | source.options)
+            except ConfigError as error:
+                mistakes.add("source.options", str(error))
+        elif source.topic is not None:
+            server = source.name_server or self.name_server
+            options = topic_options(
+                topic=(source.topic,), name_server=server, options=source.options
+            )
+            if server or names_server(options):
+                check_reading(mistakes, "source.options", options, streaming=False)
+            else:
+                mistakes.add("source.name_server", missing)
+        if sink.name_server or self.name_server or names_server(sink.options):
+            check_writing(mistakes, "sink", _sink_options(self))
+        elif not self.dry_run:
+            mistakes.add("sink.name_server", missing)
 
     @property
     def start_ms(self) -> int | None:
@@ -213,10 +236,9 @@ def _messages(rows: DataFrame, sink: ReplaySink) -> DataFrame:
 
 
 def _sink_options(spec: ReplaySpec) -> dict[str, str]:
-    made = {"nameServer": spec.sink.name_server or spec.name_server or ""}
-    if spec.sink.topic is not None:
-        made["topic"] = spec.sink.topic
-    return made | spec.sink.options
+    topic = {} if spec.sink.topic is None else {"topic": spec.sink.topic}
+    server = spec.sink.name_server or spec.name_server
+    return topic | topic_options(name_server=server, options=spec.sink.options)
 
 
 def _run_paced(messages: DataFrame, sink: Sink, spec: ReplaySpec, workspace: Workspace) -> Report:

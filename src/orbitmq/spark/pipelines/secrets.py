@@ -47,7 +47,9 @@ class Secrets:
         """Return the tree with its variables replaced; what is missing is noted as a mistake."""
         if isinstance(tree, dict):
             return {
-                name: self.fill_in(item, environment, mistakes, f"{key}.{name}" if key else name)
+                name: self.fill_in(
+                    item, environment, mistakes, f"{key}.{name}" if key else str(name)
+                )
                 for name, item in tree.items()
             }
         if isinstance(tree, list):

@@ -21,14 +21,25 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from orbitmq.errors import BadPipeline
 from orbitmq.spark.pipelines.secrets import Secrets
 from orbitmq.spark.pipelines.tables import Mistakes, read_table, suggestion
+from orbitmq.storelog import parse_time_ms
 
-__all__ = ["Interval", "Loaded", "PipelineSpec", "SparkSpec", "load", "parse", "resolve"]
+__all__ = [
+    "Interval",
+    "Loaded",
+    "Moment",
+    "PipelineSpec",
+    "SparkSpec",
+    "load",
+    "parse",
+    "resolve",
+]
 
 _INTERVAL = re.compile(
     r"\s*(\d+)\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?|d|days?)\s*", re.IGNORECASE
@@ -56,6 +67,24 @@ class Interval:
 
     def __str__(self) -> str:
         return f"{self.ms} milliseconds"
+
+
+class Moment(str):
+    """A moment as ISO 8601 or epoch milliseconds; TOML and YAML have such values of their own, too.
+
+    >>> Moment.parse(date(2026, 11, 16)), Moment.parse(1767225600000)
+    ('2026-11-16', '1767225600000')
+    """
+
+    __slots__ = ()
+    accepts: ClassVar = (str, int, date)
+
+    @classmethod
+    def parse(cls, value: str | int | date) -> Self:
+        """Read a value; ValueError says what it should have been. Without a zone it is UTC's."""
+        made = cls(value.isoformat() if isinstance(value, date) else value)
+        parse_time_ms(made)
+        return made
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +130,7 @@ def load(file: Path | str, environment: Mapping[str, str] = os.environ) -> Loade
     file = Path(file)
     mistakes = Mistakes(file.name)
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")  # some editors begin a file with a BOM
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise BadPipeline([f"{file}: cannot be read: {reason}"]) from error
@@ -167,18 +196,36 @@ def _parse_text(file: Path, text: str, mistakes: Mistakes) -> dict[str, Any]:
 def _parse_yaml(text: str) -> object:
     import yaml
 
-    class Loader(yaml.SafeLoader):
-        """Refuses keys that are there twice, of which YAML would take the last."""
-
-        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-            names = [self.construct_object(key, deep=True) for key, _ in node.value]
-            for at, name in enumerate(names):
-                if name in names[:at]:
-                    line = node.value[at][0].start_mark.line + 1
-                    raise ValueError(f"the key '{name}' is there twice (line {line})")
-            return super().construct_mapping(node, deep)
-
     try:
-        return yaml.load(text, Loader)
+        loader = yaml.SafeLoader(text)
+        try:
+            node = loader.get_single_node()
+            _refuse_twice(node)
+            return None if node is None else loader.construct_document(node)
+        finally:
+            loader.dispose()
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error
+
+
+def _refuse_twice(node: Any) -> None:
+    """Refuse keys that are there twice, of which YAML would take the last; before keys are merged
+    (``<<``), as one's own may take the place of a merged one."""
+    seen: set[int] = set()
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen or node is None or isinstance(node.value, str):
+            continue
+        seen.add(id(node))
+        names = set()
+        for item in node.value:
+            if not isinstance(item, tuple):
+                waiting.append(item)
+                continue
+            key, value = item
+            waiting.append(value)
+            if isinstance(key.value, str) and (key.tag, key.value) in names:
+                line = key.start_mark.line + 1
+                raise ValueError(f"the key '{key.value}' is there twice (line {line})")
+            names.add((key.tag, key.value) if isinstance(key.value, str) else id(key))

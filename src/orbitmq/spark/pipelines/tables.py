@@ -14,7 +14,8 @@ there:
 a dataclass                  a table
 ``tuple[Spec, ...]``         a list of tables
 ``dict[str, Spec]``          a table of tables, the keys are the user's names
-a class with ``parse``       a text that ``parse(text)`` takes; its ValueError is the complaint
+a class with ``parse``       a text that ``parse(text)`` takes; its ValueError is the complaint.
+                             Values that are no texts if its ``accepts`` names their types
 ===========================  =====================================================================
 
 An attribute without a default must be there. What no type can say is checked by the method
@@ -28,6 +29,7 @@ import difflib
 import json
 import types
 from collections.abc import Callable, Iterable
+from datetime import date
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from orbitmq.errors import BadPipeline
@@ -67,7 +69,7 @@ class Mistakes:
 
 def suggestion(word: str, known: Iterable[str]) -> str:
     """Say what was probably meant, or what there is if it is not much."""
-    known = sorted(known)
+    known = sorted(filter(None, known))
     lowered = {name.lower(): name for name in known}
     close = difflib.get_close_matches(word.lower(), lowered, 1, 0.6)
     if close:
@@ -100,8 +102,10 @@ class _Reader:
         fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
         before = len(self.mistakes.lines)
         for name in table:
-            if name not in fields:
-                hint = suggestion(str(name), fields.keys() - table.keys())
+            if not isinstance(name, str):
+                self.wrong(_join(key, name), "a key must be a text: put it into quotes")
+            elif name not in fields:
+                hint = suggestion(name, fields.keys() - table.keys())
                 self.wrong(_join(key, name), f"unknown key{hint}")
         values = {}
         for name, field in fields.items():
@@ -163,14 +167,18 @@ class _Reader:
         if not isinstance(value, dict):
             return self.wrong(key, f"must be a table, not {_kind(value)}")
         if hint is str:
-            return {str(name): _as_text(item) for name, item in value.items()}
+            empty = [name for name, item in value.items() if item is None]
+            for name in empty:
+                self.wrong(_join(key, name), "has no value")
+            texts = {str(name): _as_text(item) for name, item in value.items()}
+            return _MISSING if empty else texts
         items = {
             str(name): self.value(hint, item, _join(key, name)) for name, item in value.items()
         }
         return _MISSING if any(item is _MISSING for item in items.values()) else items
 
     def parsed(self, hint: Any, value: object, key: str) -> Any:
-        if not isinstance(value, str):
+        if not isinstance(value, getattr(hint, "accepts", str)) or isinstance(value, bool):
             return self.wrong(key, f"must be a text, not {_kind(value)}")
         try:
             return hint.parse(value)
@@ -179,6 +187,8 @@ class _Reader:
 
 
 def _as_text(value: object) -> str:
+    if isinstance(value, date):
+        return value.isoformat()
     return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
