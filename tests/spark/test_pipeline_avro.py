@@ -30,8 +30,8 @@ CASES: dict[str, tuple[Any, Any, Any]] = {
     "date": ({"type": "int", "logicalType": "date"}, date(2026, 1, 5), date(2026, 1, 5)),
     "local": (
         {"type": "long", "logicalType": "local-timestamp-millis"},
-        datetime(2026, 1, 5),
-        datetime(2026, 1, 5),
+        datetime(2026, 1, 5),  # noqa: DTZ001 - that is what it is for
+        datetime(2026, 1, 5),  # noqa: DTZ001
     ),
     "text-of-two": (["null", "int", "string"], "x", {"member0": None, "member1": "x"}),
     "number-of-two": (["int", "null", "string"], 5, {"member0": 5, "member1": None}),
@@ -112,6 +112,6 @@ def test_a_value_that_does_not_fit_is_marked_and_the_others_stay(spark: SparkSes
 
 def test_a_schema_that_spark_cannot_have_is_refused_in_one_line(spark: SparkSession) -> None:
     endless = record(["null", "R"])
-    with pytest.raises(ValueError, match="not an Avro schema: .*[Rr]ecursive") as caught:
+    with pytest.raises(ValueError, match=r"not an Avro schema: .*[Rr]ecursive") as caught:
         decoded(spark, endless, bytearray(b"x"))
     assert "\n" not in str(caught.value)

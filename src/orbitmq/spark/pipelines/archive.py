@@ -84,11 +84,9 @@ class ArchiveSpec(PipelineSpec):
             mistakes.add("trigger", "an archive is continued: say 'available-now' for one run")
         if self.compact_files < 2:
             mistakes.add("compact_files", "is 2 or more")
-        named = {name.lower() for name in self.source.options}
-        if "columns" in named:
+        if "columns" in map(str.lower, self.source.options):
             mistakes.add("source.options.columns", "an archive keeps every column")
-        if not (self.name_server or self.source.name_server or "nameserver" in named):
-            mistakes.add("name_server", "is needed, but not there, nor NAMESRV_ADDR")
+        self.source.check_options(mistakes, "source", self.name_server, streaming=True)
 
 
 def build(spec: ArchiveSpec, workspace: Workspace) -> Streams:

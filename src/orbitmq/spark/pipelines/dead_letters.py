@@ -38,7 +38,13 @@ from orbitmq.spark.pipelines.plan import Job, Report, Table
 from orbitmq.spark.pipelines.redrive import RedriveSpec, back_to, not_yet_redriven, remember
 from orbitmq.spark.pipelines.spec import Interval, PipelineSpec
 from orbitmq.spark.pipelines.tables import Mistakes
-from orbitmq.spark.pipelines.topics import names_server, reconnected, topic_options
+from orbitmq.spark.pipelines.topics import (
+    check_reading,
+    check_writing,
+    names_server,
+    reconnected,
+    topic_options,
+)
 from orbitmq.spark.pipelines.trace_events import consumptions, events
 from orbitmq.spark.schema import message_schema
 from orbitmq.spark.source_options import SourceOptions
@@ -81,7 +87,12 @@ class DeadLettersSpec(PipelineSpec):
 
     def check(self, mistakes: Mistakes, key: str) -> None:
         """There must be a cluster; groups are named without the prefix of their dead letters."""
-        if not (self.name_server or names_server(self.options)):
+        if self.name_server or names_server(self.options):
+            check_reading(mistakes, "options", self.reader_options, streaming=False)
+            if self.redrive is not None:
+                back = self.redrive.writer_options(self.reader_options)
+                check_writing(mistakes, "redrive.options", back)
+        else:
             mistakes.add("name_server", "is needed, but not there, nor NAMESRV_ADDR")
         for at, group in enumerate(self.groups):
             if group.startswith("%"):
@@ -202,7 +213,7 @@ def build(spec: DeadLettersSpec, workspace: Workspace) -> Job:
 
 
 def _groups_without(spec: DeadLettersSpec) -> list[str]:
-    """Return the groups that have no dead letters: brokers make the topic with the first of them."""
+    """Return the groups that have no dead letters: brokers make the topic with the first."""
     if not spec.groups:
         return []
     options = SourceOptions.of(spec.reader_options, streaming=False)

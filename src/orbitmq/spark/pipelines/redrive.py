@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F
 
 from orbitmq.message import RESERVED_PROPERTIES
-from orbitmq.protocol.names import RETRY_PREFIX
+from orbitmq.protocol.names import RETRY_PREFIX, topic_name_fault
 from orbitmq.spark.pipelines.tables import Mistakes
 from orbitmq.spark.pipelines.topics import reconnected
 
@@ -42,7 +42,9 @@ class RedriveSpec:
     options: dict[str, str] = field(default_factory=dict)
 
     def check(self, mistakes: Mistakes, key: str) -> None:
-        """A limit must leave something to send."""
+        """A limit must leave something to send, and a topic must have a topic's name."""
+        if fault := topic_name_fault(self.to):
+            mistakes.add(f"{key}.to", f"{self.to!r} is not a topic's name: {fault}")
         if self.max_messages is not None and self.max_messages <= 0:
             mistakes.add(f"{key}.max_messages", "must be a number above 0")
 

@@ -93,7 +93,11 @@ class SourceSpec:
 
     def check(self, mistakes: Mistakes, key: str) -> None:
         """Topics need topics, files need a path, fields need a schema."""
-        ways = [bool(self.topic), self.pattern is not None, "assign" in self.options]
+        ways = [
+            bool(self.topic),
+            self.pattern is not None,
+            "assign" in map(str.lower, self.options),
+        ]
         if self.is_topic:
             if sum(ways) != 1:
                 mistakes.add(key, "needs exactly one of topic, pattern and options.assign")

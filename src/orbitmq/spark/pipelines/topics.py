@@ -55,11 +55,22 @@ class TopicSpec:
 
     def check(self, mistakes: Mistakes, key: str) -> None:
         """There must be exactly one way to say which topics."""
-        ways = [bool(self.topic), self.pattern is not None, "assign" in self.options]
+        given = set(map(str.lower, self.options))
+        ways = [bool(self.topic), self.pattern is not None, "assign" in given]
         if sum(ways) != 1:
             mistakes.add(key, "needs exactly one of topic, pattern and options.assign")
-        if "subscribe" in self.options or "subscribePattern" in self.options:
+        if given & {"subscribe", "subscribepattern", "topic"}:
             mistakes.add(f"{key}.options", "say topic or pattern in place of subscribe")
+
+    def check_options(
+        self, mistakes: Mistakes, key: str, default_name_server: str | None, *, streaming: bool
+    ) -> None:
+        """There must be a cluster, and options that the connector takes."""
+        if not (default_name_server or self.name_server or names_server(self.options)):
+            mistakes.add("name_server", "is needed, but not there, nor NAMESRV_ADDR")
+            return
+        options = self.connector_options(default_name_server)
+        check_reading(mistakes, f"{key}.options", options, streaming=streaming)
 
     def connector_options(self, default_name_server: str | None) -> dict[str, str]:
         """Return the options of the format ``rocketmq``."""

@@ -63,8 +63,7 @@ class TraceSpec(PipelineSpec):
             mistakes.add("plot", f"{self.plot!r} must end in .html or .svg")
         if self.slowest < 0:
             mistakes.add("slowest", "must not be negative")
-        if not (self.name_server or self.source.name_server):
-            mistakes.add("name_server", "is needed, but not there, nor NAMESRV_ADDR")
+        self.source.check_options(mistakes, "source", self.name_server, streaming=False)
 
 
 def percentiles_of(

@@ -1,0 +1,87 @@
+"""What `check` finds in the files of each kind, without a cluster and without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orbitmq.errors import BadPipeline
+from orbitmq.spark.pipelines import parse
+
+ADDRESS = "127.0.0.1:9876"
+GOOD: dict[str, dict[str, Any]] = {
+    "archive": {"path": "a", "source": {"topic": "orders"}},
+    "replay": {"source": {"topic": "orders"}, "sink": {"topic": "again"}},
+    "dead-letters": {"groups": ["billing"], "redrive": {"ledger": "l", "to": "elsewhere"}},
+    "trace": {"source": {"topic": "traces"}},
+}
+
+
+def said(kind: str, server: str | None = ADDRESS, **changed: Any) -> list[str]:
+    tree = {"kind": kind, **GOOD.get(kind, {}), **changed}
+    if server is not None:
+        tree["name_server"] = server
+    try:
+        parse(tree, file=Path("x.toml"), environment={})
+    except BadPipeline as error:
+        return [line.removeprefix("x.toml: ") for line in error.mistakes]
+    return []
+
+
+def with_options(**options: Any) -> dict[str, Any]:
+    return {"topic": "orders", "options": options}
+
+
+@pytest.mark.parametrize("kind", GOOD)
+def test_good_files_have_no_mistakes(kind: str) -> None:
+    assert said(kind) == []
+    assert "name_server: is needed" in said(kind, None)[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed", "expected"),
+    [
+        ("archive", {"source": with_options(startingOffset="x")}, "did you mean startingOffsets?"),
+        ("archive", {"source": with_options(bogus=1)}, "source.options: the rocketmq"),
+        ("archive", {"source": with_options(maxOffsetsPerTrigger="many")}, "is a whole number"),
+        ("archive", {"source": with_options(subscribe="x")}, "say topic or pattern in place of"),
+        ("replay", {"start": "2026-01-02", "end": "2026-01-01"}, "end: 2026-01-01 is not after"),
+        ("replay", {"start": 5, "end": 5}, "end: 5 is not after start, 5"),
+        ("replay", {"start": "soon"}, "start: 'soon' is neither epoch milliseconds nor a time"),
+        ("replay", {"source": with_options(bogus=1)}, "source.options: the rocketmq"),
+        ("replay", {"source": {"store": "s", "options": {"bogus": 1}}}, "source.options: format "),
+        ("replay", {"sink": {"topic": "x y z"}}, "sink: option topic: 'x y z' is not a topic's"),
+        ("replay", {"sink": {"options": {"bogus": 1}}}, "sink: the rocketmq sink has no option"),
+        ("dead-letters", {"redrive": {"ledger": "l", "to": "no topic !"}}, "redrive.to: 'no topic"),
+        (
+            "dead-letters",
+            {"redrive": {"ledger": "l", "options": {"bogus": 1}}},
+            "redrive.options: the rocketmq sink has no option",
+        ),
+        ("dead-letters", {"options": {"bogus": 1}}, "options: the rocketmq"),
+        ("trace", {"source": with_options(bogus=1)}, "source.options: the rocketmq"),
+        ("trace", {"source": with_options(startingOffsets="latest")}, "a batch would be empty"),
+    ],
+)
+def test_mistakes_are_found_before_anything_starts(
+    kind: str, changed: dict[str, Any], expected: str
+) -> None:
+    (line,) = said(kind, **changed)
+    assert expected in line
+
+
+@pytest.mark.parametrize("name", ["nameServer", "NAMESERVER", "namesrvAddr"])
+def test_a_name_server_may_stand_among_the_options(name: str) -> None:
+    server = {name: "10.0.0.1:9876"}
+    read = {"source": with_options(**server)}
+    for top in (None, ADDRESS):
+        assert said("archive", top, **read) == []
+        assert said("trace", top, **read) == []
+        assert said("dead-letters", top, options=server) == []
+        assert said("replay", top, **read, sink={"options": server}) == []
+        assert said("sql", top, source={"o": with_options(**server)}, **SQL) == []
+
+
+SQL: dict[str, Any] = {"checkpoint": "c", "sink": [{"format": "noop"}]}
