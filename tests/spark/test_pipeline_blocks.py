@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import re
+import sys
+import types
 import xml.etree.ElementTree as ET
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -309,3 +311,27 @@ def test_plots_are_well_formed_and_say_what_they_show(tmp_path: Path) -> None:
     both = tmp_path / "both.svg"
     plots.write_page(both, "t", [bars, lines])
     ET.fromstring(both.read_text())
+
+
+def test_a_png_is_made_by_cairosvg_if_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cairosvg", None)
+    assert plots.format_fault("t.png") == (
+        "a .png needs cairosvg: pip install cairosvg, or say .html or .svg"
+    )
+    stand_in = types.ModuleType("cairosvg")
+    given: list[dict[str, Any]] = []
+
+    def svg2png(**keys: Any) -> bytes:
+        given.append(keys)
+        return b"PNG"
+
+    stand_in.svg2png = svg2png  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "cairosvg", stand_in)
+    assert plots.format_fault("t.png") is None
+    drawn = [plots.bars(title, [("orders", {"p50": 2.0})]) for title in ("first", "second")]
+    plots.write_page(tmp_path / "t.png", "t", drawn)
+    assert (tmp_path / "t.png").read_bytes() == b"PNG"
+    texts = {element.text for element in ET.fromstring(given[0]["bytestring"]).iter()}
+    assert {"first", "second"} <= texts

@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from orbitmq.errors import BadPipeline
-from orbitmq.spark.pipelines import parse
+from orbitmq.spark.pipelines import Workspace, parse
+from orbitmq.spark.pipelines.spec import local_path
+from orbitmq.spark.pipelines.sql import _given_schema
+from orbitmq.spark.pipelines.sql_spec import SourceSpec
 
 ADDRESS = "127.0.0.1:9876"
 GOOD: dict[str, dict[str, Any]] = {
@@ -62,6 +65,18 @@ def test_good_files_have_no_mistakes(kind: str) -> None:
         ),
         ("dead-letters", {"options": {"bogus": 1}}, "options: the rocketmq"),
         ("trace", {"source": with_options(bogus=1)}, "source.options: the rocketmq"),
+        ("trace", {"plot": "trace.jpg"}, "plot: 'trace.jpg' must end in .html, .svg or .png"),
+        ("trace", {"plot": "s3a://bucket/t.html"}, "plot: 's3a://bucket/t.html' must be a local"),
+        ("audit", {"path": "hdfs://n/store"}, "path: 'hdfs://n/store' must be a local file"),
+        (
+            "sql",
+            {
+                "source": {"o": {"topic": "t", "decode": "avro", "schema_file": "http://h/o.avsc"}},
+                "trigger": "batch",
+                "sink": [{"format": "noop"}],
+            },
+            "source.o.schema_file: 'http://h/o.avsc' must be a local file",
+        ),
         ("trace", {"source": with_options(startingOffsets="latest")}, "a batch would be empty"),
     ],
 )
@@ -85,3 +100,25 @@ def test_a_name_server_may_stand_among_the_options(name: str) -> None:
 
 
 SQL: dict[str, Any] = {"checkpoint": "c", "sink": [{"format": "noop"}]}
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("a/b", "/pipelines/a/b"),
+        ("/a/b", "/a/b"),
+        ("file:///a/b", "/a/b"),
+        ("file:/a/b", "/a/b"),
+        ("FILE://localhost/a/b", "/a/b"),
+        ("file:a", "/pipelines/a"),
+    ],
+)
+def test_local_files_may_be_urls(path: str, expected: str) -> None:
+    assert str(local_path(path, Path("/pipelines"))) == expected
+
+
+def test_a_schema_s_file_may_be_a_url(tmp_path: Path) -> None:
+    (tmp_path / "o.avsc").write_text("the schema")
+    source = SourceSpec(topic=("t",), decode="avro", schema_file=f"file://{tmp_path}/o.avsc")
+    no_spark: Any = None
+    assert _given_schema(source, Workspace(no_spark, Path("/nowhere"))) == "the schema"

@@ -356,9 +356,8 @@ def test_the_trace_becomes_tables_and_a_plot(
     with consumer:
         for _ in range(20):
             assert done.acquire(timeout=30)
-    code, recorder = run_file(
-        f'kind = "trace"\nplot = "trace.html"\ntables = "out"\nsource = {{ topic = "{traces}" }}\n'
-    )
+    where = f'plot = "file://{tmp_path}/p/trace.html"\ntables = "out"\n'
+    code, recorder = run_file(f'kind = "trace"\n{where}source = {{ topic = "{traces}" }}\n')
     assert recorder.failures == []
     assert code is Exit.DONE
     (report,) = recorder.reports
@@ -376,5 +375,6 @@ def test_the_trace_becomes_tables_and_a_plot(
     (failed,) = tables["consumers that failed"]
     assert (failed["group"], failed["tries"], failed["failed"]) == (group, 20, 1)
     assert len(tables["slowest messages"]) == 20
-    assert "<svg" in (tmp_path / "trace.html").read_text()
+    assert report.files[-1] == str(tmp_path / "p" / "trace.html")
+    assert "<svg" in (tmp_path / "p" / "trace.html").read_text()
     assert (tmp_path / "out" / "consumptions").is_dir()

@@ -26,7 +26,7 @@ from orbitmq._native import StoreAudit
 from orbitmq.spark.pipelines.audit_tasks import FINDING_COLUMNS, AuditPlan, run_tasks
 from orbitmq.spark.pipelines.kinds import Kind
 from orbitmq.spark.pipelines.plan import Job, Report, Table
-from orbitmq.spark.pipelines.spec import PipelineSpec
+from orbitmq.spark.pipelines.spec import PipelineSpec, check_local
 from orbitmq.spark.pipelines.tables import Mistakes
 from orbitmq.storelog import StoreLog
 
@@ -54,7 +54,10 @@ class AuditSpec(PipelineSpec):
     """How many tasks the work is cut into; four per core unless given."""
 
     def check(self, mistakes: Mistakes, key: str) -> None:
-        """Kinds that are ignored must exist."""
+        """Kinds that are ignored must exist; a store is on this machine."""
+        check_local(mistakes, "path", self.path)
+        for at, path in enumerate(self.commit_log_path):
+            check_local(mistakes, f"commit_log_path[{at}]", path)
         for at, kind in enumerate(self.ignore):
             if kind not in FINDING_KINDS:
                 names = ", ".join(FINDING_KINDS)
@@ -66,9 +69,9 @@ class AuditSpec(PipelineSpec):
 def build(spec: AuditSpec, workspace: Workspace) -> Job:
     """Look at the directory and plan the work."""
     spark = workspace.spark
-    log_paths = tuple(workspace.locate(path) for path in spec.commit_log_path)
+    log_paths = tuple(str(workspace.locate_here(path)) for path in spec.commit_log_path)
     with workspace.planning("path"):
-        log = StoreLog(workspace.locate(spec.path), commit_log_paths=log_paths)
+        log = StoreLog(str(workspace.locate_here(spec.path)), commit_log_paths=log_paths)
         audit = StoreAudit(log.path, commit_log_paths=log_paths)
     tasks = spec.tasks or spark.sparkContext.defaultParallelism * 4
     plan = AuditPlan.of(log, audit, log_paths, tasks)

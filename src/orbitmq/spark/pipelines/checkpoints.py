@@ -20,7 +20,7 @@ __all__ = ["checkpoint_of_unnamed"]
 def checkpoint_of_unnamed(
     spark: SparkSession, base: str, format_name: str, names: Iterable[str]
 ) -> str:
-    """Return the directory below `base`; ValueError if it cannot be told. `names` are the sinks'."""
+    """Return the directory below `base`, among sinks of these `names`; ValueError if unclear."""
     own = f"{format_name}-0"
     by_place = re.compile(rf"{re.escape(format_name)}-\d+")
     others = set(names) - {own}

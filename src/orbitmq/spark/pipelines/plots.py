@@ -1,7 +1,8 @@
 """Small plots as SVG, drawn by hand: no library to install, no JVM, sharp on every screen.
 
 A plot is a text: an ``.svg`` file as it is, an ``.html`` file with its tables around it. Colours
-and text follow the reader's light or dark mode.
+and text follow the reader's light or dark mode. A ``.png`` is made of the ``.svg`` by cairosvg, if
+somebody has installed it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from orbitmq.spark.pipelines.plan import Table
 
-__all__ = ["bars", "lines", "write_page"]
+__all__ = ["bars", "format_fault", "lines", "write_page"]
 
 WIDTH = 860
 BAR_HEIGHT = 13
@@ -92,8 +93,12 @@ def lines(
 def write_page(file: Path, title: str, plots: Sequence[str], tables: Sequence[Table] = ()) -> None:
     """Write plots, below each other, and with ``.html`` the tables under them."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    if file.suffix == ".svg":
-        file.write_text(plots[0] if len(plots) == 1 else _stacked(plots), encoding="utf-8")
+    if file.suffix != ".html":
+        drawn = plots[0] if len(plots) == 1 else _stacked(plots)
+        if file.suffix == ".png":
+            file.write_bytes(_png(drawn))
+        else:
+            file.write_text(drawn, encoding="utf-8")
         return
     body = "".join(f"<figure>{plot}</figure>" for plot in plots)
     body += "".join(map(_html_table, tables))
@@ -106,6 +111,29 @@ def write_page(file: Path, title: str, plots: Sequence[str], tables: Sequence[Ta
         f"<h1>{escape(title)}</h1>{body}</html>\n",
         encoding="utf-8",
     )
+
+
+def format_fault(name: str) -> str | None:
+    """Say why no plot can be written to a file of this name, None if one can."""
+    suffix = Path(name).suffix
+    if suffix not in (".html", ".svg", ".png"):
+        return f"{name!r} must end in .html, .svg or .png"
+    if suffix == ".png":
+        try:
+            import cairosvg  # type: ignore[import-not-found]  # noqa: F401
+        except ImportError:
+            return "a .png needs cairosvg: pip install cairosvg, or say .html or .svg"
+        except OSError as error:  # the C library that it is made of is not there
+            return f"a .png needs cairosvg, which does not load: {str(error).splitlines()[0]}"
+    return None
+
+
+def _png(drawn: str) -> bytes:
+    import cairosvg
+
+    # Twice the size, as sharp as a screen's; and a ground that the dark text can be read on.
+    made: bytes = cairosvg.svg2png(bytestring=drawn.encode(), scale=2, background_color="white")
+    return made
 
 
 def _html_table(table: Table) -> str:

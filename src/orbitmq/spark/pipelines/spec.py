@@ -36,7 +36,9 @@ __all__ = [
     "Moment",
     "PipelineSpec",
     "SparkSpec",
+    "check_local",
     "load",
+    "local_path",
     "parse",
     "resolve",
 ]
@@ -173,6 +175,28 @@ def parse(
 def resolve(path: str, directory: Path) -> str:
     """Return a path or URL of a file in `directory` as Spark can take it from anywhere."""
     return path if _SCHEME.match(path) else str(directory / path)
+
+
+def local_path(path: str, directory: Path) -> Path:
+    """Return a path or ``file:`` URL of a file in `directory` for what is read and written here,
+    without Spark; ValueError for any other URL."""
+    scheme = _SCHEME.match(path)
+    if scheme is None:
+        return directory / path
+    if scheme[0].lower() != "file:":
+        raise ValueError(f"{path!r} must be a local file, not one of {scheme[0]}")
+    path = path[len("file:") :]
+    if path.startswith("//"):
+        path = "/" + path[2:].partition("/")[2]
+    return directory / path
+
+
+def check_local(mistakes: Mistakes, key: str, path: str | None) -> None:
+    """Note a path that `local_path` would not take."""
+    try:
+        local_path(path or "", Path())
+    except ValueError as error:
+        mistakes.add(key, str(error))
 
 
 def _parse_text(file: Path, text: str, mistakes: Mistakes) -> dict[str, Any]:

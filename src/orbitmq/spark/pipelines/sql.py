@@ -8,7 +8,6 @@ the trigger ``batch``, or without a source that is followed, everything is read 
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -114,11 +113,12 @@ def read_source(
 def _given_schema(source: SourceSpec, workspace: Workspace) -> str | None:
     if source.schema_file is None:
         return source.schema
-    file = Path(workspace.locate(source.schema_file))
+    file = workspace.locate_here(source.schema_file)
     try:
         return file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ValueError(f"schema_file {file} cannot be read: {error.strerror}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ValueError(f"schema_file {file} cannot be read: {reason}") from error
 
 
 def _inferred_schema(

@@ -36,7 +36,7 @@ from typing import Literal
 
 from orbitmq.spark.pipelines.avro import Framing
 from orbitmq.spark.pipelines.decoding import Decoding
-from orbitmq.spark.pipelines.spec import Interval, PipelineSpec
+from orbitmq.spark.pipelines.spec import Interval, PipelineSpec, check_local
 from orbitmq.spark.pipelines.tables import Mistakes, suggestion
 from orbitmq.spark.pipelines.topics import (
     check_reading,
@@ -113,6 +113,7 @@ class SourceSpec:
                 mistakes.add(f"{key}.decode", "is for bodies of messages")
         if self.schema is not None and self.schema_file is not None:
             mistakes.add(f"{key}.schema_file", "there is schema already; say one of them")
+        check_local(mistakes, f"{key}.schema_file", self.schema_file)
         given = self.schema is not None or self.schema_file is not None
         if self.decode == "avro" and not given:
             mistakes.add(f"{key}.schema_file", "is needed to decode Avro (a .avsc file), or schema")

@@ -3,7 +3,7 @@
 ::
 
     kind = "trace"
-    plot = "trace.html"                     # or .svg
+    plot = "trace.html"                     # or .svg, or .png if cairosvg is installed
     slowest = 20
     # everything that is still in the trace topic, unless the options say from when to when:
     source = { options = { startingTimestamp = "1767225600000" } }
@@ -15,7 +15,6 @@ Clients write the trace when they are told to (`trace=True`, Java's ``enableMsgT
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -24,7 +23,7 @@ from orbitmq.protocol.names import TRACE_TOPIC
 from orbitmq.spark.pipelines import plots
 from orbitmq.spark.pipelines.kinds import Kind
 from orbitmq.spark.pipelines.plan import Job, Report, Table
-from orbitmq.spark.pipelines.spec import PipelineSpec
+from orbitmq.spark.pipelines.spec import PipelineSpec, check_local
 from orbitmq.spark.pipelines.tables import Mistakes
 from orbitmq.spark.pipelines.topics import TopicSpec
 from orbitmq.spark.pipelines.trace_events import consumptions, events, sends
@@ -59,8 +58,9 @@ class TraceSpec(PipelineSpec):
         for at, percentile in enumerate(self.percentiles):
             if not 0 < percentile <= 100:
                 mistakes.add(f"percentiles[{at}]", f"{percentile} is not between 0 and 100")
-        if self.plot is not None and Path(self.plot).suffix not in (".html", ".svg"):
-            mistakes.add("plot", f"{self.plot!r} must end in .html or .svg")
+        if self.plot is not None and (fault := plots.format_fault(self.plot)):
+            mistakes.add("plot", fault)
+        check_local(mistakes, "plot", self.plot)
         if self.slowest < 0:
             mistakes.add("slowest", "must not be negative")
         self.source.check_options(mistakes, "source", self.name_server, streaming=False)
@@ -132,7 +132,7 @@ def _report(spec: TraceSpec, workspace: Workspace, sent: DataFrame, tries: DataF
             tries.write.mode("overwrite").parquet(f"{where}/consumptions")
             files += [f"{where}/sends", f"{where}/consumptions"]
         if spec.plot is not None:
-            file = Path(workspace.locate(spec.plot))
+            file = workspace.locate_here(spec.plot)
             drawn = _plots(spec, tables, _over_time(tries, spec.percentiles))
             plots.write_page(file, f"Message trace: {spec.name}", drawn, tables)
             files.append(str(file))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from orbitmq.errors import BadPipeline, OrbitError
 from orbitmq.spark.pipelines.failures import one_line
-from orbitmq.spark.pipelines.spec import Interval, resolve
+from orbitmq.spark.pipelines.spec import Interval, local_path, resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,6 +66,10 @@ class Workspace:
     def locate(self, path: str) -> str:
         """Return a path of the file as Spark takes it."""
         return resolve(path, self.directory)
+
+    def locate_here(self, path: str) -> Path:
+        """Return a path of the file as Python takes it."""
+        return local_path(path, self.directory)
 
     def trigger(self, wished: Trigger) -> Trigger:
         """Return the trigger to use."""
