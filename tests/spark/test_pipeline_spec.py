@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from orbitmq.errors import BadPipeline
-from orbitmq.spark.pipelines import load
-from orbitmq.spark.pipelines.secrets import is_secret
+from orbitmq.spark.pipelines import Mistakes, load
+from orbitmq.spark.pipelines.secrets import Secrets, is_secret
 from orbitmq.spark.pipelines.spec import Interval
 from orbitmq.spark.pipelines.sql_spec import SqlSpec
 
@@ -167,17 +167,17 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
 
 
 def test_secrets_come_from_the_environment_and_are_never_shown(tmp_path: Path) -> None:
-    options = 'options = { accessKey = "${KEY:-shopkey}", secretKey = "${ORBIT_SECRET}" }'
+    options = 'options = { accessKey = "${KEY}", secretKey = "${ORBIT_SECRET}" }'
     start = GOOD.index("options =")
     text = GOOD[:start] + options + GOOD[GOOD.index("\n", start) :]
     file = write(tmp_path, text)
-    assert mistakes(file) == [
+    assert mistakes(file, {"KEY": "shopkey"}) == [
         (
             "orders.toml: source.orders.options.secretKey: "
             "the environment variable ORBIT_SECRET is not set"
         )
     ]
-    loaded = load(file, {"ORBIT_SECRET": "hunter2hunter2"})
+    loaded = load(file, {"ORBIT_SECRET": "hunter2hunter2", "KEY": "shopkey"})
     assert isinstance(loaded.spec, SqlSpec)
     options_read = loaded.spec.source["orders"].options
     assert options_read == {"accessKey": "shopkey", "secretKey": "hunter2hunter2"}
@@ -185,11 +185,29 @@ def test_secrets_come_from_the_environment_and_are_never_shown(tmp_path: Path) -
     assert loaded.secrets.shown(options_read)["secretKey"] == "***"
 
 
-def test_a_secret_in_the_file_is_a_mistake_that_does_not_repeat_it(tmp_path: Path) -> None:
-    text = GOOD.replace("failOnDataLoss = false", 'secretKey = "hunter2hunter2"')
+@pytest.mark.parametrize(
+    "value", ['"hunter2hunter2"', '"${NOPE:-hunter2}"', '"$${hunter2}"', "2864325", "28643.25"]
+)
+def test_a_secret_in_the_file_is_a_mistake_that_does_not_repeat_it(
+    tmp_path: Path, value: str
+) -> None:
+    text = GOOD.replace("failOnDataLoss = false", f"secretKey = {value}")
     said = mistakes(write(tmp_path, text))
     assert "source.orders.options.secretKey: is a secret and does not belong" in said[0]
     assert "hunter2" not in "".join(said)
+    assert "28643" not in "".join(said)
+
+
+def test_a_number_that_is_a_secret_is_struck_out() -> None:
+    secrets = Secrets()
+    secrets.fill_in({"password": 87654321}, {}, Mistakes("x.toml"))
+    assert secrets.strike_out("refused: 87654321") == "refused: ***"
+    assert secrets.shown({"password": "87654321"}) == {"password": "***"}
+
+
+def test_a_secret_s_default_may_be_nothing(tmp_path: Path) -> None:
+    text = GOOD.replace("failOnDataLoss = false", 'securityToken = "${TOKEN:-}"')
+    assert load(write(tmp_path, text), {}).spec.kind == "sql"
 
 
 @pytest.mark.parametrize(
@@ -201,8 +219,25 @@ def test_a_secret_in_the_file_is_a_mistake_that_does_not_repeat_it(tmp_path: Pat
         ("secret_key", True),
         ("spark.ssl.keyPassword", True),
         ("spark.hadoop.fs.s3a.secret.key", True),
+        ("authToken", True),
+        ("sasToken", True),
+        ("clientSecret", True),
+        ("private_key", True),
+        ("fs.azure.account.key.shop.dfs.core.windows.net", True),
+        ("fs.azure.sas.fixed.token.box.shop.dfs.core.windows.net", True),
+        ("spark.authenticate.secret", True),
+        ("sasl.password", True),
+        ("tokens[0]", False),
         ("topic", False),
         ("keys", False),
+        ("primaryKeys", False),
+        ("shardingKey", False),
+        ("partitionKey", False),
+        ("tlsKeyFile", False),
+        ("private_key_file", False),
+        ("privateKeyId", False),
+        ("tokenizer", False),
+        ("authTokenFile", False),
         ("maxTokens", False),
     ],
 )

@@ -1,9 +1,9 @@
 """Values from the environment, and what must never be shown.
 
 ``${NAME}`` in any text of a pipeline's file is the environment variable NAME, ``${NAME:-text}`` has
-a default, ``$${`` is a plain ``${``. Keys that name secrets take nothing else: a secret that is
-written down in a file ends up in a repository. Every value of such a key is remembered, so that it
-can be struck out of whatever is about to be shown, whoever made that text.
+a default, ``$${`` is a plain ``${``. Keys that name secrets take nothing but variables, and no
+default: a secret that is written down in a file ends up in a repository. Every value of such a key
+is remembered, so that it can be struck out of whatever is about to be shown, whoever made it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ REDACTED: Final = "***"
 
 _VARIABLE = re.compile(r"\$?\$\{(\w+)(?::-([^}]*))?\}")
 _SECRET = re.compile(
-    r"secret\.?key|access\.?key|securitytoken|password|passphrase|credential|apikey"
-    r"|(^|[._])(secret|token)s?$"
+    r"sas\.fixed\.token|(secret|access|account|api)\.?key|private\.?key(?!\.?(file|path|id))|credential"
+    r"|securitytoken|password|passwd|passphrase|(secret|token|pwd)(\[\d+\])?$|(^|\.)(secret|token)s$"
 )
 
 
@@ -33,6 +33,14 @@ def is_secret(key: str) -> bool:
     (True, True, False)
     """
     return _SECRET.search(key.lower().replace("_", "").replace("-", "")) is not None
+
+
+def _written_down(text: str) -> str | None:
+    """Return what of a secret is in the file itself: all of it, or a variable's default."""
+    variables = [found for found in _VARIABLE.finditer(text) if not found[0].startswith("$$")]
+    if not variables:
+        return text
+    return next((found[2] for found in variables if found[2]), None)
 
 
 class Secrets:
@@ -57,11 +65,13 @@ class Secrets:
                 self.fill_in(item, environment, mistakes, f"{key}[{at}]")
                 for at, item in enumerate(tree)
             ]
+        secret = is_secret(key.rsplit(".", 1)[-1]) or is_secret(key)
+        if secret and isinstance(tree, int | float) and not isinstance(tree, bool):
+            tree = str(tree)
         if not isinstance(tree, str):
             return tree
-        secret = is_secret(key.rsplit(".", 1)[-1]) or is_secret(key)
-        if secret and tree and not _VARIABLE.search(tree):
-            self._values.add(tree)
+        if secret and (written := _written_down(tree)):
+            self._values.add(written)
             mistakes.add(
                 key,
                 "is a secret and does not belong into a file: "
