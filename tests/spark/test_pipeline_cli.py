@@ -139,6 +139,7 @@ format = "console"
     assert done.returncode == 0, done.stderr
     rows = [line.strip("| ") for line in done.stdout.splitlines() if line.startswith("|")]
     assert sorted(rows) == ["milk", "product", "tea"]
+    assert "set spark.sql.session.timeZone=UTC: " in done.stderr
 
 
 def test_a_failure_is_one_line_and_the_code_is_1(tmp_path: Path) -> None:

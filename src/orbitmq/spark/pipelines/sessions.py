@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = ["open_session"]
 
-SECRETS_IN_PLANS: Final = "(?i)secret|token|password|accesskey|credential|url"
+SECRETS_IN_PLANS: Final = (
+    "(?i)secret|token|passw|passphrase|credential|url|(access|account|api|private)[._]?key"
+)
+ZONE: Final = "spark.sql.session.timeZone"
 
 
 def open_session(
@@ -45,16 +48,20 @@ def open_session(
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.redaction.options.regex": SECRETS_IN_PLANS,
         "spark.redaction.regex": SECRETS_IN_PLANS,
-        "spark.sql.session.timeZone": "UTC",
+        # What a pipeline computes does not depend on where it runs.
+        ZONE: "UTC",
     }
     if quiet:
         settings["spark.log.level"] = "FATAL"  # what fails is told in one line
     try:
-        return session(
+        made = session(
             f"orbitmq-{spec.name}",
             master=master,
             settings=settings | spec.spark.conf,
             say=say,
         )
+        if ZONE not in spec.spark.conf and made.conf.get(ZONE) == "UTC":
+            say(f"set {ZONE}=UTC: days and hours are the same wherever a pipeline runs")
+        return made
     except Exception as error:  # py4j hands on whatever the JVM throws
         raise ConfigError(f"Spark does not start: {one_line(error)}") from error
