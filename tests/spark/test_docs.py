@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from orbitmq import Admin, Message, Producer
 from orbitmq.spark.pipelines import Exit, load, run
+from orbitmq.spark.pipelines.kinds import BUILT_IN
 from orbitmq.spark.sink_options import SINK_OPTIONS
 from orbitmq.spark.source_options import SOURCE_OPTIONS
 from orbitmq.spark.store_options import STORE_OPTIONS
@@ -86,6 +87,11 @@ def test_the_guide_s_files_have_no_mistakes(text: str, tmp_path: Path) -> None:
     file = tmp_path / "guide.toml"
     file.write_text(text)
     assert load(file, {}).spec.kind
+
+
+def test_the_guide_has_a_file_of_every_kind() -> None:
+    shown = {text.split('"')[1] for text in snippets(GUIDE, "toml")}
+    assert shown == set(BUILT_IN)
 
 
 def test_the_example_s_file_has_no_mistakes() -> None:
