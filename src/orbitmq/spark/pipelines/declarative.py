@@ -11,18 +11,21 @@ run, hence Hive's, kept in files beside the project.
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from string import Template
 from typing import Final
 
 from orbitmq.errors import ConfigError
+from orbitmq.protocol.names import topic_name_fault
 
 __all__ = ["write_project"]
 
 _SPEC: Final = """\
 # Run with ./run, see README.md.
-name: $name
-storage: file://$directory/storage
+name: $yaml_name
+storage: $yaml_storage
 libraries:
   - glob:
       include: transformations/**
@@ -48,8 +51,8 @@ spark = SparkSession.active()
 def orders() -> DataFrame:
     messages = (
         spark.readStream.format("rocketmq")
-        .option("nameServer", os.environ.get("NAMESRV_ADDR", "$name_server"))
-        .option("subscribe", "$topic")
+        .option("nameServer", os.environ.get("NAMESRV_ADDR", $name_server))
+        .option("subscribe", $python_topic)
         .option("startingOffsets", "earliest")
         .load()
     )
@@ -80,8 +83,8 @@ dp.create_sink(
     "large_orders",
     "rocketmq",
     {
-        "nameServer": os.environ.get("NAMESRV_ADDR", "$name_server"),
-        "topic": "$target",
+        "nameServer": os.environ.get("NAMESRV_ADDR", $name_server),
+        "topic": $python_target,
     },
 )
 
@@ -148,6 +151,8 @@ Both topics must exist. Tables are in `warehouse/`, positions in `storage/`; del
 `warehouse` and `metastore` to begin from nothing.
 """
 
+_ODD: Final = re.compile(r"[;:%?#*\[\]{}\\\x00-\x1f\x7f]")
+
 _FILES: Final = {
     "spark-pipeline.yml": _SPEC,
     "transformations/orders.py": _ORDERS,
@@ -164,13 +169,24 @@ def write_project(directory: Path, *, topic: str, target: str, name_server: str)
     directory = directory.absolute()
     if directory.exists() and any(directory.iterdir()):
         raise ConfigError(f"{directory} is not empty; name a directory that is not there yet")
+    for name in (topic, target):
+        if fault := topic_name_fault(name):
+            raise ConfigError(f"{name!r} is not a topic's name: {fault}")
+    if odd := _ODD.search(str(directory)):
+        raise ConfigError(
+            f"{directory} has {odd[0]!r} in it, which Spark and its metastore do not take in a path"
+        )
     words = {
         "name": directory.name,
+        "yaml_name": _quoted(directory.name),
+        "yaml_storage": _quoted(f"file://{directory}/storage"),
         "directory": str(directory),
         "metastore": str(directory / "metastore"),
         "topic": topic,
         "target": target,
-        "name_server": name_server,
+        "python_topic": _quoted(topic),
+        "python_target": _quoted(target),
+        "name_server": _quoted(name_server),
     }
     written = []
     for name, text in _FILES.items():
@@ -180,3 +196,8 @@ def write_project(directory: Path, *, topic: str, target: str, name_server: str)
         written.append(file)
     (directory / "run").chmod(0o755)
     return written
+
+
+def _quoted(text: str) -> str:
+    """Return a text as JSON writes it, which YAML and Python read as the same."""
+    return json.dumps(text, ensure_ascii=False)
