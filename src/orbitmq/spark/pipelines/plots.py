@@ -120,7 +120,7 @@ def format_fault(name: str) -> str | None:
         return f"{name!r} must end in .html, .svg or .png"
     if suffix == ".png":
         try:
-            import cairosvg  # type: ignore[import-not-found]  # noqa: F401
+            import cairosvg  # noqa: F401
         except ImportError:
             return "a .png needs cairosvg: pip install cairosvg, or say .html or .svg"
         except OSError as error:  # the C library that it is made of is not there
