@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from orbitmq import Admin
 from orbitmq.errors import BadPipeline
 from orbitmq.spark.pipelines import Exit, parse, run
 from orbitmq.spark.pipelines.archive import read_archive
 from orbitmq.spark.pipelines.archive_files import ArchiveFiles
-from orbitmq.spark.pipelines.archive_manifest import ArchivedFile, Manifest
+from orbitmq.spark.pipelines.archive_manifest import ArchivedFile, Manifest, Reached
 from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic
 from tests.spark.recording import Recorder
@@ -68,8 +69,8 @@ def test_it_goes_on_where_it_was_and_compacts(
     assert len(kept.current) < 3, "three batches make three files at least"
     (file, *_) = kept.find(topics=[topic])
     assert file.path.startswith(f"topic={topic}/day=20")
-    offsets = {key: last for key, last in kept.last_offsets().items() if key[0] == topic}
-    assert sum(last + 1 for last in offsets.values()) == 250
+    reached = [last for key, last in kept.reached().items() if key[0] == topic]
+    assert sum(last.offset + 1 for last in reached) == 250
     assert kept.find(topics=["another"]) == []
     assert kept.find(end_ms=file.first_ms - 3_600_000) == []
 
@@ -135,16 +136,75 @@ def test_a_writer_that_dies_loses_and_repeats_nothing(
 
 
 def test_a_lost_checkpoint_repeats_nothing(
-    spark: SparkSession, cluster: LocalCluster, tmp_path: Path, new_topic: NewTopic
+    spark: SparkSession,
+    cluster: LocalCluster,
+    tmp_path: Path,
+    new_topic: NewTopic,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     topic = new_topic(cluster, queues=2)
     produce(cluster, topic, texts(0, 100))
     archive(spark, cluster, tmp_path, topic)
     shutil.rmtree(tmp_path / "archive/_checkpoint")
     produce(cluster, topic, texts(100, 130))
-    code, _ = archive(spark, cluster, tmp_path, topic)
+    source = {"topic": topic, "options": {"maxOffsetsPerTrigger": 60}}
+    with monkeypatch.context() as patch:
+        die_in(patch, Manifest, "commit_batch", 2)
+        code, _ = archive(spark, cluster, tmp_path, topic, source=source)
+        assert code is Exit.FAILED
+    # The new query is in the manifest now, and has not come to the end of what was there before.
+    code, _ = archive(spark, cluster, tmp_path, topic, source=source)
     assert code is Exit.DONE
     assert archived(spark, tmp_path) == Counter(texts(0, 130))
+
+
+def test_an_older_checkpoint_loses_and_repeats_nothing(
+    spark: SparkSession,
+    cluster: LocalCluster,
+    tmp_path: Path,
+    new_topic: NewTopic,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = new_topic(cluster, queues=2)
+    checkpoint = tmp_path / "archive/_checkpoint"
+    produce(cluster, topic, texts(0, 20))
+    archive(spark, cluster, tmp_path, topic)
+    shutil.copytree(checkpoint, tmp_path / "backup")
+    produce(cluster, topic, texts(20, 30))
+    archive(spark, cluster, tmp_path, topic)
+    shutil.rmtree(checkpoint)
+    shutil.copytree(tmp_path / "backup", checkpoint)
+    produce(cluster, topic, texts(30, 40))
+    # The clock was set back: messages that are archived seem to be later than the last of them.
+    reached = Manifest.reached
+
+    def earlier(self: Manifest) -> dict[Any, Reached]:
+        return {key: Reached(at.offset, 0) for key, at in reached(self).items()}
+
+    monkeypatch.setattr(Manifest, "reached", earlier)
+    # The second batch of the query is 20 to 40 now, it was 20 to 30 before.
+    code, recorder = archive(spark, cluster, tmp_path, topic)
+    assert (code, recorder.failures) == (Exit.DONE, [])
+    assert archived(spark, tmp_path) == Counter(texts(0, 40))
+
+
+def test_a_topic_that_was_made_anew_is_refused(
+    spark: SparkSession, cluster: LocalCluster, tmp_path: Path, new_topic: NewTopic
+) -> None:
+    topic = new_topic(cluster, queues=1)
+    produce(cluster, topic, texts(0, 10))
+    archive(spark, cluster, tmp_path, topic)
+    with Admin(cluster.address) as admin:
+        admin.delete_topic(topic)
+        admin.create_topic(topic, queues=1)
+    produce(cluster, topic, texts(10, 30))
+    shutil.rmtree(tmp_path / "archive/_checkpoint")
+    code, recorder = archive(spark, cluster, tmp_path, topic)
+    assert code is Exit.FAILED
+    (told,) = recorder.failures
+    assert "was deleted and made anew" in told
+    assert "another path" in told
+    assert archived(spark, tmp_path) == Counter(texts(0, 10))
 
 
 def test_a_manifest_survives_its_snapshots(
@@ -159,7 +219,6 @@ def test_a_manifest_survives_its_snapshots(
     written.commit_compaction([], [f"topic=t/day=2026-01-01/hour=1/{n}.parquet" for n in (3, 4)])
     read = Manifest.load(files)
     assert read.current == written.current
-    assert (read.has("q", 11), read.has("q", 12), read.has("other", 0)) == (True, False, False)
     assert sorted(read.garbage) == sorted(written.garbage)
     assert [file.first_ms for file in read.find(start_ms=9, end_ms=11)] == [10, 9]
     assert len(list((tmp_path / "archive/_manifest").glob("*.json"))) < 8

@@ -43,10 +43,9 @@ class ArchiveFiles:
         self._fs.delete(self._at(path), True)
 
     def move(self, source: str, target: str) -> None:
-        """Give a file another name, in the place of one that has it already."""
+        """Give a file another name, which must be free."""
         to = self._at(target)
         self._fs.mkdirs(to.getParent())
-        self._fs.delete(to, False)
         if not self._fs.rename(self._at(source), to):
             raise OrbitError(f"{self.url(source)} cannot be moved to {self.url(target)}")
 

@@ -10,28 +10,39 @@
 
 A file counts from the moment the commit that names it has its name, which happens at once or not
 at all, and which only one of two writers can give. So a writer that dies leaves files that nobody
-reads, and a batch that is repeated finds its commit and does nothing. A commit of a *compaction*
-takes files out as it adds others. Every so often a *snapshot* holds all of it, and the commits
-before it go.
+reads, and of a batch that is repeated nothing is new (see `archive_offsets`). A commit of a
+*compaction* takes files out as it adds others. Every so often a *snapshot* holds all of it, and the
+commits before it go.
 
 For each file the manifest says topic, rows, first and last store time, and for each queue the first
-and last offset: enough to find a range without opening a file.
+and last offset and the last store time: enough to find a range without opening a file.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from orbitmq.spark.pipelines.archive_files import ArchiveFiles
 
-__all__ = ["ArchivedFile", "Manifest"]
+__all__ = ["ArchivedFile", "Manifest", "QueueKey", "Reached"]
 
 DIRECTORY = "_manifest"
 SNAPSHOT_EVERY = 100
+
+QueueKey = tuple[str, str, int]
+"""Topic, broker and queue."""
+
+
+class Reached(NamedTuple):
+    """How far the archive has come in a queue."""
+
+    offset: int
+    stored_ms: int
+    """The latest store time of its messages."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +56,18 @@ class ArchivedFile:
     first_ms: int
     last_ms: int
     queues: dict[str, dict[str, list[int]]]
-    """First and last offset by broker and queue."""
+    """First and last offset, and the last store time, by broker and queue."""
 
     @property
     def partition(self) -> str:
         """Its directory: topic, day and hour."""
         return self.path.rpartition("/")[0]
+
+    def first_offsets(self) -> Iterator[tuple[QueueKey, int]]:
+        """Return the first offset of each queue."""
+        for broker, queues in self.queues.items():
+            for queue, (first, *_) in queues.items():
+                yield (self.topic, broker, int(queue)), first
 
 
 @dataclass
@@ -61,8 +78,6 @@ class Manifest:
     number: int = 0
     """Of the next commit."""
     current: dict[str, ArchivedFile] = field(default_factory=dict)
-    batches: dict[str, int] = field(default_factory=dict)
-    """The last batch of each query that is in."""
     garbage: list[str] = field(default_factory=list)
     """What the last compactions took out; readers may still be at it."""
     _since_snapshot: list[str] = field(default_factory=list)
@@ -78,12 +93,8 @@ class Manifest:
                 manifest.number = int(name.rpartition("/")[2].removesuffix(".json")) + 1
         return manifest
 
-    def has(self, query: str, batch: int) -> bool:
-        """Whether a batch of a query is in already."""
-        return batch <= self.batches.get(query, -1)
-
     def commit_batch(self, query: str, batch: int, added: Iterable[ArchivedFile]) -> None:
-        """Make the files of a batch count."""
+        """Make the files of a batch count; query and batch are for people who look for a cause."""
         commit = {"kind": "append", "query": query, "batch": batch}
         self._commit(commit | {"files": [asdict(file) for file in added]})
 
@@ -105,33 +116,31 @@ class Manifest:
         older = self._since_snapshot
         self._since_snapshot = []
         files = [asdict(file) for file in self.current.values()]
-        state = {"kind": "snapshot", "files": files, "batches": self.batches}
-        self._commit(state | {"garbage": self.garbage})
+        self._commit({"kind": "snapshot", "files": files, "garbage": self.garbage})
         for path in older:
             self.files.delete(path)
 
     def _apply(self, commit: dict[str, Any]) -> None:
-        kind = commit["kind"]
-        if kind == "snapshot":
-            self.current, self.batches = {}, dict(commit["batches"])
-            self.garbage = list(commit["garbage"])
-        elif kind == "append":
-            self.batches[commit["query"]] = commit["batch"]
+        if commit["kind"] == "snapshot":
+            self.current, self.garbage = {}, list(commit["garbage"])
         for removed in commit.get("removes", ()):
             if self.current.pop(removed, None) is not None:
                 self.garbage.append(removed)
         for each in commit["files"]:
             self.current[each["path"]] = ArchivedFile(**each)
 
-    def last_offsets(self) -> dict[tuple[str, str, int], int]:
-        """Return the last archived offset of each topic, broker and queue."""
-        last: dict[tuple[str, str, int], int] = {}
+    def reached(self) -> dict[QueueKey, Reached]:
+        """Return how far the archive has come in each queue."""
+        found: dict[QueueKey, Reached] = {}
         for file in self.current.values():
             for broker, queues in file.queues.items():
-                for queue, (_, offset) in queues.items():
+                for queue, (_, offset, *times) in queues.items():
                     key = (file.topic, broker, int(queue))
-                    last[key] = max(offset, last.get(key, -1))
-        return last
+                    before = found.get(key, Reached(-1, 0))
+                    # Files of the first archives do not say the time of each queue.
+                    stored_ms = max(before.stored_ms, *times or [file.last_ms])
+                    found[key] = Reached(max(before.offset, offset), stored_ms)
+        return found
 
     def find(
         self,

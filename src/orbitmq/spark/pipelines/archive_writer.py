@@ -3,18 +3,21 @@
 A batch goes through three steps: its rows are written to ``_staging``, the files get their names
 under topic, day and hour, and a commit makes them count. Whatever step a crash hits, repeating the
 batch gives the same archive. A stream that starts anew (its checkpoint was lost) reads from where
-it was told to start; rows that are in the archive already are left out by their offsets.
+it was told to start, one with an older checkpoint from there; rows that are in the archive already
+are left out by their offsets (`archive_offsets`).
 """
 
 from __future__ import annotations
 
 import json
+import uuid
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F
 
 from orbitmq.spark.pipelines.archive_files import ArchiveFiles
 from orbitmq.spark.pipelines.archive_manifest import ArchivedFile, Manifest
+from orbitmq.spark.pipelines.archive_offsets import ArchivedBefore
 from orbitmq.spark.schema import COLUMNS
 
 if TYPE_CHECKING:
@@ -56,7 +59,8 @@ class ArchiveWriter:
         self.checkpoint = ArchiveFiles(spark, checkpoint)
         self.file_bytes = file_bytes
         self.compact_files = compact_files
-        self._archived_before: DataFrame | None = None
+        self._before = ArchivedBefore(spark, self.manifest)
+        self._token = uuid.uuid4().hex[:12]
         self._query: str | None = None
 
     def delete_orphans(self) -> int:
@@ -70,12 +74,20 @@ class ArchiveWriter:
 
     def write_batch(self, rows: DataFrame, batch: int) -> None:
         """Archive a micro-batch; to be given to `foreachBatch`."""
-        query = self._query_id()
-        if self.manifest.has(query, batch):
-            return
-        name = f"{query}-{batch}"
-        added = self._write(_with_partition(self._not_yet_archived(rows)), name)
-        self.manifest.commit_batch(query, batch, added)
+        # The number of the commit and a word of this writer's own: no two files have one name, not
+        # even when an older checkpoint counts batches again.
+        name = f"{self.manifest.number:08}-{self._token}"
+        added = self._write(self._new(rows, suspects=True), name)
+        if self._before.has_suspects(added):
+            topics = {file.topic for file in added}
+            known = [file.path for file in self.manifest.find(topics=topics)]
+            self._before.clear_suspects(
+                self._read(added), read_files(self.spark, self.files, known)
+            )
+            for file in added:
+                self.files.delete(file.path)
+            added = self._write(self._new(rows, suspects=False), f"{name}-cleared")
+        self.manifest.commit_batch(self._query_id(), batch, added)
         for partition in {file.partition for file in added}:
             self.compact(partition, at_least=self.compact_files)
 
@@ -88,8 +100,9 @@ class ArchiveWriter:
         if len(small) < max(2, at_least) or count >= len(small):
             return False
         self.manifest.delete_garbage()
-        rows = read_files(self.spark, self.files, [file.path for file in small])
-        added = self._write(rows.coalesce(count), f"compact-{self.manifest.number}", shuffle=False)
+        rows = self._read(small)
+        name = f"{self.manifest.number:08}-{self._token}-compact"
+        added = self._write(rows.coalesce(count), name, shuffle=False)
         self.manifest.commit_compaction(added, [file.path for file in small])
         return True
 
@@ -131,7 +144,7 @@ class ArchiveWriter:
             fact["first"].append(row["firstMs"])
             fact["last"].append(row["lastMs"])
             queues = fact["queues"].setdefault(row["brokerName"] or "", {})
-            queues[str(row["queueId"])] = [row["first"], row["last"]]
+            queues[str(row["queueId"])] = [row["first"], row["last"], row["lastMs"]]
         return [
             ArchivedFile(
                 path=path,
@@ -149,20 +162,13 @@ class ArchiveWriter:
         """Return the id that a stream keeps in its checkpoint."""
         if self._query is None:
             self._query = str(json.loads(self.checkpoint.read_text("metadata"))["id"])
-            if self._query not in self.manifest.batches and self.manifest.current:
-                last = self.manifest.last_offsets().items()
-                values = [(topic, broker, queue, offset) for (topic, broker, queue), offset in last]
-                schema = "topic string, brokerName string, queueId int, archivedTo long"
-                self._archived_before = self.spark.createDataFrame(values, schema)
         return self._query
 
-    def _not_yet_archived(self, rows: DataFrame) -> DataFrame:
-        if self._archived_before is None:
-            return rows
-        known = F.broadcast(self._archived_before)
-        joined = rows.join(known, ["topic", "brokerName", "queueId"], "left")
-        fresh = F.col("archivedTo").isNull() | (F.col("queueOffset") > F.col("archivedTo"))
-        return joined.where(fresh).drop("archivedTo")
+    def _new(self, rows: DataFrame, *, suspects: bool) -> DataFrame:
+        return _with_partition(self._before.leave_out(rows, suspects=suspects))
+
+    def _read(self, files: list[ArchivedFile]) -> DataFrame:
+        return read_files(self.spark, self.files, [file.path for file in files])
 
 
 def _with_partition(rows: DataFrame) -> DataFrame:
