@@ -8,6 +8,7 @@
     trigger = "1 minute"                    # or "available-now": what is there, and end
     file_size = "128 MB"                    # what small files of an hour are made into
     compact_files = 8                       # as soon as there are so many of them
+    keep_replaced = "1 hour"                # how long those stay for who is reading them
 
     [source]
     topic = ["orders", "payments"]          # or pattern = "..."
@@ -25,6 +26,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from orbitmq.errors import OrbitError
 from orbitmq.spark.pipelines.archive_files import ArchiveFiles
 from orbitmq.spark.pipelines.archive_manifest import Manifest
 from orbitmq.spark.pipelines.archive_writer import ArchiveWriter, read_files
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from orbitmq.spark.pipelines.workspace import Workspace
 
@@ -64,6 +67,7 @@ class Size:
 
 EVERY_MINUTE = Trigger("interval", Interval(60_000))
 USUAL_FILE = Size(128 << 20)
+AN_HOUR = Interval(3_600_000)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +81,8 @@ class ArchiveSpec(PipelineSpec):
     """Inside the archive unless given."""
     file_size: Size = USUAL_FILE
     compact_files: int = 8
+    keep_replaced: Interval = AN_HOUR
+    """How long readers may be at files that a compaction has replaced."""
 
     def check(self, mistakes: Mistakes, key: str) -> None:
         """A batch without a checkpoint could not be continued."""
@@ -90,7 +96,7 @@ class ArchiveSpec(PipelineSpec):
 
 
 def build(spec: ArchiveSpec, workspace: Workspace) -> Streams:
-    """Plan the stream; nothing starts, but what a writer that died has left is removed."""
+    """Plan the stream; nothing starts, and nothing in the archive is touched."""
     spark = workspace.spark
     root = workspace.locate(spec.path)
     checkpoint = workspace.locate(spec.checkpoint) if spec.checkpoint else f"{root}/_checkpoint"
@@ -106,14 +112,18 @@ def build(spec: ArchiveSpec, workspace: Workspace) -> Streams:
             checkpoint=checkpoint,
             file_bytes=spec.file_size.bytes,
             compact_files=spec.compact_files,
+            keep_replaced_ms=spec.keep_replaced.ms,
         )
-        orphans = writer.delete_orphans()
-    if orphans:
-        workspace.log.warning("%s: %d files of an interrupted batch removed", root, orphans)
     sink = rows.writeStream.queryName(spec.name).option("checkpointLocation", checkpoint)
     started = workspace.with_trigger(sink.foreachBatch(writer.write_batch), spec.trigger)
+
+    def start() -> StreamingQuery:
+        if orphans := writer.open():
+            workspace.log.warning("%s: %d files of an interrupted batch removed", root, orphans)
+        return started.start()
+
     return Streams(
-        (Stream(spec.name, started.start),),
+        (Stream(spec.name, start),),
         endless=workspace.trigger(spec.trigger).mode == "interval",
         report=lambda: report(writer),
     )
@@ -145,13 +155,17 @@ def read_archive(
 ) -> DataFrame:
     """Return the messages of an archive, reading only files that can hold what is wanted.
 
-    The columns are those of the formats, and ``day`` and ``hour``. The end is exclusive.
+    The columns are those of the formats, and ``day`` and ``hour``. The end is exclusive. Raises
+    `OrbitError` if there is no archive.
     """
     from pyspark.sql import functions as F
 
     files = ArchiveFiles(spark, path)
     wanted = None if topics is None else list(topics)
-    found = Manifest.load(files).find(topics=wanted, start_ms=start_ms, end_ms=end_ms)
+    manifest = Manifest.load(files)
+    if not manifest.number:
+        raise OrbitError(f"{files.root} is no archive: there is no manifest in it")
+    found = manifest.find(topics=wanted, start_ms=start_ms, end_ms=end_ms)
     rows = read_files(spark, files, [file.path for file in found])
     stored = F.unix_millis("storeTimestamp")
     if start_ms is not None:

@@ -2,18 +2,31 @@
 
 Spark's own file systems are asked (through its JVM), so an archive can be wherever a table can.
 Paths are relative to the archive's root.
+
+How a file gets a name that nobody else may have got differs. Most file systems rename to a free
+name only, but a local one puts the new file in the place of the old: there a hard link fails when
+the name is taken. Object stores cannot rename at once; what is created there without overwriting
+appears as a whole when it is closed, and is refused if the name is taken (of S3 by versions of
+Hadoop that send conditional requests, others look before they write).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import uuid
+from typing import TYPE_CHECKING, Any, Final
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
 from orbitmq.errors import OrbitError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ArchiveFiles"]
+__all__ = ["STAGING", "ArchiveFiles"]
+
+STAGING: Final = "_staging"
+"""Where files are until they have their names."""
+_OBJECT_STORES: Final = ("s3", "s3a", "s3n", "gs", "oss", "cosn", "obs", "wasb", "wasbs")
 
 
 class ArchiveFiles:
@@ -26,6 +39,7 @@ class ArchiveFiles:
         self._fs = jvm.org.apache.hadoop.fs.Path(root).getFileSystem(
             spark._jsc.hadoopConfiguration()
         )
+        self._scheme = str(self._fs.getUri().getScheme())
 
     def url(self, path: str) -> str:
         """Return a path as Spark takes it."""
@@ -58,18 +72,59 @@ class ArchiveFiles:
         finally:
             stream.close()
 
-    def create_text(self, path: str, text: str) -> None:
-        """Make a small file that is there as a whole or not at all; its name must be free."""
-        unfinished = f"{path}.unfinished"
-        stream = self._fs.create(self._at(unfinished), True)
+    def read_text_if_there(self, path: str) -> str | None:
+        """Return the content of a small file; None if it is gone."""
+        try:
+            return self.read_text(path)
+        except Py4JJavaError as error:
+            if _is(error, "FileNotFoundException", "NoSuchFileException"):
+                return None
+            raise
+
+    def create_text(self, path: str, text: str) -> bool:
+        """Make a small file that is there as a whole or not at all; returns if its name was free.
+
+        Of all who want a name at the same time one gets it.
+        """
+        target = self._at(path)
+        if self._fs.exists(target):
+            return False
+        try:
+            if self._scheme in _OBJECT_STORES:
+                self._write(target, text)
+                return True
+            unfinished = self._at(f"{STAGING}/{uuid.uuid4().hex}")
+            try:
+                self._write(unfinished, text)
+                return self._name(unfinished, target)
+            finally:
+                self._fs.delete(unfinished, False)
+        except Py4JJavaError as error:
+            if _is(error, "FileAlreadyExistsException"):
+                return False
+            raise
+
+    def _write(self, target: Any, text: str) -> None:
+        stream = self._fs.create(target, False)
         try:
             stream.write(bytearray(text.encode()))
         finally:
             stream.close()
-        if self.exists(path) or not self._fs.rename(self._at(unfinished), self._at(path)):
-            raise OrbitError(
-                f"{self.url(path)} is there already: somebody else writes this archive"
-            )
+
+    def _name(self, unfinished: Any, target: Any) -> bool:
+        self._fs.mkdirs(target.getParent())
+        if self._scheme != "file":
+            return bool(self._fs.rename(unfinished, target))
+        nio, File = self._jvm.java.nio.file.Files, self._jvm.java.io.File
+        here, there = (File(path.toUri().getPath()).toPath() for path in (unfinished, target))
+        try:
+            nio.createLink(there, here)
+            return True
+        except Py4JJavaError as error:
+            if not _is(error, "FileSystemException", "UnsupportedOperationException"):
+                raise
+            # No hard links on this disk: whoever looked at the same moment may win as well.
+            return bool(self._fs.rename(unfinished, target))
 
     def below(self, directory: str) -> list[tuple[str, int]]:
         """Return every file below a directory with its size; hidden ones are left out."""
@@ -84,3 +139,8 @@ class ArchiveFiles:
             if not path.rpartition("/")[2].startswith(("_", ".")):
                 found.append((path, int(status.getLen())))
         return sorted(found)
+
+
+def _is(error: Py4JJavaError, *names: str) -> bool:
+    """Whether Java's exception has a class of such a name, of whatever package."""
+    return str(error.java_exception.getClass().getSimpleName()) in names

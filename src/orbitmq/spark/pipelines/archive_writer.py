@@ -10,12 +10,14 @@ are left out by their offsets (`archive_offsets`).
 from __future__ import annotations
 
 import json
+import time
 import uuid
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F
 
-from orbitmq.spark.pipelines.archive_files import ArchiveFiles
+from orbitmq.spark.pipelines.archive_files import STAGING, ArchiveFiles
 from orbitmq.spark.pipelines.archive_manifest import ArchivedFile, Manifest
 from orbitmq.spark.pipelines.archive_offsets import ArchivedBefore
 from orbitmq.spark.schema import COLUMNS
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["ARCHIVE_SCHEMA", "ArchiveWriter", "read_files"]
 
 PARTITION: Final = ("topic", "day", "hour")
-STAGING: Final = "_staging"
 ARCHIVE_SCHEMA: Final = ", ".join(
     [f"{name} {kind.simpleString()}" for name, kind in COLUMNS.items() if name != "topic"]
     + ["topic string", "day string", "hour int"]
@@ -42,7 +43,7 @@ def read_files(spark: SparkSession, files: ArchiveFiles, paths: list[str]) -> Da
 
 
 class ArchiveWriter:
-    """The one writer of an archive."""
+    """The one writer of an archive, from `open` on."""
 
     def __init__(
         self,
@@ -52,19 +53,28 @@ class ArchiveWriter:
         checkpoint: str,
         file_bytes: int,
         compact_files: int,
+        keep_replaced_ms: int,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self.spark = spark
         self.files = ArchiveFiles(spark, root)
-        self.manifest = Manifest.load(self.files)
+        self.manifest = Manifest(self.files)
         self.checkpoint = ArchiveFiles(spark, checkpoint)
         self.file_bytes = file_bytes
         self.compact_files = compact_files
+        self.keep_replaced_ms = keep_replaced_ms
+        self._now_ms = now_ms
         self._before = ArchivedBefore(spark, self.manifest)
         self._token = uuid.uuid4().hex[:12]
         self._query: str | None = None
 
-    def delete_orphans(self) -> int:
-        """Delete files that a writer which died has left; returns how many."""
+    def open(self) -> int:
+        """Become the archive's writer; returns how many files one that died has left, now deleted.
+
+        Whoever was the writer cannot commit any more, so nothing that will ever count is deleted.
+        """
+        self.manifest = Manifest.take(self.files)
+        self._before = ArchivedBefore(self.spark, self.manifest)
         self.files.delete(STAGING)
         kept = {*self.manifest.current, *self.manifest.garbage}
         orphans = [path for path, _ in self.files.below("") if _is_data(path) and path not in kept]
@@ -74,6 +84,14 @@ class ArchiveWriter:
 
     def write_batch(self, rows: DataFrame, batch: int) -> None:
         """Archive a micro-batch; to be given to `foreachBatch`."""
+        try:
+            self._write_batch(rows, batch)
+        except Exception:
+            # Whoever takes over removes what is not committed: that is the cause to tell.
+            self.manifest.check_writer()
+            raise
+
+    def _write_batch(self, rows: DataFrame, batch: int) -> None:
         # The number of the commit and a word of this writer's own: no two files have one name, not
         # even when an older checkpoint counts batches again.
         name = f"{self.manifest.number:08}-{self._token}"
@@ -90,6 +108,7 @@ class ArchiveWriter:
         self.manifest.commit_batch(self._query_id(), batch, added)
         for partition in {file.partition for file in added}:
             self.compact(partition, at_least=self.compact_files)
+        self.manifest.delete_garbage(self._now_ms() - self.keep_replaced_ms)
 
     def compact(self, partition: str, *, at_least: int = 2) -> bool:
         """Make the small files of one hour into as few as fit; whether there was any need."""
@@ -99,11 +118,10 @@ class ArchiveWriter:
         count = max(1, -(-total // self.file_bytes))
         if len(small) < max(2, at_least) or count >= len(small):
             return False
-        self.manifest.delete_garbage()
         rows = self._read(small)
         name = f"{self.manifest.number:08}-{self._token}-compact"
         added = self._write(rows.coalesce(count), name, shuffle=False)
-        self.manifest.commit_compaction(added, [file.path for file in small])
+        self.manifest.commit_compaction(added, [file.path for file in small], self._now_ms())
         return True
 
     def _write(self, rows: DataFrame, name: str, *, shuffle: bool = True) -> list[ArchivedFile]:

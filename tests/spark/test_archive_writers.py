@@ -1,0 +1,130 @@
+"""An archive has one writer: the last that started, whatever the others do."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from orbitmq.errors import OrbitError
+from orbitmq.spark.pipelines import Exit, Workspace, parse
+from orbitmq.spark.pipelines.archive_files import ArchiveFiles
+from orbitmq.spark.pipelines.archive_manifest import Manifest
+from orbitmq.spark.pipelines.archive_writer import ArchiveWriter
+from orbitmq.spark.pipelines.runner import build
+from orbitmq.testing import LocalCluster
+from tests.spark.conftest import NewTopic
+from tests.spark.test_pipeline_archive import archive, archived, texts
+from tests.spark.topics import produce
+
+
+def before_commit(monkeypatch: pytest.MonkeyPatch, happens: Any) -> list[bool]:
+    """Let something happen when the files of the first batch are there and do not count yet."""
+    commit_batch = Manifest.commit_batch
+    done: list[bool] = []
+
+    def commit(self: Manifest, *args: Any) -> None:
+        if not done:
+            done.append(True)
+            happens()
+        commit_batch(self, *args)
+
+    monkeypatch.setattr(Manifest, "commit_batch", commit)
+    return done
+
+
+def test_planning_an_archive_does_not_touch_it(
+    spark: SparkSession,
+    cluster: LocalCluster,
+    tmp_path: Path,
+    new_topic: NewTopic,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = new_topic(cluster, queues=1)
+    produce(cluster, topic, texts(0, 10))
+
+    def plan() -> None:  # what ``orbitmq pipeline check --plan`` does
+        tree = {
+            "kind": "archive",
+            "name_server": cluster.address,
+            "path": "archive",
+            "source": {"topic": topic},
+        }
+        loaded = parse(tree, file=tmp_path / "archive.toml", environment={})
+        build(loaded, Workspace(spark, tmp_path))
+
+    planned = before_commit(monkeypatch, plan)
+    code, recorder = archive(spark, cluster, tmp_path, topic)
+    assert (code, recorder.failures, planned) == (Exit.DONE, [], [True])
+    assert archived(spark, tmp_path) == Counter(texts(0, 10))
+
+
+def test_who_starts_later_takes_the_archive_over(
+    spark: SparkSession,
+    cluster: LocalCluster,
+    tmp_path: Path,
+    new_topic: NewTopic,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = new_topic(cluster, queues=1)
+    produce(cluster, topic, texts(0, 10))
+    root = str(tmp_path / "archive")
+    later = ArchiveWriter(
+        spark,
+        root,
+        checkpoint=f"{root}/_checkpoint",
+        file_bytes=1 << 20,
+        compact_files=2,
+        keep_replaced_ms=0,
+    )
+    with monkeypatch.context() as patch:
+        before_commit(patch, later.open)
+        code, recorder = archive(spark, cluster, tmp_path, topic)
+    assert code is Exit.FAILED
+    (told,) = recorder.failures
+    assert "another archiver has been writing to" in told
+    assert "(process " in told
+    assert archived(spark, tmp_path) == Counter(), "its files are gone, and so they do not count"
+    code, recorder = archive(spark, cluster, tmp_path, topic)
+    assert (code, recorder.failures) == (Exit.DONE, [])
+    assert archived(spark, tmp_path) == Counter(texts(0, 10))
+    with pytest.raises(OrbitError, match="another archiver"):
+        later.manifest.commit_batch("q", 0, [])
+
+
+def test_a_writer_that_slept_is_not_the_writer_any_more(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orbitmq.spark.pipelines.archive_manifest.SNAPSHOT_EVERY", 2)
+    files = ArchiveFiles(spark, str(tmp_path / "archive"))
+    asleep = Manifest.take(files)
+    asleep.commit_batch("q", 0, [])
+    awake = Manifest.take(files)
+    for batch in range(10):  # many snapshots later
+        awake.commit_batch("q", batch, [])
+    with pytest.raises(OrbitError, match=r"another archiver has .* since 20"):
+        asleep.commit_batch("q", 1, [])
+    awake.commit_batch("q", 10, [])
+
+
+def test_one_of_many_gets_a_name(spark: SparkSession, tmp_path: Path) -> None:
+    files = ArchiveFiles(spark, str(tmp_path / "archive"))
+    everybody = 8
+    ready = threading.Barrier(everybody)
+
+    def want(number: int, path: str) -> bool:
+        ready.wait()
+        return files.create_text(path, f"mine, says {number}")
+
+    with ThreadPoolExecutor(everybody) as threads:
+        for turn in range(20):
+            path = f"_manifest/{turn}.json"
+            got = list(threads.map(want, range(everybody), [path] * everybody))
+            assert got.count(True) == 1
+            assert files.read_text(path) == f"mine, says {got.index(True)}"
+    assert files.below("_staging") == [], "nothing is left lying around"
