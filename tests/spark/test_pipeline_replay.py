@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orbitmq.errors import BadPipeline
-from orbitmq.spark.pipelines import Exit, Report, parse, run
+from orbitmq.spark.pipelines import Exit, Report, parse, replay_paced, run
 from orbitmq.spark.pipelines import replay as replaying
 from orbitmq.spark.pipelines.pacing import SLICE_S, Pace, due_slices
 from orbitmq.testing import LocalCluster
@@ -100,7 +100,7 @@ def test_a_time_range_of_a_topic_to_another_cluster_at_a_pace(
     new_topic: NewTopic,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(replaying, "START_AFTER_S", 0.2)
+    monkeypatch.setattr(replay_paced, "START_AFTER_S", 0.2)
     topic, target = new_topic(cluster, queues=2), new_topic(two_brokers, queues=2)
     produce(cluster, topic, texts(0, 20))
     start = stored_later(cluster, topic)
@@ -152,7 +152,7 @@ def test_original_gaps_are_kept_at_a_speed(
         paces.append(Pace(**keys))
         return paces[-1]
 
-    monkeypatch.setattr(replaying, "START_AFTER_S", 0.2)
+    monkeypatch.setattr(replay_paced, "START_AFTER_S", 0.2)
     monkeypatch.setattr(replaying, "Pace", noted)
     fill(tmp_path / "store", 10)
     target = new_topic(cluster, queues=1)
@@ -171,13 +171,34 @@ def test_original_gaps_are_kept_at_a_speed(
         assert record.store_timestamp >= due_ms - 1000 * SLICE_S - 1, "nothing comes too early"
 
 
+def test_equal_messages_are_no_repeats_of_each_other(
+    spark: SparkSession,
+    cluster: LocalCluster,
+    tmp_path: Path,
+    new_topic: NewTopic,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replay_paced, "START_AFTER_S", 0.2)
+    topic, target = new_topic(cluster, queues=1), new_topic(cluster, queues=1)
+    for _ in range(4):
+        produce(cluster, topic, [b"tick"])
+    code, report = replay(
+        spark,
+        tmp_path,
+        name_server=cluster.address,
+        source={"topic": topic},
+        sink={"topic": target, "options": {"deduplicate": "true"}},
+        rate=10.0,  # each has a slice of its own
+    )
+    assert (code, report.facts["messages"]) == (Exit.DONE, 4)
+    assert bodies_in(cluster, target) == Counter({b"tick": 4})
+
+
 def test_gaps_and_rates_decide_when_a_row_is_due() -> None:
     clock = 100.0
-    slept: list[float] = []
 
     def sleep(seconds: float) -> None:
         nonlocal clock
-        slept.append(seconds)
         clock += seconds
 
     stored = [0, 10, 1000, 1010, 5000]
@@ -185,11 +206,16 @@ def test_gaps_and_rates_decide_when_a_row_is_due() -> None:
     times = pa.array([T0 * 1000 + ms * 1000 for ms in stored], pa.int64()).cast(kind)
     batch = pa.record_batch({"storeTimestamp": times})
 
-    def slices(pace: Pace) -> list[tuple[int, float]]:
-        slept.clear()
-        sent = due_slices(iter([batch]), pace, now=lambda: clock, sleep=sleep)
+    def slices(pace: Pace, *, task: int = 0, stall_s: float = 0.0) -> list[tuple[int, float]]:
+        nonlocal clock
+        sent = due_slices(iter([batch]), pace, task=task, now=lambda: clock, sleep=sleep)
         begun = clock
-        return [(rows.num_rows, round(clock - begun, 3)) for rows in sent]
+        found = []
+        for rows in sent:
+            found.append((rows.num_rows, round(clock - begun, 3)))
+            clock += stall_s
+            stall_s = 0.0
+        return found
 
     assert slices(Pace(clock, T0, speed=1.0)) == [(2, 0.0), (2, 1.0), (1, 5.0)]
     assert slices(Pace(clock, T0, speed=10.0)) == [(2, 0.0), (2, 0.1), (1, 0.5)]
@@ -197,6 +223,15 @@ def test_gaps_and_rates_decide_when_a_row_is_due() -> None:
     assert slices(Pace(clock - 60, T0, speed=1.0)) == [(5, 0.0)], "late rows do not wait"
     late = slices(Pace(clock - 60, rate=2.0))
     assert [when for _, when in late] == [0.0, 0.5, 1.0, 1.5, 2.0], "but never break the rate"
+    stalled = slices(Pace(clock, rate=2.0), stall_s=60)
+    assert [when for _, when in stalled] == [0.0, 60.0, 60.5, 61.0, 61.5], "nor after a stall"
+    gap = slices(Pace(clock, T0, speed=0.1, rate=2.0))
+    assert [when for _, when in gap] == [0.0, 0.5, 10.0, 10.5, 50.0], "nor after a gap"
+    assert slices(Pace(clock, T0, speed=1.0, rate=100.0)) == [(2, 0.0), (2, 1.0), (1, 5.0)]
+    of_three = [
+        [when for _, when in slices(Pace(clock, rate=1.0, tasks=3), task=task)] for task in range(3)
+    ]
+    assert of_three == [[0, 3, 6, 9, 12], [1, 4, 7, 10, 13], [2, 5, 8, 11, 14]]
 
 
 def test_mistakes_of_the_file(tmp_path: Path) -> None:

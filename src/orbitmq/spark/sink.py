@@ -116,13 +116,17 @@ class Sink:
         """Whether the rows are of a job that nobody can run again."""
         return self.sender is not None and self.options.deduplicate_id is None
 
-    def write(self, batches: Iterator[pa.RecordBatch]) -> SinkCommit:
-        """Send the rows of one task; returns when a broker has taken each of them."""
+    def write(self, batches: Iterator[pa.RecordBatch], *, at_once: bool = False) -> SinkCommit:
+        """Send the rows of one task; returns when a broker has taken each of them.
+
+        With `at_once` the rows of a batch do not wait for more, and the next batch is asked for
+        when a broker has taken them.
+        """
         settle_in()
         with self.options.connection.hiding_secrets():
-            return self._write(batches)
+            return self._write(batches, at_once=at_once)
 
-    def _write(self, batches: Iterator[pa.RecordBatch]) -> SinkCommit:
+    def _write(self, batches: Iterator[pa.RecordBatch], *, at_once: bool) -> SinkCommit:
         options = self.options
         process = _process(options.connection)
         partition = _partition()
@@ -159,9 +163,9 @@ class Sink:
         with Sender(settings, process.network, queues) as sender:
             for batch in batches:
                 self._pack(batch, packer, queues, sender)
-            for send in packer.finish():
-                sender.submit(send)
-            sender.drain()
+                if at_once:
+                    _send_all(packer, sender)
+            _send_all(packer, sender)
         counts = sender.counts
         if counts.busy:
             _log.warning("partition %d: brokers were busy %d times", partition, counts.busy)
@@ -230,6 +234,13 @@ class Sink:
         month_ms = int(make_unique_id()[20:28], 16)
         for send in packer.push(rows, queue_counts=counts, month_ms=month_ms):
             sender.submit(send)
+
+
+def _send_all(packer: RowPacker, sender: Sender) -> None:
+    """Send what waits for more rows, and wait until everything has been taken."""
+    for send in packer.finish():
+        sender.submit(send)
+    sender.drain()
 
 
 _checked: dict[tuple[SinkOptions, frozenset[str]], tuple[float, tuple[str, ...]]] = {}

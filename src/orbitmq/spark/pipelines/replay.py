@@ -29,10 +29,9 @@ Without ``speed`` and ``rate`` they go as fast as the brokers take them, at leas
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -40,8 +39,9 @@ from pyspark.sql import functions as F
 from orbitmq.errors import ConfigError
 from orbitmq.spark.pipelines.archive import read_archive
 from orbitmq.spark.pipelines.kinds import Kind
-from orbitmq.spark.pipelines.pacing import Pace, due_slices
+from orbitmq.spark.pipelines.pacing import Pace
 from orbitmq.spark.pipelines.plan import Job, Report, Table
+from orbitmq.spark.pipelines.replay_paced import send_paced
 from orbitmq.spark.pipelines.spec import Moment, PipelineSpec
 from orbitmq.spark.pipelines.tables import Mistakes
 from orbitmq.spark.pipelines.topics import (
@@ -55,15 +55,11 @@ from orbitmq.spark.store_options import StoreOptions
 from orbitmq.storelog import parse_time_ms
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from orbitmq.spark.pipelines.workspace import Workspace
 
 __all__ = ["KIND", "ReplaySpec", "build"]
-
-START_AFTER_S = 2.0
-"""Tasks that keep in step need a moment to come up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +172,10 @@ def build(spec: ReplaySpec, workspace: Workspace) -> Job:
             counts = _counted(rows, spec.sink)
             messages.write.format("rocketmq").options(**_sink_options(spec)).mode("append").save()
             return _report(counts, "sent")
-        return _run_paced(messages, sink, spec, workspace)
+        pace = partial(Pace, speed=spec.speed, rate=spec.rate)
+        sent = send_paced(messages, sink, pace, workspace.spark)
+        target = spec.sink.topic
+        return _report([(row[0], target or row[0], *row[1:], None, None) for row in sent], "sent")
 
     return Job(run)
 
@@ -239,50 +238,6 @@ def _sink_options(spec: ReplaySpec) -> dict[str, str]:
     topic = {} if spec.sink.topic is None else {"topic": spec.sink.topic}
     server = spec.sink.name_server or spec.name_server
     return topic | topic_options(name_server=server, options=spec.sink.options)
-
-
-def _run_paced(messages: DataFrame, sink: Sink, spec: ReplaySpec, workspace: Workspace) -> Report:
-    spark = workspace.spark
-    tasks = spark.sparkContext.defaultParallelism
-    first = messages.agg(F.min(F.unix_millis("storeTimestamp"))).collect()[0][0]
-    if first is None:
-        return _report([], "sent")
-    keys = ["topic", "queueId"] if spec.sink.keep_queues else ["topic"]
-    spread = messages.repartition(tasks) if len(keys) == 1 else messages.repartition(tasks, *keys)
-    ordered = spread.sortWithinPartitions("storeTimestamp", "queueOffset")
-    pace = Pace(
-        start_s=time.time() + START_AFTER_S,
-        first_ms=first,
-        speed=spec.speed,
-        rate=None if spec.rate is None else spec.rate / tasks,
-    )
-
-    def send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        counts: dict[str, list[int]] = {}
-        for rows in due_slices(batches, pace):
-            sink.write(iter([rows]))
-            for topic, body in zip(rows.column("topic"), rows.column("body"), strict=True):
-                count = counts.setdefault(topic.as_py(), [0, 0])
-                count[0] += 1
-                count[1] += len(body.as_buffer() or b"")
-        names = list(counts)
-        yield pa.RecordBatch.from_pydict(
-            {
-                "topic": pa.array(names, pa.string()),
-                "messages": pa.array([counts[name][0] for name in names], pa.int64()),
-                "bytes": pa.array([counts[name][1] for name in names], pa.int64()),
-            }
-        )
-
-    sent = ordered.mapInArrow(send, "topic string, messages long, bytes long")
-    totals = sent.groupBy("topic").agg(F.sum("messages"), F.sum("bytes")).orderBy("topic")
-    target = spec.sink.topic
-    rows: _Counted = [
-        (row[0], target or row[0], row[1], row[2], None, None) for row in totals.collect()
-    ]
-    return _report(rows, "sent")
 
 
 _Counted = list[tuple[str, str, int, int, int | None, int | None]]
