@@ -6,7 +6,13 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
-__all__ = ["QueueWishes", "is_internal_topic", "matching_topics", "parse_time_ms"]
+__all__ = [
+    "INTERNAL_TOPICS",
+    "QueueWishes",
+    "is_internal_topic",
+    "matching_topics",
+    "parse_time_ms",
+]
 
 QueueWishes = dict[str, dict[int, tuple[int, int]] | None]
 """Wanted topics, each with first offset and end of its wanted queues, or None for all of them."""
@@ -16,10 +22,12 @@ END = 2**63 - 1
 OTHER_QUEUES = -1
 """In the place of a queue's number: those of the topic that are not named."""
 
-_INTERNAL = re.compile(
-    r"%RETRY%.*|%DLQ%.*|%SYS%.*|RMQ_SYS_.*|SCHEDULE_TOPIC_XXXX|OFFSET_MOVED_EVENT|SELF_TEST_TOPIC"
-    r"|TBW102|BenchmarkTest|.*_REPLY_TOPIC"
+INTERNAL_TOPICS = (
+    r"%RETRY%.*|%DLQ%.*|%SYS%.*|RMQ_SYS_.*|rmq_sys_.*|SCHEDULE_TOPIC_XXXX|OFFSET_MOVED_EVENT"
+    r"|SELF_TEST_TOPIC|TRANS_CHECK_MAX_TIME_TOPIC|TBW102|BenchmarkTest|.*_REPLY_TOPIC"
 )
+"""A regular expression, Python's and Java's, for whole names."""
+_INTERNAL = re.compile(INTERNAL_TOPICS)
 
 
 def is_internal_topic(topic: str) -> bool:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Self
 
 from orbitmq.errors import OrbitError
 from orbitmq.spark.pipelines.archive_files import ArchiveFiles
-from orbitmq.spark.pipelines.archive_manifest import Manifest
+from orbitmq.spark.pipelines.archive_manifest import ArchivedFile, Manifest
 from orbitmq.spark.pipelines.archive_writer import ArchiveWriter, read_files
 from orbitmq.spark.pipelines.kinds import Kind
 from orbitmq.spark.pipelines.plan import Report, Stream, Streams, Table
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from orbitmq.spark.pipelines.workspace import Workspace
 
-__all__ = ["KIND", "ArchiveSpec", "Size", "build", "read_archive"]
+__all__ = ["KIND", "ArchiveSpec", "Size", "archived_brokers", "build", "read_archive"]
 
 _SIZE = re.compile(r"(\d+)\s*(B|KB|MB|GB)", re.IGNORECASE)
 
@@ -161,11 +161,7 @@ def read_archive(
     from pyspark.sql import functions as F
 
     files = ArchiveFiles(spark, path)
-    wanted = None if topics is None else list(topics)
-    manifest = Manifest.load(files)
-    if not manifest.number:
-        raise OrbitError(f"{files.root} is no archive: there is no manifest in it")
-    found = manifest.find(topics=wanted, start_ms=start_ms, end_ms=end_ms)
+    found = _find(files, topics, start_ms, end_ms)
     rows = read_files(spark, files, [file.path for file in found])
     stored = F.unix_millis("storeTimestamp")
     if start_ms is not None:
@@ -173,6 +169,28 @@ def read_archive(
     if end_ms is not None:
         rows = rows.where(stored < end_ms)
     return rows
+
+
+def archived_brokers(
+    spark: SparkSession,
+    path: str,
+    *,
+    topics: Iterable[str] | None = None,
+    start_ms: int | None = None,
+    end_ms: int | None = None,
+) -> set[str]:
+    """Return the brokers whose messages `read_archive` would return, and perhaps a few more."""
+    found = _find(ArchiveFiles(spark, path), topics, start_ms, end_ms)
+    return {broker for file in found for broker in file.queues}
+
+
+def _find(
+    files: ArchiveFiles, topics: Iterable[str] | None, start_ms: int | None, end_ms: int | None
+) -> list[ArchivedFile]:
+    manifest = Manifest.load(files)
+    if not manifest.number:
+        raise OrbitError(f"{files.root} is no archive: there is no manifest in it")
+    return manifest.find(topics=topics, start_ms=start_ms, end_ms=end_ms)
 
 
 KIND = Kind("archive", ArchiveSpec, build)

@@ -4,7 +4,7 @@
 
     kind = "replay"
     name_server = "127.0.0.1:9876"
-    topics = ["orders"]                     # of the source; all that it has unless given
+    topics = ["orders"]                     # of the source; all users' topics unless given
     start = "2026-11-16T08:00:00Z"          # store time; ISO 8601 or epoch milliseconds
     end = "2026-11-16T09:00:00Z"            # exclusive
     where = "tags = 'paid'"                 # any condition on the columns of a message
@@ -20,7 +20,7 @@
     [sink]
     topic = "orders-again"                  # its own topic unless given
     name_server = "other:9876"              # another cluster
-    keep_queues = true                      # to the queues they were in
+    keep_queues = true                      # to the queues (and brokers) they were in
     mark = "replayed-from"                  # a property for the id it had
 
 Messages get new ids, offsets and store times; tags, keys, body and the user's properties stay.
@@ -42,6 +42,7 @@ from orbitmq.spark.pipelines.kinds import Kind
 from orbitmq.spark.pipelines.pacing import Pace
 from orbitmq.spark.pipelines.plan import Job, Report, Table
 from orbitmq.spark.pipelines.replay_paced import send_paced
+from orbitmq.spark.pipelines.replay_queues import queue_columns
 from orbitmq.spark.pipelines.spec import Moment, PipelineSpec
 from orbitmq.spark.pipelines.tables import Mistakes
 from orbitmq.spark.pipelines.topics import (
@@ -53,6 +54,7 @@ from orbitmq.spark.pipelines.topics import (
 from orbitmq.spark.sink import Sink
 from orbitmq.spark.store_options import StoreOptions
 from orbitmq.storelog import parse_time_ms
+from orbitmq.storelog.wishes import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -159,7 +161,9 @@ def build(spec: ReplaySpec, workspace: Workspace) -> Job:
     if spec.where is not None:
         with workspace.planning("where"):
             rows = rows.where(spec.where)
-    messages = _messages(rows, spec.sink)
+    with workspace.planning("sink.keep_queues"):
+        queue = queue_columns(spec, _sink_options(spec), workspace)
+    messages = _messages(rows, spec.sink, queue)
     sink = None
     if not spec.dry_run:
         with workspace.planning("sink"):
@@ -197,7 +201,12 @@ def _source(spec: ReplaySpec, workspace: Workspace) -> DataFrame:
         if spec.end is not None:
             options["endTime"] = spec.end
         path = workspace.locate(source.store)
-        return spark.read.format("rocketmq-store").options(**options).load(path)
+        rows = spark.read.format("rocketmq-store").options(**options).load(path)
+        if _names_topics(options):
+            return rows
+        # What brokers keep for themselves would be refused, or come a second time: a message that
+        # was held back is in their topics, and in its own as well.
+        return rows.where(~F.col("topic").rlike(f"^(?:{INTERNAL_TOPICS})$"))
     assert source.topic is not None
     made = topic_options(
         topic=(source.topic,), name_server=source.name_server or spec.name_server, options=options
@@ -207,6 +216,13 @@ def _source(spec: ReplaySpec, workspace: Workspace) -> DataFrame:
     if spec.start_ms is not None:
         rows = rows.where(stored >= spec.start_ms)
     return rows if spec.end_ms is None else rows.where(stored < spec.end_ms)
+
+
+def _names_topics(options: dict[str, str]) -> bool:
+    """Whether options of a store say which topics they want."""
+    given = {name.lower() for name in options}
+    ways = {"topics", "subscribe", "topic", "topicpattern", "subscribepattern", "queues", "assign"}
+    return not given.isdisjoint(ways | {"startingoffsets", "endingoffsets"})
 
 
 def _time_range(spec: ReplaySpec) -> dict[str, str]:
@@ -222,7 +238,7 @@ def _time_range(spec: ReplaySpec) -> dict[str, str]:
     return made
 
 
-def _messages(rows: DataFrame, sink: ReplaySink) -> DataFrame:
+def _messages(rows: DataFrame, sink: ReplaySink, queue: tuple[str, ...]) -> DataFrame:
     """Return rows as the sink takes them, with their store time and queue for the pace."""
     properties = F.col("properties")
     if sink.mark is not None:
@@ -230,7 +246,6 @@ def _messages(rows: DataFrame, sink: ReplaySink) -> DataFrame:
         others = F.map_filter(properties, lambda name, _: name != F.lit(sink.mark))
         properties = F.map_concat(others, marked)
     kept = ["topic", "tags", "keys", "body", "storeTimestamp", "queueOffset"]
-    queue = ["queueId"] if sink.keep_queues else []
     return rows.select(*kept, *queue, properties.alias("properties"))
 
 
