@@ -25,6 +25,17 @@ pub struct QueueFiles {
     pub(crate) files: Vec<LogFile>,
 }
 
+/// Where a queue ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueueEnd {
+    /// The queue offset behind the last unit that leads to its message.
+    pub next: u64,
+    /// Where that message ends.
+    pub physical_end: Option<u64>,
+    /// Where the last message would end to which a unit behind that one leads: it is damaged, or the unit is a leftover.
+    pub doubtful_end: Option<u64>,
+}
+
 impl QueueFiles {
     /// Every queue below `consumequeue`, in the order of topics and ids; names that are no queue id are passed over.
     pub fn of_store(root: &Path) -> Result<Vec<QueueFiles>> {
@@ -56,8 +67,8 @@ impl QueueFiles {
         Ok(whole.then(|| Unit::decode(&bytes)))
     }
 
-    /// The queue offset behind the last unit that leads to its message below `log_end`, and where that message ends.
-    pub(crate) fn end(&self, log: &[LogFile], log_limit: u64) -> Result<(u64, Option<u64>)> {
+    /// Where the queue ends, judged by the log below `log_limit`.
+    pub(crate) fn end(&self, log: &[LogFile], log_limit: u64) -> Result<QueueEnd> {
         let mut open = OpenFile::default();
         let mut end = self.first();
         for file in self.files.iter().rev() {
@@ -82,17 +93,22 @@ impl QueueFiles {
         }
         let log_start = log.first().map_or(u64::MAX, |file| file.start);
         let below_limit = end;
+        let mut doubtful_end = None;
         while end > self.first() && below_limit - end < STALE_LIMIT {
             match self.unit(&mut open, end - 1)? {
                 Some(unit) if !unit.is_pre_blank() && unit.is_valid() && unit.end() as u64 <= log_start => break,
                 Some(unit) if !unit.is_pre_blank() && leads_to_message(&unit, end - 1, log, log_limit)? => {
-                    return Ok((end, Some(unit.end() as u64)));
+                    return Ok(QueueEnd { next: end, physical_end: Some(unit.end() as u64), doubtful_end });
                 }
-                _ => end -= 1,
+                unit => {
+                    doubtful_end =
+                        doubtful_end.max(unit.filter(|unit| !unit.is_pre_blank()).map(|unit| unit.end() as u64));
+                    end -= 1;
+                }
             }
         }
         // Nothing it points to is in the log: all of it expired, or the log is not there.
-        Ok((found_end, None))
+        Ok(QueueEnd { next: found_end, physical_end: None, doubtful_end: None })
     }
 
     /// The first unit below `end` that points at or behind `physical_offset`, or an earlier one where units are missing.

@@ -6,7 +6,8 @@
 //! * what lies behind the last message that any queue points to: a running Java broker fills its queues a little later;
 //! * where the queues do not agree (see `snapshot`), what lies behind the last message of a wanted queue, unless no later one of it is
 //!   wanted. Queues that are not named may be missing altogether, so then all of the log is read;
-//! * where units are missing in the middle of a queue, what lies between their neighbours' messages.
+//! * where units are missing in the middle of a queue, what lies between their neighbours' messages;
+//! * where the last units of a queue do not lead to their messages, what lies up to those: they may be damaged, which is to be told.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -27,10 +28,14 @@ pub(crate) fn ranges(snapshot: &Snapshot, selection: &Selection, from: u64, to: 
     let mut ends = Ends::new();
     for queue in &snapshot.queues {
         let Some(wish) = selection.wish_for(queue) else { continue };
-        let (end, physical_end) = queue.end(&snapshot.log_files, snapshot.log_end)?;
-        ends.insert((&queue.topic, queue.queue_id), (end as i64, physical_end.unwrap_or(0)));
-        let first = queue.first_behind(from, end)?.max(wish.start.max(0) as u64);
-        known.learn(queue, first, end.min(wish.end.max(0) as u64), from..to, snapshot)?;
+        let end = queue.end(&snapshot.log_files, snapshot.log_end)?;
+        let physical_end = end.physical_end.unwrap_or(0);
+        ends.insert((&queue.topic, queue.queue_id), (end.next as i64, physical_end));
+        let first = queue.first_behind(from, end.next)?.max(wish.start.max(0) as u64);
+        known.learn(queue, first, end.next.min(wish.end.max(0) as u64), from..to, snapshot)?;
+        if let Some(doubtful_end) = end.doubtful_end.filter(|_| wish.end > end.next as i64) {
+            known.unknown.push(physical_end..doubtful_end);
+        }
     }
     let known_end = match snapshot.queues_agree {
         true => dispatched_end,

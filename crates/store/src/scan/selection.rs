@@ -93,8 +93,7 @@ impl Snapshot {
 
     /// First and next queue offset of a queue.
     pub fn queue_bounds(&self, queue: &QueueFiles) -> Result<(u64, u64)> {
-        let (end, _) = queue.end(&self.log_files, self.log_end)?;
-        Ok((queue.first(), end))
+        Ok((queue.first(), queue.end(&self.log_files, self.log_end)?.next))
     }
 
     /// The ranges of the log that can hold what `selection` wants, in log order.

@@ -63,7 +63,8 @@ impl Snapshot {
         let mut snapshot = Snapshot::list(root, log_dirs)?;
         let log_limit = snapshot.log_files.last().map_or(0, LogFile::end);
         for queue in &snapshot.queues {
-            snapshot.dispatched_end = snapshot.dispatched_end.max(queue.end(&snapshot.log_files, log_limit)?.1);
+            snapshot.dispatched_end =
+                snapshot.dispatched_end.max(queue.end(&snapshot.log_files, log_limit)?.physical_end);
         }
         snapshot.find_end()?;
         Ok(snapshot)
