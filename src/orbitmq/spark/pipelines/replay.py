@@ -109,7 +109,8 @@ class ReplaySpec(PipelineSpec):
 
     def check(self, mistakes: Mistakes, key: str) -> None:
         """Times must be a range, speeds must lead somewhere, and options must be known."""
-        start, end = self.start_ms, self.end_ms
+        start = None if self.start is None else self.start.check(mistakes, "start")
+        end = None if self.end is None else self.end.check(mistakes, "end")
         if start is not None and end is not None and start >= end:
             mistakes.add("end", f"{self.end} is not after start, {self.start}")
         for name in ("speed", "rate"):

@@ -83,10 +83,19 @@ class Moment(str):
 
     @classmethod
     def parse(cls, value: str | int | date) -> Self:
-        """Read a value; ValueError says what it should have been. Without a zone it is UTC's."""
-        made = cls(value.isoformat() if isinstance(value, date) else value)
-        parse_time_ms(made)
-        return made
+        """Take a value as it is; `check` says whether it is a moment."""
+        return cls(value.isoformat() if isinstance(value, date) else value)
+
+    def check(self, mistakes: Mistakes, key: str) -> int | None:
+        """Return it in epoch milliseconds, None if it is none; without a zone it is UTC's.
+
+        Not while it is read: a table with a value that cannot be read is not looked at further.
+        """
+        try:
+            return parse_time_ms(self)
+        except ValueError as error:
+            mistakes.add(key, str(error))
+            return None
 
 
 @dataclass(frozen=True, kw_only=True)
