@@ -103,3 +103,7 @@ def test_a_queue_that_tells_nothing_is_asked_again(played: PlayedQueue) -> None:
     with pytest.raises(BrokerBusy, match="nothing at offset") as caught:
         played.first_since(QUEUE, 100, ALL)
     assert caught.value.retriable
+
+
+def test_what_has_come_meanwhile_is_not_behind_the_end(played: PlayedQueue) -> None:
+    assert played.first_since(QUEUE, 150, QueueEnds(0, 140)) == 140

@@ -265,7 +265,8 @@ class Cluster:
             times, at = self._stored_times(queue, at)
             for offset, stored_ms in times:
                 if stored_ms >= time_ms:
-                    return offset
+                    # What came since `ends` was asked for is not among them.
+                    return min(offset, ends.max_offset)
         return None
 
     def _stored_ms(self, queue: MessageQueue, offset: int) -> int:

@@ -16,7 +16,7 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -198,16 +198,16 @@ class Sink:
 
         return brokers
 
-    def end(self, messages: Iterable[WriterCommitMessage | None]) -> None:
+    def end(self, topics: Collection[str]) -> None:
         """Have brokers and nameservers let go of a job that is over and that nobody can run again.
 
-        What cannot be reached forgets it by itself, or has a few bytes too many.
+        `topics` are those its rows have named. What cannot be reached forgets it by itself, or has
+        a few bytes too many.
         """
         if self.sender is None or not self.is_nameless:
             return
         process, options = _process(self.options.connection), self.options
         scope = Scope(sender_name(self.sender), 0, 0)
-        topics = {topic for one in messages if isinstance(one, SinkCommit) for topic in one.topics}
         process.pins.take_back(scope.sender, topics)
         for topic in [options.topic] if options.topic is not None else sorted(topics):
             try:
@@ -290,6 +290,10 @@ def _committed(messages: list[WriterCommitMessage | None], what: str) -> None:
     _log.info("%s: %s", what, total)
 
 
+def _pinned_topics(messages: list[WriterCommitMessage | None]) -> set[str]:
+    return {topic for one in messages if isinstance(one, SinkCommit) for topic in one.topics}
+
+
 class RocketMqWriter(DataSourceArrowWriter):
     """Writes the rows of a batch job."""
 
@@ -303,12 +307,12 @@ class RocketMqWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Note what was sent."""
         _committed(messages, "job")
-        self._sink.end(messages)
+        self._sink.end(_pinned_topics(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Say that rows of the tasks that ended well are in their topics."""
         _committed(messages, "aborted job, already sent")
-        self._sink.end(messages)
+        self._sink.end(_pinned_topics(messages))
 
 
 class RocketMqStreamWriter(DataSourceStreamArrowWriter):

@@ -179,6 +179,7 @@ def build(spec: ReplaySpec, workspace: Workspace) -> Job:
             return _report(counts, "sent")
         pace = partial(Pace, speed=spec.speed, rate=spec.rate)
         sent = send_paced(messages, sink, pace, workspace.spark)
+        sink.end([row[0] for row in sent])
         target = spec.sink.topic
         return _report([(row[0], target or row[0], *row[1:], None, None) for row in sent], "sent")
 
