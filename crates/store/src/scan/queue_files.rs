@@ -32,7 +32,8 @@ pub(crate) struct QueueEnd {
     pub next: u64,
     /// Where that message ends.
     pub physical_end: Option<u64>,
-    /// Where the last message would end to which a unit behind that one leads: it is damaged, or the unit is a leftover.
+    /// Where the last message would end to which a unit behind that one leads: it is damaged or
+    /// its file is missing, or the unit is a leftover.
     pub doubtful_end: Option<u64>,
 }
 
@@ -181,13 +182,7 @@ impl OpenFile {
 
 fn leads_to_message(unit: &Unit, offset: u64, log: &[LogFile], log_limit: u64) -> Result<bool> {
     let position = unit.physical_offset as u64;
-    if unit.end() as u64 > log_limit {
-        return Ok(false);
-    }
-    let Some(file) = holding(log, position) else {
-        // In a gap between files: nothing speaks against it, and who wants the message has to be told that it is lost.
-        return Ok(log.first().is_some_and(|first| first.start < position));
-    };
+    let Some(file) = holding(log, position).filter(|_| unit.end() as u64 <= log_limit) else { return Ok(false) };
     let mut window = match Window::with_piece(file, log_limit, 64) {
         Err(error) if error.is_absence() => return Ok(false),
         opened => opened?,

@@ -7,7 +7,8 @@
 //! * where the queues do not agree (see `snapshot`), what lies behind the last message of a wanted queue, unless no later one of it is
 //!   wanted. Queues that are not named may be missing altogether, so then all of the log is read;
 //! * where units are missing in the middle of a queue, what lies between their neighbours' messages;
-//! * where the last units of a queue do not lead to their messages, what lies up to those: they may be damaged, which is to be told.
+//! * where the last units of a queue do not lead to their messages, what lies up to those: they may be damaged or
+//!   lost, which is to be told.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
