@@ -39,8 +39,8 @@ _RULES = [
     (re.compile(r"(?m)^(DefaultCluster +\S+ +)\d+\.\d\d( +\d+ +\d+ *)$"), r"\1N\2"),  # clusterRT
     # clusterList: TPS, age of the oldest message, disk
     (re.compile(r"(?m) +\d+\.\d\d\((\d+),\d+ms\) +\d+\.\d\d\((\d+),\d+ms\) +\d+ +\S+ \S+$"), r" N"),
-    # statsAll: TPS in and out
-    (re.compile(r"(?m)( +\d+) +\d+\.\d\d +\d+\.\d\d( +\d+ +\d+)$"), r"\1 N N\2"),
+    # statsAll: TPS in and out, and the counts of a day, which brokers sample every ten seconds
+    (re.compile(r"(?m)( +\d+) +\d+\.\d\d +\d+\.\d\d +\d+ +\d+$"), r"\1 N N N N"),
 ]
 
 OF_THE_SUITE = {
