@@ -50,7 +50,8 @@ SETTINGS = {
 LOOKED_AT_ELSEWHERE = {
     *ACCOUNT_CODES,
     # OrbitMQ's own, which Java's broker does not know.
-    *(int(RequestCode.ORBIT_SEND_ONCE), int(RequestCode.ORBIT_BULK_READ)),
+    *(int(RequestCode.ORBIT_SEND_ONCE), int(RequestCode.ORBIT_END_BATCH)),
+    int(RequestCode.ORBIT_BULK_READ),
 }
 SIZES = StoreSizes(commit_log_file_size=1 << 20)
 
