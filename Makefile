@@ -145,9 +145,11 @@ test-crash: build ## Kill a writer at random moments and look at what recovery f
 
 # On both Sparks. Drivers that are killed take as long as all the rest, so they run beside it, and
 # what one side says comes in one piece. For the sake of time the newest Spark alone runs commands,
-# projects, documents, pipelines on a standalone cluster and the archive's kills.
+# projects, documents, the checks of files, pipelines on a standalone cluster, and what kills, readers
+# and rivals do to an archive.
 SPARK_KILLS := $(wildcard tests/spark/test_kill_*.py)
-SPARK_NEWEST_ONLY := $(addprefix tests/spark/test_,docs.py kill_archive.py pipeline_cli.py pipeline_kinds.py pipeline_places.py)
+SPARK_NEWEST_ONLY := $(addprefix tests/spark/test_,$(addsuffix .py,archive_readers archive_writers docs kill_archive pipeline_checks \
+	pipeline_cli pipeline_files pipeline_kinds pipeline_places pipeline_project replay_sources))
 
 .PHONY: test-spark test-spark-kills test-spark-rest
 test-spark: build $(VENV)/.spark $(SPARK_LOWEST_DIR)/.installed ## The Spark connector, on the newest and the lowest Spark (needs Java 17)
