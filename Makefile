@@ -143,25 +143,31 @@ test-compat-rest:
 test-crash: build ## Kill a writer at random moments and look at what recovery finds
 	$(PYTHON) -m pytest -n 2 crash
 
-# On both Sparks. Drivers that are killed take as long as all the rest, so they run beside it, and
-# what one side says comes in one piece. For the sake of time the newest Spark alone runs commands,
-# projects, documents, the checks of files, pipelines on a standalone cluster, and what kills, readers
-# and rivals do to an archive.
+# On both Sparks. Drivers that are killed mostly wait, so they run beside the rest, the longest part
+# first, and what a part says comes in one piece. For the sake of time the newest Spark alone runs
+# commands, projects, documents, the checks of files, pipelines on a standalone cluster, and what
+# kills, readers and rivals do to an archive; and a driver on the lowest is killed less often.
 SPARK_KILLS := $(wildcard tests/spark/test_kill_*.py)
 SPARK_NEWEST_ONLY := $(addprefix tests/spark/test_,$(addsuffix .py,archive_readers archive_writers docs kill_archive pipeline_checks \
 	pipeline_cli pipeline_files pipeline_kinds pipeline_places pipeline_project replay_sources))
+SPARK_PARTS := test-spark-rest test-spark-kills test-spark-lowest-rest test-spark-lowest-kills
 
-.PHONY: test-spark test-spark-kills test-spark-rest
+.PHONY: test-spark $(SPARK_PARTS)
 test-spark: build $(VENV)/.spark $(SPARK_LOWEST_DIR)/.installed ## The Spark connector, on the newest and the lowest Spark (needs Java 17)
-	@$(MAKE) -j2 --output-sync=target test-spark-kills test-spark-rest
+	@$(MAKE) -j2 $(VENV)/.spark-classes $(SPARK_LOWEST_DIR)/.classes
+	@$(MAKE) -j2 --output-sync=target $(SPARK_PARTS)
 
-test-spark-kills: $(VENV)/.spark-classes $(SPARK_LOWEST_DIR)/.classes
-	@$(NEED) java -- $(PYTHON) -m pytest $(SPARK_KILLS)
-	@$(NEED) java -- $(ON_LOWEST) $(PYTHON) -m pytest $(filter-out $(SPARK_NEWEST_ONLY),$(SPARK_KILLS))
-
-test-spark-rest: $(VENV)/.spark-classes $(SPARK_LOWEST_DIR)/.classes
+test-spark-rest:
 	@$(NEED) java -- $(PYTHON) -m pytest $(SECOND_TRY) tests/spark $(addprefix --ignore=,$(SPARK_KILLS))
+
+test-spark-kills:
+	@$(NEED) java -- $(PYTHON) -m pytest $(SPARK_KILLS)
+
+test-spark-lowest-rest:
 	@$(NEED) java -- $(ON_LOWEST) $(PYTHON) -m pytest $(SECOND_TRY) tests/spark $(addprefix --ignore=,$(SPARK_KILLS) $(SPARK_NEWEST_ONLY))
+
+test-spark-lowest-kills:
+	@$(NEED) java -- env ORBITMQ_KILLS=12 $(ON_LOWEST) $(PYTHON) -m pytest $(filter-out $(SPARK_NEWEST_ONLY),$(SPARK_KILLS))
 
 # ---- lint --------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import uuid
 
 import pytest
 
@@ -12,9 +13,8 @@ from orbitmq import Admin
 
 pytest_plugins = ["compat.go_fixtures"]
 
-ON_TIME_MS = 200
-ROUNDS = 3
-"""A machine that is busy at the moment makes everybody late: one of them must be on time."""
+ON_TIME_MS = 900
+"""A broker that only looked now and then takes seconds; a busy machine takes hundreds of ms."""
 
 
 def test_concurrent_push_waits_for_messages(go: StartGo, system: System) -> None:
@@ -25,8 +25,7 @@ def test_concurrent_push_waits_for_messages(go: StartGo, system: System) -> None
     consumer.until_got(set(range(60)))
     producer.finish()
     late_ms = [line["seen_ms"] - line["stored_ms"] for line in consumer.got[10:]]
-    # A broker that only looked at held pulls now and then would take seconds.
-    assert statistics.median(late_ms) < 900
+    assert statistics.median(late_ms) < ON_TIME_MS
     assert len(consumer.got) == 60
 
 
@@ -111,19 +110,15 @@ def test_poll(go: StartGo, system: System) -> None:
 
 @pytest.mark.parametrize(("level", "delay_ms"), [(1, 1000), (2, 2000)])
 def test_delay_level(go: StartGo, system: System, level: int, delay_ms: int) -> None:
-    medians = []
-    for number in range(ROUNDS):
-        topic = f"go-delay-{level}-{number}"
-        system.create_topic(topic)
-        consumer = go("push", topic, group=f"g-delay-{level}-{number}").ready()
-        go("send", topic, count=20, delay=level).finish()
-        consumer.until_got(set(range(20)))
-        waited = [line["seen_ms"] - line["born_ms"] for line in consumer.got]
-        assert min(waited) >= delay_ms - 5
-        medians.append(statistics.median(waited) - delay_ms)
-        if medians[-1] <= ON_TIME_MS:
-            return
-    pytest.fail(f"late by {medians} ms in the median")
+    # A name of its own for every try: what an earlier one left behind would be seen as late.
+    topic = f"go-delay-{level}-{uuid.uuid4().hex}"
+    system.create_topic(topic)
+    consumer = go("push", topic, group=f"g-{topic}").ready()
+    go("send", topic, count=20, delay=level).finish()
+    consumer.until_got(set(range(20)))
+    waited = [line["seen_ms"] - line["born_ms"] for line in consumer.got]
+    assert min(waited) >= delay_ms - 5
+    assert statistics.median(waited) - delay_ms < ON_TIME_MS
 
 
 def test_retry_up_to_the_dead_letters(go: StartGo, system: System) -> None:

@@ -16,9 +16,8 @@ from compat.java_client import AGAINST_JAVA, COMPRESSION, JavaClient
 if TYPE_CHECKING:
     from compat.java_client import Cluster
 
-ON_TIME_MS = 200
-ROUNDS = 3
-"""A machine that is busy at the moment makes everybody late: one of them must be on time."""
+ON_TIME_MS = 900
+"""A broker that only looked now and then takes seconds; a busy machine takes hundreds of ms."""
 DELAY_LEVELS_MS = {"1": 1000, "2": 2000, "6": 3000}
 ILLEGAL = (
     "the message is illegal, maybe msg body or properties length not matched. "
@@ -66,15 +65,10 @@ def test_scenario(client: JavaClient, scenario: str) -> None:
 
 
 def test_delayed_messages_come_when_they_are_due(client: JavaClient) -> None:
-    medians = []
-    for _ in range(ROUNDS):
-        late_ms = client.play("delay", levels=DELAY_LEVELS_MS)["late_ms"]
-        assert len(late_ms) == 30
-        assert min(late_ms) >= -1, sorted(late_ms)
-        medians.append(statistics.median(late_ms))
-        if medians[-1] <= ON_TIME_MS:
-            return
-    pytest.fail(f"late by {medians} ms in the median")
+    late_ms = client.play("delay", levels=DELAY_LEVELS_MS)["late_ms"]
+    assert len(late_ms) == 30
+    assert min(late_ms) >= -1, sorted(late_ms)
+    assert statistics.median(late_ms) < ON_TIME_MS, sorted(late_ms)
 
 
 @pytest.mark.skipif(AGAINST_JAVA, reason="4.9.7 does not know them")
