@@ -25,13 +25,13 @@ def go_driver() -> Path:
     return build_driver()
 
 
-@pytest.fixture(scope="session")
-def make_system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeSystem]:
-    """Start clusters; all are gone in the end."""
+@pytest.fixture
+def make_system(tmp_path: Path) -> Iterator[MakeSystem]:
+    """Start clusters; all are gone after the test."""
     systems: list[System] = []
 
     def make(**settings: str) -> System:
-        systems.append(go_system.make_system(tmp_path_factory.mktemp("cluster"), settings))
+        systems.append(go_system.make_system(tmp_path / f"cluster-{len(systems)}", settings))
         return systems[-1]
 
     yield make
@@ -39,9 +39,9 @@ def make_system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeSystem
         system.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def system(make_system: MakeSystem) -> System:
-    """The cluster that all tests share which do not harm it."""
+    """A cluster that nobody has used: what another try has sent would be seen by this one."""
     return make_system()
 
 

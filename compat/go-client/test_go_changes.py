@@ -6,7 +6,7 @@ import select
 import time
 from collections import Counter
 
-from compat.go_system import MakeSystem, StartGo, System
+from compat.go_system import StartGo, System
 
 pytest_plugins = ["compat.go_fixtures"]
 
@@ -35,17 +35,16 @@ def test_a_group_of_which_one_is_killed_under_load(go: StartGo, system: System) 
     assert sum(times.values()) < 2 * count
 
 
-def test_broker_restart_while_a_consumer_runs(go: StartGo, make_system: MakeSystem) -> None:
-    own = make_system()
-    own.create_topic("go-restart")
-    consumer = go("push", "go-restart", at=own, group="g-restart").ready()
-    go("send", "go-restart", at=own, count=40).finish()
+def test_broker_restart_while_a_consumer_runs(go: StartGo, system: System) -> None:
+    system.create_topic("go-restart")
+    consumer = go("push", "go-restart", group="g-restart").ready()
+    go("send", "go-restart", count=40).finish()
     consumer.until_got(set(range(40)))
-    own.restart_broker()
+    system.restart_broker()
     # Through both brokers again, and to a consumer that has stayed: it reconnects by itself, and
     # its next heartbeat (every 30 seconds) tells the broker of its subscription again.
-    producer = go("send", "go-restart", at=own, first=40, count=40).finish()
-    assert {line["broker"] for line in producer.sent} == set(own.brokers)
+    producer = go("send", "go-restart", first=40, count=40).finish()
+    assert {line["broker"] for line in producer.sent} == set(system.brokers)
     consumer.until_got(set(range(80)), timeout_s=120)
     consumer.stop()
     assert len(consumer.got) < 2 * 80

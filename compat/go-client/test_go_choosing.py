@@ -21,7 +21,7 @@ accounts:
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def choosing(make_system: MakeSystem) -> System:
     """A cluster that filters by properties and asks soon what became of half messages."""
     return make_system(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import uuid
 
 import pytest
 
@@ -110,11 +109,9 @@ def test_poll(go: StartGo, system: System) -> None:
 
 @pytest.mark.parametrize(("level", "delay_ms"), [(1, 1000), (2, 2000)])
 def test_delay_level(go: StartGo, system: System, level: int, delay_ms: int) -> None:
-    # A name of its own for every try: what an earlier one left behind would be seen as late.
-    topic = f"go-delay-{level}-{uuid.uuid4().hex}"
-    system.create_topic(topic)
-    consumer = go("push", topic, group=f"g-{topic}").ready()
-    go("send", topic, count=20, delay=level).finish()
+    system.create_topic("go-delay")
+    consumer = go("push", "go-delay", group="g-delay").ready()
+    go("send", "go-delay", count=20, delay=level).finish()
     consumer.until_got(set(range(20)))
     waited = [line["seen_ms"] - line["born_ms"] for line in consumer.got]
     assert min(waited) >= delay_ms - 5

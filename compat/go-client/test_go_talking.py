@@ -14,7 +14,7 @@ pytest_plugins = ["compat.go_fixtures"]
 LATER_MS = 1500
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def talking(make_system: MakeSystem) -> System:
     return make_system(traceTopicEnable="true")
 

@@ -12,15 +12,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orbitmq.errors import OrbitError
-from orbitmq.spark.pipelines import Exit, Workspace, parse
+from orbitmq.spark.pipelines import Exit, Workspace
 from orbitmq.spark.pipelines.archive_files import ArchiveFiles
 from orbitmq.spark.pipelines.archive_manifest import Manifest
 from orbitmq.spark.pipelines.archive_writer import ArchiveWriter
 from orbitmq.spark.pipelines.runner import build
 from orbitmq.testing import LocalCluster
+from tests.spark.archiving import Archive, texts
 from tests.spark.conftest import NewTopic
-from tests.spark.test_pipeline_archive import archive, archived, texts
 from tests.spark.topics import produce
+
+pytest_plugins = ["tests.spark.archiving"]
 
 
 def before_commit(monkeypatch: pytest.MonkeyPatch, happens: Any) -> list[bool]:
@@ -39,9 +41,8 @@ def before_commit(monkeypatch: pytest.MonkeyPatch, happens: Any) -> list[bool]:
 
 
 def test_planning_an_archive_does_not_touch_it(
-    spark: SparkSession,
+    archive: Archive,
     cluster: LocalCluster,
-    tmp_path: Path,
     new_topic: NewTopic,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -49,33 +50,25 @@ def test_planning_an_archive_does_not_touch_it(
     produce(cluster, topic, texts(0, 10))
 
     def plan() -> None:  # what ``orbitmq pipeline check --plan`` does
-        tree = {
-            "kind": "archive",
-            "name_server": cluster.address,
-            "path": "archive",
-            "source": {"topic": topic},
-        }
-        loaded = parse(tree, file=tmp_path / "archive.toml", environment={})
-        build(loaded, Workspace(spark, tmp_path))
+        build(archive.pipeline(topic), Workspace(archive.spark, archive.directory))
 
     planned = before_commit(monkeypatch, plan)
-    code, recorder = archive(spark, cluster, tmp_path, topic)
+    code, recorder = archive.fill(topic)
     assert (code, recorder.failures, planned) == (Exit.DONE, [], [True])
-    assert archived(spark, tmp_path) == Counter(texts(0, 10))
+    assert archive.bodies() == Counter(texts(0, 10))
 
 
 def test_who_starts_later_takes_the_archive_over(
-    spark: SparkSession,
+    archive: Archive,
     cluster: LocalCluster,
-    tmp_path: Path,
     new_topic: NewTopic,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     topic = new_topic(cluster, queues=1)
     produce(cluster, topic, texts(0, 10))
-    root = str(tmp_path / "archive")
+    root = str(archive.root)
     later = ArchiveWriter(
-        spark,
+        archive.spark,
         root,
         checkpoint=f"{root}/_checkpoint",
         file_bytes=1 << 20,
@@ -84,15 +77,15 @@ def test_who_starts_later_takes_the_archive_over(
     )
     with monkeypatch.context() as patch:
         before_commit(patch, later.open)
-        code, recorder = archive(spark, cluster, tmp_path, topic)
+        code, recorder = archive.fill(topic)
     assert code is Exit.FAILED
     (told,) = recorder.failures
     assert "another archiver has been writing to" in told
     assert "(process " in told
-    assert archived(spark, tmp_path) == Counter(), "its files are gone, and so they do not count"
-    code, recorder = archive(spark, cluster, tmp_path, topic)
+    assert archive.bodies() == Counter(), "its files are gone, and so they do not count"
+    code, recorder = archive.fill(topic)
     assert (code, recorder.failures) == (Exit.DONE, [])
-    assert archived(spark, tmp_path) == Counter(texts(0, 10))
+    assert archive.bodies() == Counter(texts(0, 10))
     with pytest.raises(OrbitError, match="another archiver"):
         later.manifest.commit_batch("q", 0, [])
 

@@ -13,59 +13,30 @@ from pyspark.sql import SparkSession
 
 from orbitmq import Admin
 from orbitmq.errors import BadPipeline, OrbitError
-from orbitmq.spark.pipelines import Exit, parse, run
-from orbitmq.spark.pipelines.archive import read_archive
+from orbitmq.spark.pipelines import Exit, parse
 from orbitmq.spark.pipelines.archive_files import ArchiveFiles
 from orbitmq.spark.pipelines.archive_manifest import ArchivedFile, Manifest, Reached
 from orbitmq.testing import LocalCluster
+from tests.spark.archiving import Archive, texts
 from tests.spark.conftest import NewTopic
-from tests.spark.recording import Recorder
 from tests.spark.topics import produce
 
-
-def archive(
-    spark: SparkSession, cluster: LocalCluster, directory: Path, topic: str, **keys: Any
-) -> tuple[Exit, Recorder]:
-    tree = {
-        "kind": "archive",
-        "name": "archive-test",
-        "name_server": cluster.address,
-        "path": "archive",
-        "trigger": "available-now",
-        "source": {"topic": topic, "options": {"maxOffsetsPerTrigger": 100}},
-        **keys,
-    }
-    recorder = Recorder()
-    loaded = parse(tree, file=directory / "archive.toml", environment={})
-    return run(loaded, spark, recorder), recorder
-
-
-def archived(spark: SparkSession, directory: Path) -> Counter[bytes]:
-    rows = read_archive(spark, str(directory / "archive")).select("body").collect()
-    return Counter(bytes(row.body) for row in rows)
-
-
-def manifest(spark: SparkSession, directory: Path) -> Manifest:
-    return Manifest.load(ArchiveFiles(spark, str(directory / "archive")))
-
-
-def texts(begin: int, end: int) -> list[bytes]:
-    return [b"message %d" % number for number in range(begin, end)]
+pytest_plugins = ["tests.spark.archiving"]
 
 
 def test_it_goes_on_where_it_was_and_compacts(
-    spark: SparkSession, cluster: LocalCluster, tmp_path: Path, new_topic: NewTopic
+    archive: Archive, cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic = new_topic(cluster, queues=3)
     produce(cluster, topic, texts(0, 200))
-    code, recorder = archive(spark, cluster, tmp_path, topic, compact_files=3)
+    code, recorder = archive.fill(topic, compact_files=3)
     assert (code, recorder.failures) == (Exit.DONE, [])
-    assert archived(spark, tmp_path) == Counter(texts(0, 200))
+    assert archive.bodies() == Counter(texts(0, 200))
     produce(cluster, topic, texts(200, 250))
-    code, recorder = archive(spark, cluster, tmp_path, topic, compact_files=3)
-    assert archived(spark, tmp_path) == Counter(texts(0, 250))
+    code, recorder = archive.fill(topic, compact_files=3)
+    assert archive.bodies() == Counter(texts(0, 250))
     assert recorder.reports[0].facts["messages"] == 250
-    kept = manifest(spark, tmp_path)
+    kept = archive.manifest()
     assert len(kept.current) < 3, "three batches make three files at least"
     (file, *_) = kept.find(topics=[topic])
     assert file.path.startswith(f"topic={topic}/day=20")
@@ -111,9 +82,8 @@ def die_in(
     ],
 )
 def test_a_writer_that_dies_loses_and_repeats_nothing(
-    spark: SparkSession,
+    archive: Archive,
     cluster: LocalCluster,
-    tmp_path: Path,
     new_topic: NewTopic,
     monkeypatch: pytest.MonkeyPatch,
     owner: Any,
@@ -124,56 +94,54 @@ def test_a_writer_that_dies_loses_and_repeats_nothing(
     produce(cluster, topic, texts(0, 200))
     with monkeypatch.context() as patch:
         calls = die_in(patch, owner, name, at_call)
-        code, recorder = archive(spark, cluster, tmp_path, topic, compact_files=2)
+        code, recorder = archive.fill(topic, compact_files=2)
         assert (code, calls()) == (Exit.FAILED, at_call), recorder.reports
-    code, recorder = archive(spark, cluster, tmp_path, topic, compact_files=2)
+    code, recorder = archive.fill(topic, compact_files=2)
     assert (code, recorder.failures) == (Exit.DONE, [])
-    assert archived(spark, tmp_path) == Counter(texts(0, 200))
-    current = manifest(spark, tmp_path)
-    root = tmp_path / "archive"
+    assert archive.bodies() == Counter(texts(0, 200))
+    current = archive.manifest()
+    root = archive.root
     there = {str(path.relative_to(root)) for path in root.glob("topic=*/**/*.parquet")}
     assert there == {*current.current, *current.garbage}, "nothing is left lying around"
 
 
 def test_a_lost_checkpoint_repeats_nothing(
-    spark: SparkSession,
+    archive: Archive,
     cluster: LocalCluster,
-    tmp_path: Path,
     new_topic: NewTopic,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     topic = new_topic(cluster, queues=2)
     produce(cluster, topic, texts(0, 100))
-    archive(spark, cluster, tmp_path, topic)
-    shutil.rmtree(tmp_path / "archive/_checkpoint")
+    archive.fill(topic)
+    shutil.rmtree(archive.root / "_checkpoint")
     produce(cluster, topic, texts(100, 130))
     source = {"topic": topic, "options": {"maxOffsetsPerTrigger": 60}}
     with monkeypatch.context() as patch:
         die_in(patch, Manifest, "commit_batch", 2)
-        code, _ = archive(spark, cluster, tmp_path, topic, source=source)
+        code, _ = archive.fill(topic, source=source)
         assert code is Exit.FAILED
     # The new query is in the manifest now, and has not come to the end of what was there before.
-    code, _ = archive(spark, cluster, tmp_path, topic, source=source)
+    code, _ = archive.fill(topic, source=source)
     assert code is Exit.DONE
-    assert archived(spark, tmp_path) == Counter(texts(0, 130))
+    assert archive.bodies() == Counter(texts(0, 130))
 
 
 def test_an_older_checkpoint_loses_and_repeats_nothing(
-    spark: SparkSession,
+    archive: Archive,
     cluster: LocalCluster,
-    tmp_path: Path,
     new_topic: NewTopic,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     topic = new_topic(cluster, queues=2)
-    checkpoint = tmp_path / "archive/_checkpoint"
+    checkpoint = archive.root / "_checkpoint"
     produce(cluster, topic, texts(0, 20))
-    archive(spark, cluster, tmp_path, topic)
-    shutil.copytree(checkpoint, tmp_path / "backup")
+    archive.fill(topic)
+    shutil.copytree(checkpoint, archive.directory / "backup")
     produce(cluster, topic, texts(20, 30))
-    archive(spark, cluster, tmp_path, topic)
+    archive.fill(topic)
     shutil.rmtree(checkpoint)
-    shutil.copytree(tmp_path / "backup", checkpoint)
+    shutil.copytree(archive.directory / "backup", checkpoint)
     produce(cluster, topic, texts(30, 40))
     # The clock was set back: messages that are archived seem to be later than the last of them.
     reached = Manifest.reached
@@ -183,28 +151,28 @@ def test_an_older_checkpoint_loses_and_repeats_nothing(
 
     monkeypatch.setattr(Manifest, "reached", earlier)
     # The second batch of the query is 20 to 40 now, it was 20 to 30 before.
-    code, recorder = archive(spark, cluster, tmp_path, topic)
+    code, recorder = archive.fill(topic)
     assert (code, recorder.failures) == (Exit.DONE, [])
-    assert archived(spark, tmp_path) == Counter(texts(0, 40))
+    assert archive.bodies() == Counter(texts(0, 40))
 
 
 def test_a_topic_that_was_made_anew_is_refused(
-    spark: SparkSession, cluster: LocalCluster, tmp_path: Path, new_topic: NewTopic
+    archive: Archive, cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic = new_topic(cluster, queues=1)
     produce(cluster, topic, texts(0, 10))
-    archive(spark, cluster, tmp_path, topic)
+    archive.fill(topic)
     with Admin(cluster.address) as admin:
         admin.delete_topic(topic)
         admin.create_topic(topic, queues=1)
     produce(cluster, topic, texts(10, 30))
-    shutil.rmtree(tmp_path / "archive/_checkpoint")
-    code, recorder = archive(spark, cluster, tmp_path, topic)
+    shutil.rmtree(archive.root / "_checkpoint")
+    code, recorder = archive.fill(topic)
     assert code is Exit.FAILED
     (told,) = recorder.failures
     assert "was deleted and made anew" in told
     assert "another path" in told
-    assert archived(spark, tmp_path) == Counter(texts(0, 10))
+    assert archive.bodies() == Counter(texts(0, 10))
 
 
 def test_a_manifest_survives_its_snapshots(

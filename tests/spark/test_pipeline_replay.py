@@ -9,31 +9,22 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
 from orbitmq.errors import BadPipeline
-from orbitmq.spark.pipelines import Exit, Report, parse, replay_paced, run
+from orbitmq.spark.pipelines import Exit, parse, replay_paced
 from orbitmq.spark.pipelines import replay as replaying
 from orbitmq.spark.pipelines.pacing import SLICE_S, Pace, due_slices
 from orbitmq.testing import LocalCluster
+from tests.spark.archiving import Archive, Replay, texts
 from tests.spark.conftest import NewTopic
-from tests.spark.recording import Recorder
 from tests.spark.small_stores import STEP_MS, T0, body, fill
-from tests.spark.test_pipeline_archive import archive, texts
 from tests.spark.topics import bodies_in, produce, records_in
 
-
-def replay(spark: SparkSession, directory: Path, **keys: Any) -> tuple[Exit, Report]:
-    recorder = Recorder()
-    loaded = parse({"kind": "replay", **keys}, file=directory / "replay.toml", environment={})
-    code = run(loaded, spark, recorder)
-    assert not recorder.failures, recorder.failures
-    (report,) = recorder.reports
-    return code, report
+pytest_plugins = ["tests.spark.archiving"]
 
 
 def test_a_store_directory_to_a_topic(
-    spark: SparkSession, cluster: LocalCluster, tmp_path: Path, new_topic: NewTopic
+    replay: Replay, cluster: LocalCluster, tmp_path: Path, new_topic: NewTopic
 ) -> None:
     fill(tmp_path / "store", 200)
     target = new_topic(cluster, queues=2)
@@ -47,13 +38,13 @@ def test_a_store_directory_to_a_topic(
         "sink": {"topic": target, "keep_queues": True, "mark": "replayed-from"},
     }
     expected = [number for number in range(11, 150, 2) if number % 3 == 0]
-    code, dry = replay(spark, tmp_path, **keys, dry_run=True)
+    code, dry = replay(**keys, dry_run=True)
     assert (code, dry.facts["messages"]) == (Exit.DONE, len(expected))
     assert dry.facts["bytes"] == sum(len(body(number)) for number in expected)
     assert "would be sent" in dry.notes[0]
     assert records_in(cluster, target) == []
 
-    code, report = replay(spark, tmp_path, **keys)
+    code, report = replay(**keys)
     assert (code, report.facts["messages"]) == (Exit.DONE, len(expected))
     assert bodies_in(cluster, target) == Counter(body(number) for number in expected)
     for _, record in records_in(cluster, target):
@@ -73,30 +64,25 @@ def stored_later(cluster: LocalCluster, topic: str) -> int:
 
 
 def test_an_archive_to_its_own_topic_again(
-    spark: SparkSession, cluster: LocalCluster, tmp_path: Path, new_topic: NewTopic
+    replay: Replay, archive: Archive, cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic = new_topic(cluster, queues=2)
     produce(cluster, topic, texts(0, 50))
     noon = stored_later(cluster, topic)
     produce(cluster, topic, texts(50, 60))
-    archive(spark, cluster, tmp_path, topic)
+    archive.fill(topic)
     source = {"archive": "archive"}
-    code, report = replay(
-        spark, tmp_path, name_server=cluster.address, source=source, topics=[topic], end=str(noon)
-    )
+    code, report = replay(name_server=cluster.address, source=source, topics=[topic], end=str(noon))
     assert (code, report.facts["messages"]) == (Exit.DONE, 50)
     assert bodies_in(cluster, topic) == Counter(texts(0, 50) + texts(0, 60))
-    code, report = replay(
-        spark, tmp_path, source=source, dry_run=True, topics=[topic], end="2020-01-01"
-    )
+    code, report = replay(source=source, dry_run=True, topics=[topic], end="2020-01-01")
     assert (code, report.facts["messages"]) == (Exit.DONE, 0)
 
 
 def test_a_time_range_of_a_topic_to_another_cluster_at_a_pace(
-    spark: SparkSession,
+    replay: Replay,
     cluster: LocalCluster,
     two_brokers: LocalCluster,
-    tmp_path: Path,
     new_topic: NewTopic,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -113,7 +99,7 @@ def test_a_time_range_of_a_topic_to_another_cluster_at_a_pace(
         "start": str(start),
         "end": str(end),
     }
-    code, report = replay(spark, tmp_path, **keys, rate=40.0)
+    code, report = replay(**keys, rate=40.0)
     assert (code, report.facts["messages"]) == (Exit.DONE, 40)
     assert bodies_in(two_brokers, target) == Counter(texts(20, 60))
     times = [record.store_timestamp for _, record in records_in(two_brokers, target)]
@@ -140,7 +126,7 @@ def test_a_time_range_of_a_topic_is_all_that_is_read() -> None:
 
 
 def test_original_gaps_are_kept_at_a_speed(
-    spark: SparkSession,
+    replay: Replay,
     cluster: LocalCluster,
     tmp_path: Path,
     new_topic: NewTopic,
@@ -157,8 +143,6 @@ def test_original_gaps_are_kept_at_a_speed(
     fill(tmp_path / "store", 10)
     target = new_topic(cluster, queues=1)
     code, report = replay(
-        spark,
-        tmp_path,
         name_server=cluster.address,
         source={"store": "store"},
         sink={"topic": target},
@@ -172,9 +156,8 @@ def test_original_gaps_are_kept_at_a_speed(
 
 
 def test_equal_messages_are_no_repeats_of_each_other(
-    spark: SparkSession,
+    replay: Replay,
     cluster: LocalCluster,
-    tmp_path: Path,
     new_topic: NewTopic,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -183,8 +166,6 @@ def test_equal_messages_are_no_repeats_of_each_other(
     for _ in range(4):
         produce(cluster, topic, [b"tick"])
     code, report = replay(
-        spark,
-        tmp_path,
         name_server=cluster.address,
         source={"topic": topic},
         sink={"topic": target, "options": {"deduplicate": "true"}},

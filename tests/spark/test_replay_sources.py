@@ -12,12 +12,13 @@ from orbitmq import Message, NewMessage, Producer
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.spark.pipelines import Exit, parse, run
 from orbitmq.testing import LocalCluster
+from tests.spark.archiving import Archive, Replay, texts
 from tests.spark.conftest import NewTopic
 from tests.spark.recording import Recorder
 from tests.spark.small_stores import HOST, T0, fill, open_small
-from tests.spark.test_pipeline_archive import archive, texts
-from tests.spark.test_pipeline_replay import replay
 from tests.spark.topics import bodies_in, produce, records_in
+
+pytest_plugins = ["tests.spark.archiving"]
 
 OWN = (
     *("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "rmq_sys_orbit_timers"),
@@ -34,7 +35,7 @@ def refused(spark: SparkSession, directory: Path, **keys: Any) -> str:
 
 
 def test_what_brokers_keep_for_themselves_is_left_out(
-    spark: SparkSession, cluster: LocalCluster, tmp_path: Path, new_topic: NewTopic
+    replay: Replay, cluster: LocalCluster, tmp_path: Path, new_topic: NewTopic
 ) -> None:
     target = new_topic(cluster, queues=1)
     with open_small(tmp_path / "store") as store:
@@ -42,16 +43,20 @@ def test_what_brokers_keep_for_themselves_is_left_out(
             message = NewMessage(topic, topic.encode(), born_timestamp=T0, store_host=HOST)
             store.append(message, now_ms=T0 + number)
     keys: dict[str, Any] = {"name_server": cluster.address, "source": {"store": "store"}}
-    code, report = replay(spark, tmp_path, **keys, sink={"topic": target})
+    code, report = replay(**keys, sink={"topic": target})
     assert (code, report.facts["messages"]) == (Exit.DONE, 2)
     expected = Counter([b"orders", b"XXXX_SCHEDULE_TOPIC_XXXX_mine"])
     assert bodies_in(cluster, target) == expected
-    code, report = replay(spark, tmp_path, **keys, topics=["%RETRY%group"], dry_run=True)
+    code, report = replay(**keys, topics=["%RETRY%group"], dry_run=True)
     assert (code, report.facts["messages"]) == (Exit.DONE, 1), "who names a topic gets it"
 
 
 def test_queues_of_two_brokers_are_kept(
-    spark: SparkSession, two_brokers: LocalCluster, tmp_path: Path, new_topic: NewTopic
+    replay: Replay,
+    spark: SparkSession,
+    two_brokers: LocalCluster,
+    tmp_path: Path,
+    new_topic: NewTopic,
 ) -> None:
     topic, target = new_topic(two_brokers, queues=2), new_topic(two_brokers, queues=2)
     with Producer(two_brokers.address, group="test") as producer:
@@ -64,7 +69,7 @@ def test_queues_of_two_brokers_are_kept(
         "source": {"topic": topic},
         "sink": {"topic": target, "keep_queues": True},
     }
-    code, report = replay(spark, tmp_path, **keys)
+    code, report = replay(**keys)
     assert (code, report.facts["messages"]) == (Exit.DONE, 4)
     kept = {
         record.body.decode(): (name, record.queue_id)
@@ -85,6 +90,8 @@ def test_queues_of_two_brokers_are_kept(
 
 
 def test_an_archive_says_whose_queues_it_has(
+    replay: Replay,
+    archive: Archive,
     spark: SparkSession,
     cluster: LocalCluster,
     two_brokers: LocalCluster,
@@ -100,8 +107,8 @@ def test_an_archive_says_whose_queues_it_has(
         "rate": 100.0,
     }
     assert "is no archive" in refused(spark, tmp_path, **keys)
-    archive(spark, cluster, tmp_path, topic)
-    code, report = replay(spark, tmp_path, **keys)
+    archive.fill(topic)
+    code, report = replay(**keys)
     assert (code, report.facts["messages"]) == (Exit.DONE, 5)
     (broker,) = cluster.brokers
     assert {name for name, _ in records_in(two_brokers, target)} == {broker}

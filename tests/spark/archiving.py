@@ -1,0 +1,90 @@
+"""Fixtures for pipelines that fill an archive and replay messages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from orbitmq.spark.pipelines import Exit, Loaded, Report, parse, run
+from orbitmq.spark.pipelines.archive import read_archive
+from orbitmq.spark.pipelines.archive_files import ArchiveFiles
+from orbitmq.spark.pipelines.archive_manifest import Manifest
+from orbitmq.testing import LocalCluster
+from tests.spark.recording import Recorder
+
+__all__ = ["Archive", "Replay", "texts"]
+
+Replay = Callable[..., tuple[Exit, Report]]
+
+
+def texts(begin: int, end: int) -> list[bytes]:
+    """Return the bodies of messages with these numbers."""
+    return [b"message %d" % number for number in range(begin, end)]
+
+
+@dataclass
+class Archive:
+    """The archive in a directory, and the pipeline that brings topics of the cluster there."""
+
+    spark: SparkSession
+    cluster: LocalCluster
+    directory: Path
+
+    @property
+    def root(self) -> Path:
+        """Where its files are."""
+        return self.directory / "archive"
+
+    def pipeline(self, topic: str, **keys: Any) -> Loaded:
+        """Return the pipeline for a topic, as it stands in its file."""
+        tree = {
+            "kind": "archive",
+            "name": "archive-test",
+            "name_server": self.cluster.address,
+            "path": "archive",
+            "trigger": "available-now",
+            "source": {"topic": topic, "options": {"maxOffsetsPerTrigger": 100}},
+            **keys,
+        }
+        return parse(tree, file=self.directory / "archive.toml", environment={})
+
+    def fill(self, topic: str, **keys: Any) -> tuple[Exit, Recorder]:
+        """Bring what a topic has into the archive."""
+        recorder = Recorder()
+        return run(self.pipeline(topic, **keys), self.spark, recorder), recorder
+
+    def bodies(self) -> Counter[bytes]:
+        """Return how often each body is there."""
+        rows = read_archive(self.spark, str(self.root)).select("body").collect()
+        return Counter(bytes(row.body) for row in rows)
+
+    def manifest(self) -> Manifest:
+        """Return the manifest as it is now."""
+        return Manifest.load(ArchiveFiles(self.spark, str(self.root)))
+
+
+@pytest.fixture
+def archive(spark: SparkSession, cluster: LocalCluster, tmp_path: Path) -> Archive:
+    """An archive of the test's own."""
+    return Archive(spark, cluster, tmp_path)
+
+
+@pytest.fixture
+def replay(spark: SparkSession, tmp_path: Path) -> Replay:
+    """Run a replay to its end; paths in it are in the test's directory."""
+
+    def replay(**keys: Any) -> tuple[Exit, Report]:
+        recorder = Recorder()
+        loaded = parse({"kind": "replay", **keys}, file=tmp_path / "replay.toml", environment={})
+        code = run(loaded, spark, recorder)
+        assert not recorder.failures, recorder.failures
+        (report,) = recorder.reports
+        return code, report
+
+    return replay
