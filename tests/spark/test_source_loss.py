@@ -14,6 +14,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from orbitmq import Admin
 from orbitmq.spark.data_loss import MessagesLost
+from orbitmq.spark.offsets import BEGINS, QueueRange
 from orbitmq.spark.source import RocketMQSource
 from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic
@@ -76,6 +77,7 @@ def test_a_stream_does_not_crawl_through_what_has_expired(
     lenient, strict = reader("false"), reader("true")
     end = lenient.latestOffset(began, limit)
     assert end[topic] == {"broker-a": {"0": first + 10}}, "a whole batch of what is left"
+    assert end[BEGINS] == {topic: {"broker-a": {"0": first}}}
     with caplog.at_level(logging.WARNING):
         (part,) = lenient.partitions(began, end)
         assert sum(batch.num_rows for batch in lenient.read(part)) == 10
@@ -88,6 +90,35 @@ def test_a_stream_does_not_crawl_through_what_has_expired(
         strict.partitions(began, strict.latestOffset(began, limit))
     for each in (lenient, strict):
         each.stop()
+
+
+def test_what_expires_between_two_attempts_moves_nothing_to_another_task(
+    small_files: LocalCluster, new_topic: NewTopic
+) -> None:
+    topic = new_topic(small_files, queues=3)
+    send(small_files, topic, ["x" * 1000 for _ in range(300)])
+    options = {"subscribe": topic, "startingOffsets": "earliest", "failOnDataLoss": "false"}
+    source = RocketMQSource({"nameServer": small_files.address, "minPartitions": "10", **options})
+    reader: Any = source.streamReader(source.schema())
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadMaxRows(1000))
+    planned = [part.ranges for part in reader.partitions(start, end)]
+    send(small_files, topic, ["y" * 1000 for _ in range(120)])
+    expire(small_files, topic)
+    store = small_files.brokers["broker-a"].store
+    firsts = [store.min_offset(topic, queue_id) for queue_id in range(3)]
+    again = [part.ranges for part in reader.partitions(start, end)]
+    reader.stop()
+    assert len(planned) == 10
+    assert [] in again, "some tasks have nothing left"
+    assert again == [
+        [
+            QueueRange(each.queue, max(each.start, firsts[each.queue.queue_id]), each.end)
+            for each in ranges
+            if each.end > firsts[each.queue.queue_id]
+        ]
+        for ranges in planned
+    ]
 
 
 def test_a_queue_that_was_made_anew(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.spark.cluster import Cluster, Endpoint, shared_cluster
 from orbitmq.spark.data_loss import DataLoss
 from orbitmq.spark.first_offsets import past_the_expired
@@ -60,10 +61,24 @@ def losses_of(options: SourceOptions, max_absence_ms: int | None = None) -> Data
 
 
 def make_partitions(
-    options: SourceOptions, ranges: list[QueueRange], endpoints: Mapping[str, Endpoint], tasks: int
+    options: SourceOptions,
+    ranges: list[QueueRange],
+    endpoints: Mapping[str, Endpoint],
+    tasks: int,
+    left: Mapping[MessageQueue, QueueRange] | None = None,
 ) -> list[QueuePartition]:
-    """Give ranges to tasks, with all a task needs to know so that it asks no nameserver."""
+    """Give ranges to tasks, with all a task needs to know so that it asks no nameserver.
+
+    `left` is what there is of the ranges, if that may be less: each task has its part of it, even
+    if it is nothing, so that the others' parts do not depend on it.
+    """
     packed = pack(ranges, tasks, options.min_partitions, options.max_records_per_partition)
+    if left is not None:
+        packed = [
+            [each.within(left[each.queue]) for each in task if each.queue in left]
+            for task in packed
+        ]
+        packed = [[each for each in task if each.count] for task in packed]
     return [
         QueuePartition(
             task, {name: endpoints[name] for name in {e.queue.broker_name for e in task}}

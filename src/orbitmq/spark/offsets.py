@@ -5,10 +5,13 @@ levels. Spark compares offsets as text, so what is written is sorted, queues by 
 one broker its level may be left out where people write; such queues have no broker name until
 `with_brokers` gives them one.
 
-The offsets of a stream also say, under `TASKS`, for how many tasks the batch that ends there was
-planned: ``{"#tasks": 2, "topic": …}``. They are in the checkpoint before the batch runs, so one
-that is run again is divided as it was, however many cores there are by then. No topic has such a
-name.
+The offsets of a stream also say how the batch that ends there was planned. They are in the
+checkpoint before the batch runs, so one that is run again is divided as it was, however many cores
+there are by then and whatever has expired. No topic has such names:
+
+- ``"#tasks": 2``: for how many tasks;
+- ``"#begins": {"topic": …}``: where it begins in queues in which that is not where the batch before
+  it ended. Those are new, or messages had expired.
 """
 
 from __future__ import annotations
@@ -22,13 +25,16 @@ from orbitmq.errors import ConfigError
 from orbitmq.protocol.bodies import MessageQueue
 
 __all__ = [
+    "BEGINS",
     "EARLIEST",
     "LATEST",
+    "NO_TOPICS",
     "TASKS",
     "Offsets",
     "QueueEnds",
     "QueueRange",
     "as_json",
+    "begins_in",
     "from_json",
     "parse_assignment",
     "parse_offsets",
@@ -39,6 +45,8 @@ __all__ = [
 EARLIEST = -2
 LATEST = -1
 TASKS = "#tasks"
+BEGINS = "#begins"
+NO_TOPICS = frozenset({TASKS, BEGINS})
 
 Offsets = dict[MessageQueue, int]
 
@@ -64,14 +72,25 @@ class QueueRange:
         """How many offsets it has. With a filter there may be fewer messages."""
         return self.end - self.start
 
+    def within(self, other: QueueRange) -> QueueRange:
+        """Return what both have in common, maybe nothing."""
+        start = min(max(self.start, other.start), self.end)
+        return QueueRange(self.queue, start, max(min(self.end, other.end), start))
 
-def as_json(offsets: Mapping[MessageQueue, int], tasks: int | None = None) -> dict[str, Any]:
-    """Write offsets, in the one order that equal offsets have.
+
+def as_json(
+    offsets: Mapping[MessageQueue, int],
+    tasks: int | None = None,
+    begins: Mapping[MessageQueue, int] | None = None,
+) -> dict[str, Any]:
+    """Write offsets, in the one order that equal offsets have, and how their batch was planned.
 
     >>> as_json({MessageQueue("t", "b", 10): 7, MessageQueue("t", "b", 2): 5}, tasks=4)
     {'#tasks': 4, 't': {'b': {'2': 5, '10': 7}}}
     """
     value: dict[str, Any] = {} if tasks is None else {TASKS: tasks}
+    if begins:
+        value[BEGINS] = as_json(begins)
     for queue in sorted(offsets):
         of_broker = value.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})
         of_broker[str(queue.queue_id)] = offsets[queue]
@@ -83,7 +102,7 @@ def from_json(value: Mapping[str, Any]) -> Offsets:
     return {
         MessageQueue(topic, broker, int(queue_id)): int(offset)
         for topic, brokers in value.items()
-        if topic != TASKS
+        if topic not in NO_TOPICS
         for broker, queues in brokers.items()
         for queue_id, offset in queues.items()
     }
@@ -95,12 +114,21 @@ def tasks_in(value: Mapping[str, Any]) -> int | None:
     return None if tasks is None else int(tasks)
 
 
+def begins_in(value: Mapping[str, Any]) -> Offsets:
+    """Return where the batch that ends here begins, of queues in which the one before does not say.
+
+    >>> begins_in({"#begins": {"t": {"b": {"0": 3}}}, "t": {"b": {"0": 9}}})
+    {MessageQueue(topic='t', broker_name='b', queue_id=0): 3}
+    """
+    return from_json(value.get(BEGINS) or {})
+
+
 def parse_offsets(option: str, text: str, *, least: int = EARLIEST) -> Offsets:
     """Read offsets that a user has written; `least` is the smallest number that makes sense."""
     shape = '{"topic": {"broker": {"0": 12}}}'
     offsets: Offsets = {}
     for topic, brokers in _object(option, text, shape).items():
-        if topic == TASKS:
+        if topic in NO_TOPICS:
             continue  # copied from a checkpoint or from a query's progress
         if not isinstance(brokers, dict):
             raise ConfigError(f"option {option}: topic {topic!r} needs an object, as in {shape}")

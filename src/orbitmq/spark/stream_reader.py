@@ -2,11 +2,12 @@
 
 Theory of operation. Spark asks for the latest offset at every trigger and plans a batch when it
 has moved. The offsets of a batch are written to Spark's checkpoint before it is read, so after a
-failure the same range is read again: `read` depends on its range and on nothing else. How many
-tasks a batch was planned for is written along with them, because the sink tells rows it has sent
-before by their partition, too, and the next driver may have more cores or fewer. When Spark asks
-for the next batch from `start` on, everything before it is committed; that is when progress is
-reported to the consumer group (``commitOffsets=progress``), for display only.
+failure the same range is read again: `read` depends on its range and on nothing else. How a batch
+was planned is written along with them (see `offsets`), because the sink tells rows it has sent
+before by their partition, too; the next driver may have more cores or fewer, and messages may have
+expired meanwhile. When Spark asks for the next batch from `start` on, everything before it is
+committed; that is when progress is reported to the consumer group (``commitOffsets=progress``), for
+display only.
 
 Routes are looked at anew at each trigger (for `routeCacheTtlMs` from memory): queues that were
 added begin at their first offset. What a stream asks brokers while nothing happens is the business
@@ -35,7 +36,15 @@ from orbitmq.spark.batch_reader import cluster_of, losses_of, make_partitions, r
 from orbitmq.spark.cluster import Cluster
 from orbitmq.spark.data_loss import DataLoss, place
 from orbitmq.spark.first_offsets import past_the_expired
-from orbitmq.spark.offsets import Offsets, QueueEnds, QueueRange, as_json, from_json, tasks_in
+from orbitmq.spark.offsets import (
+    Offsets,
+    QueueEnds,
+    QueueRange,
+    as_json,
+    begins_in,
+    from_json,
+    tasks_in,
+)
 from orbitmq.spark.progress_commits import ProgressCommits
 from orbitmq.spark.pulling import Filter
 from orbitmq.spark.source_options import SourceOptions
@@ -101,30 +110,32 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
         """Return where the next micro-batch ends, `start` if there is to be none now."""
         with self.options.connection.hiding_secrets():
-            began = from_json(start)
-            batch_end = self._batch_end(cluster_of(self.options), began, limit)
+            cluster, began = cluster_of(self.options), from_json(start)
+            self._report(cluster, began)
+            ends = self._ends(cluster, began)
+            starts = self._starts(began, ends)
+            batch_end = self._batch_end(cluster, starts, self._latest(began, ends), limit)
             if batch_end is None or batch_end == began:
                 # Spark takes another text for another offset, so a number of tasks that has
                 # changed waits for a batch to go with.
                 return start
-            return as_json(batch_end, self.tasks)
+            begins = {q: at for q, at in starts.items() if q in batch_end and at > began.get(q, 0)}
+            return as_json(batch_end, self.tasks, begins)
 
-    def _batch_end(self, cluster: Cluster, began: Offsets, limit: ReadLimit) -> Offsets | None:
-        self._report(cluster, began)
-        ends = self._ends(cluster, began)
-        latest = self._latest(began, ends)
+    def _batch_end(
+        self, cluster: Cluster, starts: Offsets, latest: Offsets, limit: ReadLimit
+    ) -> Offsets | None:
         if isinstance(limit, ReadAllAvailable):
             return latest
         if self._limits is None:
             self._limits = TriggerLimits(self.options.limits, cluster, time.monotonic)
-        starts = self._starts(began, ends)
         # A stream that catches up does not wait for more to come.
         batch_end = self._limits.apply(starts, latest, may_wait=self._pinned is None)
         self._too_few = latest if batch_end is None else {}
         return batch_end
 
     def _starts(self, began: Offsets, ends: Mapping[MessageQueue, QueueEnds]) -> Offsets:
-        """Return where the limits of a micro-batch begin to count.
+        """Return where a micro-batch begins.
 
         That is where new queues have their first message. Where messages have expired it is the
         first that is left, unless the loss is an error anyway: otherwise a stream that is far
@@ -199,9 +210,12 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             began, stops = from_json(start), from_json(end)
             moving = {q: began.get(q, 0) for q, stop in stops.items() if stop != began.get(q)}
             ends, endpoints = self._absent(cluster).await_queues(moving)
-            ranges = plan_ranges(ends, began, stops, losses_of(options))
+            left = ranges_left(ends, began, stops, losses_of(options))
+            begins = moving | begins_in(end)
+            ranges = [QueueRange(queue, begins[queue], stops[queue]) for queue in sorted(moving)]
             # A checkpoint of an earlier version does not say.
-            return make_partitions(options, ranges, endpoints, tasks_in(end) or self.tasks)
+            tasks = tasks_in(end) or self.tasks
+            return make_partitions(options, ranges, endpoints, tasks, left)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Read one task's share."""
@@ -225,11 +239,11 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._commits.report(committed)
 
 
-def plan_ranges(
+def ranges_left(
     ends: Mapping[MessageQueue, QueueEnds], began: Offsets, stops: Offsets, losses: DataLoss
-) -> list[QueueRange]:
+) -> dict[MessageQueue, QueueRange]:
     """Return what lies between two offsets and is still there; what is not, is told as a loss."""
-    ranges = []
+    ranges = {}
     for queue in sorted(ends):
         first, last = ends[queue].min_offset, ends[queue].max_offset
         start, stop = began.get(queue, first), stops[queue]
@@ -242,5 +256,5 @@ def plan_ranges(
             losses.report("expired", what)
             start = min(first, stop)
         if stop > start:
-            ranges.append(QueueRange(queue, start, stop))
+            ranges[queue] = QueueRange(queue, start, stop)
     return ranges

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from orbitmq.spark.offsets import TASKS
+from orbitmq.spark.offsets import NO_TOPICS
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import (
@@ -86,7 +86,7 @@ def lag_of(newest: object, end: object) -> int | None:
     if isinstance(newest, Mapping) and isinstance(end, Mapping):
         # A queue that the batch does not know yet has all of it before it; from where, only the
         # next batch will tell.
-        common = [name for name in newest if name in end and name != TASKS]
+        common = [name for name in newest if name in end and name not in NO_TOPICS]
         lags = [lag_of(newest[name], end[name]) for name in common]
         known = [lag for lag in lags if lag is not None]
         return sum(known) if known else None
