@@ -1,14 +1,12 @@
-"""Fixtures for pipelines that fill an archive and replay messages."""
+"""Pipelines that fill an archive and replay messages; the fixtures are `archive` and `replay`."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
 from pyspark.sql import SparkSession
 
 from orbitmq.spark.pipelines import Exit, Loaded, Report, parse, run
@@ -19,8 +17,6 @@ from orbitmq.testing import LocalCluster
 from tests.spark.recording import Recorder
 
 __all__ = ["Archive", "Replay", "texts"]
-
-Replay = Callable[..., tuple[Exit, Report]]
 
 
 def texts(begin: int, end: int) -> list[bytes]:
@@ -69,22 +65,28 @@ class Archive:
         return Manifest.load(ArchiveFiles(self.spark, str(self.root)))
 
 
-@pytest.fixture
-def archive(spark: SparkSession, cluster: LocalCluster, tmp_path: Path) -> Archive:
-    """An archive of the test's own."""
-    return Archive(spark, cluster, tmp_path)
+@dataclass
+class Replay:
+    """Runs replays to their end; paths in them are in the directory."""
 
+    spark: SparkSession
+    directory: Path
 
-@pytest.fixture
-def replay(spark: SparkSession, tmp_path: Path) -> Replay:
-    """Run a replay to its end; paths in it are in the test's directory."""
-
-    def replay(**keys: Any) -> tuple[Exit, Report]:
-        recorder = Recorder()
-        loaded = parse({"kind": "replay", **keys}, file=tmp_path / "replay.toml", environment={})
-        code = run(loaded, spark, recorder)
+    def __call__(self, **keys: Any) -> tuple[Exit, Report]:
+        """Run one that is expected to work."""
+        recorder, code = self._run(keys)
         assert not recorder.failures, recorder.failures
         (report,) = recorder.reports
         return code, report
 
-    return replay
+    def refused(self, **keys: Any) -> str:
+        """Run one that is expected not to begin; return why."""
+        recorder, code = self._run(keys)
+        assert code is Exit.NOT_STARTED
+        (told,) = recorder.failures
+        return told
+
+    def _run(self, keys: dict[str, Any]) -> tuple[Recorder, Exit]:
+        file, recorder = self.directory / "replay.toml", Recorder()
+        loaded = parse({"kind": "replay", **keys}, file=file, environment={})
+        return recorder, run(loaded, self.spark, recorder)

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from orbitmq import Admin
 from orbitmq.spark.session import tuned
 from orbitmq.testing import LocalCluster
+from tests.spark.archiving import Archive, Replay
 from tests.spark.quick_start import make_quick
 from tests.spark.small_stores import COUNT, fill
 from tests.spark.standalone import StandaloneCluster
@@ -106,3 +107,15 @@ def new_topic(request: pytest.FixtureRequest) -> NewTopic:
         return name
 
     return make
+
+
+@pytest.fixture
+def archive(spark: SparkSession, cluster: LocalCluster, tmp_path: Path) -> Archive:
+    """An archive of the test's own."""
+    return Archive(spark, cluster, tmp_path)
+
+
+@pytest.fixture
+def replay(spark: SparkSession, tmp_path: Path) -> Replay:
+    """Runs replays: `replay(source={…}, sink={…})` returns how it ended, and its report."""
+    return Replay(spark, tmp_path)

@@ -22,8 +22,6 @@ from tests.spark.archiving import Archive, texts
 from tests.spark.conftest import NewTopic
 from tests.spark.topics import produce
 
-pytest_plugins = ["tests.spark.archiving"]
-
 
 def before_commit(monkeypatch: pytest.MonkeyPatch, happens: Any) -> list[bool]:
     """Let something happen when the files of the first batch are there and do not count yet."""

@@ -21,8 +21,6 @@ from tests.spark.archiving import Archive, texts
 from tests.spark.conftest import NewTopic
 from tests.spark.topics import produce
 
-pytest_plugins = ["tests.spark.archiving"]
-
 
 def test_it_goes_on_where_it_was_and_compacts(
     archive: Archive, cluster: LocalCluster, new_topic: NewTopic

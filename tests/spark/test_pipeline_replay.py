@@ -20,8 +20,6 @@ from tests.spark.conftest import NewTopic
 from tests.spark.small_stores import STEP_MS, T0, body, fill
 from tests.spark.topics import bodies_in, produce, records_in
 
-pytest_plugins = ["tests.spark.archiving"]
-
 
 def test_a_store_directory_to_a_topic(
     replay: Replay, cluster: LocalCluster, tmp_path: Path, new_topic: NewTopic

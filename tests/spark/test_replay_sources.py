@@ -6,32 +6,19 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from orbitmq import Message, NewMessage, Producer
 from orbitmq.protocol.bodies import MessageQueue
-from orbitmq.spark.pipelines import Exit, parse, run
+from orbitmq.spark.pipelines import Exit
 from orbitmq.testing import LocalCluster
 from tests.spark.archiving import Archive, Replay, texts
 from tests.spark.conftest import NewTopic
-from tests.spark.recording import Recorder
 from tests.spark.small_stores import HOST, T0, fill, open_small
 from tests.spark.topics import bodies_in, produce, records_in
-
-pytest_plugins = ["tests.spark.archiving"]
 
 OWN = (
     *("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "rmq_sys_orbit_timers"),
     *("%RETRY%group", "TRANS_CHECK_MAX_TIME_TOPIC"),
 )
-
-
-def refused(spark: SparkSession, directory: Path, **keys: Any) -> str:
-    recorder = Recorder()
-    loaded = parse({"kind": "replay", **keys}, file=directory / "replay.toml", environment={})
-    assert run(loaded, spark, recorder) is Exit.NOT_STARTED
-    (told,) = recorder.failures
-    return told
 
 
 def test_what_brokers_keep_for_themselves_is_left_out(
@@ -53,7 +40,6 @@ def test_what_brokers_keep_for_themselves_is_left_out(
 
 def test_queues_of_two_brokers_are_kept(
     replay: Replay,
-    spark: SparkSession,
     two_brokers: LocalCluster,
     tmp_path: Path,
     new_topic: NewTopic,
@@ -80,11 +66,11 @@ def test_queues_of_two_brokers_are_kept(
     }
     fill(tmp_path / "store", 4)
     keys["source"] = {"store": "store"}
-    told = refused(spark, tmp_path, **keys)
+    told = replay.refused(**keys)
     assert "replay.toml: sink.keep_queues: " in told
     assert "add brokerName to source.options" in told
     keys["source"] = {"store": "store", "options": {"brokerName": "broker-z"}}
-    told = refused(spark, tmp_path, **keys)
+    told = replay.refused(**keys)
     assert "messages of broker-z cannot keep their queues" in told
     assert "broker-a, broker-b" in told
 
@@ -92,7 +78,6 @@ def test_queues_of_two_brokers_are_kept(
 def test_an_archive_says_whose_queues_it_has(
     replay: Replay,
     archive: Archive,
-    spark: SparkSession,
     cluster: LocalCluster,
     two_brokers: LocalCluster,
     tmp_path: Path,
@@ -106,7 +91,7 @@ def test_an_archive_says_whose_queues_it_has(
         "sink": {"topic": target, "keep_queues": True},
         "rate": 100.0,
     }
-    assert "is no archive" in refused(spark, tmp_path, **keys)
+    assert "is no archive" in replay.refused(**keys)
     archive.fill(topic)
     code, report = replay(**keys)
     assert (code, report.facts["messages"]) == (Exit.DONE, 5)
