@@ -111,8 +111,10 @@ class JavaProcess:
         self.main_class = main_class
         self.log = log
         self._log_file: IO[bytes] = log.open("ab")
-        # user.home is where RocketMQ would drop its logs and its default store.
-        command = [_tool("java"), *JVM_FLAGS, f"-Duser.home={home}", *flags]
+        # user.home is where RocketMQ would drop its logs and its default store, and what it keeps
+        # for its own life (keys, libraries) stays behind when it is killed.
+        places = (f"-Duser.home={home}", f"-Djava.io.tmpdir={home}")
+        command = [_tool("java"), *JVM_FLAGS, *places, *flags]
         command += ["-cp", path, main_class, *arguments]
         # Its own process group: a Ctrl-C at the test run must not race with the orderly stop.
         self.process = subprocess.Popen(

@@ -9,6 +9,10 @@ as well, slower.
 
 Each query has Python processes of its own, `worker_python` spares them a second. All of it goes
 through the environment, so that it reaches the drivers of commands, too.
+
+A Java machine that is killed leaves behind what it has made for its own life: sockets, libraries,
+directories of blocks. All of them make that in one directory, which goes with the process that has
+started them.
 """
 
 from __future__ import annotations
@@ -26,7 +30,12 @@ __all__ = ["ARCHIVE", "EXECUTOR_FLAGS", "make_quick", "train"]
 
 ROOT = Path(__file__).parents[2]
 ARCHIVE = ROOT / ".build" / f"spark-classes-{pyspark.__version__}.jsa"
-FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xlog:disable")
+LEFT_BEHIND = tempfile.TemporaryDirectory(prefix="omq-", ignore_cleanup_errors=True)
+"""A short name: the path of a socket has about a hundred characters at most."""
+FLAGS = (
+    *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xlog:disable"),
+    f"-Djava.io.tmpdir={LEFT_BEHIND.name}",
+)
 EXECUTOR_FLAGS = " ".join(FLAGS)
 EXIT_LIMIT_S = 300.0
 
