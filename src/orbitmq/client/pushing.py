@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 
 from orbitmq.client.concurrent import ConcurrentService
 from orbitmq.client.consume_trace import trace_awaiting, trace_calls
@@ -194,7 +195,7 @@ class PushMember(LendingMember):
             broker_id=cache.broker_id,
             sub_version=self.told_version(cache.queue.topic),
         )
-        began = self._loop.time()
+        began = time.perf_counter()  # a loop may count in milliseconds, and many a pull takes less
         try:
             pulled = await self.instance.run(pull(self.instance.routes, request))
             cache.last_error = None
@@ -226,7 +227,7 @@ class PushMember(LendingMember):
             return
         cache.next_offset = pulled.next_offset
         if messages:
-            self.rates.pulled(queue.topic, len(messages), self._loop.time() - began)
+            self.rates.pulled(queue.topic, len(messages), time.perf_counter() - began)
         if not messages:
             cache.found_nothing(pulled.next_offset)
         elif isinstance(cache, OrderlyQueue):
