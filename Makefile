@@ -146,11 +146,11 @@ test-crash: build ## Kill a writer at random moments and look at what recovery f
 # On both Sparks. Drivers that are killed mostly wait, so they run beside the rest, the longest part
 # first, and what a part says comes in one piece. For the sake of time the newest Spark alone runs
 # commands, projects, documents, the checks of files, pipelines on a standalone cluster, and what
-# kills, readers and rivals do to an archive; and a driver on the lowest is killed less often.
+# kills, readers and rivals do to an archive.
 SPARK_KILLS := $(wildcard tests/spark/test_kill_*.py)
 SPARK_NEWEST_ONLY := $(addprefix tests/spark/test_,$(addsuffix .py,archive_readers archive_writers docs kill_archive pipeline_checks \
 	pipeline_cli pipeline_files pipeline_kinds pipeline_places pipeline_project replay_sources))
-SPARK_PARTS := test-spark-rest test-spark-kills test-spark-lowest-rest test-spark-lowest-kills
+SPARK_PARTS := test-spark-rest test-spark-kills test-spark-lowest-kills test-spark-lowest-rest
 
 .PHONY: test-spark $(SPARK_PARTS)
 test-spark: build $(VENV)/.spark $(SPARK_LOWEST_DIR)/.installed ## The Spark connector, on the newest and the lowest Spark (needs Java 17)
@@ -167,7 +167,7 @@ test-spark-lowest-rest:
 	@$(NEED) java -- $(ON_LOWEST) $(PYTHON) -m pytest $(SECOND_TRY) tests/spark $(addprefix --ignore=,$(SPARK_KILLS) $(SPARK_NEWEST_ONLY))
 
 test-spark-lowest-kills:
-	@$(NEED) java -- env ORBITMQ_KILLS=12 $(ON_LOWEST) $(PYTHON) -m pytest $(filter-out $(SPARK_NEWEST_ONLY),$(SPARK_KILLS))
+	@$(NEED) java -- $(ON_LOWEST) $(PYTHON) -m pytest $(filter-out $(SPARK_NEWEST_ONLY),$(SPARK_KILLS))
 
 # ---- lint --------------------------------------------------------------------------------------
 
