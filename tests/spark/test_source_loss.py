@@ -96,6 +96,7 @@ def test_what_expires_between_two_attempts_moves_nothing_to_another_task(
     small_files: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic = new_topic(small_files, queues=3)
+    expire(small_files, topic)  # what other tests have left
     send(small_files, topic, ["x" * 1000 for _ in range(300)])
     options = {"subscribe": topic, "startingOffsets": "earliest", "failOnDataLoss": "false"}
     source = RocketMQSource({"nameServer": small_files.address, "minPartitions": "10", **options})
@@ -103,14 +104,14 @@ def test_what_expires_between_two_attempts_moves_nothing_to_another_task(
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadMaxRows(1000))
     planned = [part.ranges for part in reader.partitions(start, end)]
-    send(small_files, topic, ["y" * 1000 for _ in range(120)])
-    expire(small_files, topic)
     store = small_files.brokers["broker-a"].store
+    store.clean(now_ms=2**52, due=True, reserved_ms=0, max_log_files=3)
     firsts = [store.min_offset(topic, queue_id) for queue_id in range(3)]
     again = [part.ranges for part in reader.partitions(start, end)]
     reader.stop()
     assert len(planned) == 10
     assert [] in again, "some tasks have nothing left"
+    assert any(again), "and some have"
     assert again == [
         [
             QueueRange(each.queue, max(each.start, firsts[each.queue.queue_id]), each.end)
