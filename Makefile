@@ -143,10 +143,10 @@ test-compat-rest:
 test-crash: build ## Kill a writer at random moments and look at what recovery finds
 	$(PYTHON) -m pytest -n 2 crash
 
-# On both Sparks. Drivers that are killed mostly wait, so they run beside the rest, the longest part
-# first, and what a part says comes in one piece. For the sake of time the newest Spark alone runs
-# commands, projects, documents, the checks of files, pipelines on a standalone cluster, and what
-# kills, readers and rivals do to an archive.
+# On both Sparks. Two of the four parts run at a time, the longest first, and what a part says comes
+# in one piece. For the sake of time the newest Spark alone runs commands, projects, documents, the
+# checks of files, pipelines on a standalone cluster, and what kills, readers and rivals do to an
+# archive.
 SPARK_KILLS := $(wildcard tests/spark/test_kill_*.py)
 SPARK_NEWEST_ONLY := $(addprefix tests/spark/test_,$(addsuffix .py,archive_readers archive_writers docs kill_archive pipeline_checks \
 	pipeline_cli pipeline_files pipeline_kinds pipeline_places pipeline_project replay_sources))
