@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 
 import click
 import pytest
 
+from orbitmq import Message, Producer
 from orbitmq.admin.admin import Admin
 from orbitmq.cli import main
 from orbitmq.cli.exits import Exit, told_in_one_line
@@ -115,7 +117,7 @@ def test_exit_codes(run: Run, admin: Admin) -> None:
 def test_a_signal_before_it_was_done(
     cluster: LocalCluster, admin: Admin, number: signal.Signals
 ) -> None:
-    topic = f"interrupted-{number.name}"
+    topic = f"interrupted-{number.name}-{time.time_ns()}"  # nobody's, at a second try either
     admin.create_topic(topic, queues=1)
     process = subprocess.Popen(
         [sys.executable, "-m", "orbitmq.cli", "produce", topic],
@@ -143,6 +145,32 @@ def test_a_signal_before_it_was_done(
     assert err.endswith(b"Error: interrupted\n")
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("words", [["tail"], ["consume", "--group", "endless"]], ids=lambda w: w[0])
+def test_a_signal_is_the_end_of_what_has_none(
+    cluster: LocalCluster, admin: Admin, words: list[str], number: signal.Signals
+) -> None:
+    topic = f"endless-{words[0]}-{number.name}-{time.time_ns()}"
+    admin.create_topic(topic, queues=1)
+    with Producer(cluster.address, group="endless") as producer:
+        producer.send(Message(topic, b"hello"))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "orbitmq.cli", "-q", *words, topic, "--from", "earliest"],
+        env=os.environ | {"NAMESRV_ADDR": cluster.address, "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().endswith(b"hello\n")
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, out, err) == (Exit.DONE, b"", b"")
+
+
 def test_a_signal_does_not_come_between_a_lock_and_its_owner() -> None:
     entering = SimpleNamespace(f_code=threading.Condition.__enter__.__code__)
 
@@ -158,3 +186,24 @@ def test_a_signal_does_not_come_between_a_lock_and_its_owner() -> None:
         work()
     assert ended.value.code == Exit.INTERRUPTED
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_signal_that_no_wait_was_interrupted_by_comes_all_the_same() -> None:
+    """One that comes just before a wait; here because another thread gets it."""
+    reading, writing = os.pipe()
+    bystander = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM))
+    rescuer = threading.Timer(30, os.write, (writing, b"!"))
+    bystander.start()
+    rescuer.start()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        with pytest.raises(SystemExit) as ended, told_in_one_line():
+            os.read(reading, 1)
+        assert rescuer.is_alive(), "it came only when there was something to read"
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        rescuer.cancel()
+        os.close(reading)
+        os.close(writing)
+    assert ended.value.code == Exit.INTERRUPTED
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0), "nothing ticks on"

@@ -28,6 +28,7 @@ __all__ = ["EXIT_CODES_HELP", "Exit", "NothingFound", "fail", "told_in_one_line"
 
 _LOCKING: Final = {threading.Condition.__enter__.__code__, threading.Condition.__exit__.__code__}
 _AGAIN_S: Final = 0.001
+_TICK_S: Final = 0.25
 
 
 class Exit(IntEnum):
@@ -62,24 +63,34 @@ def fail(text: str, code: Exit) -> NoReturn:
 def _asked_to_end() -> Iterator[None]:
     """Let Ctrl-C and SIGTERM end what is inside in order, and with an exit code.
 
-    They raise `KeyboardInterrupt` wherever the main thread is, as Python does for Ctrl-C; but not
-    while it enters or leaves a condition, whose lock nobody would let go of then: the background
-    thread would wait for it, and the command for the background thread, for ever.
+    They raise `KeyboardInterrupt` wherever the main thread is, as Python does for Ctrl-C, but for
+    two moments:
+
+    - While it enters or leaves a condition, whose lock nobody would let go of then: the background
+      thread would wait for it, and the command for the background thread, for ever.
+    - When it is about to read, but not in the system yet. Python only notes the signal then, and
+      acts on it once there is something to read, which may be never. So a timer wakes whoever
+      waits, and what was noted comes to pass.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread hears signals
         return
+    is_asked = False
 
-    def stop(_number: int, frame: FrameType | None) -> None:
-        if frame is not None and frame.f_code in _LOCKING:
-            signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
-            return
-        raise KeyboardInterrupt
+    def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal is_asked
+        is_asked = is_asked or number != signal.SIGALRM
+        if is_asked and frame is not None and frame.f_code in _LOCKING:
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN_S, _TICK_S)
+        elif is_asked:
+            is_asked = False
+            raise KeyboardInterrupt
 
     numbers = {signal.SIGINT, signal.SIGTERM, signal.SIGALRM}
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         numbers.remove(signal.SIGINT)  # a command in the background is none of the terminal's
     before = {number: signal.signal(number, stop) for number in numbers}
+    signal.setitimer(signal.ITIMER_REAL, _TICK_S, _TICK_S)
     try:
         yield
     finally:

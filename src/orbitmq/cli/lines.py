@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from types import FrameType
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -50,16 +47,6 @@ def print_message(message: ReceivedMessage, line_format: LineFormat) -> None:
         click.echo("  ".join(word for word in words if word))
 
 
-@contextmanager
-def until_signal() -> Iterator[None]:
-    """Let SIGINT and SIGTERM end what is inside, in order: that is how one ends it."""
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        with suppress(KeyboardInterrupt):
-            yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def until_signal() -> AbstractContextManager[None]:
+    """Let Ctrl-C and SIGTERM, as `exits` has them, end what is inside: that is how one ends it."""
+    return suppress(KeyboardInterrupt)
