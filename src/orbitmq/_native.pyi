@@ -1314,16 +1314,18 @@ class LogScan:
     """Records of ranges of a commit log as Arrow record batches.
 
     Iterate over the batches, or give it to a library that takes the Arrow PyCapsule interface.
-    A record belongs to the range in which it begins, so the log may be cut at any byte.
+    A record belongs to the range in which it begins, so the log may be cut at any byte. With
+    several threads each reads a piece; the batches come in the order of the pieces.
     """
 
     def __new__(
         cls,
         log_files: Sequence[_LogFile],
         log_end: int,
-        ranges: Sequence[_Range],
+        pieces: Sequence[Sequence[_Range]],
         /,
         *,
+        threads: int = 1,
         topics: _Topics | None = None,
         start_ms: int | None = None,
         end_ms: int | None = None,
@@ -1342,7 +1344,10 @@ class LogScan:
     def __arrow_c_stream__(self, requested_schema: object = None) -> CapsuleType:
         """Return what is left of the scan, as the Arrow PyCapsule interface has it."""
     def next_damages(self) -> list[_Damage]:
-        """Read on, dropping rows, and return some more damages; none at the end."""
+        """Read on, dropping rows, and return some more damages; none at the end.
+
+        Only of scans with one thread.
+        """
     def report(self) -> ScanReport:
         """Return what has been met so far."""
 

@@ -7,8 +7,11 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import polars
@@ -71,6 +74,96 @@ def test_splits_together_are_the_whole(store: Path, splits: int) -> None:
     assert bodies(pa.concat_tables(parts)) == [body(number) for number in range(COUNT)]
 
 
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads read a few messages each at a time, so that a small store has many pieces."""
+    monkeypatch.setattr("orbitmq.storelog.plan.PIECE_BYTES", 5000)
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("threads", [2, 3, 8])
+def test_threads_give_what_one_gives_in_the_same_order(store: Path, threads: int) -> None:
+    log = StoreLog(store)
+    alone, together = (log.scan(columns=["body"], threads=count) for count in (1, threads))
+    batches = [pa.table(batch) for batch in together]
+    assert len(batches) > 20, "there were pieces to share out"
+    assert bodies(pa.concat_tables(batches)) == [body(number) for number in range(COUNT)]
+    assert bodies(pa.table(together)) == bodies(pa.table(alone))
+    one, several = alone.report(), together.report()
+    assert one is not None
+    assert several is not None
+    assert (several.records, several.bytes, several.matched) == (COUNT, one.bytes, COUNT)
+    with pytest.raises(ValueError, match="a scan by 0 threads reads nothing"):
+        log.scan(threads=0)
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_threads_say_what_was_met_up_to_the_last_batch(store: Path) -> None:
+    scan = StoreLog(store).scan(columns=["body"], threads=2)
+    rows = 0
+    for batch in scan:
+        rows += batch.num_rows
+        report = scan.report()
+        assert report is not None
+        assert report.matched == rows
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_threads_meet_damage_in_the_order_of_the_log(tmp_path: Path) -> None:
+    path = fill(tmp_path / "store", COUNT)
+    for number in (41, 200):
+        flip_byte_of(path, number)
+    log = StoreLog(path)
+    strict = iter(log.scan(columns=["body"], threads=4))
+    read: list[bytes] = []
+    with pytest.raises(CorruptStore, match="message 10 of queue 0 of topic odd"):
+        read.extend(each for batch in strict for each in bodies(pa.table(batch)))
+    assert read == [body(number) for number in range(len(read))]
+    assert list(strict) == [], "nothing comes behind what could not be read"
+    lenient = log.scan(columns=["body"], threads=4, fail_on_damage=False)
+    undamaged = [body(number) for number in range(COUNT) if number not in {41, 200}]
+    assert bodies(pa.table(lenient)) == undamaged
+    report = lenient.report()
+    assert report is not None
+    assert [damage[4:] for damage in report.damages] == [("odd", 0, 10), ("even", 0, 50)]
+
+
+def until_scan_threads(count: int) -> None:
+    def threads() -> int:
+        names = []
+        for each in Path("/proc/self/task").glob("*/comm"):
+            with suppress(OSError):  # it has just ended
+                names.append(each.read_text().strip())
+        return names.count("orbitmq-scan")
+
+    deadline = time.monotonic() + 30
+    while threads() != count:
+        assert time.monotonic() < deadline, f"there are {threads()}, not {count}"
+        time.sleep(0.01)  # nobody tells when a thread of the core has gone
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_threads_end_when_nobody_reads_on(store: Path) -> None:
+    until_scan_threads(0)
+    scans = [iter(StoreLog(store).scan(threads=4)) for _ in range(5)]
+    for scan in scans:
+        next(scan)
+    until_scan_threads(20)
+    scans.clear()
+    del scan
+    until_scan_threads(0)
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_threads_end_when_all_is_read(store: Path) -> None:
+    scan = StoreLog(store).scan(threads=4)
+    assert pa.table(scan).num_rows == COUNT
+    until_scan_threads(0)
+    report = scan.report()
+    assert report is not None
+    assert report.matched == COUNT, "it is still told what they met"
+
+
 def test_tasks_are_for_what_is_read_not_for_what_is_there(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,7 +179,7 @@ def test_tasks_are_for_what_is_read_not_for_what_is_there(
 def test_times_offsets_queues_and_keys_select(store: Path) -> None:
     log = StoreLog(store)
 
-    def numbers(**wishes: object) -> list[int]:
+    def numbers(**wishes: Any) -> list[int]:
         found = bodies(pa.table(log.scan(columns=["body"], **wishes)))
         return [int(text.split()[1]) for text in found]
 
@@ -162,6 +255,18 @@ def test_a_missing_log_file_is_an_error_or_counted(tmp_path: Path) -> None:
         assert (report.damaged, report.damages[0][:3]) == (1, ("gap", gap[0], gap[1] - gap[0]))
 
 
+@pytest.mark.usefixtures("small_pieces")
+def test_a_file_that_expires_while_threads_read_it_is_counted_once(tmp_path: Path) -> None:
+    path = fill(tmp_path / "store", COUNT)
+    scan = StoreLog(path).scan(fail_on_damage=False, columns=["body"], threads=3)
+    log_files(path)[0].unlink()
+    assert 0 < pa.table(scan).num_rows < COUNT
+    report = scan.report()
+    assert report is not None
+    assert report.damaged == 1
+    assert [damage[:3] for damage in report.damages] == [("expired", 0, 65536)]
+
+
 def test_a_file_that_expires_while_it_is_read_is_an_error_or_counted(tmp_path: Path) -> None:
     path = fill(tmp_path / "store", COUNT)
     files = log_files(path)
@@ -220,7 +325,9 @@ def test_queues_are_believed_while_another_process_runs_them(tmp_path: Path) -> 
         assert holder.stdin is not None
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"filled\n"
-        shutil.copytree(path, tmp_path / "copy")
+        # Files get their names when they are whole.
+        half_made = shutil.ignore_patterns("*.creating-*")
+        shutil.copytree(path, tmp_path / "copy", ignore=half_made)
         assert part_read(path) == 0
         with pytest.raises(StoreLocked):
             open_small(path)

@@ -11,17 +11,19 @@ use arrow_array::{ArrayRef, BinaryArray, ListArray, MapArray, StringArray, Struc
 use arrow_buffer::{Buffer, NullBuffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 
 use crate::column::{entries_field, key_field, property_fields};
+use crate::recycling::Spares;
 
 /// Texts or byte strings one after the other.
 #[derive(Debug)]
 pub(crate) struct Texts {
     offsets: Vec<i32>,
     pub(crate) bytes: Vec<u8>,
+    spares: Spares,
 }
 
 impl Texts {
     pub(crate) fn new() -> Texts {
-        Texts { offsets: vec![0], bytes: Vec::new() }
+        Texts { offsets: vec![0], bytes: Vec::new(), spares: Spares::default() }
     }
 
     #[inline]
@@ -54,11 +56,12 @@ impl Texts {
 
     /// The buffers; new ones with as much room take their place, because the next batch will be like this one.
     fn take(&mut self) -> (OffsetBuffer<i32>, Buffer) {
-        let mut next =
-            Texts { offsets: Vec::with_capacity(self.offsets.len()), bytes: Vec::with_capacity(self.bytes.len()) };
-        next.offsets.push(0);
-        let full = std::mem::replace(self, next);
-        (OffsetBuffer::new(ScalarBuffer::from(full.offsets)), Buffer::from_vec(full.bytes))
+        let mut offsets = Vec::with_capacity(self.offsets.len());
+        offsets.push(0);
+        let offsets = std::mem::replace(&mut self.offsets, offsets);
+        let room = self.spares.take(self.bytes.len());
+        let bytes = std::mem::replace(&mut self.bytes, room);
+        (OffsetBuffer::new(ScalarBuffer::from(offsets)), self.spares.lend(bytes))
     }
 
     pub(crate) fn finish_binary(&mut self) -> ArrayRef {

@@ -20,6 +20,7 @@ mod column;
 mod damages;
 mod error;
 pub mod packing;
+mod recycling;
 #[cfg(test)]
 mod tests;
 

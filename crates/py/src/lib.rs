@@ -1,5 +1,6 @@
 //! `orbitmq._native`: lists what the module holds. Each class, or family of functions, lives in the file of its name;
-//! `bytes_like` and `host` convert arguments, `errors` turns every Rust error into its Python class.
+//! `bytes_like` and `host` convert arguments, `scan` and `read_ahead` are what `log_scan` runs, `errors` turns every Rust error into its
+//! Python class.
 mod appended;
 mod batch;
 mod bytes_like;
@@ -18,12 +19,14 @@ mod json;
 mod log_scan;
 mod new_message;
 mod properties;
+mod read_ahead;
 mod read_result;
 mod received_message;
 mod record;
 mod record_columns;
 mod recovery;
 mod row_packer;
+mod scan;
 mod send_frame;
 mod send_request;
 mod store;

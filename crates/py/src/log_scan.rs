@@ -10,71 +10,48 @@ use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::ffi::FFI_ArrowSchema;
 use arrow_schema::{ArrowError, SchemaRef};
-use columns::{Bounds, Column, RecordColumns};
-use pyo3::exceptions::PyRuntimeError;
+use columns::{Bounds, Column};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use store::StoreError;
-use store::scan::{Damage, RangeScan, Seen, Selection};
+use store::scan::Damage;
 use wire::Crc;
 
 use crate::errors::store_error;
+use crate::read_ahead::ReadAhead;
 use crate::record_columns::{ArrowBatch, column_list};
+use crate::scan::{Scan, Tally, Wishes};
 use crate::store_snapshot::{LogFileTuple, RangeTuple, TopicsArgument, log_file, log_range, selection};
 
 const STREAM: &CStr = c"arrow_array_stream";
 const SCHEMA: &CStr = c"arrow_schema";
 
-struct Scan {
-    ranges: RangeScan,
-    wished: Selection,
-    columns: RecordColumns,
-    matched: u64,
-    fail_on_damage: bool,
+/// Who reads: whoever asks, or threads ahead of it.
+enum Source {
+    Here(Box<Scan>),
+    Ahead(ReadAhead),
 }
 
-impl Scan {
-    /// The next batch, `None` at the end.
+impl Source {
     fn next(&mut self) -> Result<Option<RecordBatch>, StoreError> {
-        let Scan { ranges, wished, columns, matched, .. } = self;
-        let outcome = ranges.run::<StoreError>(|visit| {
-            if !wished.wants(visit.record) {
-                return Ok(Seen::Next);
-            }
-            if let Err(error) = columns.push(visit.record) {
-                return Ok(Seen::Damaged(error.to_string()));
-            }
-            *matched += 1;
-            Ok(if columns.is_full() { Seen::Pause } else { Seen::Next })
-        });
-        if self.fail_on_damage {
-            if let Some(error) = self.ranges.first_damage() {
-                return Err(error);
-            }
-        }
-        match outcome {
-            Err(error) => Err(error),
-            Ok(_) if self.columns.rows() == 0 => Ok(None),
-            Ok(_) => Ok(Some(self.columns.finish())),
+        match self {
+            Source::Here(scan) => scan.next(),
+            Source::Ahead(threads) => threads.next(),
         }
     }
 
-    /// The next damages, none at the end; the rows in between are dropped.
-    fn next_damages(&mut self) -> Result<Vec<Damage>, StoreError> {
-        let Scan { ranges, wished, columns, .. } = self;
-        ranges.next_damages::<StoreError>(|visit| {
-            if columns.is_full() {
-                drop(columns.finish());
-            }
-            let pushed = if wished.wants(visit.record) { columns.push(visit.record) } else { Ok(()) };
-            Ok(pushed.map_or_else(|error| Seen::Damaged(error.to_string()), |()| Seen::Next))
-        })
+    fn tally(&self) -> Tally {
+        match self {
+            Source::Here(scan) => scan.tally(),
+            Source::Ahead(threads) => threads.tally(),
+        }
     }
 }
 
-type Shared = Arc<Mutex<Scan>>;
+type Shared = Arc<Mutex<Source>>;
 
-fn with<T>(shared: &Shared, work: impl FnOnce(&mut Scan) -> T) -> T {
+fn with<T>(shared: &Shared, work: impl FnOnce(&mut Source) -> T) -> T {
     // A scan that panicked half-way is in no state to go on, but none does.
     work(&mut shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
 }
@@ -85,7 +62,7 @@ impl Iterator for Reader {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        with(&self.0, Scan::next).map_err(|error| ArrowError::ExternalError(Box::new(error))).transpose()
+        with(&self.0, Source::next).map_err(|error| ArrowError::ExternalError(Box::new(error))).transpose()
     }
 }
 
@@ -106,20 +83,21 @@ pub struct LogScan {
 impl LogScan {
     #[new]
     #[pyo3(signature = (
-        log_files, log_end, ranges, /, *, topics = None, start_ms = None, end_ms = None, keys = None, columns = None,
-        broker_name = None, max_rows = 16384, max_bytes = 33554432, verify_crc = true, fail_on_damage = false,
+        log_files, log_end, pieces, /, *, threads = 1, topics = None, start_ms = None, end_ms = None, keys = None,
+        columns = None, broker_name = None, max_rows = 16384, max_bytes = 33554432, verify_crc = true, fail_on_damage = false,
     ))]
     #[allow(clippy::too_many_arguments)] // three are given always, the others by name
     fn new(
         log_files: Vec<LogFileTuple>,
         log_end: u64,
-        ranges: Vec<RangeTuple>,
+        pieces: Vec<Vec<RangeTuple>>,
+        threads: usize,
         topics: Option<TopicsArgument>,
         start_ms: Option<i64>,
         end_ms: Option<i64>,
         keys: Option<Vec<String>>,
         columns: Option<Vec<String>>,
-        broker_name: Option<&str>,
+        broker_name: Option<String>,
         max_rows: usize,
         max_bytes: usize,
         verify_crc: bool,
@@ -129,14 +107,22 @@ impl LogScan {
             None => Column::ALL.to_vec(),
             Some(names) => column_list(&names)?,
         };
-        let bounds = Bounds { max_rows: max_rows.max(1), max_bytes: max_bytes.max(1) };
-        let columns = RecordColumns::new(&columns, broker_name, bounds);
-        let schema = columns.schema();
-        let files = log_files.into_iter().map(log_file).collect();
-        let crc = if verify_crc { Crc::Verify } else { Crc::Trust };
-        let ranges = RangeScan::new(files, log_end, ranges.into_iter().map(log_range).collect(), crc);
-        let wished = selection(topics, start_ms, end_ms, keys);
-        let scan = Scan { ranges, wished, columns, matched: 0, fail_on_damage };
+        let wishes = Arc::new(Wishes {
+            files: log_files.into_iter().map(log_file).collect(),
+            log_end,
+            selection: selection(topics, start_ms, end_ms, keys),
+            columns,
+            broker_name,
+            bounds: Bounds { max_rows: max_rows.max(1), max_bytes: max_bytes.max(1) },
+            crc: if verify_crc { Crc::Verify } else { Crc::Trust },
+            fail_on_damage,
+        });
+        let schema = wishes.builder().schema();
+        let pieces = pieces.into_iter().map(|piece| piece.into_iter().map(log_range).collect::<Vec<_>>());
+        let scan = match threads > 1 && pieces.len() > 1 {
+            true => Source::Ahead(ReadAhead::new(&wishes, pieces.collect(), threads)?),
+            false => Source::Here(Box::new(Scan::new(wishes, pieces.flatten().collect()))),
+        };
         Ok(LogScan { scan: Arc::new(Mutex::new(scan)), schema })
     }
 
@@ -145,7 +131,7 @@ impl LogScan {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<ArrowBatch>> {
-        match py.detach(|| with(&self.scan, Scan::next)) {
+        match py.detach(|| with(&self.scan, Source::next)) {
             Ok(batch) => Ok(batch.map(ArrowBatch::new)),
             Err(error) => Err(store_error(py, &error)),
         }
@@ -171,25 +157,28 @@ impl LogScan {
     }
 
     fn next_damages(&self, py: Python<'_>) -> PyResult<Vec<DamageTuple>> {
-        let found = py.detach(|| with(&self.scan, Scan::next_damages)).map_err(|error| store_error(py, &error))?;
+        let found = py.detach(|| {
+            with(&self.scan, |source| match source {
+                Source::Here(scan) => Some(scan.next_damages()),
+                Source::Ahead(_) => None,
+            })
+        });
+        let found = found.ok_or_else(|| PyValueError::new_err("damages are listed by scans of one thread"))?;
+        let found = found.map_err(|error| store_error(py, &error))?;
         Ok(found.iter().map(damage_tuple).collect())
     }
 
     /// What has been met so far.
     fn report(&self, py: Python<'_>) -> ScanReport {
-        py.detach(|| {
-            with(&self.scan, |scan| {
-                let report = scan.ranges.report();
-                ScanReport {
-                    records: report.records,
-                    bytes: report.bytes,
-                    matched: scan.matched,
-                    damaged: report.damaged,
-                    damaged_bytes: report.damaged_bytes,
-                    damages: report.damages.iter().map(damage_tuple).collect(),
-                }
-            })
-        })
+        let Tally { report, matched } = py.detach(|| with(&self.scan, |source| source.tally()));
+        ScanReport {
+            records: report.records,
+            bytes: report.bytes,
+            matched,
+            damaged: report.damaged,
+            damaged_bytes: report.damaged_bytes,
+            damages: report.damages.iter().map(damage_tuple).collect(),
+        }
     }
 }
 

@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 
 __all__ = ["StoreLog", "StoreScan"]
 
-SPLIT_BYTES = 256 << 20
-"""How much one split reads at most when nobody says how many there should be."""
+SPLIT_BYTES = 1 << 30
+"""How much one split reads at most when nobody says how many there should be: about a second of
+work, next to which the start of a task is little."""
 LEAST_SPLIT_BYTES = 16 << 20
 """What is worth a split of its own: less is read in the time that starting another task takes."""
+MOST_THREADS = 8
+"""More than this wait for memory, not for processors."""
 
 
 class StoreLog:
@@ -125,7 +128,7 @@ class StoreLog:
             fail_on_damage=fail_on_damage,
         )
 
-    def scan(self, **wishes: Any) -> StoreScan:
+    def scan(self, *, threads: int | None = None, **wishes: Any) -> StoreScan:
         """Return the wanted messages as a table for Arrow libraries.
 
         - ``topics``: names, or names with the numbers of their queues (None for all of them);
@@ -144,8 +147,14 @@ class StoreLog:
         - ``verify_crc``: whether bodies are compared with their checksums.
         - ``prune``: whether queues, index and times may save reading (for stores whose queues are
           not to be trusted).
+        - ``threads``: how many read at the same time, one for each core (eight at most) unless told
+          otherwise. Rows come in the order of the log all the same.
         """
-        return StoreScan(self.plan(**wishes))
+        if threads is None:
+            threads = min(os.cpu_count() or 1, MOST_THREADS)
+        elif threads < 1:
+            raise ValueError(f"a scan by {threads} threads reads nothing; give 1 or more")
+        return StoreScan(self.plan(**wishes), threads)
 
 
 def _split_count(total: int, at_once: int) -> int:
@@ -166,12 +175,13 @@ class StoreScan:
     It can be read more than once: each reading starts from the beginning.
     """
 
-    def __init__(self, plan: ScanPlan) -> None:
+    def __init__(self, plan: ScanPlan, threads: int = 1) -> None:
         self.plan = plan
+        self.threads = threads
         self._last: LogScan | None = None
 
     def _open(self) -> LogScan:
-        self._last = self.plan.open()
+        self._last = self.plan.open(threads=self.threads)
         return self._last
 
     def __iter__(self) -> Iterator[ArrowBatch]:

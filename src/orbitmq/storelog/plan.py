@@ -24,6 +24,9 @@ COLUMNS: Final = (
 )
 """The columns of the table, in their order."""
 
+PIECE_BYTES: Final = 8 << 20
+"""What one of several threads reads: enough for some batches, little enough to wait in memory."""
+
 Range = tuple[int, int, bool]
 """First byte, end, and whether a record is known to begin at the first byte."""
 
@@ -69,14 +72,20 @@ class ScanPlan:
     max_bytes: int = 4 << 20
     """A batch that is handed on while it is still in the processor's cache."""
 
-    def open(self, *splits: Split) -> LogScan:
-        """Return the scan of some splits, of all of them when none is named."""
+    def open(self, *splits: Split, threads: int = 1) -> LogScan:
+        """Return the scan of some splits, of all of them when none is named.
+
+        With several threads they are read ahead, and memory holds a piece of the log for each.
+        """
         ranges = [piece for split in splits or self.splits for piece in split.ranges]
+        size = sum(end - start for start, end, _ in ranges)
+        pieces = cut(ranges, size // PIECE_BYTES + 1) if threads > 1 else (Split(tuple(ranges)),)
         selection = self.selection
         return LogScan(
             self.log_files,
             self.log_end,
-            ranges,
+            [piece.ranges for piece in pieces],
+            threads=threads,
             topics=selection.topics,
             start_ms=selection.start_ms,
             end_ms=selection.end_ms,

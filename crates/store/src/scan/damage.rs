@@ -53,6 +53,12 @@ impl Damage {
         Damage { kind, physical_offset: start, len: end - start, reason: reason.into(), place: None }
     }
 
+    /// Whether `next` is more of the same missing file.
+    fn goes_on_in(&self, next: &Damage) -> bool {
+        let is_absence = self.kind != DamageKind::Record && self.kind == next.kind;
+        is_absence && self.physical_offset + self.len == next.physical_offset && self.reason == next.reason
+    }
+
     /// The damage as an error that names its file, for those who do not want to go on.
     pub(crate) fn error(&self, files: &[LogFile]) -> StoreError {
         let offset = self.physical_offset;
@@ -108,5 +114,23 @@ impl ScanReport {
         place: Option<(String, i32, i64)>,
     ) {
         self.note(Damage { kind: DamageKind::Record, physical_offset, len, reason, place });
+    }
+
+    /// Adds what was met in the ranges behind those of this report. A file that went while several of them read it went once.
+    pub fn add(&mut self, behind: ScanReport) {
+        self.records += behind.records;
+        self.bytes += behind.bytes;
+        self.damaged += behind.damaged;
+        self.damaged_bytes += behind.damaged_bytes;
+        self.absent += behind.absent;
+        for damage in behind.damages {
+            if let Some(last) = self.damages.last_mut().filter(|last| last.goes_on_in(&damage)) {
+                last.len += damage.len;
+                self.damaged -= 1;
+                self.absent -= 1;
+            } else if self.damages.len() < NAMED {
+                self.damages.push(damage);
+            }
+        }
     }
 }

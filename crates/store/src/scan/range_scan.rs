@@ -11,6 +11,7 @@
 //! cannot know whether it begins in the middle of a record.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use wire::crc::body_crc;
 use wire::record::{Lead, RecordError, check_size, lead, physical_offset};
@@ -43,7 +44,7 @@ pub struct Visit<'a> {
 
 #[derive(Debug)]
 pub struct RangeScan {
-    files: Vec<LogFile>,
+    files: Arc<[LogFile]>,
     /// End of the log: what stands behind it is nobody's.
     log_end: u64,
     crc: Crc,
@@ -67,9 +68,9 @@ enum Met {
 }
 
 impl RangeScan {
-    pub fn new(files: Vec<LogFile>, log_end: u64, ranges: Vec<LogRange>, crc: Crc) -> RangeScan {
+    pub fn new(files: impl Into<Arc<[LogFile]>>, log_end: u64, ranges: Vec<LogRange>, crc: Crc) -> RangeScan {
         let (ranges, report) = (ranges.into(), ScanReport::default());
-        RangeScan { files, log_end, crc, ranges, current: None, report }
+        RangeScan { files: files.into(), log_end, crc, ranges, current: None, report }
     }
 
     pub fn report(&self) -> &ScanReport {
