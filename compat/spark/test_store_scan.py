@@ -12,6 +12,7 @@ from compat.java_cluster import JavaCluster
 from compat.java_peer import JavaPeer
 from compat.java_traffic import LONG_LEVELS, Sent, java_writes
 from orbitmq._native import StoreAudit
+from orbitmq.spark import read_store
 from orbitmq.storelog import StoreLog
 
 COUNT = 3000
@@ -92,7 +93,8 @@ def test_a_java_store_running_killed_and_at_rest(
 
 
 def assert_spark_reads_the_same(spark: SparkSession, root: Path, log: StoreLog) -> None:
-    rows = spark.read.format("rocketmq-store").option("splits", 5).load(str(root))
-    counts = {row.topic: row["count"] for row in rows.groupBy("topic").count().collect()}
     expected = pa.table(log.scan(columns=["topic"])).column("topic").value_counts().to_pylist()
-    assert counts == {each["values"]: each["counts"] for each in expected}
+    by_format = spark.read.format("rocketmq-store").option("splits", 5).load(str(root))
+    for rows in (by_format, read_store(spark, root, splits=5)):
+        counts = {row.topic: row["count"] for row in rows.groupBy("topic").count().collect()}
+        assert counts == {each["values"]: each["counts"] for each in expected}

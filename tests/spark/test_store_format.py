@@ -1,9 +1,10 @@
-"""``format("rocketmq-store")``: a store directory as a Spark table."""
+"""``format("rocketmq-store")``, and `read_store`: a store directory as a Spark table, both ways."""
 
 from __future__ import annotations
 
 import pickle
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from orbitmq.errors import ConfigError
+from orbitmq.errors import ConfigError, OrbitError
+from orbitmq.spark import read_store
 from orbitmq.spark.schema import message_schema
 from orbitmq.spark.store_format import RocketMQStoreSource, StoreReader
 from orbitmq.spark.store_options import StoreOptions
@@ -50,12 +52,24 @@ def table(spark: SparkSession, path: Path, **options: object) -> DataFrame:
     return reader.load(str(path))
 
 
+RowsOf = Callable[..., DataFrame]
+REFUSED = (PySparkException, OrbitError)
+"""By the process that plans for Spark, or by this one."""
+
+
+@pytest.fixture(params=[table, read_store], ids=["format", "read_store"])
+def rows_of(request: pytest.FixtureRequest) -> RowsOf:
+    """Both ways to the rows."""
+    way: RowsOf = request.param
+    return way
+
+
 def numbers(rows: DataFrame) -> list[int]:
     return sorted(int(row.body.split()[1]) for row in rows.select("body").collect())
 
 
-def test_all_columns_and_all_rows(spark: SparkSession, store: Path) -> None:
-    rows = table(spark, store, brokerName="broker-a")
+def test_all_columns_and_all_rows(spark: SparkSession, store: Path, rows_of: RowsOf) -> None:
+    rows = rows_of(spark, store, brokerName="broker-a")
     assert rows.schema == message_schema()
     row = rows.where("msgId = 'U7'").collect()[0]
     assert (row.topic, row.brokerName, row.queueId, row.queueOffset) == ("odd", "broker-a", 1, 1)
@@ -90,15 +104,24 @@ def test_all_columns_and_all_rows(spark: SparkSession, store: Path) -> None:
     ],
 )
 def test_options_select(
-    spark: SparkSession, store: Path, options: dict[str, object], expected: range | list[int]
+    spark: SparkSession,
+    store: Path,
+    rows_of: RowsOf,
+    options: dict[str, object],
+    expected: range | list[int],
 ) -> None:
-    assert numbers(table(spark, store, **options)) == list(expected)
+    assert numbers(rows_of(spark, store, **options)) == list(expected)
 
 
-def test_splits_become_tasks_and_columns_are_chosen(spark: SparkSession, store: Path) -> None:
-    rows = table(spark, store, splits=5, columns="queueOffset,topic")
+def test_splits_become_tasks_and_columns_are_chosen(
+    spark: SparkSession, store: Path, rows_of: RowsOf
+) -> None:
+    rows = rows_of(spark, store, splits=5, columns="queueOffset,topic")
     assert rows.rdd.getNumPartitions() == 5
     assert rows.columns == ["queueOffset", "topic"]
+
+
+def test_a_schema_chooses_columns(spark: SparkSession, store: Path) -> None:
     chosen = spark.read.format("rocketmq-store").schema("body binary, tags string")
     assert chosen.load(str(store)).columns == ["body", "tags"]
 
@@ -124,26 +147,29 @@ def test_wrong_options_are_one_clear_line(options: dict[str, str], message: str)
 
 
 def test_what_the_directory_cannot_give_is_said_before_tasks_start(
-    spark: SparkSession, store: Path, tmp_path: Path
+    spark: SparkSession, store: Path, tmp_path: Path, rows_of: RowsOf
 ) -> None:
-    with pytest.raises(PySparkException, match="neither epoch milliseconds"):
-        table(spark, store, startTime="tomorrow").collect()
-    with pytest.raises(PySparkException, match="no commit log here"):
-        table(spark, tmp_path).collect()
+    with pytest.raises(REFUSED, match="neither epoch milliseconds"):
+        rows_of(spark, store, startTime="tomorrow").collect()
+    with pytest.raises(REFUSED, match="no commit log here"):
+        rows_of(spark, tmp_path).collect()
+
+
+def test_a_column_that_messages_do_not_have(spark: SparkSession, store: Path) -> None:
     with pytest.raises(PySparkException, match="messages have no column"):
         spark.read.format("rocketmq-store").schema("price int").load(str(store)).collect()
 
 
 def test_a_damaged_message_fails_the_query_or_is_listed(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, rows_of: RowsOf
 ) -> None:
     path = fill(tmp_path / "store", 60)
     flip_byte_of(path, 41)
     end = StoreLog(path).snapshot.log_end
     overwrite(log_files(path)[0], end, b"torn")
     with pytest.raises(PySparkException, match="failOnCorruption=false reads on behind it"):
-        table(spark, path).collect()
-    rows = table(spark, path, failOnCorruption="false", splits=4)
+        rows_of(spark, path).collect()
+    rows = rows_of(spark, path, failOnCorruption="false", splits=4)
     assert numbers(rows) == [number for number in range(60) if number != 41]
     damages = {row.kind: row for row in table(spark, path, table="damages").collect()}
     assert set(damages) == {"damage", "torn-tail"}
@@ -165,16 +191,16 @@ def test_every_damage_is_listed(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_missing_log_file_fails_the_query_or_is_listed(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, rows_of: RowsOf
 ) -> None:
     path = fill(tmp_path / "store", COUNT)
     files = log_files(path)
     files[1].unlink()
     with pytest.raises(PySparkException, match=r"restore it.*failOnCorruption=false reads on"):
-        table(spark, path, topics="even").collect()
-    found = numbers(table(spark, path, failOnCorruption="false", topics="even", splits=5))
+        rows_of(spark, path, topics="even").collect()
+    found = numbers(rows_of(spark, path, failOnCorruption="false", topics="even", splits=5))
     assert found == numbers(
-        table(spark, path, failOnCorruption="false", prune="false").where("topic = 'even'")
+        rows_of(spark, path, failOnCorruption="false", prune="false").where("topic = 'even'")
     )
     assert found[-1] == COUNT - 2
     start, end = int(files[1].name), int(files[2].name)
@@ -186,6 +212,41 @@ def test_a_missing_log_file_fails_the_query_or_is_listed(
             start,
             end - start,
         )
+
+
+def test_python_values_are_options_too(spark: SparkSession, store: Path) -> None:
+    rows = read_store(
+        *(spark, store),
+        queues={"even": [1], "odd": [0, 1]},
+        columns=["body"],
+        startTime=datetime.fromtimestamp(T0 / 1000, UTC) + timedelta(milliseconds=290 * STEP_MS),
+        verifyCrc=False,
+        keys=None,
+    )
+    assert rows.columns == ["body"]
+    assert numbers(rows) == [290, 291, 293, 294, 295, 297, 298, 299]
+
+
+def test_nothing_found_is_an_empty_table(spark: SparkSession, store: Path, rows_of: RowsOf) -> None:
+    rows = rows_of(spark, store, topics="absent")
+    assert (rows.schema, rows.collect()) == (message_schema(), [])
+
+
+@pytest.mark.parametrize("options", [{"table": "damages"}, {"pushFilters": True}])
+def test_what_only_the_format_can_do_is_said(
+    spark: SparkSession, store: Path, options: dict[str, object]
+) -> None:
+    with pytest.raises(ConfigError, match=r'are for spark.read.format\("rocketmq-store"\)'):
+        read_store(spark, store, **options)
+
+
+def test_a_frame_is_read_again_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    path = fill(tmp_path / "store", 20)
+    rows = read_store(spark, path)
+    with open_small(path) as written:
+        written.append(message(20), now_ms=T0 + 20 * STEP_MS)
+    assert numbers(rows) == numbers(rows) == list(range(20))
+    assert numbers(read_store(spark, path)) == list(range(21))
 
 
 def test_a_running_store_is_a_table_of_one_moment(spark: SparkSession, tmp_path: Path) -> None:

@@ -9,7 +9,8 @@
         .option("subscribe", "orders").load()
 
 Formats: ``rocketmq`` (a cluster; source and sink, batch and streaming) and ``rocketmq-store`` (a
-store directory). Needs the extra ``spark``: ``pip install orbitmq[spark]``.
+store directory; `read_store` is the same table, with whole rows sooner). Needs the extra ``spark``:
+``pip install orbitmq[spark]``.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    import os
 
-__all__ = ["register"]
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["read_store", "register"]
 
 _FORMATS = {
     "rocketmq": ("orbitmq.spark.source", "RocketMQSource"),
@@ -37,6 +40,20 @@ def register(spark: SparkSession) -> None:
     for module, name in _FORMATS.values():
         source = getattr(import_module(module), name)
         spark.dataSource.register(_with_parallelism(source, _parallelism(spark)))
+
+
+def read_store(spark: SparkSession, path: str | os.PathLike[str], **options: Any) -> DataFrame:
+    """Return the messages of a store directory; the options are those of the format. ::
+
+    orders = read_store(spark, "/var/lib/rocketmq/store", topics=["orders"])
+
+    The rows are those of ``spark.read.format("rocketmq-store")``, but Spark copies whole ones once
+    less. The directory is looked at now, by this process, and every run of the query reads what is
+    there now. It gives no ``table=damages`` and takes no ``pushFilters``.
+    """
+    from orbitmq.spark.store_frame import frame
+
+    return frame(spark, path, options, _parallelism(spark))
 
 
 def _parallelism(spark: SparkSession) -> int | None:

@@ -13,25 +13,22 @@ query, or, with ``failOnCorruption=false``, is left out, counted and named in th
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from orbitmq.errors import CorruptStore, FileExpired, MissingFile
 from orbitmq.spark.schema import column_names, message_schema
 from orbitmq.spark.settling import settle_in
 from orbitmq.spark.store_options import StoreOptions
+from orbitmq.spark.store_reading import read_split, say_torn_tail
 from orbitmq.storelog import ScanPlan, Selection, StoreLog
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["DAMAGE_SCHEMA", "RocketMQStoreSource"]
-
-_log = logging.getLogger("orbitmq.spark.store")
 
 DAMAGE_SCHEMA = StructType(
     [
@@ -74,11 +71,7 @@ class RocketMQStoreSource(DataSource):
         if options.table == "damages":
             plan = options.plan(log, selection, ("physicalOffset",), self.parallelism)
             return DamageReader(plan, _torn_tail(log, plan))
-        if log.torn_bytes:
-            _log.warning(
-                "%s: %d bytes of an unfinished message follow the log's end at %d; left out",
-                *(log.path, log.torn_bytes, log.snapshot.log_end),
-            )
+        say_torn_tail(log)
         columns = column_names(schema)
         if options.push_filters:
             # Spark refuses readers that take filters while its own switch for that is off.
@@ -116,26 +109,9 @@ class StoreReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the wanted messages of a split as record batches."""
-        import pyarrow as pa
-
-        settle_in()
         assert isinstance(partition, SplitPartition)
-        if not self.plan.splits:
-            return
-        scan = self.plan.open(self.plan.splits[partition.number])
-        try:
-            for batch in scan:
-                yield pa.record_batch(batch)
-        except (CorruptStore, MissingFile, FileExpired) as error:
-            text = f"{error}; failOnCorruption=false reads on behind it"
-            raise type(error)(text, path=error.path, offset=error.offset) from None
-        report = scan.report()
-        if report.damaged:
-            _log.warning(
-                "%d stretches of the log (%d bytes) cannot be read and were left out: %s",
-                *(report.damaged, report.damaged_bytes),
-                "; ".join(f"at {at}: {reason}" for _, at, _, reason, *_ in report.damages[:10]),
-            )
+        if self.plan.splits:
+            yield from read_split(self.plan, self.plan.splits[partition.number])
 
 
 class DamageReader(StoreReader):
