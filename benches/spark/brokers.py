@@ -11,13 +11,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from benches.broker import DEFAULT_SIZES, FastJavaCluster
 from benches.kafka import kafka_broker
 from compat import jars
-from compat.java_cluster import free_port
+from compat.java_cluster import BrokerSettings, free_port
 from orbitmq import Admin
 from orbitmq._native import NewMessage, Store
 
-__all__ = ["BODY_BYTES", "OUT", "Load", "Ours", "filled_kafka", "kafka_jars", "our_broker"]
+__all__ = [
+    *("BODY_BYTES", "OUT", "Load", "Ours"),
+    *("apache_broker", "filled_kafka", "kafka_jars", "our_broker"),
+]
 
 LOCK_FILE = Path(__file__).resolve().parent.with_name("jars-spark-kafka-4.2.0.lock")
 BODY_BYTES = 1024
@@ -25,6 +29,13 @@ OUT = "out"
 """The topic that sinks write to."""
 HOST = ("127.0.0.1", 10911)
 HISTORY_MS = 3_600_000
+APACHE_DEFAULTS = {
+    "maxTransferCountOnMessageInMemory": "32",
+    "maxTransferBytesOnMessageInMemory": str(256 << 10),
+    "maxTransferCountOnMessageInDisk": "8",
+    "maxTransferBytesOnMessageInDisk": str(64 << 10),
+}
+"""What a pull gets of a 4.9.7 that nobody has configured; the suites' cluster gives more."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +121,23 @@ def _message(load: Load, body: bytes, number: int) -> NewMessage:
         store_host=HOST,
         properties={"UNIQ_KEY": f"{number:032X}", "TAGS": "tag"},
     )
+
+
+@contextmanager
+def apache_broker(directory: Path, load: Load) -> Iterator[str]:
+    """Apache RocketMQ 4.9.7 on a store that we filled; the address of its nameserver."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    cluster = FastJavaCluster(directory, BrokerSettings(sizes=DEFAULT_SIZES, extra=APACHE_DEFAULTS))
+    try:
+        fill(cluster.store_root, [load])
+        cluster.start_broker()
+        with Admin(cluster.nameserver) as admin:
+            admin.create_topic(load.topic, queues=load.queues)
+        yield cluster.nameserver
+    finally:
+        cluster.close()
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from benches.spark.ceiling import Ceiling
+from orbitmq.spark import read_store
 
 Job = dict[str, Any]
 PHASES = ("latestOffset", "walCommit", "getBatch", "queryPlanning", "addBatch", "commitOffsets")
@@ -52,6 +53,8 @@ def session(cores: int, jars: list[str]) -> SparkSession:
 
 
 def frame(spark: SparkSession, job: Job, *, streaming: bool = False) -> DataFrame:
+    if job["format"] == "read_store":
+        return read_store(spark, **job["options"])
     reader = spark.readStream if streaming else spark.read
     loaded: DataFrame = reader.format(job["format"]).options(**job["options"]).load()
     return loaded

@@ -1,11 +1,12 @@
-"""A store directory as a table, next to the same query through the broker.
+"""A store directory as a table, next to the same query through brokers.
 
-The broker is asked in both ways there are: by pulls, 32 messages each, as every RocketMQ broker
-answers them, and by OrbitMQ's bulk read. All three sides run the same query in the same Spark; what
-is asked for differs from line to line, because it decides what a scan can leave out. Next to each
-stands the ceiling of the machine: the same query over a source that makes its columns from nothing;
-where that is not three times the pulls, no scan can be. Two lines are without Spark: the same
-columns as Arrow batches in one process.
+Brokers are asked by pulls, 32 messages each: Apache RocketMQ 4.9.7 on a store of the same messages,
+and ours; and ours by its bulk read. All sides run the same query in the same Spark; what is asked
+for differs from line to line, because it decides what a scan can leave out. Whole rows are scanned
+both ways there are, `format("rocketmq-store")` and `read_store`. Next to each query stands the
+ceiling of the machine: the same over a data source that makes its columns from nothing. Two lines
+are without Spark: the same columns as Arrow batches in one process, which has both cores; so have
+pulls, of which the broker does the one half and the client the other.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from benches.spark.brokers import BODY_BYTES, Load, Ours, our_broker
-from benches.spark.figures import Figure, at_least
+from benches.spark.brokers import BODY_BYTES, Load, Ours, apache_broker, our_broker
+from benches.spark.figures import Figure, Target, at_least
 from benches.spark.reading import EVERYTHING, TOPIC, read_job, rows_per_s
-from benches.spark.sides import Answer, SparkSide, in_turn, spark_side
+from benches.spark.sides import Answer, in_turn, spark_side
 from benches.spark.sizes import Size
 from orbitmq.spark.batch_reader import RocketMQBatchReader
 from orbitmq.spark.source_options import SourceOptions
@@ -27,8 +29,10 @@ from orbitmq.storelog import COLUMNS, StoreLog
 __all__ = ["store"]
 
 CASE = "store"
+WARM_UPS = 2
+"""Rounds that do not count: the JVM's compiler takes a tenth of both cores in the first ones. What
+needs most of the JVM comes last, for the same reason."""
 QUERIES = {
-    "all columns": ("", EVERYTHING),
     "count of all": ("queueOffset", "SELECT count(queueOffset) FROM messages"),
     "count and bytes by queue": (
         "queueId,queueOffset,body",
@@ -38,74 +42,105 @@ QUERIES = {
         "tags,storeTimestamp",
         "SELECT tags, date_trunc('minute', storeTimestamp), count(*) FROM messages GROUP BY ALL",
     ),
+    "all columns": ("", EVERYTHING),
 }
+PULLS = {
+    "apache": "pulls of 32, Apache 4.9.7",
+    "pull": "pulls of 32, OrbitMQ",
+    "bulk": "bulk reads, OrbitMQ",
+}
+"""What a scan is compared with; bulk reads are no pulls, and have no target."""
+WAYS = {"scan": "", "frame": ", read_store"}
+MOST = "ceiling"
+TARGET = at_least(3)
 
 
 def store(directory: Path, size: Size) -> list[Figure]:
     """Scan a store that a broker serves at the same time."""
     load = Load(TOPIC, size.messages)
     figures: list[Figure] = []
-    with our_broker(directory / "ours", load) as ours:
+    with (
+        our_broker(directory / "ours", load) as ours,
+        apache_broker(directory / "apache", load) as apache,
+    ):
         with (
             spark_side() as scan,
             spark_side() as pull,
             spark_side() as bulk,
             spark_side() as ceiling,
         ):
-            sides = {"scan": scan, "pull": pull, "bulk": bulk, "ceiling": ceiling}
+            drivers = {"scan": scan, "frame": scan, "apache": pull, "pull": pull, "bulk": bulk}
+            drivers[MOST] = ceiling
+
+            def compared(name: str, columns: str, query: str, **more: Any) -> list[Figure]:
+                jobs = jobs_of(size, ours, apache, columns, query, **more)
+                work = {side: partial(drivers[side].run, job) for side, job in jobs.items()}
+                answers = in_turn(size.rounds, work, WARM_UPS)
+                return as_figures(name, size, answers, None if more else TARGET)
+
             for name, (columns, query) in QUERIES.items():
-                figures += compared(name, size, ours, sides, columns, query)
+                figures += compared(name, columns, query)
+            # A part is found by its time through the broker, too: a line without a target.
             first, end = ours.middle
             times = {"startingTimestamp": str(first), "endingTimestamp": str(end)}
             name = "all columns of the middle tenth"
-            figures += compared(name, size, ours, sides, "", EVERYTHING, times, size.messages // 10)
+            figures += compared(name, "", EVERYTHING, wishes=times, wanted=size.messages // 10)
         for name, names in (("all columns", COLUMNS), ("count of all", ("queueOffset",))):
-            figures += without_spark(f"{name}, no Spark", size, ours, names)
+            figures += without_spark(f"{name}, no Spark", size, ours, apache, names)
     return figures
 
 
-def compared(
-    name: str,
+def jobs_of(
     size: Size,
     ours: Ours,
-    sides: dict[str, SparkSide],
+    apache: str,
     columns: str,
     query: str,
+    *,
     wishes: dict[str, str] | None = None,
     wanted: int | None = None,
-) -> list[Figure]:
-    """The same query by a scan, by pulls and by bulk reads; `wanted` are the rows it asks for."""
+) -> dict[str, dict[str, Any]]:
+    """The same query by every side; `wanted` are the rows it asks for."""
     wished = {"columns": columns} if columns else {}
     made = {"rows": str(wanted or size.messages), "bytes": str(BODY_BYTES), "tasks": "2"} | wished
     wished |= wishes or {}
-    topic = wished | {"nameServer": ours.address, "subscribe": TOPIC}
     table = wished | {"path": str(ours.store), "topics": TOPIC}
+
+    def topic(address: str, **more: str) -> dict[str, Any]:
+        given = wished | {"nameServer": address, "subscribe": TOPIC} | more
+        return read_job("rocketmq", given, query)
+
     jobs = {
+        "apache": topic(apache, bulkRead="false"),
+        "pull": topic(ours.address, bulkRead="false"),
+        "bulk": topic(ours.address),
         "scan": read_job("rocketmq-store", table, query),
-        "pull": read_job("rocketmq", topic | {"bulkRead": "false"}, query),
-        "bulk": read_job("rocketmq", topic, query),
-        "ceiling": read_job("ceiling", made, query),
+        MOST: read_job("ceiling", made, query),
     }
-    work = {side: partial(sides[side].run, job) for side, job in jobs.items()}
-    answers = in_turn(size.rounds, work)
-    return as_figures(name, size, answers)
+    if query == EVERYTHING:
+        jobs["frame"] = read_job("read_store", table, query)
+    return jobs
 
 
-def as_figures(name: str, size: Size, answers: dict[str, list[Answer]]) -> list[Figure]:
+def as_figures(
+    name: str, size: Size, answers: dict[str, list[Answer]], target: Target | None = TARGET
+) -> list[Figure]:
     rates = {side: rows_per_s(size.messages, each) for side, each in answers.items()}
-    scan, at = rates["scan"], at_least(3)
-    figures = [
-        Figure(CASE, name, "rows/s", scan, "pulls of 32", rates["pull"], at),
-        Figure(CASE, name, "rows/s", scan, "bulk reads", rates["bulk"], at),
-    ]
-    if ceiling := rates.get("ceiling"):
-        most = f"{name}: ceiling of this machine"
-        figures.append(Figure(CASE, most, "rows/s", ceiling, "pulls of 32", rates["pull"]))
+    figures = []
+    for way in [each for each in WAYS if each in rates]:
+        for side, peer in PULLS.items():
+            line = (f"{name}{WAYS[way]}", "rows/s", rates[way], peer, rates[side])
+            figures.append(Figure(CASE, *line, None if side == "bulk" else target))
+    if most := rates.get(MOST):
+        line_name = f"{name}: ceiling of a data source"
+        figures.append(Figure(CASE, line_name, "rows/s", most, PULLS["pull"], rates["pull"]))
     return figures
 
 
-def without_spark(name: str, size: Size, ours: Ours, columns: tuple[str, ...]) -> list[Figure]:
-    """One process, one thread: batches of a scan, and batches of what the broker gives."""
+def without_spark(
+    name: str, size: Size, ours: Ours, apache: str, columns: tuple[str, ...]
+) -> list[Figure]:
+    """One process: batches of a scan, and batches of what the broker gives."""
 
     def timed(work: Callable[[], int]) -> Answer:
         began = time.perf_counter()
@@ -118,8 +153,8 @@ def without_spark(name: str, size: Size, ours: Ours, columns: tuple[str, ...]) -
         wished = StoreLog(ours.store).scan(topics=[TOPIC], columns=columns)
         return sum(batch.num_rows for batch in wished)
 
-    def pulled(bulk: str) -> int:
-        given = {"nameServer": ours.address, "subscribe": TOPIC, "bulkRead": bulk}
+    def pulled(address: str, bulk: str) -> int:
+        given = {"nameServer": address, "subscribe": TOPIC, "bulkRead": bulk}
         reader = RocketMQBatchReader(SourceOptions.of(given, streaming=False), columns, 1)
         return sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part))
 
@@ -127,8 +162,9 @@ def without_spark(name: str, size: Size, ours: Ours, columns: tuple[str, ...]) -
         size.rounds,
         {
             "scan": lambda: timed(scan),
-            "pull": lambda: timed(lambda: pulled("false")),
-            "bulk": lambda: timed(lambda: pulled("true")),
+            "apache": lambda: timed(lambda: pulled(apache, "false")),
+            "pull": lambda: timed(lambda: pulled(ours.address, "false")),
+            "bulk": lambda: timed(lambda: pulled(ours.address, "true")),
         },
     )
     return as_figures(name, size, answers)
