@@ -6,9 +6,9 @@ no flush had covered, in any mixture of old and new sectors. Three promises boun
 - commit log: what lies below the flushed watermark is on disk, as is what was stored no later than
   the checkpoint's first time;
 - consume queues: so is every unit of a message stored no later than the checkpoint's second time;
-- index: and every entry of a message stored no later than its third.
+- index: and every entry of a message stored no later than its fourth. (The third is of full files.)
 
-    checkpoint    log_ms i64 | queues_ms i64 | index_ms i64 | zeros
+    checkpoint    log_ms i64 | queues_ms i64 | index_files_ms i64 | index_ms i64 | log_ms | queues_ms
     queue unit    physical_offset i64 | size i32 | tags_code i64
     index file    begin_ms i64 | end_ms i64 | begin_physical i64 | end_physical i64 |
                   slots_used i32 | next_entry i32 | slots i32 each |
@@ -54,7 +54,7 @@ class PowerCut:
         if not (self.root / "abort").exists():
             return  # killed before it had begun: what was closed before is on disk
         checkpoint = (self.root / "checkpoint").read_bytes()
-        log_ms, queues_ms, index_ms = struct.unpack_from(">qqq", checkpoint)
+        log_ms, queues_ms, _, index_ms = struct.unpack_from(">qqqq", checkpoint)
         store_times = {}
         flushed_offset = self.flushed_offset
         for record, _ in log_records(self.root):

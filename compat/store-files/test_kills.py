@@ -12,12 +12,14 @@ import random
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from compat.jars import REPOSITORY_ROOT
-from compat.java_cluster import JavaCluster, StoreSizes
+from compat.conftest import MakeCluster
+from compat.java_cluster import BrokerSettings, JavaCluster, StoreSizes
 from compat.java_peer import JavaPeer
 from compat.java_traffic import LONG_LEVELS, TOPICS, all_queues, java_writes
 from compat.records import Record, decode_list
@@ -37,6 +39,15 @@ class Acknowledged:
     queue_offset: int
     unique_key: str
     body_sha1: str
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How the times of our messages pass, see `WriterSettings`, and how often they are noted."""
+
+    epoch_ms: int = 0
+    tick_ms: int = 0
+    checkpoint_interval_ms: int = 60_000
 
 
 def java_writes_until_killed(
@@ -64,8 +75,9 @@ def java_writes_until_killed(
 
 
 def we_write_until_killed(
-    root: Path, sizes: StoreSizes, seed: int, kill_after: int
+    root: Path, sizes: StoreSizes, seed: int, kill_after: int, clock: Clock | None = None
 ) -> list[Acknowledged]:
+    clock = clock or Clock()
     settings = WriterSettings(
         root=str(root),
         seed=seed,
@@ -77,7 +89,10 @@ def we_write_until_killed(
             "consume_queue_file_size": sizes.consume_queue_file_size,
             "index_slots": sizes.index_slots,
             "index_entries": sizes.index_entries,
+            "checkpoint_interval_ms": clock.checkpoint_interval_ms,
         },
+        epoch_ms=clock.epoch_ms,
+        tick_ms=clock.tick_ms,
     )
     acknowledged: list[Acknowledged] = []
     with subprocess.Popen(
@@ -126,6 +141,13 @@ def java_finds_everything(
 ) -> StoreView:
     view = StoreView.of_broker(peer, cluster.broker, all_queues())
     assert_whole(dict(view.decoded()), acknowledged)
+    assert_java_finds_keys(peer, cluster, view, acknowledged)
+    return view
+
+
+def assert_java_finds_keys(
+    peer: JavaPeer, cluster: JavaCluster, view: StoreView, acknowledged: list[Acknowledged]
+) -> None:
     asked = {
         KeyQuestion(message.queue[0], message.unique_key): message.unique_key
         for message in random.Random(SEED).sample(acknowledged, KEYS_ASKED)
@@ -133,7 +155,6 @@ def java_finds_everything(
     view.ask_keys(peer, cluster.broker, list(asked))
     for question, unique_key in asked.items():
         assert unique_key in {r.unique_key for r in decode_list(view.keys[question])}, question
-    return view
 
 
 def we_find_everything(store: Store, acknowledged: list[Acknowledged]) -> None:
@@ -145,13 +166,36 @@ def we_find_everything(store: Store, acknowledged: list[Acknowledged]) -> None:
         assert message.unique_key in {record.unique_key for record in found}, message
 
 
+# After a crash Java's broker deletes its last index file. Unless told otherwise it builds only that
+# part of it again which is a few seconds old at most.
+INDEX_SAFE = {"messageIndexSafe": "true"}
+
+
+def test_java_indexes_again_what_our_checkpoint_has_long_left_behind(
+    make_java_cluster: MakeCluster, java_peer: JavaPeer
+) -> None:
+    """Index files that were full at our end, and one that was not, over ten minutes of messages."""
+    settings = BrokerSettings(sizes=StoreSizes(512 << 10, index_entries=3_000), extra=INDEX_SAFE)
+    cluster = make_java_cluster(settings)
+    cluster.start_broker()
+    java_writes(java_peer, cluster, seed=SEED, count=100, create_topics=True)
+    cluster.stop_broker()
+    clock = Clock(epoch_ms=int(time.time() * 1000), tick_ms=200, checkpoint_interval_ms=50)
+    acknowledged = we_write_until_killed(
+        cluster.store_root, settings.sizes, SEED + 1, kill_after=4_000, clock=clock
+    )
+    assert len(list((cluster.store_root / "index").iterdir())) > 2
+    cluster.start_broker()
+    view = StoreView.of_broker(java_peer, cluster.broker, all_queues())
+    assert_java_finds_keys(java_peer, cluster, view, acknowledged)
+    cluster.stop_broker()
+
+
 def test_five_kills_in_a_row(
     java_cluster: JavaCluster, java_peer: JavaPeer, tmp_path: Path
 ) -> None:
     cluster, peer, root = java_cluster, java_peer, java_cluster.store_root
-    # After a crash Java's broker deletes its last index file. Unless told otherwise it builds only
-    # that part of it again which is a few seconds old at most.
-    cluster.settings = cluster.settings.with_extra(messageIndexSafe="true")
+    cluster.settings = cluster.settings.with_extra(**INDEX_SAFE)
     sizes = cluster.settings.sizes
     chooser = random.Random(SEED)
     acknowledged: list[Acknowledged] = []

@@ -78,8 +78,9 @@ impl Durable {
         let store_ms = self.last_store_ms.load(Ordering::Acquire);
         self.flush_queues(0)?;
         if let Some(index) = &self.index {
+            let full_until_ms = index.full_until()?;
             index.flush()?;
-            self.checkpoint.raise_index(store_ms);
+            self.checkpoint.raise_index(full_until_ms, store_ms);
         }
         self.checkpoint.raise_queues(store_ms);
         self.checkpoint.write()

@@ -181,6 +181,16 @@ impl Index {
         }
     }
 
+    /// Store time of the last message in the newest file that is full, 0 if none is.
+    pub fn full_until(&self) -> Result<i64> {
+        for file in self.files().iter().rev() {
+            if file.room()? == 0 {
+                return file.end_timestamp();
+            }
+        }
+        Ok(0)
+    }
+
     /// After a crash: keeps what was on disk by `trusted_ms`. Returns the physical offset from which messages must be indexed again.
     pub fn recover(&self, trusted_ms: i64, log_end: i64) -> Result<i64> {
         let mut files = self.files.write().expect("index lock");

@@ -214,9 +214,10 @@ impl IndexFile {
         if previous == 0 {
             words.set_i32(SLOTS_USED, words.i32(SLOTS_USED) + 1);
         }
+        // Its end before its fullness: the checkpoint notes the end of a file that is full.
+        words.set_i64(END_TIMESTAMP, store_timestamp);
         words.set_i32(NEXT_ENTRY, number + 1);
         words.set_i64(END_PHYSICAL, physical_offset);
-        words.set_i64(END_TIMESTAMP, store_timestamp);
         Ok(())
     }
 

@@ -102,5 +102,22 @@ fn abort_exists_while_open_and_the_lock_file_says_lock() {
     assert!(!place.path().join("abort").exists());
     let checkpoint = std::fs::read(place.path().join("checkpoint")).expect("checkpoint");
     assert_eq!(checkpoint.len(), 4096);
-    assert_eq!(checkpoint[..24], [T0.to_be_bytes(), T0.to_be_bytes(), T0.to_be_bytes()].concat());
+    // No index file is full; its entries are on disk all the same.
+    let times = [T0, T0, 0, T0, T0, T0];
+    assert_eq!(checkpoint[..48], times.map(i64::to_be_bytes).concat());
+    assert!(checkpoint[48..].iter().all(|&byte| byte == 0));
+}
+
+#[test]
+fn the_checkpoint_has_the_end_of_the_newest_full_index_file_as_java_has_it() {
+    let place = Place::new();
+    let store = place.open();
+    for i in 0..10 {
+        append(&store, message("T", 0, b"x", &properties_of(i)), T0 + i as i64);
+    }
+    store.close().expect("close");
+    let checkpoint = std::fs::read(place.path().join("checkpoint")).expect("checkpoint");
+    // A file of 19 entries ends with the first of the seventh message's three.
+    let times = [T0 + 9, T0 + 9, T0 + 6, T0 + 9];
+    assert_eq!(checkpoint[..32], times.map(i64::to_be_bytes).concat());
 }
