@@ -29,9 +29,6 @@ from orbitmq.storelog import COLUMNS, StoreLog
 __all__ = ["store"]
 
 CASE = "store"
-WARM_UPS = 2
-"""Rounds that do not count: the JVM's compiler takes a tenth of both cores in the first ones. What
-needs most of the JVM comes last, for the same reason."""
 QUERIES = {
     "count of all": ("queueOffset", "SELECT count(queueOffset) FROM messages"),
     "count and bytes by queue": (
@@ -75,7 +72,7 @@ def store(directory: Path, size: Size) -> list[Figure]:
             def compared(name: str, columns: str, query: str, **more: Any) -> list[Figure]:
                 jobs = jobs_of(size, ours, apache, columns, query, **more)
                 work = {side: partial(drivers[side].run, job) for side, job in jobs.items()}
-                answers = in_turn(size.rounds, work, WARM_UPS)
+                answers = in_turn(size.rounds, work)
                 return as_figures(name, size, answers, None if more else TARGET)
 
             for name, (columns, query) in QUERIES.items():

@@ -20,6 +20,11 @@ SPARK_DIR = REPOSITORY_ROOT / ".build" / "spark-4.2.0"
 
 Answer = dict[str, Any]
 
+MOST_WARM_UPS = 20
+QUIET_RUNS = 2
+QUIET_SHARE = 0.2
+"""Of the time of a run that the JVM's compiler may be busy; what it does then is little."""
+
 
 class SparkSide:
     """A driver process; see `driver`."""
@@ -77,14 +82,28 @@ def spark_side(*, cores: int = 2, jars: list[str] | None = None) -> Iterator[Spa
                 process.wait()
 
 
-def in_turn(
-    rounds: int, sides: Mapping[str, Callable[[], Answer]], warm_ups: int = 1
-) -> dict[str, list[Answer]]:
-    """Have each side do its work once a round, in turn, so that a slow minute hits all of them."""
+def in_turn(rounds: int, sides: Mapping[str, Callable[[], Answer]]) -> dict[str, list[Answer]]:
+    """Have each side do its work once a round, in turn, so that a slow minute hits all of them.
+
+    Before the first round each is warmed up. A JVM compiles what it runs, on the cores that it is
+    measured on: at first for half of the time, and for ten runs and more of a query that takes
+    seconds. How many they are depends on chance, so it is not counted but asked.
+    """
+    for work in sides.values():
+        warm_up(work)
     answers: dict[str, list[Answer]] = {name: [] for name in sides}
-    for number in range(rounds + warm_ups):
+    for _ in range(rounds):
         for name, work in sides.items():
-            answer = work()
-            if number >= warm_ups:
-                answers[name].append(answer)
+            answers[name].append(work())
     return answers
+
+
+def warm_up(work: Callable[[], Answer]) -> None:
+    """Do the work until the JVM, if there is one, has hardly compiled anything twice in a row."""
+    quiet = 0
+    for _ in range(MOST_WARM_UPS):
+        answer = work()
+        is_quiet = answer.get("compiling_s", 0) <= QUIET_SHARE * answer["seconds"]
+        quiet = quiet + 1 if is_quiet else 0
+        if quiet == QUIET_RUNS or "compiling_s" not in answer:
+            return
