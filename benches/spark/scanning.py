@@ -62,12 +62,13 @@ def store(directory: Path, size: Size) -> list[Figure]:
     ):
         with (
             spark_side() as scan,
+            spark_side() as frame,
             spark_side() as pull,
             spark_side() as bulk,
             spark_side() as ceiling,
         ):
-            drivers = {"scan": scan, "frame": scan, "apache": pull, "pull": pull, "bulk": bulk}
-            drivers[MOST] = ceiling
+            drivers = {"scan": scan, "frame": frame, "bulk": bulk, MOST: ceiling}
+            drivers |= {"apache": pull, "pull": pull}  # the same to a JVM
 
             def compared(name: str, columns: str, query: str, **more: Any) -> list[Figure]:
                 jobs = jobs_of(size, ours, apache, columns, query, **more)

@@ -1,7 +1,8 @@
 """A driver that runs files of pipelines one after the other on one session, anywhere.
 
 Run as a program of its own, ``python -m tests.spark.pipelines_driver '{"files": …}'``; see `Files`
-for the keys. It says how each of them ended, and what its report found.
+for the keys. It says how each of them ended, and what its report found; last, which bodies a store
+directory has.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from orbitmq.spark import read_store
 from orbitmq.spark.pipelines import Report, load, run
 from orbitmq.spark.pipelines.progress import Progress
 from orbitmq.spark.session import session
@@ -22,6 +24,7 @@ class Files:
     """What a driver does."""
 
     files: list[str]
+    store: str
     master: str
     name_server: str
     settings: dict[str, str] = field(default_factory=dict)
@@ -65,6 +68,8 @@ def main(text: str) -> None:
         code = run(loaded, spark, display, once=True)
         ended = {"code": int(code), "facts": display.facts, "failures": display.failures}
         print(json.dumps({file.stem: ended}), flush=True)
+    bodies = read_store(spark, given.store, columns=["body"], splits=3).collect()
+    print(json.dumps({"stored": [row.body.decode() for row in bodies]}), flush=True)
     spark.stop()
 
 

@@ -1,6 +1,7 @@
 """Every kind of pipeline on a real Spark cluster: a master, two workers, executors of their own.
 
-``sql`` is not among them: `test_pipeline_places` has the command run it there.
+``sql`` is not among them: `test_pipeline_places` has the command run it there. `read_store` is: its
+function travels to the executors.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ def test_the_other_kinds_on_a_standalone_cluster(
 
     work = Files(
         files=[str(file) for file in files.values()],
+        store=str(tmp_path / "store"),
         master=spark_cluster.url,
         name_server=cluster.address,
         settings={
@@ -74,6 +76,7 @@ def test_the_other_kinds_on_a_standalone_cluster(
     )
     with Driver(work, tmp_path / "driver.log") as driver:
         ended = {kind: driver.wait_for(kind) for kind in files}
+        stored = driver.wait_for("stored")
         driver.process.wait(60)
 
     assert {kind: each["failures"] for kind, each in ended.items()} == {kind: [] for kind in files}
@@ -85,6 +88,7 @@ def test_the_other_kinds_on_a_standalone_cluster(
     assert set(ended["audit"]["facts"]["findings"]) == {"damaged-record"}
     assert ended["dead-letters"]["facts"] == {"messages": 1, "redriven": 1}
     assert bodies_in(cluster, f"%RETRY%{group}") == Counter([b"dead"])
+    assert Counter(stored) == Counter(body(number).decode() for number in range(COUNT))
     assert ended["trace"]["facts"]["sends"] == COUNT
     assert "<svg" in (tmp_path / "trace.html").read_text()
 
