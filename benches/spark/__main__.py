@@ -10,7 +10,8 @@
 | scaling | reading by 1 and 2 cores, with 1 to 64 queues; the memory of workers |
 
 Every side is a driver process of its own on the same Spark; brokers are processes of their own,
-too. The sides take turns round by round, each warmed up before the first.
+too. The sides take turns round by round. A figure is early, when each side has done its work once,
+or warm, when no JVM compiles any more (see `sides`).
 """
 
 from __future__ import annotations

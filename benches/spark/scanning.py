@@ -20,7 +20,7 @@ from typing import Any
 from benches.spark.brokers import BODY_BYTES, Load, Ours, apache_broker, our_broker
 from benches.spark.figures import Figure, Target, at_least
 from benches.spark.reading import EVERYTHING, TOPIC, read_job, rows_per_s
-from benches.spark.sides import Answer, in_turn, spark_side
+from benches.spark.sides import Answer, Rounds, in_turn, spark_side
 from benches.spark.sizes import Size
 from orbitmq.spark.batch_reader import RocketMQBatchReader
 from orbitmq.spark.source_options import SourceOptions
@@ -73,8 +73,8 @@ def store(directory: Path, size: Size) -> list[Figure]:
             def compared(name: str, columns: str, query: str, **more: Any) -> list[Figure]:
                 jobs = jobs_of(size, ours, apache, columns, query, **more)
                 work = {side: partial(drivers[side].run, job) for side, job in jobs.items()}
-                answers = in_turn(size.rounds, work)
-                return as_figures(name, size, answers, None if more else TARGET)
+                measured = in_turn(size.rounds, work)
+                return as_figures(name, size, measured, None if more else TARGET)
 
             for name, (columns, query) in QUERIES.items():
                 figures += compared(name, columns, query)
@@ -121,17 +121,18 @@ def jobs_of(
 
 
 def as_figures(
-    name: str, size: Size, answers: dict[str, list[Answer]], target: Target | None = TARGET
+    name: str, size: Size, measured: dict[str, Rounds], target: Target | None = TARGET
 ) -> list[Figure]:
-    rates = {side: rows_per_s(size.messages, each) for side, each in answers.items()}
     figures = []
-    for way in [each for each in WAYS if each in rates]:
-        for side, peer in PULLS.items():
-            line = (f"{name}{WAYS[way]}", "rows/s", rates[way], peer, rates[side])
-            figures.append(Figure(CASE, *line, None if side == "bulk" else target))
-    if most := rates.get(MOST):
-        line_name = f"{name}: ceiling of a data source"
-        figures.append(Figure(CASE, line_name, "rows/s", most, PULLS["pull"], rates["pull"]))
+    for state, answers in measured.items():
+        rates = {side: rows_per_s(size.messages, each) for side, each in answers.items()}
+        for way in [each for each in WAYS if each in rates]:
+            for side, peer in PULLS.items():
+                line = (f"{name}{WAYS[way]}{state}", "rows/s", rates[way], peer, rates[side])
+                figures.append(Figure(CASE, *line, None if side == "bulk" else target))
+        if most := rates.get(MOST):
+            line_name = f"{name}: ceiling of a data source{state}"
+            figures.append(Figure(CASE, line_name, "rows/s", most, PULLS["pull"], rates["pull"]))
     return figures
 
 
@@ -156,7 +157,7 @@ def without_spark(
         reader = RocketMQBatchReader(SourceOptions.of(given, streaming=False), columns, 1)
         return sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part))
 
-    answers = in_turn(
+    measured = in_turn(
         size.rounds,
         {
             "scan": lambda: timed(scan),
@@ -165,4 +166,4 @@ def without_spark(
             "bulk": lambda: timed(lambda: pulled(ours.address, "true")),
         },
     )
-    return as_figures(name, size, answers)
+    return as_figures(name, size, measured)

@@ -13,13 +13,18 @@ from typing import Any
 
 from benches.sides import REPOSITORY_ROOT, BenchError
 
-__all__ = ["SPARK_DIR", "SparkSide", "in_turn", "spark_side"]
+__all__ = ["SPARK_DIR", "Answer", "Rounds", "SparkSide", "in_turn", "spark_side"]
 
 SPARK_DIR = REPOSITORY_ROOT / ".build" / "spark-4.2.0"
 """The newest Spark that has a Kafka connector."""
 
 Answer = dict[str, Any]
+Rounds = dict[str, list[Answer]]
+"""What each side has answered, round by round."""
 
+COMPILING = "compiling_s"
+EARLY, WARM = ", early", ", warm"
+"""How far JVMs are, as the names of figures end."""
 MOST_WARM_UPS = 20
 QUIET_RUNS = 2
 QUIET_SHARE = 0.2
@@ -82,28 +87,34 @@ def spark_side(*, cores: int = 2, jars: list[str] | None = None) -> Iterator[Spa
                 process.wait()
 
 
-def in_turn(rounds: int, sides: Mapping[str, Callable[[], Answer]]) -> dict[str, list[Answer]]:
+def in_turn(rounds: int, sides: Mapping[str, Callable[[], Answer]]) -> dict[str, Rounds]:
     """Have each side do its work once a round, in turn, so that a slow minute hits all of them.
 
-    Before the first round each is warmed up. A JVM compiles what it runs, on the cores that it is
-    measured on: at first for half of the time, and for ten runs and more of a query that takes
-    seconds. How many they are depends on chance, so it is not counted but asked.
+    Twice where there are JVMs: `EARLY`, when each side has done its work once, as in most batch
+    jobs, and `WARM`, when none compiles any more. A JVM compiles what it runs on the cores that it
+    is measured on: at first for half of the time, and for up to a dozen runs of some seconds each.
+    That hides what the sides do themselves.
     """
+
+    def measured() -> Rounds:
+        turns = [{name: work() for name, work in sides.items()} for _ in range(rounds)]
+        return {name: [turn[name] for turn in turns] for name in sides}
+
+    first = [work() for work in sides.values()]
+    early = measured()
+    if not any(COMPILING in answer for answer in first):
+        return {"": early}
     for work in sides.values():
         warm_up(work)
-    answers: dict[str, list[Answer]] = {name: [] for name in sides}
-    for _ in range(rounds):
-        for name, work in sides.items():
-            answers[name].append(work())
-    return answers
+    return {EARLY: early, WARM: measured()}
 
 
 def warm_up(work: Callable[[], Answer]) -> None:
-    """Do the work until the JVM, if there is one, has hardly compiled anything twice in a row."""
+    """Do the work until the JVM has hardly compiled anything twice in a row."""
     quiet = 0
     for _ in range(MOST_WARM_UPS):
         answer = work()
-        is_quiet = answer.get("compiling_s", 0) <= QUIET_SHARE * answer["seconds"]
+        is_quiet = answer.get(COMPILING, 0) <= QUIET_SHARE * answer["seconds"]
         quiet = quiet + 1 if is_quiet else 0
-        if quiet == QUIET_RUNS or "compiling_s" not in answer:
+        if quiet == QUIET_RUNS:
             return
