@@ -8,7 +8,7 @@ no flush had covered, in any mixture of old and new sectors. Three promises boun
 - consume queues: so is every unit of a message stored no later than the checkpoint's second time;
 - index: and every entry of a message stored no later than its fourth. (The third is of full files.)
 
-    checkpoint    log_ms i64 | queues_ms i64 | index_files_ms i64 | index_ms i64 | log_ms | queues_ms
+    checkpoint    log_ms i64 | queues_ms i64 | index_files_ms i64 | index_ms i64 | …
     queue unit    physical_offset i64 | size i32 | tags_code i64
     index file    begin_ms i64 | end_ms i64 | begin_physical i64 | end_physical i64 |
                   slots_used i32 | next_entry i32 | slots i32 each |

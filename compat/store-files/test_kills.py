@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from compat.jars import REPOSITORY_ROOT
 from compat.conftest import MakeCluster
+from compat.jars import REPOSITORY_ROOT
 from compat.java_cluster import BrokerSettings, JavaCluster, StoreSizes
 from compat.java_peer import JavaPeer
 from compat.java_traffic import LONG_LEVELS, TOPICS, all_queues, java_writes
