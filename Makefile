@@ -9,7 +9,7 @@ BASE_PYTHON ?= python3
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 # Without make's jobserver, which only recipes that run make are given: cargo would complain.
-CARGO := env -u MAKEFLAGS cargo
+CARGO := env -u MAKEFLAGS -u MFLAGS cargo
 NEED := .ci/need
 
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name 'Cargo.toml')
