@@ -50,6 +50,9 @@ class Clock:
     checkpoint_interval_ms: int = 60_000
 
 
+WALL_CLOCK = Clock()
+
+
 def java_writes_until_killed(
     peer: JavaPeer, cluster: JavaCluster, seed: int, kill_after: int
 ) -> list[Acknowledged]:
@@ -75,9 +78,8 @@ def java_writes_until_killed(
 
 
 def we_write_until_killed(
-    root: Path, sizes: StoreSizes, seed: int, kill_after: int, clock: Clock | None = None
+    root: Path, sizes: StoreSizes, seed: int, kill_after: int, clock: Clock = WALL_CLOCK
 ) -> list[Acknowledged]:
-    clock = clock or Clock()
     settings = WriterSettings(
         root=str(root),
         seed=seed,

@@ -67,8 +67,9 @@ impl Checkpoint {
         self.queues_ms.fetch_max(ms, Ordering::AcqRel);
     }
 
-    /// Full index files end at `files_ms`, and entries of all files are on disk up to `entries_ms`.
-    pub fn raise_index(&self, files_ms: i64, entries_ms: i64) {
+    /// Full index files end at `files_ms` (earlier than was noted, if that was not Java's meaning of it), and entries of all files are on
+    /// disk up to `entries_ms`.
+    pub fn note_index(&self, files_ms: i64, entries_ms: i64) {
         self.index_files_ms.store(files_ms, Ordering::Release);
         self.index_entries_ms.fetch_max(entries_ms, Ordering::AcqRel);
     }
@@ -109,7 +110,7 @@ mod tests {
         let checkpoint = Checkpoint::open(place.path()).expect("open");
         checkpoint.raise_log(log_ms);
         checkpoint.raise_queues(queues_ms);
-        checkpoint.raise_index(files_ms, entries_ms);
+        checkpoint.note_index(files_ms, entries_ms);
         checkpoint.write().expect("write");
         place
     }
@@ -150,7 +151,7 @@ mod tests {
     fn what_an_earlier_version_noted_too_late_for_java_is_corrected() {
         let place = noted(90_000, 90_000, 85_000, 85_000);
         let checkpoint = Checkpoint::open(place.path()).expect("open");
-        checkpoint.raise_index(20_000, 85_000);
+        checkpoint.note_index(20_000, 85_000);
         checkpoint.write().expect("write");
         let bytes = std::fs::read(place.path().join("checkpoint")).expect("read");
         assert_eq!(bytes[16..24], 20_000i64.to_be_bytes());

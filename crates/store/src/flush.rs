@@ -80,7 +80,7 @@ impl Durable {
         if let Some(index) = &self.index {
             let full_until_ms = index.full_until()?;
             index.flush()?;
-            self.checkpoint.raise_index(full_until_ms, store_ms);
+            self.checkpoint.note_index(full_until_ms, store_ms);
         }
         self.checkpoint.raise_queues(store_ms);
         self.checkpoint.write()
