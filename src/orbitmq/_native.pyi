@@ -204,6 +204,21 @@ class FrameReader:
         """How many bytes wait for the rest of their frame."""
 
 @final
+class SocketReader:
+    """Receives the commands that arrive on a socket; large bodies are copied once, out of it.
+
+    After a frame that breaks the rules, and after the end of the stream, there is nothing more.
+    """
+
+    def __new__(cls) -> Self: ...
+    def receive(self, fd: int, timeout_s: float, /) -> list[Command]:
+        """Wait until a command is whole, but not longer than so; return those that are.
+
+        Raises `EOFError` when the peer has closed, an `OSError` when the connection has broken,
+        and a `WireError` for a frame that breaks the rules, once those before it were returned.
+        """
+
+@final
 class HeaderReader:
     """Reads the ext fields of commands as typed values, the same ones each time.
 

@@ -42,12 +42,15 @@ pub struct Command {
 
 impl Command {
     /// The command a frame carries.
-    pub fn decode(py: Python<'_>, frame: &Frame<'_>) -> PyResult<Result<Command, FrameError>> {
-        let header = match frame.command() {
-            Ok(header) => header,
-            Err(error) => return Ok(Err(error)),
-        };
-        Ok(Ok(Command {
+    pub fn decode(py: Python<'_>, frame: &Frame<'_>) -> Result<Command, FrameError> {
+        let head = Command::decode_head(py, frame)?;
+        Ok(head.with_body(PyBytes::new(py, frame.body).unbind()))
+    }
+
+    /// The same without its body.
+    pub fn decode_head(py: Python<'_>, frame: &Frame<'_>) -> Result<Command, FrameError> {
+        let header = frame.command()?;
+        Ok(Command {
             code: header.code,
             version: header.version,
             opaque: header.opaque,
@@ -55,10 +58,15 @@ impl Command {
             remark: header.remark.map(|remark| PyString::new(py, &remark).unbind()),
             texts: header.ext_fields.as_deref().map(ExtTexts::new),
             ext: PyOnceLock::new(),
-            body: PyBytes::new(py, frame.body).unbind(),
+            body: PyBytes::new(py, b"").unbind(),
             language: header.language,
             encoding: frame.encoding,
-        }))
+        })
+    }
+
+    /// The command with this body.
+    pub fn with_body(self, body: Py<PyBytes>) -> Command {
+        Command { body, ..self }
     }
 
     pub fn code(&self) -> i32 {
@@ -278,8 +286,9 @@ pub fn encode_request<'py>(
     Command::new(py, code, opaque, 0, None, ext, body, OUR_LANGUAGE.name(), OUR_VERSION, encoding)?.encode(py)
 }
 
-/// A body from this size on is written from where it is: copying it would cost more than one buffer more.
-const LARGE_BODY_LEN: usize = 16 * 1024;
+/// A body from this size on is written from where it is, and received where it stays: copying it would cost more than one buffer, or
+/// one call, more.
+pub const LARGE_BODY_LEN: usize = 16 * 1024;
 
 /// The frames of several commands, back to back, in as few buffers as pays: what leaves in one write.
 #[pyfunction]

@@ -8,11 +8,12 @@
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use wire::frame::{Cut, MAX_FRAME_LEN, cut_with};
+use wire::frame::{Cut, MAX_FRAME_LEN, cut_head, cut_with};
 
 use crate::bytes_like::BytesLike;
-use crate::command::Command;
+use crate::command::{Command, LARGE_BODY_LEN};
 use crate::errors::frame_error;
+use crate::filled_bytes::FilledBytes;
 
 /// Room that an idle connection may keep for its next partial frame.
 const KEPT_CAPACITY: usize = 64 * 1024;
@@ -45,34 +46,8 @@ impl FrameReader {
     /// Takes the next bytes of the stream; gives the commands that are whole now.
     #[pyo3(signature = (data, /))]
     fn feed<'py>(&mut self, py: Python<'py>, data: BytesLike) -> PyResult<Bound<'py, PyList>> {
-        if let Some(failure) = &self.failure {
-            return Err(PyErr::from_value(failure.bind(py).clone().into_any()));
-        }
         let commands = PyList::empty(py);
-        let data = data.0.as_bytes(py);
-        let mut partial = std::mem::take(&mut self.partial);
-        let bytes = if partial.is_empty() {
-            data
-        } else {
-            partial.extend_from_slice(data);
-            &partial
-        };
-        let (taken, frame_len) = self.cut_all(py, bytes, &commands)?;
-        self.position += taken as u64;
-        if self.failure.is_some() {
-            return Ok(commands);
-        }
-        if partial.is_empty() {
-            self.partial.extend_from_slice(&data[taken..]);
-        } else {
-            partial.drain(..taken);
-            if !(partial.is_empty() && partial.capacity() > KEPT_CAPACITY) {
-                self.partial = partial;
-            }
-        }
-        if self.partial.len() >= BELIEVED_LEN {
-            self.partial.reserve_exact(frame_len.saturating_sub(self.partial.len()));
-        }
+        self.feed_slice(py, data.0.as_bytes(py), &commands)?;
         Ok(commands)
     }
 
@@ -87,14 +62,72 @@ impl FrameReader {
     }
 }
 
+impl Default for FrameReader {
+    fn default() -> FrameReader {
+        FrameReader::new(MAX_FRAME_LEN)
+    }
+}
+
 impl FrameReader {
+    /// Raises what ended the stream.
+    pub fn check(&self, py: Python<'_>) -> PyResult<()> {
+        match &self.failure {
+            Some(failure) => Err(PyErr::from_value(failure.bind(py).clone().into_any())),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the next bytes of the stream; appends the commands that are whole now.
+    pub fn feed_slice(&mut self, py: Python<'_>, data: &[u8], commands: &Bound<'_, PyList>) -> PyResult<()> {
+        self.check(py)?;
+        let mut partial = std::mem::take(&mut self.partial);
+        let bytes = if partial.is_empty() {
+            data
+        } else {
+            partial.extend_from_slice(data);
+            &partial
+        };
+        let (taken, frame_len) = self.cut_all(py, bytes, commands)?;
+        self.position += taken as u64;
+        if self.failure.is_some() {
+            return Ok(());
+        }
+        if partial.is_empty() {
+            self.partial.extend_from_slice(&data[taken..]);
+        } else {
+            partial.drain(..taken);
+            if !(partial.is_empty() && partial.capacity() > KEPT_CAPACITY) {
+                self.partial = partial;
+            }
+        }
+        if self.partial.len() >= BELIEVED_LEN {
+            self.partial.reserve_exact(frame_len.saturating_sub(self.partial.len()));
+        }
+        Ok(())
+    }
+
+    /// The frame that has begun, if its body is large: its head, and the body as far as it has come. The stream goes on after it.
+    pub fn take_large(&mut self, py: Python<'_>) -> PyResult<Option<(Command, FilledBytes)>> {
+        // What is wrong with a frame is found when it is whole.
+        let Ok(Some((frame, body_len))) = cut_head(&self.partial, self.max_frame_bytes) else { return Ok(None) };
+        if body_len < LARGE_BODY_LEN {
+            return Ok(None);
+        }
+        let Ok(head) = Command::decode_head(py, &frame) else { return Ok(None) };
+        let mut body = FilledBytes::new(py, body_len)?;
+        body.push(frame.body);
+        self.position += (self.partial.len() - frame.body.len() + body_len) as u64;
+        self.partial.clear();
+        Ok(Some((head, body)))
+    }
+
     /// Appends every whole command of `bytes` to `commands`; how many bytes they took, and the length of the frame after them.
     fn cut_all(&mut self, py: Python<'_>, bytes: &[u8], commands: &Bound<'_, PyList>) -> PyResult<(usize, usize)> {
         let mut taken = 0;
         loop {
             let cut = match cut_with(&bytes[taken..], self.max_frame_bytes) {
                 Ok(Cut::NeedMore { len }) => return Ok((taken, len)),
-                Ok(Cut::Frame { frame, len }) => Command::decode(py, &frame)?.map(|command| (command, len)),
+                Ok(Cut::Frame { frame, len }) => Command::decode(py, &frame).map(|command| (command, len)),
                 Err(error) => Err(error),
             };
             match cut {

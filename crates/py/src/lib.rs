@@ -9,6 +9,7 @@ mod command;
 mod compression;
 mod errors;
 mod ext_fields;
+mod filled_bytes;
 mod filter;
 mod frame_reader;
 mod hashes;
@@ -29,6 +30,7 @@ mod row_packer;
 mod scan;
 mod send_frame;
 mod send_request;
+mod socket_reader;
 mod store;
 mod store_audit;
 mod store_options;
@@ -65,6 +67,7 @@ mod _native {
         row_packer::{PackedSend, RowPacker},
         send_frame::{decode_send_answer, encode_send},
         send_request::SendRequest,
+        socket_reader::SocketReader,
         store::Store,
         store_audit::{AuditPart, StoreAudit},
         store_options::StoreOptions,

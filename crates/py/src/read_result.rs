@@ -7,6 +7,7 @@ use wire::Crc;
 use crate::command::Command;
 use crate::errors::store_error;
 use crate::ext_fields::ExtTexts;
+use crate::filled_bytes::FilledBytes;
 use crate::record::decode_list;
 
 /// The code of an answer with records.
@@ -34,18 +35,9 @@ pub struct ReadResult {
 impl ReadResult {
     /// Copies the records out of the mapped files, once. They may have to come from the disk, so the GIL is let go.
     pub fn copied(py: Python<'_>, found: store::ReadResult) -> PyResult<ReadResult> {
-        let data = PyBytes::new_with(py, found.bytes, |mut room| {
-            let copied = py.detach(|| -> store::Result<()> {
-                for record in found.records() {
-                    let record = record?;
-                    let (place, rest) = std::mem::take(&mut room).split_at_mut(record.len());
-                    place.copy_from_slice(record);
-                    room = rest;
-                }
-                Ok(())
-            });
-            copied.map_err(|error| store_error(py, &error))
-        })?;
+        let mut data = FilledBytes::new(py, found.bytes)?;
+        py.detach(|| found.records().try_for_each(|record| record.map(|record| data.push(record))))
+            .map_err(|error| store_error(py, &error))?;
         Ok(ReadResult {
             status: status_name(found.status),
             next_offset: found.next_offset,
@@ -53,7 +45,7 @@ impl ReadResult {
             max_offset: found.max_offset,
             behind_bytes: found.behind_bytes,
             count: found.len(),
-            data: data.unbind(),
+            data: data.finish(),
         })
     }
 }

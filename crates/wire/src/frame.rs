@@ -95,32 +95,67 @@ pub fn cut(buffer: &[u8]) -> Result<Cut<'_>, FrameError> {
 /// As [`cut`], with a limit (at least 8) on the whole frame.
 #[inline]
 pub fn cut_with(buffer: &[u8], limit: usize) -> Result<Cut<'_>, FrameError> {
-    let Some((&length, rest)) = buffer.split_first_chunk::<4>() else {
-        return Ok(Cut::NeedMore { len: LEAD_LEN });
+    let lead = match Lead::read(buffer, limit)? {
+        Ok(lead) => lead,
+        Err(len) => return Ok(Cut::NeedMore { len }),
     };
-    let length = i32::from_be_bytes(length);
-    let payload_len = match usize::try_from(length) {
-        Ok(len) if len >= 4 => len,
-        _ => return Err(FrameError::BadLength { length }),
-    };
-    let len = 4 + payload_len;
-    if len > limit {
-        return Err(FrameError::TooLong { len: len as u64, limit });
+    match buffer.get(LEAD_LEN..lead.len) {
+        Some(bytes) => Ok(Cut::Frame { frame: lead.frame(bytes), len: lead.len }),
+        None => Ok(Cut::NeedMore { len: lead.len }),
     }
-    let Some((&[encoding, h2, h1, h0], _)) = rest.split_first_chunk::<4>() else {
-        return Ok(Cut::NeedMore { len });
-    };
-    let encoding = Encoding::from_byte(encoding).ok_or(FrameError::UnknownEncoding(encoding))?;
-    let header_len = u32::from_be_bytes([0, h2, h1, h0]) as usize;
-    let room = payload_len - 4;
-    if header_len > room {
-        return Err(FrameError::HeaderTooLong { header_len, room });
+}
+
+/// The first frame of `buffer` with what is there of its body, and how long that body will be; `None` as long as the header is not
+/// whole. For readers that put the rest of a large body where it is to stay.
+#[inline]
+pub fn cut_head(buffer: &[u8], limit: usize) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
+    let Ok(lead) = Lead::read(buffer, limit)? else { return Ok(None) };
+    let bytes = &buffer[LEAD_LEN..buffer.len().min(lead.len)];
+    let is_whole = bytes.len() >= lead.header_len;
+    Ok(is_whole.then(|| (lead.frame(bytes), lead.len - LEAD_LEN - lead.header_len)))
+}
+
+/// What a frame says of itself before its header begins.
+struct Lead {
+    encoding: Encoding,
+    header_len: usize,
+    /// Of the whole frame.
+    len: usize,
+}
+
+impl Lead {
+    /// The lead, or how many bytes are needed to go on.
+    #[inline]
+    fn read(buffer: &[u8], limit: usize) -> Result<Result<Lead, usize>, FrameError> {
+        let Some((&length, rest)) = buffer.split_first_chunk::<4>() else {
+            return Ok(Err(LEAD_LEN));
+        };
+        let length = i32::from_be_bytes(length);
+        let payload_len = match usize::try_from(length) {
+            Ok(len) if len >= 4 => len,
+            _ => return Err(FrameError::BadLength { length }),
+        };
+        let len = 4 + payload_len;
+        if len > limit {
+            return Err(FrameError::TooLong { len: len as u64, limit });
+        }
+        let Some((&[encoding, h2, h1, h0], _)) = rest.split_first_chunk::<4>() else {
+            return Ok(Err(len));
+        };
+        let encoding = Encoding::from_byte(encoding).ok_or(FrameError::UnknownEncoding(encoding))?;
+        let header_len = u32::from_be_bytes([0, h2, h1, h0]) as usize;
+        let room = payload_len - 4;
+        if header_len > room {
+            return Err(FrameError::HeaderTooLong { header_len, room });
+        }
+        Ok(Ok(Lead { encoding, header_len, len }))
     }
-    let Some(bytes) = buffer.get(LEAD_LEN..len) else {
-        return Ok(Cut::NeedMore { len });
-    };
-    let (header, body) = bytes.split_at(header_len);
-    Ok(Cut::Frame { frame: Frame { encoding, header, body }, len })
+
+    #[inline]
+    fn frame<'a>(&self, bytes: &'a [u8]) -> Frame<'a> {
+        let (header, body) = bytes.split_at(self.header_len);
+        Frame { encoding: self.encoding, header, body }
+    }
 }
 
 impl<'a> Frame<'a> {
@@ -189,6 +224,20 @@ mod tests {
         }
         let frame = Frame { encoding: Encoding::Binary, header: b"head", body: b"body!" };
         assert_eq!(cut(&bytes), Ok(Cut::Frame { frame, len: bytes.len() }));
+    }
+
+    #[test]
+    fn a_head_is_there_before_its_body() {
+        let bytes = framed(b"head", 1, b"body!");
+        for end in 0..=bytes.len() {
+            let head = cut_head(&bytes[..end], MAX_FRAME_LEN).unwrap();
+            let expected =
+                Frame { encoding: Encoding::Binary, header: b"head", body: bytes.get(12..end).unwrap_or_default() };
+            assert_eq!(head, (end >= 12).then_some((expected, 5)), "{end} bytes");
+        }
+        let two = [&bytes[..], &bytes[..]].concat();
+        assert_eq!(cut_head(&two, MAX_FRAME_LEN).unwrap().unwrap().0.body, b"body!");
+        assert_eq!(cut_head(&bytes, 16), Err(FrameError::TooLong { len: 17, limit: 16 }));
     }
 
     #[test]

@@ -5,7 +5,8 @@ a producer; a reader that asks for the next stretch only when it has the last on
 trip each time. Here one thread sends as many requests as it likes and takes answers as they come,
 in any order, by the opaque of their request. Nothing runs in the background: what arrives while
 nobody receives waits in the socket, so a slow reader slows its broker down, and memory is bounded
-by what was asked for.
+by what was asked for. Large answers are received where they stay (see `SocketReader`); those of a
+TLS connection have to be decrypted first, by Python.
 
 Not for several threads at once. After a fork a child must make its own (see `is_of_this_process`).
 """
@@ -15,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import select
 import socket
 import ssl
 import time
@@ -23,14 +23,14 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from orbitmq._native import Command, FrameReader
-from orbitmq.errors import ConnectionLost, RequestTimeout
+from orbitmq._native import Command, FrameReader, SocketReader
+from orbitmq.errors import ConnectionLost, RequestTimeout, WireError
 from orbitmq.remoting.address import CONNECT_TIMEOUT_S, split_address
 from orbitmq.remoting.hooks import RequestHook, prepare
 
 __all__ = ["Pipeline"]
 
-RECEIVE_BYTES = 1 << 20
+TLS_RECEIVE_BYTES = 1 << 20
 
 _next_opaque = itertools.count(1).__next__
 
@@ -51,9 +51,7 @@ class Pipeline:
         self.waiting: set[int] = set()
         """Requests that have no answer yet."""
         self._hooks = tuple(hooks)
-        self._reader = FrameReader()
         self._ready: dict[int, Command] = {}
-        self._room = bytearray(RECEIVE_BYTES)
         self._pid = os.getpid()
         host, port = split_address(address)
         try:
@@ -64,6 +62,7 @@ class Pipeline:
         except OSError as error:
             raise ConnectionLost(f"cannot connect to {address}: {error}") from error
         self._socket: socket.socket = sock
+        self._receiver = _Receiver(sock) if tls is None else _TlsReceiver(sock)
 
     @property
     def is_of_this_process(self) -> bool:
@@ -101,36 +100,27 @@ class Pipeline:
 
     def poll(self) -> dict[int, Command]:
         """Return the answers that are here, without waiting for any."""
-        while self._has_bytes():
-            self._fill(self.timeout_ms / 1000)
+        while self._fill(0):
+            pass
         ready, self._ready = self._ready, {}
         return ready
 
-    def _has_bytes(self) -> bool:
-        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
-            return True
-        poller = select.poll()
-        poller.register(self._socket, select.POLLIN)
-        return bool(poller.poll(0))
-
-    def _fill(self, timeout_s: float) -> None:
-        """Read once, and sort what is whole now."""
+    def _fill(self, timeout_s: float) -> bool:
+        """Take the commands that come next; whether any came in time."""
         try:
-            self._socket.settimeout(timeout_s)
-            count = self._socket.recv_into(self._room)
-        except TimeoutError:
-            return
+            commands = self._receiver.receive(timeout_s)
+        except EOFError:
+            text = f"connection to {self.address} was closed by its peer"
+            raise ConnectionLost(text) from None
         except OSError as error:
             raise self._broken(error) from error
-        if not count:
-            raise ConnectionLost(f"connection to {self.address} was closed by its peer")
-        for command in self._reader.feed(memoryview(self._room)[:count]):
+        except WireError as error:
+            raise ConnectionLost(f"{self.address} does not speak the protocol") from error
+        for command in commands:
             if command.is_response and command.opaque in self.waiting:
                 self.waiting.discard(command.opaque)
                 self._ready[command.opaque] = command
-        if self._reader.failure is not None:
-            text = f"{self.address} does not speak the protocol"
-            raise ConnectionLost(text) from self._reader.failure
+        return bool(commands)
 
     def _broken(self, error: OSError) -> ConnectionLost:
         return ConnectionLost(f"connection to {self.address} broke: {error}")
@@ -150,3 +140,42 @@ class Pipeline:
         _trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class _Receiver:
+    """The commands that arrive."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._reader = SocketReader()
+
+    def receive(self, timeout_s: float) -> list[Command]:
+        """Wait until a command is whole, but not longer than so; return those that are."""
+        return self._reader.receive(self._socket.fileno(), timeout_s)
+
+
+class _TlsReceiver:
+    """The same for a connection that only Python's `ssl` can read."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._reader = FrameReader()
+        self._room = bytearray(TLS_RECEIVE_BYTES)
+
+    def receive(self, timeout_s: float) -> list[Command]:
+        """Wait until a command is whole, but not longer than so; return those that are."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            left_s = max(deadline - time.monotonic(), 0)
+            self._socket.settimeout(left_s)
+            try:
+                count = self._socket.recv_into(self._room)
+            except (TimeoutError, ssl.SSLWantReadError):
+                return []
+            if not count:
+                raise EOFError
+            commands = self._reader.feed(memoryview(self._room)[:count])
+            if commands:
+                return commands
+            if self._reader.failure is not None:
+                raise self._reader.failure

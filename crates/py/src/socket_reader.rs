@@ -1,0 +1,118 @@
+//! `SocketReader`: the commands that arrive on a socket, large bodies straight where they stay.
+//!
+//! ```text
+//! socket ──► room ──► FrameReader ──► commands             heads, small commands
+//!    └────────────────► the body's own bytes ──► command   what is missing of a large body once its head is there
+//! ```
+//! A `FrameReader` that is fed copies a body three times: out of the buffer that was received into, to the rest of its frame, and into
+//! its command. For a reader of gigabytes that is as much work as all it does with them. The GIL is let go while bytes are copied or
+//! waited for.
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use pyo3::exceptions::{PyEOFError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+
+use crate::command::Command;
+use crate::filled_bytes::FilledBytes;
+use crate::frame_reader::FrameReader;
+
+/// Enough for all of a small answer; of a large one so much is copied once more.
+const ROOM: usize = 16 * 1024;
+
+/// Receives commands from a socket.
+#[pyclass(module = "orbitmq._native")]
+pub struct SocketReader {
+    frames: FrameReader,
+    room: Box<[u8; ROOM]>,
+    arriving: Option<Arriving>,
+}
+
+/// A command whose body is on its way.
+struct Arriving {
+    head: Command,
+    body: FilledBytes,
+}
+
+#[pymethods]
+impl SocketReader {
+    #[new]
+    fn new() -> SocketReader {
+        SocketReader { frames: FrameReader::default(), room: Box::new([0; ROOM]), arriving: None }
+    }
+
+    /// Waits until a command is whole, but not longer than `timeout_s`; gives those that are.
+    #[pyo3(signature = (fd, timeout_s, /))]
+    fn receive<'py>(&mut self, py: Python<'py>, fd: i32, timeout_s: f64) -> PyResult<Bound<'py, PyList>> {
+        self.frames.check(py)?;
+        if fd < 0 {
+            return Err(std::io::Error::from(Errno::BADF).into()); // what Python calls a socket that it has closed
+        }
+        let timeout = Duration::try_from_secs_f64(timeout_s).ok();
+        let Some(deadline) = timeout.and_then(|timeout| Instant::now().checked_add(timeout)) else {
+            return Err(PyValueError::new_err(format!("a timeout of {timeout_s} seconds")));
+        };
+        // SAFETY: the caller's socket is open, and stays so while its thread is here.
+        let socket = unsafe { BorrowedFd::borrow_raw(fd) };
+        let commands = PyList::empty(py);
+        while commands.is_empty() {
+            match py.detach(|| self.read(socket)) {
+                Ok(0) => return Err(PyEOFError::new_err("the peer has closed the connection")),
+                Ok(count) => self.take(py, count, &commands)?,
+                Err(Errno::INTR) => py.check_signals()?,
+                Err(Errno::AGAIN) => match py.detach(|| wait(socket, deadline)) {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(Errno::INTR) => py.check_signals()?,
+                    Err(error) => return Err(std::io::Error::from(error).into()),
+                },
+                Err(error) => return Err(std::io::Error::from(error).into()),
+            }
+        }
+        Ok(commands)
+    }
+}
+
+impl SocketReader {
+    /// Receives what is there, without waiting: into the body that is arriving, else into the room.
+    fn read(&mut self, socket: BorrowedFd<'_>) -> Result<usize, Errno> {
+        match &mut self.arriving {
+            None => recv(socket, &mut self.room[..], RecvFlags::DONTWAIT).map(|(count, _)| count),
+            Some(Arriving { body, .. }) => {
+                let ((received, _), _) = recv(socket, body.rest(), RecvFlags::DONTWAIT)?;
+                let count = received.len();
+                // SAFETY: they were received just now.
+                unsafe { body.advance(count) };
+                Ok(count)
+            }
+        }
+    }
+
+    /// Sorts what was received.
+    fn take(&mut self, py: Python<'_>, count: usize, commands: &Bound<'_, PyList>) -> PyResult<()> {
+        match self.arriving.take() {
+            Some(Arriving { head, body }) if body.is_whole() => commands.append(head.with_body(body.finish())),
+            Some(unfinished) => {
+                self.arriving = Some(unfinished);
+                Ok(())
+            }
+            None => {
+                self.frames.feed_slice(py, &self.room[..count], commands)?;
+                self.arriving = self.frames.take_large(py)?.map(|(head, body)| Arriving { head, body });
+                // Commands before a frame that breaks the rules are given first; then the next call says so.
+                if commands.is_empty() { self.frames.check(py) } else { Ok(()) }
+            }
+        }
+    }
+}
+
+/// Waits for bytes; false when the time is up.
+fn wait(socket: BorrowedFd<'_>, deadline: Instant) -> Result<bool, Errno> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let left = Timespec::try_from(left).map_err(|_| Errno::INVAL)?;
+    Ok(poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&left))? > 0)
+}
