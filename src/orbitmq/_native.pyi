@@ -37,6 +37,7 @@ __all__ = [
     "RowPacker",
     "ScanReport",
     "SendRequest",
+    "SocketReader",
     "Store",
     "StoreAudit",
     "StoreOptions",

@@ -1,5 +1,6 @@
 //! Records back to back: the body of a pull or a bulk read.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use wire::properties::TAGS;
@@ -46,8 +47,7 @@ impl RecordColumns {
         while at < bytes.len() && !self.is_full() {
             let (record, texts, total_size) = self.decode(&bytes[at..], at, crc)?;
             self.count_record();
-            let topic = String::from_utf8_lossy(texts.topic);
-            let properties = String::from_utf8_lossy(texts.properties);
+            let (topic, properties) = (lossy(texts.topic), lossy(texts.properties));
             let record = Record { topic: &topic, properties: &properties, ..record };
             if selection.wants(&record) {
                 self.push(&record)?;
@@ -69,11 +69,18 @@ impl RecordColumns {
                 let decoded = Record::decode_but_texts(bytes, Crc::Trust);
                 let decoded = decoded.map_err(|cause| ColumnsError::Record { at, cause })?;
                 let (Record { queue_id, queue_offset, physical_offset, .. }, texts, _) = decoded;
-                let topic = String::from_utf8_lossy(texts.topic).into_owned();
+                let topic = lossy(texts.topic).into_owned();
                 self.forgive(ColumnsError::Damaged { topic, queue_id, queue_offset, physical_offset, cause })?;
                 Ok(decoded)
             }
             decoded => decoded.map_err(|cause| ColumnsError::Record { at, cause }),
         }
     }
+}
+
+/// The text, with replacement characters if need be. Asking first is for those that need none: Rust looks for what to replace byte by
+/// byte, but at whether there is anything in large steps.
+#[inline]
+fn lossy(bytes: &[u8]) -> Cow<'_, str> {
+    std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }

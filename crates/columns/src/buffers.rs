@@ -32,6 +32,20 @@ impl Texts {
         self.end();
     }
 
+    /// Adds one text many times.
+    fn push_times(&mut self, text: &[u8], times: usize) {
+        let (start, len) = (self.bytes.len(), text.len());
+        self.offsets.extend((1..=times).map(|end| (start + end * len) as i32));
+        self.bytes.reserve(times * len);
+        let mut there = times.min(1);
+        self.bytes.extend_from_slice(&text[..there * len]);
+        while there < times {
+            let more = there.min(times - there);
+            self.bytes.extend_from_within(start..start + more * len);
+            there += more;
+        }
+    }
+
     /// What has been added to `bytes` since the last one is the next one.
     #[inline]
     pub(crate) fn end(&mut self) {
@@ -94,9 +108,55 @@ impl OptionalTexts {
         self.nulls.append(text.is_some());
     }
 
+    fn push_times(&mut self, text: Option<&str>, times: usize) {
+        self.texts.push_times(text.unwrap_or_default().as_bytes(), times);
+        match text {
+            Some(_) => self.nulls.append_n_non_nulls(times),
+            None => self.nulls.append_n_nulls(times),
+        }
+    }
+
     pub(crate) fn finish(&mut self) -> ArrayRef {
         let nulls = self.nulls.finish();
         Arc::new(self.texts.finish_text(nulls))
+    }
+}
+
+/// Texts that are mostly the same as the one before, or missing: how often is counted, and they are written when another one comes.
+#[derive(Debug)]
+pub(crate) struct TextRuns {
+    written: OptionalTexts,
+    current: Option<String>,
+    times: usize,
+}
+
+impl TextRuns {
+    pub(crate) fn new() -> TextRuns {
+        TextRuns { written: OptionalTexts::new(), current: None, times: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, text: Option<&str>) {
+        if self.current.as_deref() != text {
+            self.write();
+            self.current = text.map(str::to_owned);
+        }
+        self.times += 1;
+    }
+
+    /// The same as the last one.
+    #[inline]
+    pub(crate) fn push_again(&mut self) {
+        self.times += 1;
+    }
+
+    fn write(&mut self) {
+        self.written.push_times(self.current.as_deref(), std::mem::take(&mut self.times));
+    }
+
+    pub(crate) fn finish(&mut self) -> ArrayRef {
+        self.write();
+        self.written.finish()
     }
 }
 

@@ -1,16 +1,12 @@
 //! The builder: a record in, one value to the end of each wished column.
 
-use std::sync::Arc;
-
-use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, RecordBatchOptions, TimestampMicrosecondArray};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
+use wire::Record;
 use wire::compression::{Codec, DEFAULT_LIMIT};
-use wire::ids::OffsetId;
-use wire::properties::{KEYS, TAGS, UNIQ_KEY};
-use wire::{Host, Record, properties};
 
-use crate::buffers::{OptionalTexts, TextLists, TextMaps, Texts};
-use crate::column::{Column, TIME_ZONE, schema};
+use crate::cells::{Cells, Row};
+use crate::column::{Column, schema};
 use crate::damages::Damages;
 use crate::error::ColumnsError;
 
@@ -34,34 +30,17 @@ impl Default for Bounds {
     }
 }
 
-/// The values of one column so far.
-#[derive(Debug)]
-enum Values {
-    Texts(Texts),
-    OptionalTexts(OptionalTexts),
-    Bytes(Texts),
-    Lists(TextLists),
-    Maps(TextMaps),
-    Ints(Vec<i32>),
-    Longs(Vec<i64>),
-    Times(Vec<i64>),
-}
-
 /// Builds record batches, one after the other.
 #[derive(Debug)]
 pub struct RecordColumns {
     schema: SchemaRef,
-    columns: Vec<(Column, Values)>,
+    columns: Vec<Column>,
+    cells: Cells,
     broker_name: Option<String>,
     topic: Option<String>,
     /// What stands in for bodies that cannot be read, when they may.
     damages: Option<Damages>,
     records: u64,
-    /// The last sender and its text: messages of one sender follow each other.
-    born_host: (Host, String),
-    properties_at: Option<usize>,
-    asks_properties: bool,
-    asks_body: bool,
     bounds: Bounds,
     rows: usize,
     bytes: usize,
@@ -70,27 +49,14 @@ pub struct RecordColumns {
 impl RecordColumns {
     /// A builder of these columns, in their order. `broker_name` is what no record says; without it that column is null.
     pub fn new(columns: &[Column], broker_name: Option<&str>, bounds: Bounds) -> RecordColumns {
-        let values = |column: &Column| match column {
-            Column::Topic | Column::MsgId | Column::OffsetMsgId | Column::BornHost => Values::Texts(Texts::new()),
-            Column::Tags | Column::BrokerName => Values::OptionalTexts(OptionalTexts::new()),
-            Column::Body => Values::Bytes(Texts::new()),
-            Column::Keys => Values::Lists(TextLists::new()),
-            Column::Properties => Values::Maps(TextMaps::new()),
-            Column::QueueId | Column::Flag | Column::SysFlag | Column::ReconsumeTimes => Values::Ints(Vec::new()),
-            Column::QueueOffset | Column::PhysicalOffset => Values::Longs(Vec::new()),
-            Column::BornTimestamp | Column::StoreTimestamp => Values::Times(Vec::new()),
-        };
         RecordColumns {
             schema: schema(columns),
-            columns: columns.iter().map(|column| (*column, values(column))).collect(),
+            columns: columns.to_vec(),
+            cells: Cells::of(columns),
             broker_name: broker_name.map(str::to_owned),
             topic: None,
             damages: None,
             records: 0,
-            born_host: (Host::UNSPECIFIED, Host::UNSPECIFIED.to_string()),
-            properties_at: columns.iter().position(|column| *column == Column::Properties),
-            asks_properties: columns.iter().any(|column| column.is_one_property()),
-            asks_body: columns.contains(&Column::Body),
             bounds: Bounds { max_bytes: bounds.max_bytes.min(Bounds::MOST_BYTES), ..bounds },
             rows: 0,
             bytes: 0,
@@ -158,7 +124,7 @@ impl RecordColumns {
     /// Adds a record. One whose body does not decompress is an error and adds nothing, unless it may stay as it is.
     pub fn push(&mut self, record: &Record<'_>) -> Result<(), ColumnsError> {
         // The one part that can fail comes first, so that columns stay equally long.
-        let outcome = if self.asks_body { inflate(record) } else { Ok(None) };
+        let outcome = if self.cells.ask_body() { inflate(record) } else { Ok(None) };
         let inflated = match outcome {
             Ok(inflated) => inflated,
             Err(error) => {
@@ -167,55 +133,13 @@ impl RecordColumns {
             }
         };
         let body = inflated.as_deref().unwrap_or(record.body);
-        // Properties are walked once, for their own column and for those made of one of them.
-        let mut noted = Noted::default();
-        match self.properties_at.map(|at| &mut self.columns[at].1) {
-            Some(Values::Maps(values)) => values.push(record.properties, |name, value| noted.note(name, value)),
-            _ if self.asks_properties => {
-                properties::iter(record.properties).for_each(|(name, value)| noted.note(name, value));
-            }
-            _ => {}
-        }
-        let mut bytes = 0;
-        for (column, values) in &mut self.columns {
-            match (&column, values) {
-                (Column::Body, Values::Bytes(values)) => {
-                    values.push(body);
-                    bytes += body.len();
-                }
-                (Column::Topic, Values::Texts(values)) => {
-                    values.push(self.topic.as_deref().unwrap_or(record.topic).as_bytes());
-                }
-                (Column::BrokerName, Values::OptionalTexts(values)) => values.push(self.broker_name.as_deref()),
-                (Column::MsgId, Values::Texts(values)) => match noted.unique {
-                    Some(unique) => values.push(unique.as_bytes()),
-                    None => push_offset_id(values, record),
-                },
-                (Column::OffsetMsgId, Values::Texts(values)) => push_offset_id(values, record),
-                (Column::BornHost, Values::Texts(values)) => {
-                    if self.born_host.0 != record.born_host {
-                        self.born_host = (record.born_host, record.born_host.to_string());
-                    }
-                    values.push(self.born_host.1.as_bytes());
-                }
-                (Column::Tags, Values::OptionalTexts(values)) => values.push(noted.tags),
-                (Column::Keys, Values::Lists(values)) => {
-                    let keys = noted.keys.unwrap_or_default();
-                    values.push(keys.split(' ').filter(|key| !key.is_empty()));
-                    bytes += keys.len();
-                }
-                (Column::Properties, Values::Maps(_)) => bytes += record.properties.len(),
-                (Column::QueueId, Values::Ints(values)) => values.push(record.queue_id),
-                (Column::Flag, Values::Ints(values)) => values.push(record.flag),
-                (Column::SysFlag, Values::Ints(values)) => values.push(record.sys_flag),
-                (Column::ReconsumeTimes, Values::Ints(values)) => values.push(record.reconsume_times),
-                (Column::QueueOffset, Values::Longs(values)) => values.push(record.queue_offset),
-                (Column::PhysicalOffset, Values::Longs(values)) => values.push(record.physical_offset),
-                (Column::BornTimestamp, Values::Times(values)) => values.push(micros(record.born_timestamp)),
-                (Column::StoreTimestamp, Values::Times(values)) => values.push(micros(record.store_timestamp)),
-                (column, values) => unreachable!("{column:?} does not hold {values:?}"),
-            }
-        }
+        let row = Row {
+            record,
+            body,
+            topic: self.topic.as_deref().unwrap_or(record.topic),
+            broker_name: self.broker_name.as_deref(),
+        };
+        let bytes = self.cells.push(&row);
         self.rows += 1;
         self.bytes += bytes + ROW_BYTES;
         Ok(())
@@ -223,7 +147,7 @@ impl RecordColumns {
 
     /// The batch of the rows so far; the next one begins empty.
     pub fn finish(&mut self) -> RecordBatch {
-        let arrays: Vec<ArrayRef> = self.columns.iter_mut().map(|(_, values)| values.finish()).collect();
+        let arrays: Vec<ArrayRef> = self.columns.iter().map(|&column| self.cells.finish(column)).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
         (self.rows, self.bytes) = (0, 0);
         RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options)
@@ -231,61 +155,8 @@ impl RecordColumns {
     }
 }
 
-/// The properties that have a column of their own.
-#[derive(Default)]
-struct Noted<'a> {
-    unique: Option<&'a str>,
-    tags: Option<&'a str>,
-    keys: Option<&'a str>,
-}
-
-impl<'a> Noted<'a> {
-    #[inline]
-    fn note(&mut self, name: &str, value: &'a str) {
-        match name {
-            UNIQ_KEY => self.unique = Some(value),
-            TAGS => self.tags = Some(value),
-            KEYS => self.keys = Some(value),
-            _ => {}
-        }
-    }
-}
-
-impl Values {
-    fn finish(&mut self) -> ArrayRef {
-        match self {
-            Values::Texts(values) => Arc::new(values.finish_text(None)),
-            Values::OptionalTexts(values) => values.finish(),
-            Values::Bytes(values) => values.finish_binary(),
-            Values::Lists(values) => values.finish(),
-            Values::Maps(values) => values.finish(),
-            Values::Ints(values) => Arc::new(Int32Array::from(take(values))),
-            Values::Longs(values) => Arc::new(Int64Array::from(take(values))),
-            Values::Times(values) => Arc::new(TimestampMicrosecondArray::from(take(values)).with_timezone(TIME_ZONE)),
-        }
-    }
-}
-
 /// What a row takes beside its body, keys and properties, about: numbers, ids, names.
 const ROW_BYTES: usize = 192;
-
-fn take<T>(values: &mut Vec<T>) -> Vec<T> {
-    let room = Vec::with_capacity(values.len());
-    std::mem::replace(values, room)
-}
-
-#[inline]
-fn push_offset_id(values: &mut Texts, record: &Record<'_>) {
-    let id = OffsetId { store_host: record.store_host, physical_offset: record.physical_offset };
-    id.encode_to(&mut values.bytes);
-    values.end();
-}
-
-/// A time that microseconds cannot hold (a broken clock's) becomes the nearest they can.
-#[inline]
-fn micros(millis: i64) -> i64 {
-    millis.saturating_mul(1000)
-}
 
 /// The body as its producer wrote it, when it was compressed.
 fn inflate(record: &Record<'_>) -> Result<Option<Vec<u8>>, ColumnsError> {

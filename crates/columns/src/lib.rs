@@ -16,6 +16,7 @@
 mod append;
 mod buffers;
 mod builder;
+mod cells;
 mod column;
 mod damages;
 mod error;

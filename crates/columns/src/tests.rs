@@ -85,6 +85,29 @@ fn every_column() {
 }
 
 #[test]
+fn texts_that_repeat_and_those_that_do_not() {
+    let mut builder =
+        RecordColumns::new(&[Column::Topic, Column::BrokerName, Column::BornHost], None, Bounds::default());
+    let mut expected = Vec::new();
+    for number in 0..300 {
+        // Runs of all lengths from one on, also of no text at all, and one that goes on in the next batch.
+        let run = (0..).find(|run| (run + 1) * (run + 2) / 2 > number).unwrap();
+        let (topic, broker) = (["", "orders", "红"][run % 3], [None, Some("broker-a"), Some("")][run % 3]);
+        let host = Host::new("10.0.0.1".parse().unwrap(), (run % 2) as i32);
+        builder.set_broker_name(broker);
+        builder.push(&Record { topic, born_host: host, ..record(number as i64, b"", "") }).unwrap();
+        expected.push((Some(topic.to_owned()), broker.map(str::to_owned), Some(host.to_string())));
+        if number % 100 == 99 {
+            let batch = builder.finish();
+            let owned = |column| texts(&batch, column).into_iter().map(|text| text.map(str::to_owned));
+            let rows: Vec<_> =
+                owned(0).zip(owned(1)).zip(owned(2)).map(|((topic, broker), host)| (topic, broker, host)).collect();
+            assert_eq!(rows, std::mem::take(&mut expected));
+        }
+    }
+}
+
+#[test]
 fn names_are_read_back() {
     for column in Column::ALL {
         assert_eq!(column.name().parse(), Ok(column));

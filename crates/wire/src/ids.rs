@@ -59,7 +59,11 @@ impl OffsetId {
         let len = self.store_host.encoded_len() + 8;
         let rest = self.store_host.encode_into(&mut bytes);
         rest[..8].copy_from_slice(&self.physical_offset.to_be_bytes());
-        out.extend(bytes[..len].iter().flat_map(|&byte| hex_digits(byte)));
+        let mut text = [0; V6_DIGITS];
+        for (digits, &byte) in text.chunks_exact_mut(2).zip(&bytes[..len]) {
+            digits.copy_from_slice(&hex_digits(byte));
+        }
+        out.extend_from_slice(&text[..2 * len]);
     }
 
     /// Reads an id, in upper or lower case.
