@@ -20,9 +20,15 @@ __all__ = ["dead_letters", "send_again"]
 def dead_letters(admin: Admin, group: str, limit: int | None) -> Iterator[ReceivedMessage]:
     """Return the dead letters of a group that are there, at most so many."""
     from orbitmq.cli.reading import messages_of_queue
+    from orbitmq.errors import NoRoute
     from orbitmq.protocol.names import dlq_topic
 
-    queues = admin.topic_ends(dlq_topic(group))
+    try:
+        queues = admin.topic_ends(dlq_topic(group))
+    except NoRoute as error:
+        if error.cause != "no_topic":
+            raise
+        return  # brokers make the topic when the first one comes
     there = sum(ends.max_offset - ends.min_offset for ends in queues.values())
     letters = (
         message

@@ -54,7 +54,7 @@ PULL_ROUNDS = 8
 """How many pulls a segment takes where there is no bulk read."""
 BATCH_ROWS = 8192
 BATCH_BYTES = 4 << 20
-BULK_PREFETCH, PULL_PREFETCH = 3, 16
+BULK_PREFETCH, PULL_PREFETCH = 5, 16
 MOST_DAMAGES_TOLD = 8
 """How many of them a task names in its log: a topic may be full of them."""
 REMOVING = "MESSAGE_WAS_REMOVING"
