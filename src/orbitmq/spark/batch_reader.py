@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from orbitmq.protocol.bodies import MessageQueue
+from orbitmq.spark.ahead import ahead
 from orbitmq.spark.cluster import Cluster, Endpoint, shared_cluster
 from orbitmq.spark.data_loss import DataLoss
 from orbitmq.spark.first_offsets import past_the_expired
@@ -111,7 +112,7 @@ def read_partition(
     )
     with options.connection.hiding_secrets():
         pulling = Pulling(cluster_of(options), settings, partition.endpoints, losses)
-        for batch in pulling.read(partition.ranges):
+        for batch in ahead(pulling.read(partition.ranges)):
             yield pyarrow.record_batch(batch)
 
 
