@@ -9,14 +9,23 @@ limit::limit_allocations!();
 fuzz_target!(|bytes: &[u8]| {
     let mut rest = bytes;
     loop {
+        let head = frame::cut_head(rest, MAX_FRAME_LEN);
         match frame::cut(rest) {
             Ok(Cut::NeedMore { len }) => {
                 assert!(len > rest.len() && len <= MAX_FRAME_LEN, "{len} for {}", rest.len());
+                if let Some((frame, body_len)) = head.expect("no worse than the frame") {
+                    assert_eq!(8 + frame.header.len() + body_len, len);
+                    assert_eq!(8 + frame.header.len() + frame.body.len(), rest.len(), "what is there of the body");
+                }
                 return;
             }
-            Err(_) => return,
+            Err(error) => {
+                assert_eq!(head, Err(error));
+                return;
+            }
             Ok(Cut::Frame { frame, len }) => {
                 assert!(len <= rest.len() && 8 + frame.header.len() + frame.body.len() == len);
+                assert_eq!(head, Ok(Some((frame, frame.body.len()))));
                 // A frame cut short needs more, and says how much.
                 assert_eq!(frame::cut(&rest[..len - 1]), Ok(Cut::NeedMore { len }), "all but one byte");
                 if let Ok(command) = frame.command() {
