@@ -124,7 +124,7 @@ impl RecordColumns {
     /// Adds a record. One whose body does not decompress is an error and adds nothing, unless it may stay as it is.
     pub fn push(&mut self, record: &Record<'_>) -> Result<(), ColumnsError> {
         // The one part that can fail comes first, so that columns stay equally long.
-        let outcome = if self.cells.ask_body() { inflate(record) } else { Ok(None) };
+        let outcome = if self.cells.asks_body() { inflate(record) } else { Ok(None) };
         let inflated = match outcome {
             Ok(inflated) => inflated,
             Err(error) => {

@@ -72,7 +72,7 @@ impl Cells {
     }
 
     /// Whether bodies are wished for.
-    pub(crate) fn ask_body(&self) -> bool {
+    pub(crate) fn asks_body(&self) -> bool {
         self.body.is_some()
     }
 
@@ -95,12 +95,8 @@ impl Cells {
         if let Some(values) = &mut self.broker_name {
             values.push(row.broker_name);
         }
-        if let Some(values) = &mut self.queue_id {
-            values.push(record.queue_id);
-        }
-        if let Some(values) = &mut self.queue_offset {
-            values.push(record.queue_offset);
-        }
+        put(&mut self.queue_id, record.queue_id);
+        put(&mut self.queue_offset, record.queue_offset);
         if let Some(values) = &mut self.msg_id {
             match noted.unique {
                 Some(unique) => values.push(unique.as_bytes()),
@@ -122,27 +118,15 @@ impl Cells {
             values.push(row.body);
             bytes += row.body.len();
         }
-        if let Some(values) = &mut self.born_timestamp {
-            values.push(micros(record.born_timestamp));
-        }
-        if let Some(values) = &mut self.store_timestamp {
-            values.push(micros(record.store_timestamp));
-        }
+        put(&mut self.born_timestamp, micros(record.born_timestamp));
+        put(&mut self.store_timestamp, micros(record.store_timestamp));
         if let Some(values) = &mut self.born_host {
             values.push(&record.born_host);
         }
-        if let Some(values) = &mut self.flag {
-            values.push(record.flag);
-        }
-        if let Some(values) = &mut self.sys_flag {
-            values.push(record.sys_flag);
-        }
-        if let Some(values) = &mut self.reconsume_times {
-            values.push(record.reconsume_times);
-        }
-        if let Some(values) = &mut self.physical_offset {
-            values.push(record.physical_offset);
-        }
+        put(&mut self.flag, record.flag);
+        put(&mut self.sys_flag, record.sys_flag);
+        put(&mut self.reconsume_times, record.reconsume_times);
+        put(&mut self.physical_offset, record.physical_offset);
         bytes
     }
 
@@ -211,6 +195,14 @@ impl<'a> Noted<'a> {
             KEYS => self.keys = Some(value),
             _ => {}
         }
+    }
+}
+
+/// Adds a number to its column, if that is wished for.
+#[inline]
+fn put<T>(values: &mut Option<Vec<T>>, value: T) {
+    if let Some(values) = values {
+        values.push(value);
     }
 }
 

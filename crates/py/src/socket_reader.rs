@@ -60,16 +60,11 @@ impl SocketReader {
         let socket = unsafe { BorrowedFd::borrow_raw(fd) };
         let commands = PyList::empty(py);
         while commands.is_empty() {
-            match py.detach(|| self.read(socket)) {
-                Ok(0) => return Err(PyEOFError::new_err("the peer has closed the connection")),
-                Ok(count) => self.take(py, count, &commands)?,
+            match py.detach(|| self.read_in_time(socket, deadline)) {
+                Ok(None) => break,
+                Ok(Some(0)) => return Err(PyEOFError::new_err("the peer has closed the connection")),
+                Ok(Some(count)) => self.take(py, count, &commands)?,
                 Err(Errno::INTR) => py.check_signals()?,
-                Err(Errno::AGAIN) => match py.detach(|| wait(socket, deadline)) {
-                    Ok(true) => {}
-                    Ok(false) => break,
-                    Err(Errno::INTR) => py.check_signals()?,
-                    Err(error) => return Err(std::io::Error::from(error).into()),
-                },
                 Err(error) => return Err(std::io::Error::from(error).into()),
             }
         }
@@ -78,6 +73,17 @@ impl SocketReader {
 }
 
 impl SocketReader {
+    /// Receives what comes next, `None` when nothing does in time.
+    fn read_in_time(&mut self, socket: BorrowedFd<'_>, deadline: Instant) -> Result<Option<usize>, Errno> {
+        loop {
+            match self.read(socket) {
+                Err(Errno::AGAIN) if wait(socket, deadline)? => {}
+                Err(Errno::AGAIN) => return Ok(None),
+                outcome => return outcome.map(Some),
+            }
+        }
+    }
+
     /// Receives what is there, without waiting: into the body that is arriving, else into the room.
     fn read(&mut self, socket: BorrowedFd<'_>) -> Result<usize, Errno> {
         match &mut self.arriving {
