@@ -71,6 +71,8 @@ fn known_end(topic: &str, queues: Option<&HashMap<i32, QueueWish>>, ends: &Ends<
 struct Known {
     /// Granule → first wanted record in it.
     granules: BTreeMap<u64, u64>,
+    /// A granule and a wanted record in it, the last ones looked up: the next unit of a queue mostly points right behind.
+    last: Option<(u64, u64)>,
     lost: BTreeSet<Gap>,
     unknown: Vec<Range<u64>>,
 }
@@ -115,7 +117,12 @@ impl Known {
             self.lost.insert(gap);
             return;
         }
-        self.granules.entry(position / GRANULE).and_modify(|p| *p = position.min(*p)).or_insert(position);
+        let granule = position / GRANULE;
+        if self.last.is_some_and(|(at, first)| at == granule && first <= position) {
+            return;
+        }
+        self.granules.entry(granule).and_modify(|p| *p = position.min(*p)).or_insert(position);
+        self.last = Some((granule, position));
     }
 
     fn ranges(&self, to: u64) -> Vec<LogRange> {
