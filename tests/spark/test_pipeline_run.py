@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
 
 from orbitmq.errors import BadPipeline
-from orbitmq.spark.pipelines import Exit, Job, Report, Workspace, build, parse, run, run_plan
+from orbitmq.spark.pipelines import (
+    Exit,
+    Job,
+    Report,
+    Workspace,
+    build,
+    parse,
+    run,
+    run_plan,
+    runner,
+)
 from orbitmq.spark.pipelines.progress import Progress
 from tests.spark.recording import Recorder, stop_after
 
@@ -181,6 +191,43 @@ def test_a_wish_to_stop_lets_the_batch_finish(spark: SparkSession, tmp_path: Pat
     assert spark.streams.active == []
     written = spark.read.parquet(str(tmp_path / "out")).count()
     assert written == sum(batch.rows for batch in recorder.batches) > 0
+
+
+class PlayedQuery:
+    """A query in the middle of a batch."""
+
+    isActive = True
+
+    def __init__(self, name: str, stopped: list[str]) -> None:
+        self.runId = name
+        self.status = {"isTriggerActive": True}
+        self._stopped = stopped
+
+    def stop(self) -> None:
+        self._stopped.append(self.runId)
+        self.isActive = False
+
+
+class PlayedListener:
+    """One query is done with its batch when the other has been waited for."""
+
+    def __init__(self) -> None:
+        self.done: dict[str, int] = {}
+
+    def batches(self, run_id: str) -> int:
+        return self.done.get(run_id, 0)
+
+    def wait_batch(self, _run_id: str, _after: int, _timeout_s: float) -> bool:
+        self.done["quick"] = 1
+        return False
+
+
+def test_a_slow_stream_takes_no_time_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "STOP_LIMIT_S", 0.5)
+    stopped: list[str] = []
+    queries = [PlayedQuery("slow", stopped), PlayedQuery("quick", stopped)]
+    runner._stop_after_batch(cast(Any, queries), cast(Any, PlayedListener()))
+    assert stopped == ["quick"], "the slow one is stopped by who calls, in the middle of its batch"
 
 
 def test_a_batch_without_streams(

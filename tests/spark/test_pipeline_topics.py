@@ -172,7 +172,7 @@ def test_a_stream_that_is_stopped_leaves_no_lag_behind(
     new_topic: NewTopic,
     producer: Producer,
 ) -> None:
-    topic = new_topic(cluster)
+    topic, lookup = new_topic(cluster), new_topic(cluster)
     group = f"{topic}-progress"
     file = tmp_path / "hourly.toml"
     file.write_text(f"""
@@ -186,6 +186,13 @@ decode = "text"
 startingOffsets = "earliest"
 commitOffsets = "progress"
 consumerGroup = "{group}"
+[source.known]
+topic = "{lookup}"
+stream = false
+options = {{ endingOffsets = "latest" }}
+[[step]]
+name = "counted"
+sql = "SELECT orders.*, known FROM orders CROSS JOIN (SELECT count(*) AS known FROM known)"
 [[sink]]
 format = "parquet"
 path = "out"

@@ -51,6 +51,10 @@ def test_what_another_nameserver_knows_is_not_forgotten(network: BlockingNetwork
         one, other = pair.address.split(";")
         assert ask(network, [other], "sender", ["a"]) == ("a",)
         assert ask(network, [one, other], "sender", ["b"]) == ("a",)
+        assert ask(network, [one], "sender", ["b"]) == ("a",), "it was told when both were there"
+        assert ask(network, [one], "second", ["a"]) == ("a",)
+        assert ask(network, [one, other], "second", ["b"]) == ("a",)
+        assert ask(network, [other], "second", ["b"]) == ("a",)
 
 
 def test_a_process_asks_once(cluster: LocalCluster, network: BlockingNetwork) -> None:

@@ -12,7 +12,7 @@ from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.spark.cluster import Cluster, Reach
 from orbitmq.spark.offsets import Offsets, QueueEnds
-from orbitmq.spark.watching import Watch
+from orbitmq.spark.watching import HOLD_AGAIN_S, Watch
 
 TRIGGER_S = 0.05
 
@@ -109,6 +109,18 @@ def test_two_requests_a_second_at_most(queues: int, refuses_pulls: bool) -> None
     before = broker.asked.total()
     idle(broker, watch, began, 120)
     assert broker.asked.total() - before <= 2 * 120
+
+
+def test_a_broker_that_was_busy_holds_pulls_again() -> None:
+    broker = Broker()
+    broker.refuses_pulls = True
+    watch, began = watched(broker, 8)
+    idle(broker, watch, began, 2)
+    broker.refuses_pulls = False
+    idle(broker, watch, began, HOLD_AGAIN_S)
+    before = broker.asked.total()
+    idle(broker, watch, began, 60)
+    assert broker.asked.total() - before < 60  # asked instead, it would be twice as many
 
 
 @pytest.mark.parametrize("queues", [1, 64, 101])

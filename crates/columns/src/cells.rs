@@ -99,7 +99,10 @@ impl Cells {
         put(&mut self.queue_offset, record.queue_offset);
         if let Some(values) = &mut self.msg_id {
             match noted.unique {
-                Some(unique) => values.push(unique.as_bytes()),
+                Some(unique) => {
+                    values.push(unique.as_bytes());
+                    bytes += unique.len();
+                }
                 None => push_offset_id(values, record),
             }
         }
@@ -108,6 +111,7 @@ impl Cells {
         }
         if let Some(values) = &mut self.tags {
             values.push(noted.tags);
+            bytes += noted.tags.map_or(0, str::len);
         }
         if let Some(values) = &mut self.keys {
             let keys = noted.keys.unwrap_or_default();

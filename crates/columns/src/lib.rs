@@ -8,8 +8,8 @@
 //! each wished part is copied once, to the end of its column; a column nobody wished for costs nothing. The types are those Spark
 //! compares with its own schema, exactly: see [`schema`].
 //!
-//! No batch outgrows its reader: [`RecordColumns::append`] stops in front of the record that would make it larger than its bounds, and
-//! says where, however small the compressed bodies of a hostile peer are.
+//! No batch outgrows its reader: [`RecordColumns::append`] stops behind the record that reaches a bound, and says where, however small
+//! the compressed bodies of a hostile peer are.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

@@ -186,6 +186,18 @@ fn a_full_batch_stops_and_goes_on() {
 }
 
 #[test]
+fn long_texts_of_a_producer_fill_a_batch() {
+    let long = "t".repeat(30_000);
+    for (column, name) in [(Column::Tags, "TAGS"), (Column::MsgId, "UNIQ_KEY"), (Column::Keys, "KEYS")] {
+        let properties = format!("{name}\u{1}{long}");
+        let data = bytes(&(0..10).map(|at| record(at, b"", &properties)).collect::<Vec<_>>());
+        let mut builder = RecordColumns::new(&[column], None, Bounds { max_rows: 100, max_bytes: 100_000 });
+        builder.append(&data, 0, Crc::Verify, &Selection::ALL).unwrap();
+        assert_eq!(builder.finish().num_rows(), 4, "{column:?}");
+    }
+}
+
+#[test]
 fn one_record_always_fits() {
     let body = vec![1; 5000];
     let mut builder = RecordColumns::new(&[Column::Body], None, Bounds { max_rows: 9, max_bytes: 10 });

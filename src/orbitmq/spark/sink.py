@@ -250,7 +250,8 @@ def _check_cluster(options: SinkOptions, columns: frozenset[str]) -> tuple[str, 
     """Refuse what the cluster cannot do; returns the brokers that the rows go to, if it matters.
 
     Spark makes a new writer for every micro-batch: what was found lately is not asked again, and a
-    broker that is gone for a moment does not end a query that has begun well.
+    broker that is gone for a moment does not end a query that has begun well; one that has joined
+    since, and breaks a promise, does.
     """
     key, now = (options, columns), time.monotonic()
     checked_at, brokers = _checked.get(key, (-CHECK_AGAIN_S, ()))
@@ -258,9 +259,11 @@ def _check_cluster(options: SinkOptions, columns: frozenset[str]) -> tuple[str, 
         return brokers
     try:
         brokers = _ask_cluster(options, columns)
-    except OrbitError:
-        if key not in _checked:
+    except OrbitError as error:
+        if key not in _checked or not error.retriable:
             raise
+        hidden = options.connection.hide_secrets(str(error))
+        _log.warning("the cluster was not asked again what it can do: %s", hidden)
     _checked[key] = now, brokers
     return brokers
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orbitmq.errors import ConfigError, OrbitError
+from orbitmq.errors import ConfigError, NoRoute, OrbitError
 from orbitmq.protocol.features import DEDUPLICATE, TIMERS, features_of
 from orbitmq.spark.options import Connection
 
@@ -54,7 +54,10 @@ class BrokerAbilities:
 
 
 def ask_brokers(connection: Connection, topic: str | None) -> list[BrokerAbilities]:
-    """Ask the masters that have a topic, of any topic all of the cluster."""
+    """Ask the masters that have a topic, of any topic all of the cluster.
+
+    Raises an error that is `retriable` when one does not answer for now.
+    """
     # Loaded late: tasks load this module, too, and ask nothing; it would cost each 0.15 s.
     from orbitmq.admin.admin import Admin
 
@@ -68,9 +71,13 @@ def ask_brokers(connection: Connection, topic: str | None) -> list[BrokerAbiliti
         for name in sorted(names):
             address = info.brokers[name].master if name in info.brokers else None
             if address is None:
-                raise ConfigError(f"broker {name} has no master to ask what it can do")
+                text = f"broker {name} has no master to ask what it can do"
+                raise NoRoute(text, cause="no_broker")
             try:
                 found.append(BrokerAbilities(name, address, admin.broker_runtime_info(address)))
             except OrbitError as error:
-                raise ConfigError(f"broker {name} does not say what it can do: {error}") from None
+                text = f"broker {name} does not say what it can do: {error}"
+                if error.retriable:
+                    raise NoRoute(text, cause="no_broker") from None
+                raise ConfigError(text) from None
         return found

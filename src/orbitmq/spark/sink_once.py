@@ -116,21 +116,29 @@ class Pins:
                 self._ask(address, RequestCode.DELETE_KV_CONFIG, _key(sender, topic))
 
     def _found_or_noted(self, key: str, wished: Callable[[], Sequence[str]]) -> tuple[str, ...]:
-        codes = []
+        found, without = None, []
         for address in self._nameservers:
             code, value = self._ask(address, RequestCode.GET_KV_CONFIG, key)
             if code == ResponseCode.SUCCESS and value:
-                return tuple(value.split(","))
-            codes.append(code)
+                found = found or value
+            elif code == ResponseCode.QUERY_NOT_FOUND:
+                without.append(address)
+        if found is not None:
+            # The next time only those may be up that were down when it was noted.
+            self._note(without, key, found)
+            return tuple(found.split(","))
         # One that has lost its table may say that there is nothing; one that says nothing may not.
-        if ResponseCode.QUERY_NOT_FOUND not in codes:
+        if not without:
             raise self._no_nameserver("says which brokers the query has used before")
         names = tuple(wished())
-        for address in self._nameservers:
-            codes.append(self._ask(address, RequestCode.PUT_KV_CONFIG, key, ",".join(names))[0])
-        if ResponseCode.SUCCESS not in codes:
+        if not self._note(self._nameservers, key, ",".join(names)):
             raise self._no_nameserver("has noted which brokers the query uses")
         return names
+
+    def _note(self, nameservers: Sequence[str], key: str, names: str) -> bool:
+        """Have nameservers remember brokers; whether one of them does."""
+        codes = [self._ask(each, RequestCode.PUT_KV_CONFIG, key, names)[0] for each in nameservers]
+        return ResponseCode.SUCCESS in codes
 
     def _ask(
         self, address: str, code: int, key: str, value: str | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from orbitmq._native import RecordColumns
+from orbitmq.errors import OrbitError
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.spark.cluster import Cluster
 from orbitmq.spark.offsets import Offsets
@@ -19,6 +20,8 @@ __all__ = ["TriggerLimits"]
 
 LOOK_AGAIN_S = 10.0
 SAMPLED_MESSAGES = 32
+PRESUMED_BYTES = 1024.0
+"""The size of a message where none has been seen."""
 
 
 class TriggerLimits:
@@ -69,12 +72,18 @@ class TriggerLimits:
     def _message_bytes(self, queue: MessageQueue, offset: int) -> float:
         until, size = self._sizes.get(queue, (0.0, 0.0))
         if until <= self._clock():
-            size = self._sampled(queue, offset) or size or 1024.0
+            size = self._sampled(queue, offset) or size or PRESUMED_BYTES
             self._sizes[queue] = (self._clock() + LOOK_AGAIN_S, size)
         return size
 
     def _sampled(self, queue: MessageQueue, offset: int) -> float:
-        body = self._cluster.sample(queue, offset, SAMPLED_MESSAGES)
+        """Return how large messages are there, 0 when that cannot be said now."""
+        try:
+            body = self._cluster.sample(queue, offset, SAMPLED_MESSAGES)
+        except OrbitError as error:
+            if not error.retriable:
+                raise
+            return 0.0  # no reason to end a stream: its tasks wait for a broker that is away
         counting = RecordColumns([], max_rows=SAMPLED_MESSAGES)
         counting.append(body, verify_crc=False)  # whether bodies can be read is for the tasks
         return len(body) / counting.num_rows if counting.num_rows else 0.0

@@ -37,6 +37,8 @@ RECHECK_S = 55.0
 MIN_INTERVAL_S = 0.5
 """How often to ask a broker at most where pulls cannot be held."""
 MAX_HELD = 100
+HOLD_AGAIN_S = 600.0
+"""When to try again where pulls were refused; they are many requests at once."""
 
 _HOLDING = (
     ResponseCode.SUCCESS,
@@ -62,7 +64,7 @@ class Watch:
         """The pulls that brokers hold, by their opaques."""
         self._begin_anew_at = 0.0
         self._known_until = 0.0
-        self._can_hold = True
+        self._hold_again_at = 0.0
 
     def ends(self, seen: Offsets) -> Mapping[MessageQueue, QueueEnds]:
         """Return how far all queues reach; `seen` is what has been read or is known already."""
@@ -99,7 +101,8 @@ class Watch:
             self._disarm()
             return False
         if any(answer.code not in _HOLDING for answer in answers.values()):
-            self._can_hold = False  # whoever may not pull is asked now and then instead
+            # Whoever holds no pulls, because it is busy or forbids them, is asked now and then.
+            self._hold_again_at = self._cluster.clock() + HOLD_AGAIN_S
         for opaque in answers:
             self._held.pop(opaque, None)
         return not answers
@@ -109,7 +112,7 @@ class Watch:
         now = self._cluster.clock()
         most = max(Counter(queue.broker_name for queue in found).values())
         interval_s = _interval_s(found)
-        if not self._can_hold or most > MAX_HELD:
+        if now < self._hold_again_at or most > MAX_HELD:
             self._known_until = now + interval_s
             return
         if not self._held or now >= self._begin_anew_at:

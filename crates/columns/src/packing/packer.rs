@@ -173,11 +173,9 @@ impl Packer {
         if group.body.is_empty() {
             group.body.reserve(self.limits.batch_bytes.min(64 << 10));
         }
-        // Both lengths were compared with what their fields hold before.
-        if message.encode(&mut group.body).is_ok() {
-            group.rows += 1;
-            self.waiting_bytes += len;
-        }
+        message.encode(&mut group.body).expect("both lengths were compared with what their fields hold");
+        group.rows += 1;
+        self.waiting_bytes += len;
         if self.waiting_bytes > self.limits.waiting_bytes {
             full.extend(self.finish());
         }

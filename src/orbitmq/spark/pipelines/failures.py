@@ -1,7 +1,8 @@
 """One line out of what Spark raises.
 
 Spark's exceptions carry plans, JVM stacks and, when Python code failed in a worker or in a data
-source, a whole Python traceback as text. People need the last cause: its class and message.
+source, a whole Python traceback as text. People need the last cause: its message, and its class
+where that is one of Python's own, whose messages say little without it (``KeyError: 'amount'``).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 
 __all__ = ["one_line"]
 
-_PYTHON_CAUSE = re.compile(r"^(?:[\w]+\.)*(\w+(?:Error|Exception|\w*)): (\S.*)$")
+_PYTHON_CAUSE = re.compile(r"^(?P<module>(?:\w+\.)*)(?P<name>\w+): (?P<message>\S.*)$")
 _TRACEBACK = "Traceback (most recent call last):"
 _JVM_CLASS = re.compile(r"^:?\s*(?:(?:[a-z]\w*\.)+\w+(?:Exception|Error):(?: |$))+")
 _NOISE = re.compile(r"\s*(SQLSTATE: \w+|;)\s*$")
@@ -37,5 +38,7 @@ def _last_python_cause(text: str) -> str:
     for line in text.splitlines():
         found = _PYTHON_CAUSE.match(line)
         if found is not None:
-            return f"{found[2]}"[:_MAX_LENGTH].strip()
+            is_builtin = not found["module"]
+            said = line if is_builtin else found["message"]
+            return said[:_MAX_LENGTH].strip()
     return " ".join(text.split())[-_MAX_LENGTH:]

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["RedriveSpec", "back_to", "not_yet_redriven", "remember"]
 
 PLACE: Final = ["topic", "brokerName", "queueId", "queueOffset"]
+LEDGER: Final = (
+    "topic STRING, brokerName STRING, queueId INT, queueOffset LONG, redrivenAt TIMESTAMP"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,27 +86,20 @@ def back_to(target: str, rows: DataFrame) -> DataFrame:
 
 
 def not_yet_redriven(rows: DataFrame, ledger: str) -> DataFrame:
-    """Return the dead letters that the ledger does not know."""
-    spark = rows.sparkSession
-    schema = "topic STRING, brokerName STRING, queueId INT, queueOffset LONG, redrivenAt TIMESTAMP"
-    if not _is_there(rows, ledger):
-        return rows
-    return rows.join(spark.read.schema(schema).parquet(ledger), PLACE, "left_anti")
+    """Return the dead letters that the ledger does not know; no ledger knows none."""
+    from pyspark.errors import AnalysisException
+
+    # With its schema given, a directory that a crash left without a file is an empty ledger.
+    try:
+        known = rows.sparkSession.read.schema(LEDGER).parquet(ledger)
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            return rows
+        raise
+    return rows.join(known, PLACE, "left_anti")
 
 
 def remember(rows: DataFrame, ledger: str, at: datetime) -> None:
     """Write down what was sent back."""
     known = rows.select(*PLACE, F.lit(at).alias("redrivenAt"))
     known.coalesce(1).write.mode("append").parquet(ledger)
-
-
-def _is_there(rows: DataFrame, path: str) -> bool:
-    from pyspark.errors import AnalysisException
-
-    try:
-        rows.sparkSession.read.parquet(path)
-    except AnalysisException as error:
-        if error.getCondition() == "PATH_NOT_FOUND":
-            return False
-        raise
-    return True

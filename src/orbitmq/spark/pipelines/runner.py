@@ -141,10 +141,12 @@ def _run_streams(plan: Streams, workspace: Workspace, display: Display) -> Exit:
     finally:
         for query in queries:
             query.stop()
+        for query in queries:
             listener.wait_ended(str(query.runId), EVENTS_LIMIT_S)
-            for options in workspace.sources:
-                report_last(query.lastProgress, options)
         workspace.spark.streams.removeListener(listener)
+    for query in queries:
+        for options in workspace.sources:
+            report_last(query.lastProgress, options)
     for failure in failures:
         display.failed(one_line(failure))
         _log.debug("the whole story", exc_info=failure)
@@ -156,15 +158,23 @@ def _run_streams(plan: Streams, workspace: Workspace, display: Display) -> Exit:
 
 
 def _stop_after_batch(queries: list[StreamingQuery], listener: Listener) -> None:
-    """Stop each query when it is between two batches, or when it has been given enough time."""
+    """Stop each query when it is between two batches; who calls stops those that take too long."""
     limit = time.monotonic() + STOP_LIMIT_S
-    for query in queries:
-        run_id = str(query.runId)
-        before = listener.batches(run_id)
-        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < limit:
-            if listener.wait_batch(run_id, before, POLL_S):
-                break
-        query.stop()
+    running = [(query, str(query.runId), listener.batches(str(query.runId))) for query in queries]
+
+    def is_in_batch(query: StreamingQuery, run_id: str, before: int) -> bool:
+        if not (query.isActive and query.status["isTriggerActive"]):
+            return False
+        return listener.batches(run_id) == before
+
+    while running and time.monotonic() < limit:
+        for each in [*running]:
+            if not is_in_batch(*each):
+                each[0].stop()
+                running.remove(each)
+        if running:
+            _, run_id, before = running[0]
+            listener.wait_batch(run_id, before, POLL_S)
 
 
 def _run_job(work: Callable[[], Report], workspace: Workspace, display: Display) -> Exit:
@@ -209,19 +219,19 @@ def _run_job(work: Callable[[], Report], workspace: Workspace, display: Display)
 
 @contextmanager
 def _signals(stopping: threading.Event) -> Iterator[None]:
-    """Let SIGTERM and Ctrl-C set the event; the second one does what it always did."""
+    """Let SIGTERM and Ctrl-C set the event; the second one ends the process."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
-    def restore() -> None:
+    def let_next_end_process() -> None:
         for number in kept:
             signal.signal(number, signal.SIG_DFL)
 
     def handle(_number: int, _frame: FrameType | None) -> None:
         stopping.set()
-        restore()
+        let_next_end_process()
 
     for number in kept:
         signal.signal(number, handle)

@@ -91,14 +91,15 @@ def read_source(
 ) -> DataFrame:
     """Return the rows of a source, decoded and with its watermark."""
     spark = workspace.spark
-    reader = spark.readStream if source.is_stream and not batch else spark.read
+    streaming = source.is_stream and not batch
+    reader = spark.readStream if streaming else spark.read
     options = source.reader_options(name_server)
     schema: str | StructType | None = _given_schema(source, workspace)
     if source.is_topic or source.format == "rocketmq-store":
         if source.path is not None:
             options = options | {"path": workspace.locate(source.path)}
         messages = reader.format(source.format).options(**options).load()
-        if source.is_topic and not batch:
+        if source.is_topic and streaming:
             workspace.sources.append(options)
         if source.decode == "json" and schema is None:
             schema = _inferred_schema(source, options, workspace, label)
@@ -131,8 +132,8 @@ def _inferred_schema(
         if not key.lower().startswith(("starting", "ending", "max", "min"))
     }
     sample = workspace.spark.read.format(source.format).options(**kept).load()
-    newest = sample.select(F.col("body").cast("string").alias("body")).limit(source.infer_from)
-    bodies = [row.body for row in newest.collect()]
+    some = sample.select(F.col("body").cast("string").alias("body")).limit(source.infer_from)
+    bodies = [row.body for row in some.collect()]
     schema = infer_json_schema(workspace.spark, bodies)
     if not schema.fields:
         raise ValueError(

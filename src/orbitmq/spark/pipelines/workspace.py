@@ -58,7 +58,7 @@ class Workspace:
     once: bool = False
     """Whether to take what is there and end, whatever the file says."""
     stopping: threading.Event = field(default_factory=threading.Event)
-    """Set when somebody wants an end; a job that goes on for long looks at it."""
+    """Set when somebody wants an end; the runner then stops streams and cancels jobs."""
     sources: list[dict[str, str]] = field(default_factory=list)
     """The connector's options of every topic that is read as a stream."""
     log: logging.Logger = field(default=logging.getLogger("orbitmq.pipeline"))
