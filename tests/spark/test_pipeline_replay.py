@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from orbitmq.errors import BadPipeline
-from orbitmq.spark.pipelines import Exit, parse, replay_paced
+from orbitmq.spark.pipelines import Exit, parse, replay_sending
 from orbitmq.spark.pipelines import replay as replaying
 from orbitmq.spark.pipelines.pacing import SLICE_S, Pace, due_slices
 from orbitmq.testing import LocalCluster
@@ -70,8 +70,11 @@ def test_an_archive_to_its_own_topic_again(
     produce(cluster, topic, texts(50, 60))
     archive.fill(topic)
     source = {"archive": "archive"}
-    code, report = replay(name_server=cluster.address, source=source, topics=[topic], end=str(noon))
+    wished = {"source": source, "topics": [topic], "end": str(noon)}
+    _, planned = replay(dry_run=True, **wished)
+    code, report = replay(name_server=cluster.address, **wished)
     assert (code, report.facts["messages"]) == (Exit.DONE, 50)
+    assert report.tables[0].rows == planned.tables[0].rows
     assert bodies_in(cluster, topic) == Counter(texts(0, 50) + texts(0, 60))
     code, report = replay(source=source, dry_run=True, topics=[topic], end="2020-01-01")
     assert (code, report.facts["messages"]) == (Exit.DONE, 0)
@@ -84,7 +87,7 @@ def test_a_time_range_of_a_topic_to_another_cluster_at_a_pace(
     new_topic: NewTopic,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(replay_paced, "START_AFTER_S", 0.2)
+    monkeypatch.setattr(replay_sending, "START_AFTER_S", 0.2)
     topic, target = new_topic(cluster, queues=2), new_topic(two_brokers, queues=2)
     produce(cluster, topic, texts(0, 20))
     start = stored_later(cluster, topic)
@@ -97,8 +100,10 @@ def test_a_time_range_of_a_topic_to_another_cluster_at_a_pace(
         "start": str(start),
         "end": str(end),
     }
+    _, planned = replay(**keys, dry_run=True)
     code, report = replay(**keys, rate=40.0)
     assert (code, report.facts["messages"]) == (Exit.DONE, 40)
+    assert report.tables[0].rows == planned.tables[0].rows
     assert bodies_in(two_brokers, target) == Counter(texts(20, 60))
     times = [record.store_timestamp for _, record in records_in(two_brokers, target)]
     assert max(times) - min(times) >= 800, "forty at forty a second, both tasks at once"
@@ -136,7 +141,7 @@ def test_original_gaps_are_kept_at_a_speed(
         paces.append(Pace(**keys))
         return paces[-1]
 
-    monkeypatch.setattr(replay_paced, "START_AFTER_S", 0.2)
+    monkeypatch.setattr(replay_sending, "START_AFTER_S", 0.2)
     monkeypatch.setattr(replaying, "Pace", noted)
     fill(tmp_path / "store", 10)
     target = new_topic(cluster, queues=1)
@@ -159,7 +164,7 @@ def test_equal_messages_are_no_repeats_of_each_other(
     new_topic: NewTopic,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(replay_paced, "START_AFTER_S", 0.2)
+    monkeypatch.setattr(replay_sending, "START_AFTER_S", 0.2)
     topic, target = new_topic(cluster, queues=1), new_topic(cluster, queues=1)
     for _ in range(4):
         produce(cluster, topic, [b"tick"])

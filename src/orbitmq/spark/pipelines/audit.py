@@ -19,13 +19,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from orbitmq._native import StoreAudit
 from orbitmq.spark.pipelines.audit_tasks import FINDING_COLUMNS, AuditPlan, run_tasks
 from orbitmq.spark.pipelines.kinds import Kind
-from orbitmq.spark.pipelines.plan import Job, Report, Table
+from orbitmq.spark.pipelines.plan import Job, Report, Table, moment
 from orbitmq.spark.pipelines.spec import PipelineSpec, check_local
 from orbitmq.spark.pipelines.tables import Mistakes
 from orbitmq.storelog import StoreLog
@@ -110,7 +109,7 @@ def report(log: StoreLog, rows: list[dict[str, Any]], spec: AuditSpec) -> Report
             "topics",
             ("topic", "messages", "bytes", "body bytes", "first stored", "last stored"),
             tuple(
-                (topic, messages, size, bodies, _moment(first), _moment(last))
+                (topic, messages, size, bodies, moment(first), moment(last))
                 for topic, (messages, size, bodies, first, last) in sorted(sizes.items())
             ),
         )
@@ -156,10 +155,6 @@ def _add_size(sizes: dict[str, list[int]], row: dict[str, Any]) -> None:
     for at, name in enumerate(("count", "bytes", "bodyBytes")):
         size[at] += row[name]
     size[3], size[4] = min(size[3], row["firstMs"]), max(size[4], row["lastMs"])
-
-
-def _moment(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 KIND = Kind("audit", AuditSpec, build)

@@ -232,8 +232,8 @@ def _run(spec: DeadLettersSpec, workspace: Workspace, rows: DataFrame, absent: l
     rows = rows.persist()
     try:
         tables = [
-            _table("dead letters", summary(rows)),
-            _table(
+            Table.of("dead letters", summary(rows)),
+            Table.of(
                 "the oldest of them",
                 rows.orderBy("storeTimestamp")
                 .limit(OLDEST_SHOWN)
@@ -273,14 +273,6 @@ def _redrive(
     finally:
         waiting.unpersist()
     return count, f"{count} redriven to {redrive.target_in_words}"
-
-
-def _table(title: str, rows: DataFrame) -> Table:
-    shown = tuple(
-        tuple(" ".join(cell) if isinstance(cell, list) else cell for cell in row)
-        for row in rows.collect()
-    )
-    return Table(title, tuple(rows.columns), shown)
 
 
 KIND = Kind("dead-letters", DeadLettersSpec, build)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["Job", "Report", "Stream", "Streams", "Table"]
+__all__ = ["Job", "Report", "Stream", "Streams", "Table", "moment"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,15 @@ class Table:
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
+
+    @classmethod
+    def of(cls, title: str, rows: DataFrame) -> Table:
+        """Return all rows of a query as a table, lists as words."""
+        shown = tuple(
+            tuple(" ".join(cell) if isinstance(cell, list) else cell for cell in row)
+            for row in rows.collect()
+        )
+        return cls(title, tuple(rows.columns), shown)
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """Return the rows by the names of their columns."""
@@ -66,3 +77,12 @@ class Job:
     """Work that is done once. It runs on a thread of its own; a signal cancels its Spark jobs."""
 
     run: Callable[[], Report]
+
+
+def moment(ms: int) -> str:
+    """Return a time as reports show it.
+
+    >>> moment(1_700_000_000_123)
+    '2023-11-14T22:13:20.123+00:00'
+    """
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")

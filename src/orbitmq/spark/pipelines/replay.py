@@ -30,7 +30,6 @@ Without ``speed`` and ``rate`` they go as fast as the brokers take them, at leas
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -40,9 +39,9 @@ from orbitmq.errors import ConfigError
 from orbitmq.spark.pipelines.archive import read_archive
 from orbitmq.spark.pipelines.kinds import Kind
 from orbitmq.spark.pipelines.pacing import Pace
-from orbitmq.spark.pipelines.plan import Job, Report, Table
-from orbitmq.spark.pipelines.replay_paced import send_paced
+from orbitmq.spark.pipelines.plan import Job, Report, Table, moment
 from orbitmq.spark.pipelines.replay_queues import queue_columns
+from orbitmq.spark.pipelines.replay_sending import TopicCount, send, send_paced
 from orbitmq.spark.pipelines.spec import Moment, PipelineSpec
 from orbitmq.spark.pipelines.tables import Mistakes
 from orbitmq.spark.pipelines.topics import (
@@ -172,16 +171,17 @@ def build(spec: ReplaySpec, workspace: Workspace) -> Job:
 
     def run() -> Report:
         if sink is None:
-            return _report(_counted(rows, spec.sink), "would be sent")
-        if spec.speed is None and spec.rate is None:
-            counts = _counted(rows, spec.sink)
-            messages.write.format("rocketmq").options(**_sink_options(spec)).mode("append").save()
-            return _report(counts, "sent")
-        pace = partial(Pace, speed=spec.speed, rate=spec.rate)
-        sent = send_paced(messages, sink, pace, workspace.spark)
-        sink.end([row[0] for row in sent])
-        target = spec.sink.topic
-        return _report([(row[0], target or row[0], *row[1:], None, None) for row in sent], "sent")
+            return _report(_counted(rows), spec.sink, is_dry=True)
+        sent: list[TopicCount] = []
+        try:
+            if spec.speed is None and spec.rate is None:
+                sent = send(messages, sink)
+            else:
+                pace = partial(Pace, speed=spec.speed, rate=spec.rate)
+                sent = send_paced(messages, sink, pace, workspace.spark)
+        finally:
+            sink.end([count.topic for count in sent])
+        return _report(sent, spec.sink, is_dry=False)
 
     return Job(run)
 
@@ -257,36 +257,30 @@ def _sink_options(spec: ReplaySpec) -> dict[str, str]:
     return topic | topic_options(name_server=server, options=spec.sink.options)
 
 
-_Counted = list[tuple[str, str, int, int, int | None, int | None]]
-
-
-def _counted(rows: DataFrame, sink: ReplaySink) -> _Counted:
+def _counted(rows: DataFrame) -> list[TopicCount]:
     stored = F.unix_millis("storeTimestamp")
     counts = rows.groupBy("topic").agg(
         F.count("*"), F.sum(F.length("body")), F.min(stored), F.max(stored)
     )
     found = counts.orderBy("topic").collect()
-    return [(row[0], sink.topic or row[0], row[1], row[2] or 0, row[3], row[4]) for row in found]
+    return [TopicCount(row[0], row[1], row[2] or 0, row[3], row[4]) for row in found]
 
 
-def _report(counts: _Counted, done: str) -> Report:
+def _report(counts: list[TopicCount], sink: ReplaySink, *, is_dry: bool) -> Report:
     table = Table(
-        f"messages that {done}" if done.startswith("would") else f"messages {done}",
+        "messages that would be sent" if is_dry else "messages sent",
         ("from", "to", "messages", "body bytes", "first stored", "last stored"),
-        tuple((*row[:4], _moment(row[4]), _moment(row[5])) for row in counts),
+        tuple(
+            (topic, sink.topic or topic, messages, size, moment(first), moment(last))
+            for topic, messages, size, first, last in counts
+        ),
     )
-    messages = sum(row[2] for row in counts)
+    messages = sum(count.messages for count in counts)
     return Report(
         tables=(table,),
-        notes=(f"{messages} messages {done}",),
-        facts={"messages": messages, "bytes": sum(row[3] for row in counts)},
+        notes=(f"{messages} messages {'would be sent' if is_dry else 'sent'}",),
+        facts={"messages": messages, "bytes": sum(count.body_bytes for count in counts)},
     )
-
-
-def _moment(ms: int | None) -> str:
-    if ms is None:
-        return ""
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 KIND = Kind("replay", ReplaySpec, build)

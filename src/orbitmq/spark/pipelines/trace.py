@@ -119,11 +119,15 @@ def _report(spec: TraceSpec, workspace: Workspace, sent: DataFrame, tries: DataF
         by_topic = percentiles_of(sent, "sendMs", ["topic", "producerGroup"], spec.percentiles)
         by_group = ["topic", "group"]
         tables = (
-            _table("sending, ms", by_topic),
-            _table("delivery, ms", percentiles_of(tries, "deliveryMs", by_group, spec.percentiles)),
-            _table("handling, ms", percentiles_of(tries, "handlingMs", by_group, spec.percentiles)),
-            _table("slowest messages", slowest(tries, spec.slowest)),
-            _table("consumers that failed", failures(tries)),
+            Table.of("sending, ms", by_topic),
+            Table.of(
+                "delivery, ms", percentiles_of(tries, "deliveryMs", by_group, spec.percentiles)
+            ),
+            Table.of(
+                "handling, ms", percentiles_of(tries, "handlingMs", by_group, spec.percentiles)
+            ),
+            Table.of("slowest messages", slowest(tries, spec.slowest)),
+            Table.of("consumers that failed", failures(tries)),
         )
         files = []
         if spec.tables is not None:
@@ -168,7 +172,7 @@ def _over_time(tries: DataFrame, percentiles: tuple[float, ...]) -> Table:
     minutes = minutes.withColumn("at", F.date_trunc("minute", "deliveredAt"))
     rows = percentiles_of(minutes, "deliveryMs", ["at", "minute"], percentiles)
     rows = rows.orderBy(F.desc("at")).limit(360).orderBy("at")
-    return _table("delivery by minute (UTC), ms", rows.drop("at", "messages"))
+    return Table.of("delivery by minute (UTC), ms", rows.drop("at", "messages"))
 
 
 def _shares(
@@ -181,10 +185,6 @@ def _shares(
 
 def _name(percentile: float) -> str:
     return f"p{percentile:g}"
-
-
-def _table(title: str, rows: DataFrame) -> Table:
-    return Table(title, tuple(rows.columns), tuple(tuple(row) for row in rows.collect()))
 
 
 KIND = Kind("trace", TraceSpec, build)

@@ -1,0 +1,130 @@
+"""The tasks of a replay: they send rows through the sink and count what they have sent.
+
+Counting beside sending reads the source once, and what is told as sent is what was sent, however
+the source has grown since it was looked at. Counts are collected as tasks have them, without a
+shuffle: one that is lost would have Spark send everything again.
+
+A task sends all of its rows with one call of the sink, a slice at a time when they are paced: what
+makes a repeat recognisable (`deduplicate`) counts the equal rows of a task, however far apart they
+are.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark import TaskContext
+from pyspark.sql import functions as F
+
+from orbitmq.spark.pipelines.pacing import Pace, due_slices
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from orbitmq.spark.sink import Sink
+
+__all__ = ["TopicCount", "send", "send_paced"]
+
+START_AFTER_S = 2.0
+"""Tasks that keep in step need a moment to come up."""
+
+
+class TopicCount(NamedTuple):
+    """What was found in one topic."""
+
+    topic: str
+    messages: int
+    body_bytes: int
+    first_ms: int
+    """The earliest store time."""
+    last_ms: int
+
+    def joined(self, other: TopicCount) -> TopicCount:
+        """Return the count of both parts of a topic."""
+        return TopicCount(
+            self.topic,
+            self.messages + other.messages,
+            self.body_bytes + other.body_bytes,
+            min(self.first_ms, other.first_ms),
+            max(self.last_ms, other.last_ms),
+        )
+
+
+_COUNTS = "topic STRING, messages LONG, body_bytes LONG, first_ms LONG, last_ms LONG"
+
+
+def send(messages: DataFrame, sink: Sink) -> list[TopicCount]:
+    """Send messages as fast as brokers take them; returns what was sent of each topic."""
+    return _sent(messages, lambda batches: batches, sink, at_once=False)
+
+
+def send_paced(
+    messages: DataFrame, sink: Sink, make_pace: Callable[..., Pace], spark: SparkSession
+) -> list[TopicCount]:
+    """Send messages when they are due; returns what was sent of each topic."""
+    tasks = spark.sparkContext.defaultParallelism
+    first = messages.agg(F.min(F.unix_millis("storeTimestamp"))).collect()[0][0]
+    if first is None:
+        return []
+    # Messages that go to one queue go there in order, so one task has all of them.
+    keys = [name for name in ("topic", "brokerName", "queueId") if name in messages.columns]
+    kept = "queueId" in keys
+    spread = messages.repartition(tasks, *keys) if kept else messages.repartition(tasks)
+    ordered = spread.sortWithinPartitions("storeTimestamp", "queueOffset")
+    pace = make_pace(start_s=time.time() + START_AFTER_S, first_ms=first, tasks=tasks)
+
+    def due(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        return due_slices(batches, pace, task=0 if context is None else context.partitionId())
+
+    return _sent(ordered, due, sink, at_once=True)
+
+
+def _sent(
+    messages: DataFrame,
+    due: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    sink: Sink,
+    *,
+    at_once: bool,
+) -> list[TopicCount]:
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        counts: dict[str, TopicCount] = {}
+
+        def counted() -> Iterator[pa.RecordBatch]:
+            for rows in due(batches):
+                _add(counts, _counts(rows))
+                yield rows
+
+        sink.write(counted(), at_once=at_once)
+        columns = list(zip(*counts.values(), strict=True)) or [()] * len(TopicCount._fields)
+        types = (pa.string(), *[pa.int64()] * 4)
+        arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, names=list(TopicCount._fields))
+
+    totals: dict[str, TopicCount] = {}
+    _add(totals, (TopicCount(*row) for row in messages.mapInArrow(task, _COUNTS).collect()))
+    return [totals[topic] for topic in sorted(totals)]
+
+
+def _counts(rows: pa.RecordBatch) -> Iterator[TopicCount]:
+    import pyarrow as pa
+    from pyarrow import compute
+
+    sizes = compute.binary_length(rows.column("body"))
+    stored = rows.column("storeTimestamp").cast(pa.int64())
+    table = pa.table({"topic": rows.column("topic"), "size": sizes, "stored": stored})
+    wished = [("size", "sum"), ("stored", "min"), ("stored", "max"), ([], "count_all")]
+    for row in table.group_by("topic").aggregate(wished).to_pylist():
+        first, last = (row[name] // 1000 for name in ("stored_min", "stored_max"))
+        yield TopicCount(row["topic"], row["count_all"], row["size_sum"] or 0, first, last)
+
+
+def _add(totals: dict[str, TopicCount], counts: Iterable[TopicCount]) -> None:
+    for count in counts:
+        known = totals.get(count.topic)
+        totals[count.topic] = count if known is None else known.joined(count)
