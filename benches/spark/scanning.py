@@ -74,7 +74,8 @@ def store(directory: Path, size: Size) -> list[Figure]:
                 jobs = jobs_of(size, ours, apache, columns, query, **more)
                 work = {side: partial(drivers[side].run, job) for side, job in jobs.items()}
                 measured = in_turn(size.rounds, work)
-                return as_figures(name, size, measured, None if more else TARGET)
+                rows = more.get("wanted", size.messages)
+                return as_figures(name, rows, measured, None if more else TARGET)
 
             for name, (columns, query) in QUERIES.items():
                 figures += compared(name, columns, query)
@@ -121,11 +122,11 @@ def jobs_of(
 
 
 def as_figures(
-    name: str, size: Size, measured: dict[str, Rounds], target: Target | None = TARGET
+    name: str, rows: int, measured: dict[str, Rounds], target: Target | None = TARGET
 ) -> list[Figure]:
     figures = []
     for state, answers in measured.items():
-        rates = {side: rows_per_s(size.messages, each) for side, each in answers.items()}
+        rates = {side: rows_per_s(rows, each) for side, each in answers.items()}
         for way in [each for each in WAYS if each in rates]:
             for side, peer in PULLS.items():
                 line = (f"{name}{WAYS[way]}{state}", "rows/s", rates[way], peer, rates[side])
@@ -166,4 +167,4 @@ def without_spark(
             "bulk": lambda: timed(lambda: pulled(ours.address, "true")),
         },
     )
-    return as_figures(name, size, measured)
+    return as_figures(name, size.messages, measured)

@@ -71,7 +71,7 @@ def sender(kind: str, address: str) -> dict[str, str]:
 
 
 def idle(directory: Path, size: Size) -> list[Figure]:
-    """Requests a second that reach a broker and the nameserver while nothing is sent."""
+    """Requests a second that reach a broker while nothing is sent."""
     figures = []
     for queues in (8, 64):
         with LocalCluster() as cluster, spark_side() as side:

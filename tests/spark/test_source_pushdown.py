@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import (
+    EqualNullSafe,
     EqualTo,
     Filter,
     GreaterThan,
@@ -72,6 +73,8 @@ def test_the_same_rows_are_found(
         F.col("storeTimestamp") < F.lit(datetime(2001, 1, 1)),  # noqa: DTZ001
         (F.col("tags") == "t1") & F.col("reconsumeTimes").isNotNull(),
         F.col("brokerName") == "elsewhere",
+        F.col("queueOffset").eqNullSafe(3),
+        F.col("queueOffset").eqNullSafe(F.lit(None)),
     ):
         assert bodies(read.where(condition)) == bodies(plain.where(condition)), str(condition)
 
@@ -88,6 +91,8 @@ def test_less_is_read(cluster: LocalCluster, new_topic: NewTopic) -> None:
             dict.fromkeys(range(4), (2, 4)),
         ),
         ([LessThanOrEqual(("queueOffset",), 0)], dict.fromkeys(range(4), (0, 1))),
+        ([EqualNullSafe(("queueOffset",), 2)], dict.fromkeys(range(4), (2, 3))),
+        ([LessThan(("queueOffset",), 2), GreaterThan(("queueOffset",), 2)], {}),
         ([EqualTo(("topic",), topic)], everything),
         ([EqualTo(("topic",), "another")], {}),
         ([EqualTo(("brokerName",), "elsewhere")], {}),
@@ -96,6 +101,16 @@ def test_less_is_read(cluster: LocalCluster, new_topic: NewTopic) -> None:
         reader = pushing(cluster, topic)
         assert list(reader.pushFilters(filters)) == [], "Spark need not look again"
         assert ranges(reader) == wanted, filters
+
+
+def test_what_says_nothing_of_a_range_is_left_to_spark(
+    cluster: LocalCluster, new_topic: NewTopic
+) -> None:
+    topic = filled(cluster, new_topic)
+    left: list[Filter] = [EqualNullSafe(("queueOffset",), None), In(("queueOffset",), (1, 2))]
+    reader = pushing(cluster, topic)
+    assert list(reader.pushFilters(left)) == left
+    assert ranges(reader) == dict.fromkeys(range(4), (0, EACH))
 
 
 def test_times_are_looked_up_and_looked_at_again(

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import (
     DataSourceReader,
+    EqualNullSafe,
     EqualTo,
     Filter,
     GreaterThan,
@@ -373,6 +374,8 @@ def test_filters_rule_out_and_never_bring_in() -> None:
     assert topics({"A": {-1: (0, 9), 0: (3, 9)}}, of_b) == {}
     assert topics({"A": {-1: (0, 9), 0: (3, 9)}}, queue_1, fourth) == {"A": {1: (4, 5)}}
     assert topics({"A": {0: (3, 9)}}, queue_1) == {"A": {}}
+    assert topics({"A": {0: (3, 9)}}, EqualNullSafe(("queueOffset",), None)) == {"A": {0: (3, 9)}}
+    assert topics({"A": {0: (3, 9)}}, fourth, LessThan(("queueOffset",), 4)) == {"A": {0: (4, 4)}}
     assert topics({"A": {0: (3, 9)}}, EqualTo(("queueId",), -1)) == {"A": {}}
     assert topics({"A": None}, GreaterThan(("queueOffset",), 2**63 - 1)) == {
         "A": {-1: (2**63 - 1, 2**63 - 1)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["RequestCode", "ResponseCode"]
+__all__ = ["BUSY", "NOT_NOW", "PULL_ANSWERS", "RequestCode", "ResponseCode"]
 
 
 class RequestCode(IntEnum):
@@ -148,3 +148,18 @@ class ResponseCode(IntEnum):
     DELETE_ACL_CONFIG_FAILED = 210
     UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED = 211
     FLOW_CONTROL = 215
+
+
+BUSY = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL})
+"""There is too much to do; the same request may be taken in a moment."""
+NOT_NOW = BUSY | {ResponseCode.SERVICE_NOT_AVAILABLE}
+"""Those, and a broker that takes nothing at present: its disk is full, or it is stopping."""
+PULL_ANSWERS = frozenset(
+    {
+        ResponseCode.SUCCESS,
+        ResponseCode.PULL_NOT_FOUND,
+        ResponseCode.PULL_RETRY_IMMEDIATELY,
+        ResponseCode.PULL_OFFSET_MOVED,
+    }
+)
+"""What a pull is answered with that was not refused."""

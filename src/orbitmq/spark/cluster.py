@@ -18,7 +18,7 @@ from orbitmq.client.state.namespace import wrap
 from orbitmq.client.state.routes import MASTER_ID, TopicRoute
 from orbitmq.errors import BrokerBusy, BrokerRefused, NoRoute, OrbitError
 from orbitmq.protocol.bodies import MessageQueue
-from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.codes import NOT_NOW, PULL_ANSWERS, RequestCode, ResponseCode
 from orbitmq.protocol.features import features_of
 from orbitmq.protocol.flags import PullFlag
 from orbitmq.remoting.blocking import BlockingNetwork
@@ -35,13 +35,6 @@ STEP_BACK = 32
 ROUTE_TTL_MS = 1000
 FEATURES_TTL_S = 60.0
 NO_FEATURES: frozenset[str] = frozenset()
-_PULLED = (
-    ResponseCode.SUCCESS,
-    ResponseCode.PULL_NOT_FOUND,
-    ResponseCode.PULL_RETRY_IMMEDIATELY,
-    ResponseCode.PULL_OFFSET_MOVED,
-)
-_BUSY = (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +91,7 @@ class Cluster:
         timeout_ms = self.connection.timeout_ms
         response = self._network.invoke(address, code, ext=ext, body=body, timeout_ms=timeout_ms)
         if response.code != ResponseCode.SUCCESS and response.code not in also:
-            refusal = BrokerBusy if response.code in _BUSY else BrokerRefused
+            refusal = BrokerBusy if response.code in NOT_NOW else BrokerRefused
             raise refusal(response.code, response.remark, address=address)
         return response
 
@@ -297,7 +290,7 @@ class Cluster:
     def _pull(self, queue: MessageQueue, offset: int, count: int) -> Command:
         address = self.address(queue.topic, queue.broker_name)
         ext = self.pull_fields(queue, offset, count)
-        return self.ask(address, RequestCode.PULL_MESSAGE, ext, also=_PULLED)
+        return self.ask(address, RequestCode.PULL_MESSAGE, ext, also=PULL_ANSWERS)
 
     def pull_fields(self, queue: MessageQueue, offset: int, count: int) -> dict[str, str]:
         """Return the fields of a pull of everything, which neither waits nor commits."""

@@ -34,7 +34,7 @@ from dataclasses import dataclass, field
 from orbitmq._native import ArrowBatch, Command, RecordColumns
 from orbitmq.errors import BrokerBusy, BrokerRefused, MalformedBody, OrbitError
 from orbitmq.protocol.bodies import MessageQueue, Subscription
-from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.codes import NOT_NOW, RequestCode, ResponseCode
 from orbitmq.protocol.features import BULK_READ
 from orbitmq.protocol.flags import Version
 from orbitmq.remoting.pipeline import Pipeline
@@ -336,7 +336,7 @@ class Pulling:
         elif code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and self._is_bulk(queue.broker_name):
             # Another broker has this address now: recovering asks what that one can do.
             raise BrokerBusy(code, response.remark, address=str(queue.broker_name))
-        elif code in (ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL):
+        elif code in NOT_NOW:
             raise BrokerBusy(code, response.remark, address=str(queue.broker_name))
         else:
             raise BrokerRefused(code, response.remark, address=str(queue.broker_name))

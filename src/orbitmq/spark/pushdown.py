@@ -16,27 +16,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
-from pyspark.sql.datasource import (
-    EqualNullSafe,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    LessThan,
-    LessThanOrEqual,
-)
+from pyspark.sql.datasource import Filter
 
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.spark.batch_reader import RocketMQBatchReader
 from orbitmq.spark.cluster import Cluster
+from orbitmq.spark.filters import (
+    ALL_OFFSETS,
+    column_of,
+    narrowed_offsets,
+    narrowed_times,
+    passing_values,
+)
 from orbitmq.spark.offsets import QueueEnds, QueueRange
 from orbitmq.spark.source_options import SourceOptions
 
-__all__ = ["PushdownReader", "equal_values"]
+__all__ = ["PushdownReader"]
 
 CLOCK_MARGIN_MS = 60_000
 """How far a broker's clock may have been set back; the store format allows for as much."""
@@ -54,7 +51,7 @@ class PushdownReader(RocketMQBatchReader):
     def __init__(self, options: SourceOptions, columns: tuple[str, ...], tasks: int) -> None:
         super().__init__(options, columns, tasks)
         self._queue_tests: list[tuple[str, frozenset[Any]]] = []
-        self._offsets = (0, 2**63 - 1)
+        self._offsets = ALL_OFFSETS
         self._since_ms: int | None = None
         self._until_ms: int | None = None
 
@@ -66,11 +63,7 @@ class PushdownReader(RocketMQBatchReader):
 
     def _take(self, wanted: Filter) -> bool:
         """Take a filter over; False when Spark has to look at the rows itself."""
-        attribute: tuple[str, ...] = getattr(wanted, "attribute", ())
-        if len(attribute) != 1:
-            return False
-        name = attribute[0]
-        values = equal_values(wanted)
+        name, values = column_of(wanted), passing_values(wanted)
         if name in _OF_QUEUE and values is not None:
             self._queue_tests.append((name, values))
             return True
@@ -79,25 +72,15 @@ class PushdownReader(RocketMQBatchReader):
         if name == "tags" and values is not None:
             return self._take_tags(values)
         if name == "storeTimestamp":
-            self._take_time(wanted)
+            times = narrowed_times(self._since_ms, self._until_ms, wanted)
+            self._since_ms, self._until_ms = times
         return False
 
     def _take_offset(self, wanted: Filter) -> bool:
-        least, end = self._offsets
-        match wanted:
-            case EqualTo(value=value) | EqualNullSafe(value=value):
-                least, end = max(least, value), min(end, value + 1)
-            case GreaterThan(value=value):
-                least = max(least, value + 1)
-            case GreaterThanOrEqual(value=value):
-                least = max(least, value)
-            case LessThan(value=value):
-                end = min(end, value)
-            case LessThanOrEqual(value=value):
-                end = min(end, value + 1)
-            case _:
-                return False
-        self._offsets = (least, end)
+        narrowed = narrowed_offsets(self._offsets, wanted)
+        if narrowed is None:
+            return False
+        self._offsets = narrowed
         return True
 
     def _take_tags(self, values: frozenset[Any]) -> bool:
@@ -107,24 +90,12 @@ class PushdownReader(RocketMQBatchReader):
         self.filter = replace(self.filter, tags=" || ".join(sorted(values)))
         return True
 
-    def _take_time(self, wanted: Filter) -> None:
-        value = getattr(wanted, "value", None)
-        if not isinstance(value, datetime):
-            return
-        at_ms = int(value.timestamp() * 1000)
-        if isinstance(wanted, GreaterThan | GreaterThanOrEqual | EqualTo):
-            self._since_ms = max(self._since_ms or at_ms, at_ms)
-        if isinstance(wanted, LessThan | LessThanOrEqual | EqualTo):
-            # Messages of this very millisecond may be wanted still.
-            self._until_ms = min(self._until_ms or at_ms + 1, at_ms + 1)
-
     def _ranges(self, cluster: Cluster) -> list[QueueRange]:
-        least, end = self._offsets
         kept = []
         for each in super()._ranges(cluster):
             if not all(_OF_QUEUE[name](each.queue) in values for name, values in self._queue_tests):
                 continue
-            start, stop = max(each.start, least), min(each.end, end)
+            start, stop = max(each.start, self._offsets.start), min(each.end, self._offsets.stop)
             reach = QueueEnds(each.start, each.end)
             if self._since_ms is not None:
                 since = cluster.first_since(each.queue, self._since_ms - CLOCK_MARGIN_MS, reach)
@@ -135,13 +106,3 @@ class PushdownReader(RocketMQBatchReader):
             if stop > start:
                 kept.append(QueueRange(each.queue, start, stop))
         return kept
-
-
-def equal_values(wanted: Filter) -> frozenset[Any] | None:
-    """Return the values a filter of equality lets pass, None for other filters."""
-    match wanted:
-        case EqualTo(value=value) | EqualNullSafe(value=value) if value is not None:
-            return frozenset([value])
-        case In(value=values) if None not in values:
-            return frozenset(values)
-    return None

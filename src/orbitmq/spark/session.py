@@ -6,15 +6,17 @@
 
     spark = session("orders", master="local[*]", say=print)
 
-Spark's defaults are made for large batches. What a stream of small ones waits for is mostly three
-things, each with a setting that changes no result (a fourth lets a stream start again that was
-killed at a bad moment: Spark takes a half-written file for somebody else's checkpoint):
+Spark's defaults are made for large batches. What a stream of small ones waits for is mostly
 
 - a stall of some 40 ms per Python task, which Unix sockets between JVM and Python do not have;
 - checkpoint files written through Hadoop's checksums and a process per file, which a local disk
   needs neither of;
-- a collector that walks through all imported modules in each Python worker after each task (which
-  needs no setting: see `settling`).
+- a collector that walks through all imported modules in each Python worker after each task, which
+  needs no setting: see `settling`.
+
+Two more settings give the sink batches of a sensible size, and let a stream start again that was
+killed at a bad moment (Spark takes a half-written file for somebody else's checkpoint). None
+changes a result.
 
 What is given explicitly is never overruled. Settings of the JVM that runs already are left alone:
 Spark ignores them then, so nothing is said of them either.

@@ -12,9 +12,8 @@ What becomes of an answer:
 
 ==============================  ====================================================================
  stored                          done
- busy (SYSTEM_BUSY,              again after a pause, on another queue if the row left the choice;
- SERVICE_NOT_AVAILABLE),         within `retry_timeout_ms` for the whole send
- lost connection, no answer,
+ not now (`NOT_NOW`), lost       again after a pause, on another queue if the row left the choice;
+ connection, no answer,          within `retry_timeout_ms` for the whole send
  no master
  stored but not safe, refused    likewise, but `MAX_REFUSALS` times at most: flush or slave timeouts
  for another reason              do not go away by sending the same thing for minutes
@@ -38,7 +37,7 @@ from orbitmq.client.state.namespace import wrap
 from orbitmq.client.state.outgoing import SendPolicy, request_fields
 from orbitmq.errors import BrokerRefused, ConnectionLost, NoRoute, RemotingError, SendFailed
 from orbitmq.protocol.bodies import MessageQueue
-from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.codes import NOT_NOW, RequestCode, ResponseCode
 from orbitmq.remoting.blocking import BlockingNetwork
 from orbitmq.spark.sink_queues import SinkQueues
 
@@ -47,7 +46,6 @@ __all__ = ["Counts", "SendSettings", "Sender"]
 FIRST_PAUSE_MS = 50.0
 LONGEST_PAUSE_MS = 2000.0
 MAX_REFUSALS = 4
-_BUSY = (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,15 +189,12 @@ class Sender:
                 error = BrokerRefused(answer.code, answer.remark, address=last.broker_name)
                 if answer.code == ResponseCode.MESSAGE_ILLEGAL:
                     raise error
-                if answer.code in _BUSY:
+                if answer.code in NOT_NOW:
                     with counts.lock:
                         counts.busy += 1
                 else:
                     refusals += 1
-            except RemotingError as lost:
-                error = lost
-                self._queues.doubt(send.topic)
-            except NoRoute as missing:
+            except (RemotingError, NoRoute) as missing:
                 error = missing
                 self._queues.doubt(send.topic)
             pause_ms = min(FIRST_PAUSE_MS * 2**attempt, LONGEST_PAUSE_MS) * random.uniform(0.5, 1)

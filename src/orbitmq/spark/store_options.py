@@ -46,7 +46,7 @@ _WHOLE = {"startingOffsets": "earliest", "endingOffsets": "latest"}
 
 @dataclass(frozen=True)
 class StoreOptions:
-    """The options, read; `plan` looks at the directory."""
+    """The options, read; `open` looks at the directory."""
 
     path: str
     commit_log_paths: tuple[str, ...]
@@ -137,8 +137,10 @@ def _json(text: str, name: str, shape: str) -> dict[str, Any]:
 
 
 def _without_broker(value: object) -> object:
-    """Return the queues of a topic; where they stand under one broker, as format rocketmq has it,
-    that broker must be the store's."""
+    """Return the queues of a topic, also where they stand under a broker, as in format rocketmq.
+
+    Its name is not looked at: no file of a store tells whose it is.
+    """
     if isinstance(value, dict) and len(value) == 1:
         ((name, inner),) = value.items()
         if not str(name).isdigit() and isinstance(inner, (dict, list)):

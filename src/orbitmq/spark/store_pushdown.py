@@ -14,26 +14,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pyspark.sql.datasource import (
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    LessThan,
-    LessThanOrEqual,
-)
+from pyspark.sql.datasource import Filter
 
-from orbitmq.spark.pushdown import equal_values
+from orbitmq.spark.filters import (
+    ALL_OFFSETS,
+    column_of,
+    narrowed_offsets,
+    narrowed_times,
+    passing_values,
+)
 from orbitmq.spark.store_format import StoreReader
 from orbitmq.storelog import QueueWishes, ScanPlan, Selection
 from orbitmq.storelog.wishes import END, FIRST, OTHER_QUEUES
 
 __all__ = ["PushingStoreReader", "narrow"]
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class PushingStoreReader(StoreReader):
@@ -67,39 +63,23 @@ class PushingStoreReader(StoreReader):
 
 def narrow(selection: Selection, filters: list[Filter]) -> Selection:
     """Return a selection without some of what the filters rule out, and with all the rest."""
-    since, until = _narrow_times(selection.start_ms, selection.end_ms, filters)
+    since, until = selection.start_ms, selection.end_ms
+    for each in filters:
+        if column_of(each) == "storeTimestamp":
+            since, until = narrowed_times(since, until, each)
     topics = _narrow_topics(selection.topics, filters)
     return replace(selection, topics=topics, start_ms=since, end_ms=until)
 
 
-def _narrow_times(
-    since: int | None, until: int | None, filters: list[Filter]
-) -> tuple[int | None, int | None]:
-    for each in filters:
-        value = getattr(each, "value", None)
-        if getattr(each, "attribute", ()) != ("storeTimestamp",) or not isinstance(value, datetime):
-            continue
-        # In whole numbers: a float would put some moments a millisecond too early.
-        at_ms = (value.astimezone(UTC) - EPOCH) // timedelta(milliseconds=1)
-        if isinstance(each, GreaterThan | GreaterThanOrEqual | EqualTo):
-            since = at_ms if since is None else max(since, at_ms)
-        if isinstance(each, LessThan | LessThanOrEqual | EqualTo):
-            # Messages of this very millisecond may be wanted still.
-            until = at_ms + 1 if until is None else min(until, at_ms + 1)
-    return since, until
-
-
 def _narrow_topics(topics: QueueWishes | None, filters: list[Filter]) -> QueueWishes | None:
     values: dict[str, frozenset[Any]] = {}
-    offsets = range(END)
+    offsets = ALL_OFFSETS
     for each in filters:
-        attribute = getattr(each, "attribute", ())
-        allowed = equal_values(each)
-        if attribute in (("topic",), ("queueId",)) and allowed is not None:
-            (name,) = attribute
+        name, allowed = column_of(each), passing_values(each)
+        if name in ("topic", "queueId") and allowed is not None:
             values[name] = values.get(name, allowed) & allowed
-        if attribute == ("queueOffset",):
-            offsets = _narrowed(offsets, each)
+        if name == "queueOffset" and (narrowed := narrowed_offsets(offsets, each)) is not None:
+            offsets = narrowed
     if topics is None:
         if "topic" not in values:
             return None  # queues are wanted by their topics
@@ -116,7 +96,7 @@ def _narrow_topics(topics: QueueWishes | None, filters: list[Filter]) -> QueueWi
 def _narrow_queues(
     queues: dict[int, tuple[int, int]] | None, queue_ids: frozenset[int] | None, offsets: range
 ) -> dict[int, tuple[int, int]] | None:
-    if queue_ids is None and offsets == range(END):
+    if queue_ids is None and offsets == ALL_OFFSETS:
         return queues
     wished = {OTHER_QUEUES: (FIRST, END)} if queues is None else queues
     if queue_ids is not None:
@@ -127,19 +107,3 @@ def _narrow_queues(
         number: (max(first, offsets.start), min(end, offsets.stop))
         for number, (first, end) in wished.items()
     }
-
-
-def _narrowed(offsets: range, wanted: Filter) -> range:
-    start, stop = offsets.start, offsets.stop
-    match wanted:
-        case EqualTo(value=value):
-            start, stop = max(start, value), min(stop, value + 1)
-        case GreaterThan(value=value):
-            start = max(start, value + 1)
-        case GreaterThanOrEqual(value=value):
-            start = max(start, value)
-        case LessThan(value=value):
-            stop = min(stop, value)
-        case LessThanOrEqual(value=value):
-            stop = min(stop, value + 1)
-    return range(min(start, END), max(min(start, END), stop))

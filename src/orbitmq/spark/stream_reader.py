@@ -226,7 +226,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Do nothing: this comes a batch late, `latestOffset` knows earlier."""
 
     def stop(self) -> None:
-        """Let go of all connections."""
+        """Let go of the connections of this stream; others share the rest."""
         for each in (self._watch, self._commits):
             if each is not None:
                 each.close()

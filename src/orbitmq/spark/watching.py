@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from orbitmq.errors import OrbitError
 from orbitmq.protocol.bodies import MessageQueue
-from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.codes import PULL_ANSWERS, RequestCode
 from orbitmq.protocol.flags import PullFlag
 from orbitmq.remoting.pipeline import Pipeline
 from orbitmq.spark.cluster import Cluster, Reach
@@ -39,13 +39,6 @@ MIN_INTERVAL_S = 0.5
 MAX_HELD = 100
 HOLD_AGAIN_S = 600.0
 """When to try again where pulls were refused; they are many requests at once."""
-
-_HOLDING = (
-    ResponseCode.SUCCESS,
-    ResponseCode.PULL_NOT_FOUND,
-    ResponseCode.PULL_RETRY_IMMEDIATELY,
-    ResponseCode.PULL_OFFSET_MOVED,
-)
 
 
 class Watch:
@@ -100,7 +93,7 @@ class Watch:
         except OrbitError:
             self._disarm()
             return False
-        if any(answer.code not in _HOLDING for answer in answers.values()):
+        if any(answer.code not in PULL_ANSWERS for answer in answers.values()):
             # Whoever holds no pulls, because it is busy or forbids them, is asked now and then.
             self._hold_again_at = self._cluster.clock() + HOLD_AGAIN_S
         for opaque in answers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orbitmq._native import Command
 from orbitmq.errors import BrokerBusy, BrokerRefused
-from orbitmq.protocol.codes import ResponseCode
+from orbitmq.protocol.codes import BUSY, ResponseCode
 
 __all__ = ["access_hint", "refusal"]
 
@@ -66,7 +66,7 @@ def refusal(response: Command, address: str) -> BrokerRefused:
     hint = access_hint(remark)
     if hint is None and response.code in _CODES:
         hint = _HINTS.get(ResponseCode(response.code))
-    busy = response.code in (ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL)
+    busy = response.code in BUSY
     kind = BrokerBusy if busy else BrokerRefused
     return kind(response.code, remark, address=address, hint=hint)
 

@@ -125,11 +125,11 @@ def build(spec: ArchiveSpec, workspace: Workspace) -> Streams:
     return Streams(
         (Stream(spec.name, start),),
         endless=workspace.trigger(spec.trigger).mode == "interval",
-        report=lambda: report(writer),
+        report=lambda: compact_and_report(writer),
     )
 
 
-def report(writer: ArchiveWriter) -> Report:
+def compact_and_report(writer: ArchiveWriter) -> Report:
     """Compact what is left to compact, and say what the archive holds."""
     for partition in sorted({file.partition for file in writer.manifest.current.values()}):
         writer.compact(partition, at_least=writer.compact_files)

@@ -85,5 +85,5 @@ def infer_json_schema(spark: SparkSession, bodies: list[str]) -> StructType:
     """Return the schema that fits these bodies; without any field if they are not JSON objects."""
     sample = spark.createDataFrame([(body,) for body in bodies], "body STRING")
     inferred = spark.read.json(sample.rdd.map(lambda row: str(row.body)))
-    fields = [field for field in inferred.schema.fields if field.name != "_corrupt_record"]
+    fields = [field for field in inferred.schema.fields if field.name != _CORRUPT]
     return StructType(fields)
