@@ -10,11 +10,13 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
+from orbitmq import storelog
 from orbitmq.errors import ConfigError
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.remoting.hooks import prepare
 from orbitmq.remoting.tls import Tls
+from orbitmq.spark import schema as spark_schema
 from orbitmq.spark.offsets import EARLIEST, LATEST
 from orbitmq.spark.options import Connection, Options
 from orbitmq.spark.schema import message_schema
@@ -115,7 +117,7 @@ def test_which_end_wins() -> None:
         ({"tags": "||"}, "option tags: '||' names no tag; it looks like"),
         ({"sql": "b >"}, "option sql: 'b >' is not a filter: Encountered"),
         ({"columns": "body,size"}, "no column 'size'"),
-        ({"columns": "body,body"}, "names a column twice"),
+        ({"columns": "body,Body"}, "column 'Body' is named twice"),
         ({"commitOffsets": "always"}, "none or progress"),
         ({"commitOffsets": "progress"}, "name it with consumerGroup"),
         ({"nameServer": "no-port"}, "nameserver address"),
@@ -261,3 +263,7 @@ def test_columns_beside_another_schema_are_refused() -> None:
         for make in (source.reader, source.streamReader):
             with pytest.raises(ConfigError, match="give one of them"):
                 make(schema)
+
+
+def test_spark_and_arrow_have_the_same_columns() -> None:
+    assert tuple(spark_schema.COLUMNS) == storelog.COLUMNS

@@ -132,7 +132,10 @@ def test_a_schema_chooses_columns(spark: SparkSession, store: Path) -> None:
     [
         ({}, "option path is missing"),
         ({"path": "x", "topics": "a", "topicPattern": "b"}, "one of the options topics"),
-        ({"path": "x", "columns": "body,bodies"}, "option columns: there is no column 'bodies'"),
+        (
+            {"path": "x", "columns": "body,bodies"},
+            "messages have no column 'bodies'",
+        ),
         ({"path": "x", "queues": "[0]"}, 'option queues is JSON such as {"orders"'),
         ({"path": "x", "startingOffsets": '{"a":{"0":"x"}}'}, "option startingOffsets is JSON"),
         ({"path": "x", "endingOffsets": '{"a":{"0":-7}}'}, "offsets are 0 or more"),

@@ -279,19 +279,12 @@ def _sql(options: Options) -> str | None:
 
 
 def _columns(options: Options) -> tuple[str, ...] | None:
-    from orbitmq.spark.schema import COLUMNS
-
     text = options.text("columns")
     if text is None:
         return None
-    by_lower = {name.lower(): name for name in COLUMNS}
-    names = []
-    for name in (part.strip() for part in text.split(",")):
-        if name.lower() not in by_lower:
-            raise ConfigError(
-                f"option columns: messages have no column {name!r}; they have {', '.join(COLUMNS)}"
-            )
-        names.append(by_lower[name.lower()])
-    if len(set(names)) != len(names):
-        raise ConfigError(f"option columns names a column twice: {text}")
-    return tuple(names)
+    from orbitmq.storelog.plan import check_columns  # most readers, and all tasks, need it not
+
+    try:
+        return check_columns(name.strip() for name in text.split(","))
+    except ValueError as error:
+        raise ConfigError(f"option columns: {error}") from None

@@ -100,16 +100,24 @@ class ScanPlan:
 
 
 def check_columns(names: Iterable[str] | None) -> tuple[str, ...]:
-    """Return the wanted columns, all for None; names that are none are a ValueError."""
-    wanted = COLUMNS if names is None else tuple(names)
+    """Return the wanted columns as they are spelt, all for None; other names are a ValueError.
+
+    >>> check_columns(["queueid", "Body"])
+    ('queueId', 'body')
+    """
+    if names is None:
+        return COLUMNS
+    spelt = {name.lower(): name for name in COLUMNS}
+    wanted: list[str] = []
+    for name in names:
+        if name.lower() not in spelt:
+            raise ValueError(f"messages have no column {name!r}; they have {', '.join(COLUMNS)}")
+        if spelt[name.lower()] in wanted:
+            raise ValueError(f"column {name!r} is named twice")
+        wanted.append(spelt[name.lower()])
     if not wanted:
         raise ValueError("at least one column must be wanted")
-    for at, name in enumerate(wanted):
-        if name not in COLUMNS:
-            raise ValueError(f"there is no column {name!r}; there are {', '.join(COLUMNS)}")
-        if name in wanted[:at]:
-            raise ValueError(f"column {name!r} is named twice")
-    return wanted
+    return tuple(wanted)
 
 
 def cut(ranges: Sequence[Range], count: int) -> tuple[Split, ...]:
