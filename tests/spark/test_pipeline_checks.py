@@ -50,6 +50,15 @@ def test_good_files_have_no_mistakes(kind: str) -> None:
         ("archive", {"source": with_options(bogus=1)}, "source.options: the rocketmq"),
         ("archive", {"source": with_options(maxOffsetsPerTrigger="many")}, "is a whole number"),
         ("archive", {"source": with_options(subscribe="x")}, "say topic or pattern in place of"),
+        (
+            "sql",
+            {
+                "source": {"orders": with_options(subscribe="x")},
+                "trigger": "batch",
+                "sink": [{"format": "noop"}],
+            },
+            "source.orders.options: say topic or pattern in place of",
+        ),
         ("replay", {"start": "2026-01-02", "end": "2026-01-01"}, "end: 2026-01-01 is not after"),
         ("replay", {"start": 5, "end": 5}, "end: 5 is not after start, 5"),
         ("replay", {"start": "soon"}, "start: 'soon' is neither epoch milliseconds nor a time"),

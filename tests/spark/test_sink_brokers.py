@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from orbitmq.errors import ConfigError, NoRoute, OrbitError
-from orbitmq.spark import sink
+from orbitmq.spark import sink_brokers
 from orbitmq.spark.sink_options import SinkOptions
 
 
@@ -26,16 +26,16 @@ class Answers:
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     made = Answers()
-    monkeypatch.setattr(sink, "_ask_cluster", made)
-    monkeypatch.setattr(sink, "_checked", {})
-    monkeypatch.setattr(sink, "CHECK_AGAIN_S", 0.0)
+    monkeypatch.setattr(sink_brokers, "_ask_cluster", made)
+    monkeypatch.setattr(sink_brokers, "_checked", {})
+    monkeypatch.setattr(sink_brokers, "CHECK_AGAIN_S", 0.0)
     return made
 
 
 def check() -> tuple[str, ...]:
     given = {"nameServer": "127.0.0.1:1", "topic": "orders", "secretKey": "Passw0rd"}
     options = SinkOptions.of(given | {"accessKey": "spark"})
-    return sink._check_cluster(options, frozenset({"body", "deliverAt"}))
+    return sink_brokers.check_cluster(options, frozenset({"body", "deliverAt"}))
 
 
 def test_a_broker_that_is_away_ends_no_query_that_has_begun(

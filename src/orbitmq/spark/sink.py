@@ -7,50 +7,43 @@ sends in Rust (`RowPacker`), and leave through a `Sender`; the task ends when a 
 every one of them. So a task that has ended well has lost nothing; one that is run again repeats
 rows, unless brokers suppress the repeats (`deduplicate`, see `sink_once`).
 
-A worker process serves many tasks: its connections and routes are kept for the next one.
+A worker process serves many tasks: its connections and routes are kept for the next one
+(`sink_process`). Spark's own classes around this stand in `sink_writers`.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from orbitmq._native import RowPacker
 from orbitmq.client.state.namespace import wrap
 from orbitmq.client.state.unique_ids import make_unique_id
-from orbitmq.errors import ConfigError, NoRoute, OrbitError
+from orbitmq.errors import NoRoute, OrbitError
 from orbitmq.protocol.codes import RequestCode
-from orbitmq.remoting.blocking import BlockingNetwork
-from orbitmq.spark.options import Connection
 from orbitmq.spark.settling import settle_in
-from orbitmq.spark.sink_brokers import ask_brokers
-from orbitmq.spark.sink_once import Pins, Scope, query_scope, sender_name
+from orbitmq.spark.sink_brokers import check_cluster
+from orbitmq.spark.sink_once import Scope, query_scope, sender_name
 from orbitmq.spark.sink_options import SinkOptions
-from orbitmq.spark.sink_queues import RouteCache, SinkQueues
+from orbitmq.spark.sink_process import SinkProcess, sink_process
+from orbitmq.spark.sink_queues import SinkQueues
 from orbitmq.spark.sink_rows import LEFT_OUT_PROPERTIES, check_columns, sendable
 from orbitmq.spark.sink_sending import Counts, Sender, SendSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["batch_writer", "stream_writer"]
+__all__ = ["Sink", "SinkCommit"]
 
 _log = logging.getLogger(__name__)
 
-CHECK_AGAIN_S = 30.0
 WAITING_BATCHES = 16
 """How many batches' worth of bytes may wait for more rows, over all topics and queues of a task."""
 
@@ -62,27 +55,6 @@ class SinkCommit(WriterCommitMessage):
     counts: Counts = field(default_factory=Counts)
     topics: frozenset[str] = frozenset()
     """Those it has pinned brokers for."""
-
-
-class _Process:
-    """The connections and routes of this process, by the cluster they lead to."""
-
-    def __init__(self, connection: Connection) -> None:
-        settings = connection.client_settings()
-        self.network = BlockingNetwork(settings.make_hooks(), settings.make_tls())
-        self.routes = RouteCache(self.network, settings.nameservers, settings.namespace)
-        self.pins = Pins(self.network, settings.nameservers)
-        self.pid = os.getpid()
-
-
-_processes: dict[Connection, _Process] = {}
-
-
-def _process(connection: Connection) -> _Process:
-    found = _processes.get(connection)
-    if found is None or found.pid != os.getpid():
-        found = _processes[connection] = _Process(connection)
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +77,7 @@ class Sink:
         if read.topic is not None:
             columns -= {"topic"}
         with read.connection.hiding_secrets():
-            brokers = _check_cluster(read, columns)
+            brokers = check_cluster(read, columns)
         sender = None
         if read.deduplicate and not is_query:
             sender = wrap(read.connection.namespace, read.deduplicate_id or str(uuid.uuid4()))
@@ -128,39 +100,20 @@ class Sink:
 
     def _write(self, batches: Iterator[pa.RecordBatch], *, at_once: bool) -> SinkCommit:
         options = self.options
-        process = _process(options.connection)
+        process = sink_process(options.connection)
         partition = _partition()
-        patience_s = options.retry_timeout_ms / 1000
         scope: Scope | None = None
-        pinned: dict[str, Sequence[str]] = {}
         if options.deduplicate:
             scope = query_scope(self.sender, options.deduplicate_batch)
-            queues = SinkQueues(
-                process.routes,
-                first=scope.batch + scope.partition,
-                pinned=self._pinning(process, scope.sender, pinned),
-                patience_s=patience_s,
-            )
-        else:
-            queues = SinkQueues(process.routes, first=partition, patience_s=patience_s)
-        packer = RowPacker(
-            topic=options.topic,
-            batch_bytes=options.batch_bytes,
-            body_bytes=options.max_message_bytes,
-            waiting_bytes=WAITING_BATCHES * options.batch_bytes,
-            left_out=LEFT_OUT_PROPERTIES - ({"RETRY_TOPIC"} if options.redrive else set()),
-            id_prefix=bytes.fromhex(make_unique_id()[:20]) if scope is None else None,
-            scope=None if scope is None else str(scope),
+        pinned: dict[str, Sequence[str]] = {}
+        queues = SinkQueues(
+            process.routes,
+            first=partition if scope is None else scope.batch + scope.partition,
+            pinned=None if scope is None else self._pinning(process, scope.sender, pinned),
+            patience_s=options.retry_timeout_ms / 1000,
         )
-        settings = SendSettings(
-            group=options.group,
-            namespace=options.connection.namespace,
-            max_in_flight=options.max_in_flight,
-            send_timeout_ms=options.send_timeout_ms,
-            retry_timeout_ms=options.retry_timeout_ms,
-            once=None if scope is None else scope.of_batch,
-        )
-        with Sender(settings, process.network, queues) as sender:
+        packer = self._packer(scope)
+        with Sender(self._send_settings(scope), process.network, queues) as sender:
             for batch in batches:
                 self._pack(batch, packer, queues, sender)
                 if at_once:
@@ -171,8 +124,31 @@ class Sink:
             _log.warning("partition %d: brokers were busy %d times", partition, counts.busy)
         return SinkCommit(counts, frozenset(pinned))
 
+    def _packer(self, scope: Scope | None) -> RowPacker:
+        options = self.options
+        return RowPacker(
+            topic=options.topic,
+            batch_bytes=options.batch_bytes,
+            body_bytes=options.max_message_bytes,
+            waiting_bytes=WAITING_BATCHES * options.batch_bytes,
+            left_out=LEFT_OUT_PROPERTIES - ({"RETRY_TOPIC"} if options.redrive else set()),
+            id_prefix=bytes.fromhex(make_unique_id()[:20]) if scope is None else None,
+            scope=None if scope is None else str(scope),
+        )
+
+    def _send_settings(self, scope: Scope | None) -> SendSettings:
+        options = self.options
+        return SendSettings(
+            group=options.group,
+            namespace=options.connection.namespace,
+            max_in_flight=options.max_in_flight,
+            send_timeout_ms=options.send_timeout_ms,
+            retry_timeout_ms=options.retry_timeout_ms,
+            once=None if scope is None else scope.of_batch,
+        )
+
     def _pinning(
-        self, process: _Process, sender: str, pinned: dict[str, Sequence[str]]
+        self, process: SinkProcess, sender: str, pinned: dict[str, Sequence[str]]
     ) -> Callable[[str], Sequence[str]]:
         """Return what tells the brokers of a topic; `pinned` collects what it has told."""
         if self.is_nameless and self.options.topic is not None:
@@ -206,7 +182,7 @@ class Sink:
         """
         if self.sender is None or not self.is_nameless:
             return
-        process, options = _process(self.options.connection), self.options
+        process, options = sink_process(self.options.connection), self.options
         scope = Scope(sender_name(self.sender), 0, 0)
         process.pins.take_back(scope.sender, topics)
         for topic in [options.topic] if options.topic is not None else sorted(topics):
@@ -243,115 +219,6 @@ def _send_all(packer: RowPacker, sender: Sender) -> None:
     sender.drain()
 
 
-_checked: dict[tuple[SinkOptions, frozenset[str]], tuple[float, tuple[str, ...]]] = {}
-
-
-def _check_cluster(options: SinkOptions, columns: frozenset[str]) -> tuple[str, ...]:
-    """Refuse what the cluster cannot do; returns the brokers that the rows go to, if it matters.
-
-    Spark makes a new writer for every micro-batch: what was found lately is not asked again, and a
-    broker that is gone for a moment does not end a query that has begun well; one that has joined
-    since, and breaks a promise, does.
-    """
-    key, now = (options, columns), time.monotonic()
-    checked_at, brokers = _checked.get(key, (-CHECK_AGAIN_S, ()))
-    if now - checked_at < CHECK_AGAIN_S:
-        return brokers
-    try:
-        brokers = _ask_cluster(options, columns)
-    except OrbitError as error:
-        if key not in _checked or not error.retriable:
-            raise
-        hidden = options.connection.hide_secrets(str(error))
-        _log.warning("the cluster was not asked again what it can do: %s", hidden)
-    _checked[key] = now, brokers
-    return brokers
-
-
-def _ask_cluster(options: SinkOptions, columns: frozenset[str]) -> tuple[str, ...]:
-    if options.topic is not None:
-        _process(options.connection).routes.route(options.topic)
-    if not (options.deduplicate or "deliverAt" in columns):
-        return ()
-    brokers = ask_brokers(options.connection, options.topic)
-    for broker in brokers:
-        if options.deduplicate:
-            broker.must_suppress_repeats()
-        if "deliverAt" in columns:
-            broker.must_deliver_at()
-    return tuple(broker.name for broker in brokers)
-
-
 def _partition() -> int:
     context = TaskContext.get()
     return 0 if context is None else context.partitionId()
-
-
-def _committed(messages: list[WriterCommitMessage | None], what: str) -> None:
-    parts = [message.counts for message in messages if isinstance(message, SinkCommit)]
-    total = sum(parts, Counts())
-    _log.info("%s: %s", what, total)
-
-
-def _pinned_topics(messages: list[WriterCommitMessage | None]) -> set[str]:
-    return {topic for one in messages if isinstance(one, SinkCommit) for topic in one.topics}
-
-
-class RocketMqWriter(DataSourceArrowWriter):
-    """Writes the rows of a batch job."""
-
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> SinkCommit:
-        """Send the rows of one task."""
-        return self._sink.write(iterator)
-
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Note what was sent."""
-        _committed(messages, "job")
-        self._sink.end(_pinned_topics(messages))
-
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Say that rows of the tasks that ended well are in their topics."""
-        _committed(messages, "aborted job, already sent")
-        self._sink.end(_pinned_topics(messages))
-
-
-class RocketMqStreamWriter(DataSourceStreamArrowWriter):
-    """Writes the rows of each micro-batch."""
-
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> SinkCommit:
-        """Send the rows of one task."""
-        return self._sink.write(iterator)
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Note what was sent."""
-        _committed(messages, f"batch {batchId}")
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Say that rows of the tasks that ended well are in their topics."""
-        _committed(messages, f"aborted batch {batchId}, already sent")
-
-
-def batch_writer(
-    options: Mapping[str, str], schema: StructType, overwrite: bool
-) -> DataSourceArrowWriter:
-    """Return what writes a batch job's rows; raises for what cannot be written."""
-    if overwrite:
-        raise ConfigError("a topic cannot be overwritten: use mode('append')")
-    return RocketMqWriter(Sink.of(options, schema, is_query=False))
-
-
-def stream_writer(
-    options: Mapping[str, str], schema: StructType, overwrite: bool
-) -> DataSourceStreamArrowWriter:
-    """Return what writes a query's micro-batches; raises for what cannot be written.
-
-    In complete mode (`overwrite`) the whole result is sent anew with each batch, as Kafka's sink
-    does: a topic has no rows to replace.
-    """
-    return RocketMqStreamWriter(Sink.of(options, schema, is_query=True))

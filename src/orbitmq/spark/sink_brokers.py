@@ -8,16 +8,23 @@ would take the rows all the same and break the promise, so it is asked.
 
 from __future__ import annotations
 
+import logging
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from orbitmq.errors import ConfigError, NoRoute, OrbitError
 from orbitmq.protocol.features import DEDUPLICATE, TIMERS, features_of
 from orbitmq.spark.options import Connection
+from orbitmq.spark.sink_options import SinkOptions
+from orbitmq.spark.sink_process import sink_process
 
-__all__ = ["BrokerAbilities", "ask_brokers"]
+__all__ = ["BrokerAbilities", "ask_brokers", "check_cluster"]
 
+_log = logging.getLogger(__name__)
+
+CHECK_AGAIN_S = 30.0
 _VERSION = re.compile(r"V?(\d+)[._]")
 
 
@@ -81,3 +88,42 @@ def ask_brokers(connection: Connection, topic: str | None) -> list[BrokerAbiliti
                     raise NoRoute(text, cause="no_broker") from None
                 raise ConfigError(text) from None
         return found
+
+
+_checked: dict[tuple[SinkOptions, frozenset[str]], tuple[float, tuple[str, ...]]] = {}
+
+
+def check_cluster(options: SinkOptions, columns: frozenset[str]) -> tuple[str, ...]:
+    """Refuse what the cluster cannot do; returns the brokers that the rows go to, if it matters.
+
+    Spark makes a new writer for every micro-batch: what was found lately is not asked again, and a
+    broker that is gone for a moment does not end a query that has begun well; one that has joined
+    since, and breaks a promise, does.
+    """
+    key, now = (options, columns), time.monotonic()
+    checked_at, brokers = _checked.get(key, (-CHECK_AGAIN_S, ()))
+    if now - checked_at < CHECK_AGAIN_S:
+        return brokers
+    try:
+        brokers = _ask_cluster(options, columns)
+    except OrbitError as error:
+        if key not in _checked or not error.retriable:
+            raise
+        hidden = options.connection.hide_secrets(str(error))
+        _log.warning("the cluster was not asked again what it can do: %s", hidden)
+    _checked[key] = now, brokers
+    return brokers
+
+
+def _ask_cluster(options: SinkOptions, columns: frozenset[str]) -> tuple[str, ...]:
+    if options.topic is not None:
+        sink_process(options.connection).routes.route(options.topic)
+    if not (options.deduplicate or "deliverAt" in columns):
+        return ()
+    brokers = ask_brokers(options.connection, options.topic)
+    for broker in brokers:
+        if options.deduplicate:
+            broker.must_suppress_repeats()
+        if "deliverAt" in columns:
+            broker.must_deliver_at()
+    return tuple(broker.name for broker in brokers)

@@ -71,13 +71,13 @@ class RocketMQSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return a writer of one batch."""
-        from orbitmq.spark.sink import batch_writer
+        from orbitmq.spark.sink_writers import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Return a writer of micro-batches."""
-        from orbitmq.spark.sink import stream_writer
+        from orbitmq.spark.sink_writers import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
 

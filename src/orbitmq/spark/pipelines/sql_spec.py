@@ -39,6 +39,7 @@ from orbitmq.spark.pipelines.decoding import Decoding
 from orbitmq.spark.pipelines.spec import Interval, PipelineSpec, check_local
 from orbitmq.spark.pipelines.tables import Mistakes, suggestion
 from orbitmq.spark.pipelines.topics import (
+    TopicSpec,
     check_reading,
     check_writing,
     names_server,
@@ -93,14 +94,8 @@ class SourceSpec:
 
     def check(self, mistakes: Mistakes, key: str) -> None:
         """Topics need topics, files need a path, fields need a schema."""
-        ways = [
-            bool(self.topic),
-            self.pattern is not None,
-            "assign" in map(str.lower, self.options),
-        ]
         if self.is_topic:
-            if sum(ways) != 1:
-                mistakes.add(key, "needs exactly one of topic, pattern and options.assign")
+            self._topics.check(mistakes, key)
             if self.path is not None:
                 mistakes.add(f"{key}.path", "is for files; a topic has none")
         else:
@@ -128,10 +123,14 @@ class SourceSpec:
         """Return the options for Spark's reader, without the path."""
         if not self.is_topic:
             return self.options
-        return topic_options(
+        return self._topics.connector_options(name_server)
+
+    @property
+    def _topics(self) -> TopicSpec:
+        return TopicSpec(
             topic=self.topic,
             pattern=self.pattern,
-            name_server=self.name_server or name_server,
+            name_server=self.name_server,
             options=self.options,
         )
 

@@ -1,0 +1,34 @@
+"""What a process that writes keeps for the tasks to come: connections, routes, pinned brokers."""
+
+from __future__ import annotations
+
+import os
+
+from orbitmq.remoting.blocking import BlockingNetwork
+from orbitmq.spark.options import Connection
+from orbitmq.spark.sink_once import Pins
+from orbitmq.spark.sink_queues import RouteCache
+
+__all__ = ["SinkProcess", "sink_process"]
+
+
+class SinkProcess:
+    """The connections and routes of this process, by the cluster they lead to."""
+
+    def __init__(self, connection: Connection) -> None:
+        settings = connection.client_settings()
+        self.network = BlockingNetwork(settings.make_hooks(), settings.make_tls())
+        self.routes = RouteCache(self.network, settings.nameservers, settings.namespace)
+        self.pins = Pins(self.network, settings.nameservers)
+        self.pid = os.getpid()
+
+
+_processes: dict[Connection, SinkProcess] = {}
+
+
+def sink_process(connection: Connection) -> SinkProcess:
+    """Return what this process has of a cluster; a forked one has nothing of its parent's."""
+    found = _processes.get(connection)
+    if found is None or found.pid != os.getpid():
+        found = _processes[connection] = SinkProcess(connection)
+    return found
