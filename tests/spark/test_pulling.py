@@ -35,10 +35,10 @@ class Watched(Pipeline):
         super().__init__(address, **settings)
         self.under_way: list[int] = []
 
-    def receive(self, opaque: int, timeout_ms: float | None = None) -> Any:
+    def receive(self, opaque: int) -> Any:
         if opaque in self.waiting:
             self.under_way.append(len(self.waiting))
-        return super().receive(opaque, timeout_ms)
+        return super().receive(opaque)
 
 
 class WatchedCluster(Cluster):

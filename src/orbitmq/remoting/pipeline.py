@@ -20,8 +20,6 @@ import socket
 import ssl
 import time
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Self
 
 from orbitmq._native import Command, FrameReader, SocketReader
 from orbitmq.errors import ConnectionLost, RequestTimeout, WireError
@@ -86,14 +84,13 @@ class Pipeline:
         self.waiting.add(opaque)
         return opaque
 
-    def receive(self, opaque: int, timeout_ms: float | None = None) -> Command:
+    def receive(self, opaque: int) -> Command:
         """Return the answer to a request, waiting for it; others that come meanwhile are kept."""
-        within_ms = self.timeout_ms if timeout_ms is None else timeout_ms
-        deadline = time.monotonic() + within_ms / 1000
+        deadline = time.monotonic() + self.timeout_ms / 1000
         while opaque not in self._ready:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
-                text = f"{self.address} did not answer a request within {within_ms:.0f} ms"
+                text = f"{self.address} did not answer a request within {self.timeout_ms:.0f} ms"
                 raise RequestTimeout(text)
             self._fill(left_s)
         return self._ready.pop(opaque)
@@ -129,17 +126,6 @@ class Pipeline:
         """Close the connection; what is under way gets no answer."""
         with contextlib.suppress(OSError):
             self._socket.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class _Receiver:
