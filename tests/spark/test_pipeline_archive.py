@@ -125,6 +125,23 @@ def test_a_lost_checkpoint_repeats_nothing(
     assert archive.bodies() == Counter(texts(0, 130))
 
 
+def test_the_checkpoint_of_another_archive_is_refused(
+    archive: Archive, cluster: LocalCluster, new_topic: NewTopic
+) -> None:
+    topic = new_topic(cluster, queues=2)
+    produce(cluster, topic, texts(0, 20))
+    for _ in range(2):
+        code, _ = archive.fill(topic, checkpoint="state")
+        assert code is Exit.DONE
+    code, recorder = archive.fill(topic, checkpoint="state", path="another")
+    assert code is Exit.NOT_STARTED
+    (told,) = recorder.failures
+    assert "archive.toml: checkpoint: " in told
+    assert "is of another archive" in told
+    assert not (archive.directory / "another").exists()
+    assert archive.bodies() == Counter(texts(0, 20))
+
+
 def test_an_older_checkpoint_loses_and_repeats_nothing(
     archive: Archive,
     cluster: LocalCluster,
@@ -187,6 +204,7 @@ def test_a_manifest_survives_its_snapshots(
     read = Manifest.load(files)
     assert read.current == written.current
     assert read.garbage == written.garbage == dict.fromkeys(replaced, 1000)
+    assert read.queries == {"q"}
     assert [file.first_ms for file in read.find(start_ms=9, end_ms=11)] == [10, 9]
     there = sorted(int(path.stem) for path in (tmp_path / "archive/_manifest").glob("*.json"))
     assert there == list(range(5, 15)), "the last two snapshots, and what came after the first"

@@ -15,13 +15,14 @@ from typing import Any
 import fastavro
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from orbitmq import Message
 from orbitmq.client.state.trace_records import consumed, consuming, produced
 from orbitmq.spark.pipelines import Table, plots
 from orbitmq.spark.pipelines.avro import Framing
 from orbitmq.spark.pipelines.dead_letters import SelectSpec, chosen, explained, summary
-from orbitmq.spark.pipelines.decoding import decode, infer_json_schema
+from orbitmq.spark.pipelines.decoding import as_ddl, decode, infer_json_schema
 from orbitmq.spark.pipelines.redrive import back_to, not_yet_redriven, remember
 from orbitmq.spark.pipelines.spec import Interval
 from orbitmq.spark.pipelines.topics import as_messages
@@ -97,6 +98,10 @@ def test_a_schema_is_inferred_over_all_bodies(spark: SparkSession) -> None:
     schema = infer_json_schema(spark, ['{"a": 1}', '{"a": 2.5, "b": {"c": "x"}}', "nonsense"])
     assert schema.simpleString() == "struct<a:double,b:struct<c:string>>"
     assert infer_json_schema(spark, ["1"]).fields == []
+    odd = infer_json_schema(spark, ['{"a-b": 1, "c d": {"e.f": "x"}}'])
+    assert StructType.fromDDL(as_ddl(spark, odd)) == odd
+    with pytest.raises(ValueError, match=r"keys 'a\.id' and 'a\.ID' differ only in case"):
+        infer_json_schema(spark, ['{"a": {"id": 1}}', '{"a": [{"ID": 2}]}'])
     assert infer_json_schema(spark, []).fields == []
 
 

@@ -59,6 +59,47 @@ def test_good_files_have_no_mistakes(kind: str) -> None:
             },
             "source.orders.options: say topic or pattern in place of",
         ),
+        (
+            "sql",
+            {
+                "source": {"s": {"format": "rocketmq-store", "path": "p", "stream": True}},
+                "checkpoint": "c",
+                "sink": [{"format": "noop"}],
+            },
+            "source.s.stream: a store is read once; follow the topic instead",
+        ),
+        (
+            "sql",
+            {
+                "source": {"orders": {"topic": "orders"}},
+                "trigger": "batch",
+                "step": [{"name": "none", "sql": " "}],
+                "sink": [{"format": "noop"}],
+            },
+            "step[0].sql: is empty",
+        ),
+        (
+            "sql",
+            {
+                "source": {"orders": {"topic": "orders"}},
+                "checkpoint": "c",
+                "sink": [{"format": "noop", "name": "../../elsewhere"}],
+            },
+            "sink[0].name: '../../elsewhere' is no name for a checkpoint's directory",
+        ),
+        (
+            "sql",
+            {
+                "source": {"orders": {"topic": "orders"}},
+                "checkpoint": "",
+                "sink": [{"format": "noop"}],
+            },
+            "checkpoint: is needed, but not there",
+        ),
+        ("replay", {"rate": float("nan")}, "rate: is a number above 0, not nan"),
+        ("replay", {"speed": float("inf")}, "speed: is a number above 0, not inf"),
+        ("replay", {"sink": {"topic": "x", "mark": "KEYS"}}, "sink.mark: 'KEYS' is no property of"),
+        ("trace", {"percentiles": [0]}, "percentiles[0]: 0.0 is not above 0 and at most 100"),
         ("replay", {"start": "2026-01-02", "end": "2026-01-01"}, "end: 2026-01-01 is not after"),
         ("replay", {"start": 5, "end": 5}, "end: 5 is not after start, 5"),
         ("replay", {"start": "soon"}, "start: 'soon' is neither epoch milliseconds nor a time"),

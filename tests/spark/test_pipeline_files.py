@@ -69,6 +69,13 @@ def test_a_flag_is_no_moment(tmp_path: Path) -> None:
     ]
 
 
+def test_a_file_that_contains_itself_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text("kind: sql\na: &a [*a]\n")
+    with pytest.raises(BadPipeline, match="is not YAML: Circular reference"):
+        load(file, {})
+
+
 def test_keys_that_are_no_texts_are_one_line(tmp_path: Path) -> None:
     assert mistakes(tmp_path, SQL + "on: x\n") == [
         "x.yaml: True: a key must be a text: put it into quotes"

@@ -193,6 +193,46 @@ def test_a_wish_to_stop_lets_the_batch_finish(spark: SparkSession, tmp_path: Pat
     assert written == sum(batch.rows for batch in recorder.batches) > 0
 
 
+def test_files_of_another_checkpoint_are_not_continued(spark: SparkSession, tmp_path: Path) -> None:
+    tree = {
+        "checkpoint": "state",
+        "source": {"orders": stream_of_lines(tmp_path, '{"id": 1, "product": "tea"}')},
+        "sink": [{"format": "parquet", "path": "out"}],
+    }
+    code, _ = run_tree(spark, tmp_path, tree, once=True)
+    assert code is Exit.DONE
+    lines(tmp_path, '{"id": 2, "product": "milk"}')
+    code, recorder = run_tree(spark, tmp_path, tree | {"checkpoint": "another"}, once=True)
+    assert code is Exit.NOT_STARTED
+    assert "sink[0]: " in recorder.failures[0]
+    assert "has files of a stream with another checkpoint" in recorder.failures[0]
+
+
+@pytest.mark.parametrize(
+    ("sink", "sql", "told"),
+    [
+        ({"format": "parqet", "path": "b"}, "SELECT 1 AS a", "sink[1]: [DATA_SOURCE_NOT_FOUND]"),
+        ({"format": "json", "path": "b"}, "SELECT 1 AS a, 2 AS A", "two columns called 'a'"),
+        ({"topic": "t"}, "SELECT 'x' AS body, 1 AS id", "sink[1]: column 'id' is none that"),
+        ({"topic": "t"}, "SELECT 'x' AS body, 1 AS tags", "sink[1]: column 'tags' must be string"),
+    ],
+)
+def test_no_sink_is_written_when_another_one_cannot_be(
+    spark: SparkSession, tmp_path: Path, sink: dict[str, Any], sql: str, told: str
+) -> None:
+    spark.range(3).write.parquet(str(tmp_path / "table"))
+    tree = {
+        "name_server": "127.0.0.1:1",
+        "source": {"numbers": {"format": "parquet", "path": "table"}},
+        "step": [{"name": "made", "sql": sql}],
+        "sink": [{"format": "parquet", "path": "out", "of": "numbers"}, sink],
+    }
+    code, recorder = run_tree(spark, tmp_path, tree)
+    assert code is Exit.NOT_STARTED
+    assert told in recorder.failures[0]
+    assert not (tmp_path / "out").exists()
+
+
 class PlayedQuery:
     """A query in the middle of a batch."""
 

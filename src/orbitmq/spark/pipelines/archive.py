@@ -45,7 +45,10 @@ if TYPE_CHECKING:
 
     from orbitmq.spark.pipelines.workspace import Workspace
 
-__all__ = ["KIND", "ArchiveSpec", "Size", "archived_brokers", "build", "read_archive"]
+__all__ = [
+    *("KIND", "ArchiveSpec", "Size", "archived_brokers", "archived_topics", "build"),
+    "read_archive",
+]
 
 _SIZE = re.compile(r"(\d+)\s*(B|KB|MB|GB)", re.IGNORECASE)
 
@@ -114,6 +117,8 @@ def build(spec: ArchiveSpec, workspace: Workspace) -> Streams:
             compact_files=spec.compact_files,
             keep_replaced_ms=spec.keep_replaced.ms,
         )
+    with workspace.planning("checkpoint"):
+        writer.check_checkpoint()
     sink = rows.writeStream.queryName(spec.name).option("checkpointLocation", checkpoint)
     started = workspace.with_trigger(sink.foreachBatch(writer.write_batch), spec.trigger)
 
@@ -149,7 +154,7 @@ def read_archive(
     spark: SparkSession,
     path: str,
     *,
-    topics: Iterable[str] | None = None,
+    topics: str | Iterable[str] | None = None,
     start_ms: int | None = None,
     end_ms: int | None = None,
 ) -> DataFrame:
@@ -161,7 +166,8 @@ def read_archive(
     from pyspark.sql import functions as F
 
     files = ArchiveFiles(spark, path)
-    found = _find(files, topics, start_ms, end_ms)
+    wanted = [topics] if isinstance(topics, str) else topics
+    found = _find(files, wanted, start_ms, end_ms)
     rows = read_files(spark, files, [file.path for file in found])
     stored = F.unix_millis("storeTimestamp")
     if start_ms is not None:
@@ -169,6 +175,11 @@ def read_archive(
     if end_ms is not None:
         rows = rows.where(stored < end_ms)
     return rows
+
+
+def archived_topics(spark: SparkSession, path: str) -> set[str]:
+    """Return the topics that an archive has messages of."""
+    return {file.topic for file in _find(ArchiveFiles(spark, path), None, None, None)}
 
 
 def archived_brokers(

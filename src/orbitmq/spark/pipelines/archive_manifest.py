@@ -97,6 +97,8 @@ class Manifest:
     """What compactions took out, and when; readers may still be at it."""
     opens: dict[str, int] = field(default_factory=dict)
     """The numbers of commits by which writers began, and when."""
+    queries: set[str] | None = field(default_factory=set)
+    """The streams that have written here; None where the first archives did not say."""
     _snapshot_number: int = -1
     _names: list[str] = field(default_factory=list)
 
@@ -155,7 +157,7 @@ class Manifest:
         )
 
     def commit_batch(self, query: str, batch: int, added: Iterable[ArchivedFile]) -> None:
-        """Make the files of a batch count; query and batch are for people who look for a cause."""
+        """Make the files of a batch count; its number is for people who look for a cause."""
         commit = {"kind": "append", "query": query, "batch": batch}
         self._commit(commit | {"files": [asdict(file) for file in added]})
 
@@ -191,6 +193,7 @@ class Manifest:
         state = {
             "files": [asdict(file) for file in self.current.values()],
             "garbage": self.garbage,
+            "queries": None if self.queries is None else sorted(self.queries),
             "opens": {number: at for number, at in self.opens.items() if at >= since_ms},
         }
         self._commit({"kind": "snapshot", **state})
@@ -208,8 +211,12 @@ class Manifest:
             garbage = commit["garbage"]
             self.garbage = dict.fromkeys(garbage, 0) | (garbage if type(garbage) is dict else {})
             self.current = {}
+            queries = commit.get("queries")
+            self.queries = None if queries is None else set(queries)
         elif commit["kind"] == "open":
             self.opens[str(self.number)] = commit["at"]
+        elif commit["kind"] == "append" and self.queries is not None:
+            self.queries.add(commit["query"])
         self.number += 1
         for removed in commit.get("removes", ()):
             if self.current.pop(removed, None) is not None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F
 
+from orbitmq.errors import OrbitError
 from orbitmq.spark.pipelines.archive_files import STAGING, ArchiveFiles
 from orbitmq.spark.pipelines.archive_manifest import ArchivedFile, Manifest
 from orbitmq.spark.pipelines.archive_offsets import ArchivedBefore
@@ -67,6 +68,17 @@ class ArchiveWriter:
         self._before = ArchivedBefore(spark, self.manifest)
         self._token = uuid.uuid4().hex[:12]
         self._query: str | None = None
+
+    def check_checkpoint(self) -> None:
+        """Raise for a checkpoint of another archive: what it has read would be missing here."""
+        if not self.checkpoint.below("commits"):
+            return
+        writers = Manifest.load(self.files).queries
+        if writers is not None and self._query_id() not in writers:
+            raise OrbitError(
+                f"the checkpoint {self.checkpoint.root} is of another archive: what it has read is "
+                f"not in {self.files.root}; give this archive a checkpoint of its own"
+            )
 
     def open(self) -> int:
         """Become the archive's writer; returns how many files one that died has left, now deleted.

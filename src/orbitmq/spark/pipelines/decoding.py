@@ -8,14 +8,16 @@
 ==========  ==========================================================================
 
 The message's own columns stay beside, under their names with ``_`` before them (``_topic``,
-``_keys``, ``_storeTimestamp`` …), so that fields of the body can be called anything. A body that
-cannot be decoded gives a row whose fields are null and whose ``_malformed`` is true: one bad
-message must not stop a stream, and must not vanish either.
+``_keys``, ``_storeTimestamp`` …), so that fields of the body can be called almost anything. With
+``json`` and ``avro`` a body that cannot be decoded gives a row whose fields are null and whose
+``_malformed`` is true: one bad message must not stop a stream, and must not vanish either.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal
+import json
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
@@ -25,7 +27,7 @@ from orbitmq.spark.pipelines.avro import Framing, avro_columns
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["Decoding", "decode", "infer_json_schema"]
+__all__ = ["Decoding", "as_ddl", "decode", "infer_json_schema"]
 
 Decoding = Literal["raw", "text", "json", "avro"]
 
@@ -61,6 +63,9 @@ def decode(
     struct = rows.schema["_fields"].dataType
     assert isinstance(struct, StructType)
     names = [name for name in struct.fieldNames() if name != _CORRUPT]
+    taken = {f"_{name}".lower() for name in own} | {"_malformed"}
+    if clash := [name for name in names if name.lower() in taken]:
+        raise ValueError(f"a field cannot be called {clash[0]!r}, as a column of every message is")
     malformed = F.col("_fields").isNull()
     if decoding == "json":
         malformed = malformed | F.col(f"_fields.{_CORRUPT}").isNotNull()
@@ -82,8 +87,46 @@ def _from_json(schema: StructType | str) -> Column:
 
 
 def infer_json_schema(spark: SparkSession, bodies: list[str]) -> StructType:
-    """Return the schema that fits these bodies; without any field if they are not JSON objects."""
+    """Return the schema that fits these bodies; without any field if they are not JSON objects.
+
+    Spark takes keys that differ only in case for one column, which most of them would not fill:
+    that is a ValueError.
+    """
+    spelt: dict[str, str] = {}
+    for key in _keys(bodies):
+        other = spelt.setdefault(key.lower(), key)
+        if other != key:
+            raise ValueError(
+                f"no schema can be inferred: keys {other!r} and {key!r} differ only in case; say "
+                'schema = "name TYPE, …"'
+            )
     sample = spark.createDataFrame([(body,) for body in bodies], "body STRING")
     inferred = spark.read.json(sample.rdd.map(lambda row: str(row.body)))
     fields = [field for field in inferred.schema.fields if field.name != _CORRUPT]
     return StructType(fields)
+
+
+def as_ddl(spark: SparkSession, schema: StructType) -> str:
+    """Return a schema as a file can have it, whatever its fields are called."""
+    jvm: Any = spark._jvm
+    return str(jvm.org.apache.spark.sql.types.StructType.fromJson(schema.json()).toDDL())
+
+
+def _keys(bodies: Iterable[str]) -> Iterator[str]:
+    """Return the keys of JSON objects, those in objects in them by their paths."""
+
+    def walk(value: object, path: str) -> Iterator[str]:
+        if isinstance(value, dict):
+            for name, inner in value.items():
+                yield f"{path}{name}"
+                yield from walk(inner, f"{path}{name}.")
+        elif isinstance(value, list):
+            for inner in value:
+                yield from walk(inner, path)
+
+    for body in bodies:
+        try:
+            value = json.loads(body)
+        except ValueError:
+            continue  # told of as malformed, row by row
+        yield from walk(value, "")

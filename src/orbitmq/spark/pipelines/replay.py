@@ -29,6 +29,7 @@ Without ``speed`` and ``rate`` they go as fast as the brokers take them, at leas
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -36,7 +37,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from orbitmq.errors import ConfigError
-from orbitmq.spark.pipelines.archive import read_archive
+from orbitmq.message import RESERVED_PROPERTIES
+from orbitmq.spark.pipelines.archive import archived_topics, read_archive
 from orbitmq.spark.pipelines.kinds import Kind
 from orbitmq.spark.pipelines.pacing import Pace
 from orbitmq.spark.pipelines.plan import Job, Report, Table, moment
@@ -91,6 +93,11 @@ class ReplaySink:
     mark: str | None = None
     options: dict[str, str] = field(default_factory=dict)
 
+    def check(self, mistakes: Mistakes, key: str) -> None:
+        """A mark must be a property that users may set."""
+        if self.mark is not None and (not self.mark or self.mark in RESERVED_PROPERTIES):
+            mistakes.add(f"{key}.mark", f"{self.mark!r} is no property of one's own")
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReplaySpec(PipelineSpec):
@@ -114,8 +121,8 @@ class ReplaySpec(PipelineSpec):
             mistakes.add("end", f"{self.end} is not after start, {self.start}")
         for name in ("speed", "rate"):
             value = getattr(self, name)
-            if value is not None and value <= 0:
-                mistakes.add(name, "is more than nothing")
+            if value is not None and not 0 < value < math.inf:
+                mistakes.add(name, f"is a number above 0, not {value}")
         if self.source.topic is not None and self.topics:
             mistakes.add("topics", "the source is one topic already")
         self._check_options(mistakes)
@@ -191,6 +198,8 @@ def _source(spec: ReplaySpec, workspace: Workspace) -> DataFrame:
     topics = spec.topics or None
     if source.archive is not None:
         path = workspace.locate(source.archive)
+        if missing := sorted(set(spec.topics) - archived_topics(spark, path)):
+            workspace.log.warning("%s has no messages of %s", path, ", ".join(missing))
         return read_archive(
             spark, path, topics=topics, start_ms=spec.start_ms, end_ms=spec.end_ms
         ).drop("day", "hour")

@@ -16,6 +16,7 @@ Paths are taken relative to the file, so that a pipeline does the same wherever 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tomllib
@@ -234,7 +235,9 @@ def _parse_yaml(text: str) -> object:
         try:
             node = loader.get_single_node()
             _refuse_twice(node)
-            return None if node is None else loader.construct_document(node)
+            tree = None if node is None else loader.construct_document(node)
+            json.dumps(tree, default=str, skipkeys=True)  # a ValueError for what contains itself
+            return tree
         finally:
             loader.dispose()
     except yaml.YAMLError as error:

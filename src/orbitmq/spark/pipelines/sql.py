@@ -7,17 +7,26 @@ the trigger ``batch``, or without a source that is followed, everything is read 
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F
 
-from orbitmq.spark.pipelines.checkpoints import checkpoint_of_unnamed
-from orbitmq.spark.pipelines.decoding import decode, infer_json_schema
+from orbitmq.spark.batch_reader import cluster_of
+from orbitmq.spark.pipelines.checkpoints import (
+    checkpoint_of_unnamed,
+    has_begun,
+    refuse_files_of_another,
+)
+from orbitmq.spark.pipelines.decoding import as_ddl, decode, infer_json_schema
 from orbitmq.spark.pipelines.kinds import Kind
 from orbitmq.spark.pipelines.plan import Job, Report, Stream, Streams
 from orbitmq.spark.pipelines.sql_spec import SinkSpec, SourceSpec, SqlSpec, WatermarkSpec
 from orbitmq.spark.pipelines.topics import as_messages
+from orbitmq.spark.sink import Sink
+from orbitmq.spark.source_options import SourceOptions
+from orbitmq.spark.starting import find_queues
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,6 +36,9 @@ if TYPE_CHECKING:
     from orbitmq.spark.pipelines.workspace import Workspace
 
 __all__ = ["KIND", "build", "read_source", "tables"]
+
+_OF_THE_WRITER: Final = frozenset({"console", "memory"})
+"""Formats that Spark's writers know themselves."""
 
 
 def build(spec: SqlSpec, workspace: Workspace) -> Streams | Job:
@@ -39,11 +51,10 @@ def build(spec: SqlSpec, workspace: Workspace) -> Streams | Job:
     ]
     for at, (name, sink, rows) in enumerate(outputs):
         with workspace.planning(f"sink[{at}]"):
-            if sink.is_topic:
-                rows = as_messages(rows)
-                if "topic" not in rows.columns and sink.topic is None:
-                    raise ValueError("needs topic, or rows with a column called topic")
-            outputs[at] = name, sink, rows
+            messages = as_messages(rows) if sink.is_topic else rows
+            _check_sink(spec, sink, messages, workspace)
+            outputs[at] = name, sink, messages
+    _check_topics(spec, workspace)
     if not spec.is_streaming:
         writes = [partial(_write, spec, sink, rows, workspace) for _, sink, rows in outputs]
 
@@ -62,6 +73,40 @@ def build(spec: SqlSpec, workspace: Workspace) -> Streams | Job:
         streams.append(Stream(name, partial(writer.start)))
     endless = workspace.trigger(spec.trigger).mode == "interval"
     return Streams(tuple(streams), endless=endless)
+
+
+def _check_sink(spec: SqlSpec, sink: SinkSpec, rows: DataFrame, workspace: Workspace) -> None:
+    """Find out now what would stop this sink when others have written already."""
+    if sink.is_topic:
+        if "topic" not in rows.columns and sink.topic is None:
+            raise ValueError("needs topic, or rows with a column called topic")
+        options = sink.writer_options(spec.name_server)
+        Sink.of(options, rows.schema, is_query=rows.isStreaming)
+        return
+    if sink.format not in _OF_THE_WRITER:
+        session = workspace.spark._jsparkSession
+        jvm: Any = workspace.spark._jvm
+        sources = jvm.org.apache.spark.sql.execution.datasources.DataSource
+        sources.lookupDataSource(sink.format, session.sessionState().conf())
+    if sink.path is not None:
+        names = Counter(map(str.lower, rows.columns))
+        if twice := [name for name, count in names.items() if count > 1]:
+            raise ValueError(f"a file cannot have two columns called {twice[0]!r}")
+
+
+def _check_topics(spec: SqlSpec, workspace: Workspace) -> None:
+    """Topics must be there, but for those that a stream has begun to read: they may be gone."""
+    goes_on = False
+    if spec.checkpoint is not None:
+        goes_on = has_begun(workspace.spark, workspace.locate(spec.checkpoint).rstrip("/"))
+    for name, source in spec.source.items():
+        streaming = spec.is_streaming and source.is_stream
+        if not source.is_topic or (streaming and goes_on):
+            continue
+        options = SourceOptions.of(source.reader_options(spec.name_server), streaming=streaming)
+        with workspace.planning(f"source.{name}"), options.connection.hiding_secrets():
+            cluster = cluster_of(options)
+            cluster.patiently(partial(find_queues, cluster, options.topics))
 
 
 def tables(spec: SqlSpec, workspace: Workspace) -> dict[str, DataFrame]:
@@ -140,8 +185,9 @@ def _inferred_schema(
             f"no schema can be inferred: none of {len(bodies)} messages is a JSON object; "
             'say schema = "name TYPE, …"'
         )
-    ddl = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)
-    workspace.log.info("source.%s: inferred schema = %r; pin it to keep it", label, ddl)
+    workspace.log.info(
+        "source.%s: inferred schema = %r; pin it to keep it", label, as_ddl(workspace.spark, schema)
+    )
     return schema
 
 
@@ -169,7 +215,9 @@ def _stream_writer(
     if sink.partition_by:
         writer = writer.partitionBy(*sink.partition_by)
     if sink.path is not None:
-        writer = writer.option("path", workspace.locate(sink.path))
+        path = workspace.locate(sink.path)
+        refuse_files_of_another(workspace.spark, checkpoint, path)
+        writer = writer.option("path", path)
     return workspace.with_trigger(writer, spec.trigger)
 
 

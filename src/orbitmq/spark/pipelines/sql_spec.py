@@ -106,6 +106,8 @@ class SourceSpec:
                 mistakes.add(f"{key}.path", f"is needed by the format '{self.format}'")
             if self.decode != "raw" and self.format != "rocketmq-store":
                 mistakes.add(f"{key}.decode", "is for bodies of messages")
+            if self.stream and self.format == "rocketmq-store":
+                mistakes.add(f"{key}.stream", "a store is read once; follow the topic instead")
         if self.schema is not None and self.schema_file is not None:
             mistakes.add(f"{key}.schema_file", "there is schema already; say one of them")
         check_local(mistakes, f"{key}.schema_file", self.schema_file)
@@ -143,6 +145,11 @@ class StepSpec:
     sql: str
     watermark: WatermarkSpec | None = None
 
+    def check(self, mistakes: Mistakes, key: str) -> None:
+        """There must be a query."""
+        if not self.sql.strip():
+            mistakes.add(f"{key}.sql", "is empty")
+
 
 @dataclass(frozen=True, kw_only=True)
 class SinkSpec:
@@ -165,6 +172,8 @@ class SinkSpec:
 
     def check(self, mistakes: Mistakes, key: str) -> None:
         """Files need a path; only topics have a name server."""
+        if "/" in self.name or self.name in (".", ".."):
+            mistakes.add(f"{key}.name", f"{self.name!r} is no name for a checkpoint's directory")
         if self.is_topic:
             if self.path is not None:
                 mistakes.add(f"{key}.path", "is for files; a topic has none")
@@ -231,7 +240,7 @@ class SqlSpec(PipelineSpec):
                 options = source.reader_options(self.name_server)
                 streaming = source.is_stream and not batch
                 check_reading(mistakes, f"source.{name}.options", options, streaming=streaming)
-        if self.is_streaming and self.checkpoint is None:
+        if self.is_streaming and not self.checkpoint:
             mistakes.add(
                 "checkpoint",
                 "is needed, but not there: the directory where a stream keeps how far it is",

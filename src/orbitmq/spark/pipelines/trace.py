@@ -57,7 +57,7 @@ class TraceSpec(PipelineSpec):
         """Percentiles are between 0 and 100; a plot is a file of a kind that can be drawn."""
         for at, percentile in enumerate(self.percentiles):
             if not 0 < percentile <= 100:
-                mistakes.add(f"percentiles[{at}]", f"{percentile} is not between 0 and 100")
+                mistakes.add(f"percentiles[{at}]", f"{percentile} is not above 0 and at most 100")
         if self.plot is not None and (fault := plots.format_fault(self.plot)):
             mistakes.add("plot", fault)
         check_local(mistakes, "plot", self.plot)
