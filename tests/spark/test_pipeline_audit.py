@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from orbitmq import NewMessage, Store, StoreOptions
 from orbitmq.errors import BadPipeline
 from orbitmq.spark.pipelines import Exit, Report, parse, run
 from orbitmq.storelog import StoreLog
 from tests.spark.recording import Recorder
 from tests.spark.small_stores import (
+    HOST,
     INDEX_SLOTS,
     T0,
     fill,
@@ -48,6 +51,11 @@ def index_file(directory: Path) -> Path:
     return file
 
 
+def empty(directory: Path) -> None:
+    shutil.rmtree(directory)
+    directory.mkdir()
+
+
 FAULTS: dict[str, tuple[Callable[[Path], None], set[str]]] = {
     "a flipped byte": (lambda d: flip_byte_of(d / "store", 41), {"damaged-record"}),
     "a missing unit": (
@@ -66,6 +74,9 @@ FAULTS: dict[str, tuple[Callable[[Path], None], set[str]]] = {
         lambda d: overwrite(index_file(d), 40 + 4 * 3, bytes(4)),
         {"missing-index-entry", "broken-index-chain"},
     ),
+    "no queues": (lambda d: empty(d / "store/consumequeue"), {"no-queues"}),
+    "no directory of queues": (lambda d: shutil.rmtree(d / "store/consumequeue"), {"no-queues"}),
+    "no index": (lambda d: empty(d / "store/index"), {"no-index"}),
 }
 
 
@@ -96,6 +107,67 @@ def test_a_seeded_fault_is_found(spark: SparkSession, tmp_path: Path, fault: str
     assert audit(spark, tmp_path, ignore=sorted(kinds))[0] is Exit.DONE
 
 
+def test_what_is_missing_as_a_whole_is_one_finding(spark: SparkSession, tmp_path: Path) -> None:
+    store = fill(tmp_path / "store", COUNT)
+    empty(store / "consumequeue")
+    empty(store / "index")
+    code, report = audit(spark, tmp_path)
+    assert (code, report.faults) == (Exit.FAULTS, 2)
+    assert [row["detail"] for row in report.tables[2].as_dicts()] == [
+        f"none of 150 messages has a queue unit: {store}/consumequeue has no queue of theirs",
+        f"no key leads to its message: {store}/index has no entries",
+    ]
+    code, report = audit(spark, tmp_path, ignore=["no-queues"])
+    assert (code, report.faults) == (Exit.FAULTS, 1)
+
+
+def unchecked(report: Report) -> list[str]:
+    assert report.facts["findings"] == {}
+    told = [note for note in report.notes if note.startswith("NOT CHECKED: ")]
+    assert ("everything agrees" in report.notes) == (not told)
+    return told
+
+
+def test_a_log_alone_is_checked_and_the_rest_said(spark: SparkSession, tmp_path: Path) -> None:
+    fill(tmp_path / "store", COUNT)
+    code, report = audit(spark, tmp_path, path="store/commitlog")
+    assert code is Exit.DONE
+    (told,) = unchecked(report)
+    assert told.startswith(f"NOT CHECKED: queues and index, as {tmp_path}/store/commitlog is a log")
+    assert report.facts["checked"] == {"records": COUNT}
+
+
+@pytest.mark.parametrize("index_enabled", [True, False])
+@pytest.mark.parametrize("properties", [{}, {"UNIQ_KEY": "U1"}, {"KEYS": "k1"}])
+def test_a_store_that_does_not_index_is_no_fault(
+    spark: SparkSession, tmp_path: Path, properties: dict[str, str], index_enabled: bool
+) -> None:
+    options = StoreOptions(
+        commit_log_file_size=64 << 10,
+        index_enabled=index_enabled,
+        index_slots=INDEX_SLOTS,
+        index_entries=400,
+    )
+    with Store.open(tmp_path / "store", options) as store:
+        made = NewMessage("t", b"x", store_host=HOST, properties=properties)
+        store.append(made, now_ms=T0)
+    code, report = audit(spark, tmp_path)
+    assert code is Exit.DONE
+    told = unchecked(report)
+    if index_enabled or not properties:
+        assert told == []
+    else:
+        (note,) = told
+        assert "the index: messages have keys and none of them is indexed" in note
+        assert "messageIndexEnable=false" in note
+
+
+def test_an_empty_store_misses_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    fill(tmp_path / "store", 0)
+    code, report = audit(spark, tmp_path)
+    assert (code, unchecked(report)) == (Exit.DONE, [])
+
+
 def test_a_torn_tail_is_told_and_no_fault(spark: SparkSession, tmp_path: Path) -> None:
     store = fill(tmp_path / "store", 20)
     overwrite(log_files(store)[0], StoreLog(store).snapshot.log_end, b"torn")
@@ -115,4 +187,4 @@ def test_mistakes_of_the_file_are_told_before_anything_starts(
     tree = {"kind": "audit", "path": "absent"}
     loaded = parse(tree, file=tmp_path / "audit.toml", environment={})
     assert run(loaded, spark, recorder) is Exit.NOT_STARTED
-    assert "audit.toml: path: opening" in recorder.failures[0]
+    assert f"audit.toml: path: there is no directory {tmp_path}/absent" in recorder.failures[0]

@@ -143,6 +143,11 @@ def test_a_schema_chooses_columns(spark: SparkSession, store: Path) -> None:
         ({"path": "x", "failOnCorruption": "maybe"}, "option failOnCorruption is true or false"),
         ({"path": "x", "table": "tables"}, "option table is messages or damages"),
         ({"path": "x", "splitz": "a"}, "has no option 'splitz'; did you mean splits?"),
+        (
+            {"path": "hdfs://names/store"},
+            "format rocketmq-store reads directories of this machine, not 'hdfs://names/store'",
+        ),
+        ({"path": "x", "commitLogPath": "y,s3a:/z"}, "of this machine, not 's3a:/z'"),
     ],
 )
 def test_wrong_options_are_one_clear_line(options: dict[str, str], message: str) -> None:
@@ -157,6 +162,16 @@ def test_what_the_directory_cannot_give_is_said_before_tasks_start(
         rows_of(spark, store, startTime="tomorrow").collect()
     with pytest.raises(REFUSED, match="no commit log here"):
         rows_of(spark, tmp_path).collect()
+    with pytest.raises(REFUSED, match=f"there is no directory {tmp_path}/absent"):
+        rows_of(spark, tmp_path / "absent").collect()
+
+
+def test_a_directory_may_be_a_url(spark: SparkSession, store: Path) -> None:
+    for url in (f"file://{store}", f"file:{store}", f"FILE://localhost{store}"):
+        logs = f"file:{store}/commitlog"
+        rows = spark.read.format("rocketmq-store").option("commitLogPath", logs).load(url)
+        assert rows.count() == COUNT
+        assert read_store(spark, url, commitLogPath=logs).count() == COUNT
 
 
 def test_a_column_that_messages_do_not_have(spark: SparkSession, store: Path) -> None:
@@ -229,6 +244,8 @@ def test_python_values_are_options_too(spark: SparkSession, store: Path) -> None
     )
     assert rows.columns == ["body"]
     assert numbers(rows) == [290, 291, 293, 294, 295, 297, 298, 299]
+    assert numbers(read_store(spark, store, topics={"odd": [0]})) == list(range(1, COUNT, 4))
+    assert numbers(read_store(spark, store, topics={"odd", "even"})) == list(range(COUNT))
 
 
 def test_nothing_found_is_an_empty_table(spark: SparkSession, store: Path, rows_of: RowsOf) -> None:
@@ -242,6 +259,13 @@ def test_what_only_the_format_can_do_is_said(
 ) -> None:
     with pytest.raises(ConfigError, match=r'are for spark.read.format\("rocketmq-store"\)'):
         read_store(spark, store, **options)
+
+
+def test_a_store_cannot_be_followed(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+    rows = spark.readStream.format("rocketmq-store").load(str(store))
+    query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
+    with pytest.raises(PySparkException, match="is read once, with spark"):
+        query.awaitTermination(60)
 
 
 def test_a_frame_is_read_again_as_it_was(spark: SparkSession, tmp_path: Path) -> None:

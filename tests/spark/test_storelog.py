@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +93,7 @@ def test_threads_give_what_one_gives_in_the_same_order(store: Path, threads: int
     assert one is not None
     assert several is not None
     assert (several.records, several.bytes, several.matched) == (COUNT, one.bytes, COUNT)
-    with pytest.raises(ValueError, match="a scan by 0 threads reads nothing"):
+    with pytest.raises(ValueError, match="threads is 1 or more, not 0"):
         log.scan(threads=0)
 
 
@@ -213,9 +213,101 @@ def test_what_is_asked_wrongly_is_refused_in_words(store: Path, tmp_path: Path) 
         log.plan(topics={"odd": [0]}, starting_offsets={"odd": {1: 1}})
     with pytest.raises(ValueError, match="not a regular expression"):
         log.plan(topic_pattern="(")
-    with pytest.raises(StoreIOError, match=str(tmp_path / "absent")):
-        StoreLog(tmp_path / "absent")
     assert parse_time_ms("2023-11-14T22:13:20") == T0
+    file = tmp_path / "o.avsc"
+    file.touch()
+    for path, told in (
+        (tmp_path / "absent", f"there is no directory {tmp_path}/absent"),
+        (file, f"{file} is a file, not a store directory"),
+        (file / "below", f"there is no directory {file}/below"),
+    ):
+        with pytest.raises(StoreIOError) as raised:
+            StoreLog(path)
+        assert (str(raised.value), raised.value.path) == (told, path)
+    with pytest.raises(StoreIOError, match=f"^{file} is a file, not a log directory$"):
+        StoreLog(store, commit_log_paths=[file])
+
+
+@pytest.mark.parametrize(
+    ("wish", "told"),
+    [
+        ({"topics": 5}, "topics is a name or a list of names, and 5 is none"),
+        ({"topics": {"odd": ["first"]}}, "a queue of topic 'odd' in topics is a whole number"),
+        ({"topics": {"odd": 0.5}}, "a queue of topic 'odd' in topics is a whole number, not 0.5"),
+        ({"topics": {"odd": [-1]}}, "a queue of topic 'odd' in topics is 0 or more, not -1"),
+        ({"topics": {"odd": 2**31}}, "in topics is 2147483647 at most, not 2147483648"),
+        ({"starting_offsets": {"odd": 5}}, "starting_offsets is such as {'orders': {0: 12}}"),
+        ({"starting_offsets": "latest"}, "starting_offsets is such as {'orders': {0: 12}}"),
+        ({"ending_offsets": {"odd": {0: None}}}, "an offset of topic 'odd' in ending_offsets is a"),
+        ({"ending_offsets": {"odd": {0: -1}}}, "'odd' in ending_offsets is 0 or more, not -1"),
+        ({"start": True}, "start is epoch milliseconds, ISO 8601 text, a date or a datetime"),
+        ({"end": 1.5e12}, "end is epoch milliseconds, ISO 8601 text, a date or a datetime"),
+        ({"end": str(10**20)}, "end is 9223372036854775807 at most"),
+        ({"keys": ["k1", 5]}, "keys is a name or a list of names, and 5 is none"),
+        ({"columns": [1]}, "columns is a name or a list of names, and 1 is none"),
+        ({"splits": 0}, "splits is 1 or more, not 0"),
+        ({"splits": True}, "splits is a whole number, not True"),
+        ({"threads": "two"}, "threads is a whole number, not 'two'"),
+    ],
+)
+def test_what_is_of_the_wrong_kind_is_called_by_its_name(
+    store: Path, wish: dict[str, Any], told: str
+) -> None:
+    with pytest.raises((TypeError, ValueError)) as raised:
+        StoreLog(store).scan(**wish)
+    assert told in str(raised.value)
+
+
+def test_what_is_clearly_meant_is_taken(store: Path) -> None:
+    log = StoreLog(store)
+
+    def rows(**wishes: Any) -> list[dict[str, Any]]:
+        return pa.table(log.scan(**wishes)).to_pylist()  # type: ignore[no-any-return]
+
+    for alone, listed in (
+        ({"topics": "odd"}, {"topics": ["odd"]}),
+        ({"keys": "k12"}, {"keys": ["k12"]}),
+        ({"columns": "keys"}, {"columns": ["keys"]}),
+        ({"topics": {"odd": 0}}, {"topics": {"odd": [0]}}),
+        ({"topics": {"odd": ["0"]}}, {"topics": {"odd": [0]}}),
+        ({"starting_offsets": {"odd": {"1": 5}}}, {"starting_offsets": {"odd": {1: 5}}}),
+        ({"ending_offsets": {"odd": {1: "5"}}}, {"ending_offsets": {"odd": {1: 5}}}),
+        ({"threads": "2"}, {"threads": 2}),
+        ({"end": date(2023, 11, 15)}, {"end": "2023-11-15T00:00:00Z"}),
+    ):
+        assert rows(**alone) == rows(**listed) != []
+    assert parse_time_ms(date(2023, 11, 15)) == parse_time_ms("2023-11-15T00:00:00Z")
+    log = StoreLog(store, commit_log_paths=store / "commitlog")
+    assert len(rows()) == COUNT
+
+
+def test_a_relative_path_is_that_of_the_moment_of_opening(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(store.parent)
+    logs = [
+        StoreLog(store.name),
+        StoreLog(store.name, commit_log_paths=[f"{store.name}/commitlog"]),
+    ]
+    monkeypatch.chdir(tmp_path)
+    for log in logs:
+        assert log.path == store
+        assert pa.table(log.scan()).num_rows == COUNT
+        assert pa.table(log.scan(topics=["odd"])).num_rows == COUNT // 2
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.usefixtures("small_pieces")
+def test_a_store_that_was_moved_has_not_expired(tmp_path: Path, threads: int) -> None:
+    path = fill(tmp_path / "store", 60)
+    log = StoreLog(path)
+    scans = [log.scan(threads=threads, fail_on_damage=wish) for wish in (True, False)]
+    path.rename(tmp_path / "moved")
+    for scan in scans:
+        with pytest.raises(StoreIOError, match="commitlog failed: the directory was moved or dele"):
+            list(scan)
+    with pytest.raises(StoreIOError, match=f"^there is no directory {path}$"):
+        log.scan(topics=["odd"])
 
 
 def test_a_damaged_message_is_an_error_or_counted(tmp_path: Path) -> None:

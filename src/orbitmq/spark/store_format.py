@@ -14,11 +14,12 @@ query, or, with ``failOnCorruption=false``, is left out, counted and named in th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
+from orbitmq.errors import ConfigError
 from orbitmq.spark.schema import column_names, message_schema
 from orbitmq.spark.settling import settle_in
 from orbitmq.spark.store_options import StoreOptions
@@ -82,6 +83,13 @@ class RocketMQStoreSource(DataSource):
 
             return PushingStoreReader(selection, planning)
         return StoreReader(options.plan(log, selection, columns, self.parallelism))
+
+    def streamReader(self, schema: StructType) -> NoReturn:
+        """Refuse: files do not tell when messages come."""
+        raise ConfigError(
+            "format rocketmq-store is read once, with spark.read; to follow messages, read their "
+            "topic with spark.readStream.format('rocketmq')"
+        )
 
 
 class SplitPartition(InputPartition):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from orbitmq.errors import ConfigError
@@ -39,6 +39,8 @@ def frame(
 ) -> DataFrame:
     """Look at the directory and return its messages; see `orbitmq.spark.read_store`."""
     given = {name: _text(value) for name, value in options.items() if value is not None}
+    if isinstance(options.get("topics"), Mapping):
+        given["queues"] = given.pop("topics")
     read = StoreOptions.of({"path": os.fspath(path)} | given)
     if read.table != "messages" or read.push_filters:
         raise ConfigError(
@@ -57,7 +59,7 @@ def _text(value: object) -> str:
     """Return a value as an option has it."""
     if isinstance(value, (bool, dict)):
         return json.dumps(value)
-    return ",".join(value) if isinstance(value, (list, tuple)) else str(value)
+    return ",".join(value) if isinstance(value, (list, tuple, set, frozenset)) else str(value)
 
 
 class _Splits:

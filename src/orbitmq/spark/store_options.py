@@ -18,11 +18,14 @@
 | ``prune`` (true) | whether consume queues, index and times may save reading |
 | ``pushFilters`` (false) | whether Spark's filters may save reading, too (its own switch is off) |
 | ``table`` (``messages``) | ``damages`` lists what cannot be read, in place of the messages |
+
+Directories may be ``file:`` URLs.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -41,6 +44,7 @@ STORE_OPTIONS: Final = (
     *("minPartitions", "failOnCorruption", "verifyCrc", "prune", "table", "pushFilters"),
 )
 
+_URL = re.compile(r"([a-z][a-z0-9+.-]*):(?=/)", re.IGNORECASE)
 _WHOLE = {"startingOffsets": "earliest", "endingOffsets": "latest"}
 
 
@@ -94,13 +98,13 @@ class StoreOptions:
             "verify_crc": options.flag("verifyCrc", True),
             "fail_on_damage": options.flag("failOnCorruption", True) and table == "messages",
         }
-        log_paths = tuple(_names(options.text("commitLogPath")) or ())
+        log_paths = tuple(map(_local, _names(options.text("commitLogPath")) or ()))
         try:
             chosen = check_columns(columns)
         except ValueError as error:
             raise ConfigError(f"option columns: {error}") from None
         push_filters = options.flag("pushFilters", False)
-        return cls(path, log_paths, wishes, manner, table, chosen, push_filters)
+        return cls(_local(path), log_paths, wishes, manner, table, chosen, push_filters)
 
     def open(self) -> StoreLog:
         """Look at the directory."""
@@ -118,6 +122,20 @@ class StoreOptions:
     ) -> ScanPlan:
         """Decide what to read; `tasks` is how many can run at once."""
         return log.plan(selection, columns=columns, at_once=tasks, **self.manner)
+
+
+def _local(path: str) -> str:
+    """Return the path of a ``file:`` URL, and any other path as it is."""
+    url = _URL.match(path)
+    if url is None:
+        return path
+    if url[1].lower() != "file":
+        raise ConfigError(
+            f"format rocketmq-store reads directories of this machine, not {path!r}; "
+            "give a path or a file: URL"
+        )
+    local = path[url.end() :]
+    return "/" + local[2:].partition("/")[2] if local.startswith("//") else local
 
 
 def _names(text: str | None) -> list[str] | None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orbitmq._native import ArrowBatch, LogScan, ScanReport, StoreSnapshot
+from orbitmq.errors import StoreIOError
 from orbitmq.storelog.plan import ScanPlan, Selection, check_columns, cut
-from orbitmq.storelog.wishes import matching_topics, parse_time_ms, wishes
+from orbitmq.storelog.wishes import matching_topics, names, parse_time_ms, whole_number, wishes
 
 if TYPE_CHECKING:
     from typing_extensions import CapsuleType
@@ -31,17 +33,24 @@ class StoreLog:
     """What a store directory holds at the moment this is made.
 
     `path` is the directory itself or a bare ``commitlog`` directory; `commit_log_paths` are the
-    directories of a log that lies elsewhere, or is spread over several.
+    directories of a log that lies elsewhere, or is spread over several. Relative ones begin where
+    the process is now, wherever it goes before the log is read.
     """
 
     def __init__(
         self,
         path: str | os.PathLike[str],
         *,
-        commit_log_paths: Sequence[str | os.PathLike[str]] = (),
+        commit_log_paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
     ) -> None:
-        self.path = Path(path)
-        self.snapshot = StoreSnapshot(self.path, commit_log_paths=commit_log_paths)
+        self.path = Path(path).absolute()
+        if isinstance(commit_log_paths, (str, os.PathLike)):
+            commit_log_paths = (commit_log_paths,)
+        log_paths = [Path(each).absolute() for each in commit_log_paths]
+        _check_directory(self.path, "store")
+        for each in log_paths:
+            _check_directory(each, "log")
+        self.snapshot = StoreSnapshot(self.path, commit_log_paths=log_paths)
 
     @property
     def topics(self) -> list[str]:
@@ -61,10 +70,10 @@ class StoreLog:
     def select(
         self,
         *,
-        topics: Iterable[str] | Mapping[str, Iterable[int] | None] | None = None,
+        topics: Iterable[str] | Mapping[str, int | Iterable[int] | None] | None = None,
         topic_pattern: str | None = None,
-        start: int | str | datetime | None = None,
-        end: int | str | datetime | None = None,
+        start: int | str | date | None = None,
+        end: int | str | date | None = None,
         starting_offsets: Mapping[str, Mapping[int, int]] | None = None,
         ending_offsets: Mapping[str, Mapping[int, int]] | None = None,
         keys: Iterable[str] | None = None,
@@ -81,9 +90,9 @@ class StoreLog:
             topics = matching_topics(topic_pattern, self.topics)
         return Selection(
             topics=wishes(topics, starting_offsets, ending_offsets),
-            start_ms=None if start is None else parse_time_ms(start),
-            end_ms=None if end is None else parse_time_ms(end),
-            keys=None if keys is None else tuple(keys),
+            start_ms=None if start is None else parse_time_ms(start, "start"),
+            end_ms=None if end is None else parse_time_ms(end, "end"),
+            keys=None if keys is None else names(keys, "keys"),
         )
 
     def plan(
@@ -106,6 +115,8 @@ class StoreLog:
         if selection is None:
             selection = self.select(**wishes)
         wanted = check_columns(columns)
+        # Queues that are gone with their store would look like expired ones, and save all reading.
+        _check_directory(self.path, "store")
         ranges = self.snapshot.whole()
         if prune:
             ranges = self.snapshot.ranges(
@@ -117,6 +128,8 @@ class StoreLog:
         if splits is None:
             total = sum(stop - first for first, stop, _ in ranges)
             splits = _split_count(total, at_once or os.cpu_count() or 1)
+        else:
+            splits = whole_number(splits, "splits", least=1)
         return ScanPlan(
             log_files=tuple(self.snapshot.log_files),
             log_end=self.snapshot.log_end,
@@ -133,12 +146,13 @@ class StoreLog:
 
         - ``topics``: names, or names with the numbers of their queues (None for all of them);
           ``topic_pattern``: a regular expression in their place, for users' topics only.
-        - ``start``, ``end``: store time, the end exclusive; epoch milliseconds, ISO 8601 text or a
-          datetime with its time zone.
+        - ``start``, ``end``: store time, the end exclusive; epoch milliseconds, ISO 8601 text, a
+          datetime with its time zone or a date (its midnight in UTC).
         - ``starting_offsets``, ``ending_offsets``: queue offsets by topic and queue, the ending
           ones exclusive.
         - ``keys``: messages with one of these keys, unique or the user's.
-        - ``columns``: some of `COLUMNS`; what is not asked for is not copied.
+        - ``columns``: some of `COLUMNS`; what is not asked for is not copied. One topic, key or
+          column needs no list.
         - ``broker_name``: what to put into the column of that name, which no file tells.
         - ``fail_on_damage``: whether a message that cannot be read is a `CorruptStore`, a log file
           that is missing between others a `MissingFile` and one that expires meanwhile a
@@ -152,9 +166,21 @@ class StoreLog:
         """
         if threads is None:
             threads = min(os.cpu_count() or 1, MOST_THREADS)
-        elif threads < 1:
-            raise ValueError(f"a scan by {threads} threads reads nothing; give 1 or more")
+        else:
+            threads = whole_number(threads, "threads", least=1)
         return StoreScan(self.plan(**wishes), threads)
+
+
+def _check_directory(path: Path, what: str) -> None:
+    try:
+        if stat.S_ISDIR(path.stat().st_mode):
+            return
+        reason = f"{path} is a file, not a {what} directory"
+    except (FileNotFoundError, NotADirectoryError):
+        reason = f"there is no directory {path}"
+    except OSError as error:
+        reason = f"directory {path} cannot be read: {error.strerror}"
+    raise StoreIOError(reason, path=path)
 
 
 def _split_count(total: int, at_once: int) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from orbitmq._native import LogScan
-from orbitmq.storelog.wishes import QueueWishes
+from orbitmq.storelog.wishes import QueueWishes, names
 
 __all__ = ["COLUMNS", "ScanPlan", "Selection", "Split", "check_columns", "cut"]
 
@@ -99,17 +99,17 @@ class ScanPlan:
         )
 
 
-def check_columns(names: Iterable[str] | None) -> tuple[str, ...]:
+def check_columns(columns: Iterable[str] | None) -> tuple[str, ...]:
     """Return the wanted columns as they are spelt, all for None; other names are a ValueError.
 
     >>> check_columns(["queueid", "Body"])
     ('queueId', 'body')
     """
-    if names is None:
+    if columns is None:
         return COLUMNS
     spelt = {name.lower(): name for name in COLUMNS}
     wanted: list[str] = []
-    for name in names:
+    for name in names(columns, "columns"):
         if name.lower() not in spelt:
             raise ValueError(f"messages have no column {name!r}; they have {', '.join(COLUMNS)}")
         if spelt[name.lower()] in wanted:

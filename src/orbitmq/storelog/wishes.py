@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from typing import SupportsIndex
 
 __all__ = [
     "INTERNAL_TOPICS",
     "QueueWishes",
     "is_internal_topic",
     "matching_topics",
+    "names",
     "parse_time_ms",
+    "whole_number",
+    "wishes",
 ]
 
 QueueWishes = dict[str, dict[int, tuple[int, int]] | None]
@@ -19,6 +24,8 @@ QueueWishes = dict[str, dict[int, tuple[int, int]] | None]
 
 FIRST = 0
 END = 2**63 - 1
+ALL = (FIRST, END)
+LAST_QUEUE = 2**31 - 1
 OTHER_QUEUES = -1
 """In the place of a queue's number: those of the topic that are not named."""
 
@@ -44,16 +51,48 @@ def matching_topics(pattern: str, topics: Iterable[str]) -> list[str]:
     return [topic for topic in topics if compiled.fullmatch(topic) and not is_internal_topic(topic)]
 
 
-def parse_time_ms(value: int | str | datetime) -> int:
+def names(given: object, parameter: str) -> tuple[str, ...]:
+    """Return names, also of one that is given alone; anything else is a TypeError.
+
+    >>> names("orders", "topics"), names(["orders", "returns"], "topics")
+    (('orders',), ('orders', 'returns'))
+    """
+    several = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else given
+    made = tuple(several)
+    for name in made:
+        if not isinstance(name, str):
+            raise TypeError(f"{parameter} is a name or a list of names, and {name!r} is none")
+    return made
+
+
+def whole_number(value: object, parameter: str, least: int = 0, most: int = END) -> int:
+    """Return a number, also where it is text, as it is in the keys of JSON.
+
+    >>> whole_number("12", "splits")
+    12
+    """
+    if isinstance(value, str) and value.strip().isdecimal():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        raise TypeError(f"{parameter} is a whole number, not {value!r}")
+    number = operator.index(value)
+    if number < least:
+        raise ValueError(f"{parameter} is {least} or more, not {number}")
+    if number > most:
+        raise ValueError(f"{parameter} is {most} at most, not {number}")
+    return number
+
+
+def parse_time_ms(value: int | str | date, parameter: str = "a time") -> int:
     """Return a moment in epoch milliseconds.
 
-    It may be given so, as a datetime that knows its time zone, or as ISO 8601 text, which is UTC
-    unless it says otherwise.
+    It may be given so, as a datetime that knows its time zone, as a date, which is its midnight in
+    UTC, or as ISO 8601 text, which is UTC unless it says otherwise.
     """
     if isinstance(value, str):
         text = value.strip()
         if re.fullmatch(r"-?\d+", text):
-            return int(text)
+            return whole_number(int(text), parameter, least=-END)
         try:
             value = datetime.fromisoformat(text)
         except ValueError:
@@ -62,15 +101,22 @@ def parse_time_ms(value: int | str | datetime) -> int:
             ) from None
         if value.tzinfo is None:
             value = value.replace(tzinfo=UTC)
+    elif isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day, tzinfo=UTC)
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise ValueError(f"{value} does not say its time zone")
         return round(value.timestamp() * 1000)
-    return value
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        raise TypeError(
+            f"{parameter} is epoch milliseconds, ISO 8601 text, a date or a datetime with its time "
+            f"zone, not {value!r}"
+        )
+    return whole_number(value, parameter, least=-END)
 
 
 def wishes(
-    topics: Iterable[str] | Mapping[str, Iterable[int] | None] | None,
+    topics: Iterable[str] | Mapping[str, int | Iterable[int] | None] | None,
     starting_offsets: Mapping[str, Mapping[int, int]] | None = None,
     ending_offsets: Mapping[str, Mapping[int, int]] | None = None,
 ) -> QueueWishes | None:
@@ -81,25 +127,51 @@ def wishes(
     """
     if topics is None and not starting_offsets and not ending_offsets:
         return None
-    named = topics if isinstance(topics, Mapping) else dict.fromkeys(topics or ())
     made: QueueWishes = {}
-    for topic, queues in named.items():
-        made[topic] = None if queues is None else dict.fromkeys(queues, (FIRST, END))
-    for side, offsets in enumerate((starting_offsets or {}, ending_offsets or {})):
-        for topic, by_queue in offsets.items():
+    for topic in names(() if topics is None else topics, "topics"):
+        queues = topics[topic] if isinstance(topics, Mapping) else None
+        made[topic] = None if queues is None else dict.fromkeys(_numbers(queues, topic), ALL)
+    sides = (starting_offsets, "starting_offsets"), (ending_offsets, "ending_offsets")
+    for side, (given, parameter) in enumerate(sides):
+        for topic, by_queue in _offsets(given or {}, parameter).items():
             if topics is not None and topic not in made:
                 raise ValueError(
                     f"offsets are given for topic {topic!r}, which is not among the topics"
                 )
             wanted = made.setdefault(topic, None)
             if wanted is None:
-                wanted = made[topic] = {OTHER_QUEUES: (FIRST, END)}
+                wanted = made[topic] = {OTHER_QUEUES: ALL}
             for queue, offset in by_queue.items():
                 if queue not in wanted and OTHER_QUEUES not in wanted:
                     raise ValueError(
                         f"an offset is given for queue {queue} of topic {topic!r}, "
                         "which is not among the queues"
                     )
-                first, end = wanted.get(queue, (FIRST, END))
+                first, end = wanted.get(queue, ALL)
                 wanted[queue] = (offset, end) if side == 0 else (first, offset)
+    return made
+
+
+def _numbers(queues: object, topic: str) -> list[int]:
+    """Return the queues of a topic, also of one that is given alone."""
+    several = queues if isinstance(queues, Iterable) and not isinstance(queues, str) else (queues,)
+    return [_queue_id(each, topic, "topics") for each in several]
+
+
+def _queue_id(value: object, topic: str, parameter: str) -> int:
+    return whole_number(value, f"a queue of topic {topic!r} in {parameter}", most=LAST_QUEUE)
+
+
+def _offsets(given: object, parameter: str) -> dict[str, dict[int, int]]:
+    """Return offsets by topic and queue, all of them numbers."""
+    made: dict[str, dict[int, int]] = {}
+    for topic, by_queue in given.items() if isinstance(given, Mapping) else [("", None)]:
+        if not isinstance(topic, str) or not isinstance(by_queue, Mapping):
+            raise TypeError(f"{parameter} is such as {{'orders': {{0: 12}}}}, not {given!r}")
+        made[topic] = {
+            _queue_id(queue, topic, parameter): whole_number(
+                offset, f"an offset of topic {topic!r} in {parameter}"
+            )
+            for queue, offset in by_queue.items()
+        }
     return made

@@ -27,6 +27,14 @@ impl LogFile {
         File::open(&self.path).map_err(|e| StoreError::io("opening", &self.path, self.start, e))
     }
 
+    /// An error when its whole directory is gone. Retention deletes files and leaves their directory.
+    pub(crate) fn check_directory(&self) -> Result<()> {
+        let Some(dir) = self.path.parent().filter(|dir| !dir.is_dir()) else { return Ok(()) };
+        let reason = "the directory was moved or deleted after the scan was planned";
+        let source = std::io::Error::new(std::io::ErrorKind::NotFound, reason);
+        Err(StoreError::Io { action: "reading", path: dir.to_path_buf(), source })
+    }
+
     /// As many bytes at `offset` (of the sequence) as the file has; the rest of `buffer` is left alone.
     pub(crate) fn read_at(&self, file: &File, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let mut read = 0;

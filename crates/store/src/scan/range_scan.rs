@@ -135,6 +135,7 @@ impl RangeScan {
             }
             let mut window = match Window::open(log_file, self.log_end) {
                 Err(error) if error.is_absence() => {
+                    log_file.check_directory()?;
                     let end = range.end.min(log_file.end()).min(self.log_end);
                     self.report.note(Damage::deleted(&self.files, range.start, end));
                     continue;

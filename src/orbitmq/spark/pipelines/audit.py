@@ -9,10 +9,12 @@
 
 Checked are the checksum and the structure of every record, that each message has its unit in its
 queue and its keys in the index, and that each unit and each index entry leads to its message. Kinds
-of findings: ``log-gap``, ``damaged-record``, ``missing-unit``, ``wrong-unit``, ``stray-unit``,
-``queue-gap``, ``missing-index-entry``, ``wrong-index-entry``, ``broken-index-chain`` and
-``unreadable-index``. Any of them that is not ignored ends the command with code 3. A torn tail is
-what a crash leaves and the next start cuts off: it is told, and no fault.
+of findings: ``log-gap``, ``damaged-record``, ``no-queues``, ``missing-unit``, ``wrong-unit``,
+``stray-unit``, ``queue-gap``, ``no-index``, ``missing-index-entry``, ``wrong-index-entry``,
+``broken-index-chain`` and ``unreadable-index``. Any of them that is not ignored ends the command
+with code 3. A torn tail is what a crash leaves and the next start cuts off: it is told, and no
+fault. So is what cannot be checked: queues and index of a bare ``commitlog`` directory, and the
+index of a store that never had one.
 """
 
 from __future__ import annotations
@@ -22,7 +24,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from orbitmq._native import StoreAudit
-from orbitmq.spark.pipelines.audit_tasks import FINDING_COLUMNS, AuditPlan, run_tasks
+from orbitmq.spark.pipelines.audit_tasks import (
+    FINDING_COLUMNS,
+    AuditPlan,
+    find_absences,
+    run_tasks,
+)
 from orbitmq.spark.pipelines.kinds import Kind
 from orbitmq.spark.pipelines.plan import Job, Report, Table, moment
 from orbitmq.spark.pipelines.spec import PipelineSpec, check_local
@@ -35,8 +42,9 @@ if TYPE_CHECKING:
 __all__ = ["FINDING_KINDS", "KIND", "AuditSpec", "build"]
 
 FINDING_KINDS: Final = (
-    *("log-gap", "damaged-record", "missing-unit", "wrong-unit", "stray-unit", "queue-gap"),
-    *("missing-index-entry", "wrong-index-entry", "broken-index-chain", "unreadable-index"),
+    *("log-gap", "damaged-record", "no-queues", "missing-unit", "wrong-unit", "stray-unit"),
+    *("queue-gap", "no-index", "missing-index-entry", "wrong-index-entry", "broken-index-chain"),
+    "unreadable-index",
 )
 SHOWN = 50
 
@@ -77,17 +85,21 @@ def build(spec: AuditSpec, workspace: Workspace) -> Job:
 
     def run() -> Report:
         rows = run_tasks(spark, plan)
+        absences = find_absences(log, rows)
+        rows += absences.rows
         found = [row for row in rows if row["section"] == "finding"]
         if spec.findings is not None:
             values = [tuple(row[name] for name in FINDING_COLUMNS) for row in found]
             frame = spark.createDataFrame(values, ", ".join(map(" ".join, FINDING_COLUMNS.items())))
             frame.write.mode("overwrite").parquet(workspace.locate(spec.findings))
-        return report(log, rows, spec)
+        return report(log, rows, absences.unchecked, spec)
 
     return Job(run)
 
 
-def report(log: StoreLog, rows: list[dict[str, Any]], spec: AuditSpec) -> Report:
+def report(
+    log: StoreLog, rows: list[dict[str, Any]], unchecked: list[str], spec: AuditSpec
+) -> Report:
     """Return what people and programs are told about the rows of all tasks."""
     counts: Counter[str] = Counter()
     checked: Counter[str] = Counter()
@@ -125,20 +137,23 @@ def report(log: StoreLog, rows: list[dict[str, Any]], spec: AuditSpec) -> Report
         tables.append(Table(f"the first {len(shown)}", tuple(FINDING_COLUMNS), shown))
     return Report(
         tables=tuple(tables),
-        notes=_notes(log, checked, sum(counts.values()), faults),
+        notes=_notes(log, checked, unchecked, sum(counts.values()), faults),
         files=(spec.findings,) if spec.findings is not None else (),
         facts={
             "log_start": log.snapshot.log_start,
             "log_end": log.snapshot.log_end,
             "torn_bytes": log.torn_bytes,
             "checked": dict(checked),
+            "unchecked": unchecked,
             "findings": dict(counts),
         },
         faults=faults,
     )
 
 
-def _notes(log: StoreLog, checked: Counter[str], found: int, faults: int) -> tuple[str, ...]:
+def _notes(
+    log: StoreLog, checked: Counter[str], unchecked: list[str], found: int, faults: int
+) -> tuple[str, ...]:
     looked_at = ", ".join(f"{count} {what}" for what, count in sorted(checked.items()))
     notes = [f"{log.path}: {log.size} bytes of log; checked {looked_at or 'nothing'}"]
     if log.torn_bytes:
@@ -146,7 +161,9 @@ def _notes(log: StoreLog, checked: Counter[str], found: int, faults: int) -> tup
             f"{log.torn_bytes} bytes of an unfinished message follow the log's end at "
             f"{log.snapshot.log_end}; the next start of a broker cuts them off"
         )
-    notes.append(f"{found} findings, {faults} of them faults" if found else "everything agrees")
+    notes += [f"NOT CHECKED: {what}" for what in unchecked]
+    agreed = "everything that was checked agrees" if unchecked else "everything agrees"
+    notes.append(f"{found} findings, {faults} of them faults" if found else agreed)
     return tuple(notes)
 
 

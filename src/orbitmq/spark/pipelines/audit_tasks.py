@@ -4,13 +4,16 @@ A piece is one call of `StoreAudit`: a range of the log, of a queue, of an index
 dealt out to tasks by their weight, so that tasks take about equally long. Each task looks at the
 directory as the plan found it and answers with rows of four sections: ``finding``, ``count`` (of a
 kind), ``checked`` and ``size`` (of a topic).
+
+Messages are not compared with queues or an index that are not there at all; `find_absences` says
+once, behind all tasks, what that means.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from orbitmq._native import AuditPart, StoreAudit
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-__all__ = ["FINDING_COLUMNS", "AuditPlan", "run_tasks"]
+__all__ = ["FINDING_COLUMNS", "Absences", "AuditPlan", "find_absences", "run_tasks"]
 
 FINDING_COLUMNS: Final = {
     "kind": "string",
@@ -142,3 +145,64 @@ def run_tasks(spark: SparkSession, plan: AuditPlan) -> list[dict[str, Any]]:
     numbers = spark.range(0, count, 1, count)
     schema = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
     return [row.asDict() for row in numbers.mapInArrow(work, schema).collect()]
+
+
+@dataclass
+class Absences:
+    """What is to be said of queues and an index that are missing as a whole."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    """The findings, as a task has them."""
+    unchecked: list[str] = field(default_factory=list)
+    """What may be missing, and was not checked therefore."""
+
+    def find(self, kind: str, detail: str) -> None:
+        """Add a finding that is about all messages."""
+        finding = dict(zip(FINDING_COLUMNS, (kind, "", -1, -1, -1, detail), strict=True))
+        counted = {"section": "count", "kind": kind, "count": 1}
+        self.rows += [{"section": "finding"} | finding, counted]
+
+
+def find_absences(log: StoreLog, rows: list[dict[str, Any]]) -> Absences:
+    """Look for what the tasks, whose rows these are, had nothing to compare the messages with."""
+    found = Absences()
+    records = sum(row["count"] for row in rows if row["kind"] == "records")
+    has_index = any(row["kind"] in ("index entries", "unreadable-index") for row in rows)
+    if not records:
+        return found
+    if any(file.parent == log.path for file, *_ in log.snapshot.log_files):
+        found.unchecked.append(
+            f"queues and index, as {log.path} is a log alone; give the store directory to check all"
+        )
+        return found
+    if log.snapshot.dispatched_end is None:
+        queues = log.path / "consumequeue"
+        found.find(
+            "no-queues",
+            f"none of {records} messages has a queue unit: {queues} "
+            + ("has no queue of theirs" if queues.is_dir() else "is not there"),
+        )
+    if not has_index and _has_keys(log):
+        index = log.path / "index"
+        # Brokers that index make the directory, and retention leaves the last file in it.
+        if index.is_dir():
+            found.find("no-index", f"no key leads to its message: {index} has no entries")
+        else:
+            found.unchecked.append(
+                f"the index: messages have keys and none of them is indexed, as {index} is not "
+                "there; so a broker leaves it that has messageIndexEnable=false"
+            )
+    return found
+
+
+def _has_keys(log: StoreLog) -> bool:
+    """Whether any message has keys or the unique id of its producer."""
+    import pyarrow as pa
+
+    columns = ("keys", "msgId", "offsetMsgId")
+    for batch in log.scan(columns=columns, verify_crc=False, fail_on_damage=False):
+        keys, ids, places = pa.record_batch(batch).columns
+        # Without an id of its own a message is called by its place.
+        if len(keys.flatten()) or not ids.equals(places):
+            return True
+    return False
