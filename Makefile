@@ -150,7 +150,7 @@ test-crash: build ## Kill a writer at random moments and look at what recovery f
 # archive.
 SPARK_KILLS := $(wildcard tests/spark/test_kill_*.py)
 SPARK_NEWEST_ONLY := $(addprefix tests/spark/test_,$(addsuffix .py,archive_readers archive_writers docs kill_archive pipeline_checks \
-	pipeline_cli pipeline_files pipeline_kinds pipeline_places pipeline_project replay_sources))
+	pipeline_cli pipeline_files pipeline_kinds pipeline_places pipeline_project pipeline_signals replay_sources))
 SPARK_PARTS := test-spark-rest test-spark-kills test-spark-lowest-kills test-spark-lowest-rest
 
 .PHONY: test-spark $(SPARK_PARTS)

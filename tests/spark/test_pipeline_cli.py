@@ -72,6 +72,15 @@ def test_check_shows_what_it_understood_but_no_secret(tmp_path: Path) -> None:
     )
 
 
+def test_check_says_in_one_line_that_spark_does_not_start(tmp_path: Path) -> None:
+    file = tmp_path / "good.toml"
+    file.write_text(ENDLESS)
+    done = orbitmq("pipeline", "check", str(file), "--plan", "--master", "bogus://x")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("Error: Spark does not start: ")
+    assert "Traceback" not in done.stderr
+
+
 def test_without_spark_there_is_one_line(tmp_path: Path) -> None:
     """An interpreter that finds no pyspark, as after a plain `pip install orbitmq`."""
     (tmp_path / "pyspark").mkdir()
@@ -105,7 +114,7 @@ def test_a_signal_ends_a_stream_with_code_0(tmp_path: Path, number: signal.Signa
                 events.append(json.loads(line))
                 if events[-1].get("rows"):
                     break
-            os.killpg(process.pid, number) if number is signal.SIGINT else process.terminate()
+            os.killpg(process.pid, number)
             events += [json.loads(line) for line in process.stdout]
             assert process.wait(60) == 0, process.stderr and process.stderr.read()
         finally:

@@ -72,18 +72,25 @@ def run_command(verbosity: int, file: Path, master: str | None, once: bool, outp
     with spark_is_there():
         loaded = load(file)
         from orbitmq.cli.pipeline_output import display_for
-        from orbitmq.spark.pipelines.runner import run
+        from orbitmq.spark.pipelines.runner import Exit, run, stop_signals
         from orbitmq.spark.pipelines.sessions import open_session
 
-        with display_for(output, loaded.secrets, verbosity) as display:
-            log = logging.getLogger("orbitmq.pipeline")
+        with (
+            display_for(output, loaded.secrets, verbosity) as display,
+            stop_signals() as stopping,
+        ):
+            say = logging.getLogger("orbitmq.pipeline").info
             try:
-                spark = open_session(loaded, master=master, quiet=verbosity < 1, say=log.info)
+                spark = open_session(loaded, stopping, master=master, quiet=verbosity < 1, say=say)
             except OrbitError as error:
                 display.failed(str(error))
                 sys.exit(NOT_STARTED)
+            if spark is None:
+                display.say("stopped before the start")
+                display.ended(Exit.INTERRUPTED)
+                sys.exit(Exit.INTERRUPTED)
             try:
-                code = run(loaded, spark, display, once=once)
+                code = run(loaded, spark, display, once=once, stopping=stopping)
                 display.ended(code)
             finally:
                 _stop(spark)
@@ -107,17 +114,7 @@ def check_command(verbosity: int, file: Path, master: str | None, plan: bool, ou
     with spark_is_there():
         loaded = load(file)
         if plan:
-            from orbitmq.spark.pipelines.runner import build
-            from orbitmq.spark.pipelines.sessions import open_session
-            from orbitmq.spark.pipelines.workspace import Workspace
-
-            spark = open_session(loaded, master=master, quiet=verbosity < 1)
-            try:
-                build(loaded, Workspace(spark, loaded.directory, file=file.name))
-            except BadPipeline as error:
-                fail(error, loaded)
-            finally:
-                _stop(spark)
+            plan_all(loaded, master, verbosity)
         from orbitmq.cli.pipeline_output import print_spec
 
         print_spec(loaded, output)
@@ -184,6 +181,30 @@ def load(file: Path) -> Loaded:
         return load_spec(file, os.environ)
     except BadPipeline as error:
         fail(error)
+
+
+def plan_all(loaded: Loaded, master: str | None, verbosity: int) -> None:
+    """Start Spark and plan every query, or print what is wrong and end."""
+    from orbitmq.spark.pipelines.runner import Exit, build, stop_signals
+    from orbitmq.spark.pipelines.sessions import open_session
+    from orbitmq.spark.pipelines.workspace import Workspace
+
+    with stop_signals() as stopping:
+        try:
+            spark = open_session(loaded, stopping, master=master, quiet=verbosity < 1)
+        except OrbitError as error:
+            click.echo(loaded.secrets.strike_out(f"Error: {error}"), err=True)
+            sys.exit(NOT_STARTED)
+        if spark is not None:
+            try:
+                build(loaded, Workspace(spark, loaded.directory, file=loaded.file.name))
+            except BadPipeline as error:
+                fail(error, loaded)
+            finally:
+                _stop(spark)
+        if stopping.is_set():
+            click.echo("stopped before the end", err=True)
+            sys.exit(Exit.INTERRUPTED)
 
 
 def fail(error: BadPipeline, loaded: Loaded | None = None) -> NoReturn:

@@ -60,8 +60,6 @@ class RunDisplay(Protocol):
 @contextmanager
 def display_for(output: str, secrets: Secrets, verbosity: int) -> Iterator[RunDisplay]:
     """Yield the display for a run."""
-    # How Python talks to the JVM is nobody's concern.
-    logging.getLogger("py4j").setLevel(logging.WARNING)
     redacting = RedactingFilter(secrets)
     handlers = logging.getLogger().handlers
     if output == "json":

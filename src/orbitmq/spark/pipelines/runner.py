@@ -8,7 +8,8 @@ first query starts. From there on three things can happen:
 - one fails: the others are stopped, the cause is told in one line;
 - a signal comes: each stream may finish the batch it is in, so that a sink that is not exactly once
   repeats nothing after the restart, but for no longer than `STOP_LIMIT_S`; a job is cancelled.
-  A second signal ends the process there and then.
+  A second signal ends the process there and then. One that comes before anything has started keeps
+  it from starting.
 
 The main thread only waits; py4j lets signal handlers run while it does.
 """
@@ -20,7 +21,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
     from orbitmq.spark.pipelines.spec import Loaded
 
-__all__ = ["Display", "Exit", "build", "run", "run_plan"]
+__all__ = ["Display", "Exit", "build", "run", "run_plan", "stop_signals"]
 
 STOP_LIMIT_S = 30.0
 POLL_S = 0.2
@@ -88,14 +89,27 @@ def build(loaded: Loaded, workspace: Workspace) -> Streams | Job:
         return kind.build(loaded.spec, workspace)
 
 
-def run(loaded: Loaded, spark: SparkSession, display: Display, *, once: bool = False) -> Exit:
-    """Build a checked pipeline on a session and run it to its end."""
-    workspace = Workspace(
-        spark, loaded.directory, file=loaded.file.name, once=once, stopping=threading.Event()
-    )
+def run(
+    loaded: Loaded,
+    spark: SparkSession,
+    display: Display,
+    *,
+    once: bool = False,
+    stopping: threading.Event | None = None,
+) -> Exit:
+    """Build a checked pipeline on a session and run it to its end.
+
+    Signals are heard here, unless the caller does so and gives the event that they set.
+    """
     try:
-        with _signals(workspace.stopping):
+        with stop_signals() if stopping is None else nullcontext(stopping) as event:
+            workspace = Workspace(
+                spark, loaded.directory, file=loaded.file.name, once=once, stopping=event
+            )
             plan = build(loaded, workspace)
+            if event.is_set():
+                display.say("stopped before the start")
+                return Exit.INTERRUPTED
             return run_plan(plan, workspace, display)
     except BadPipeline as error:
         for line in error.mistakes:
@@ -218,10 +232,11 @@ def _run_job(work: Callable[[], Report], workspace: Workspace, display: Display)
 
 
 @contextmanager
-def _signals(stopping: threading.Event) -> Iterator[None]:
-    """Let SIGTERM and Ctrl-C set the event; the second one ends the process."""
+def stop_signals() -> Iterator[threading.Event]:
+    """Yield an event that SIGTERM and Ctrl-C set; the second one ends the process."""
+    stopping = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield stopping
         return
     kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
@@ -236,7 +251,7 @@ def _signals(stopping: threading.Event) -> Iterator[None]:
     for number in kept:
         signal.signal(number, handle)
     try:
-        yield
+        yield stopping
     finally:
         for number, handler in kept.items():
             signal.signal(number, handler)

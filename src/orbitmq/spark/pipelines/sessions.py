@@ -3,14 +3,25 @@
 From a program one uses a session of one's own; this is for ``orbitmq pipeline``. Settings, later
 ones win: what suits a command (no console bars, few words, secrets struck out of plans), those that
 are safe and matter for messages (`orbitmq.spark.session`), and the file's own.
+
+Spark is a process of its own with processes of its own, and who stops the command, a terminal or a
+service manager, sends the signal to all of them. Only this process shall act on it: a stream can
+finish its batch as long as the others live. They end when this one does, however it ends, as their
+standard input ends with it.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from subprocess import Popen
+from typing import TYPE_CHECKING, Any, Final
 
 from orbitmq.errors import ConfigError
 from orbitmq.spark.pipelines.failures import one_line
@@ -27,16 +38,22 @@ SECRETS_IN_PLANS: Final = (
     "(?i)secret|token|passw|passphrase|credential|url|(access|account|api|private)[._]?key"
 )
 ZONE: Final = "spark.sql.session.timeZone"
+POLL_S: Final = 0.1
 
 
 def open_session(
     loaded: Loaded,
+    stopping: threading.Event,
     *,
     master: str | None = None,
     quiet: bool = True,
     say: Callable[[str], object] = str,
-) -> SparkSession:
-    """Start Spark for a pipeline; `say` hears which settings were added to the file's."""
+) -> SparkSession | None:
+    """Start Spark for a pipeline; `say` hears which settings were added to the file's.
+
+    Once `stopping` is set, Spark is told to end and nothing is returned.
+    """
+    _quieten_loggers()
     # Workers on this machine must be this interpreter, with the packages it has.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spec = loaded.spec
@@ -54,14 +71,81 @@ def open_session(
     if quiet:
         settings["spark.log.level"] = "FATAL"  # what fails is told in one line
     try:
-        made = session(
-            f"orbitmq-{spec.name}",
-            master=master,
-            settings=settings | spec.spark.conf,
-            say=say,
-        )
+        # On the main thread Spark would put a handler of its own in place of ours for Ctrl-C.
+        with _deaf_machines() as machines, ThreadPoolExecutor(1) as thread:
+            opening = thread.submit(
+                session,
+                f"orbitmq-{spec.name}",
+                master=master,
+                settings=settings | spec.spark.conf,
+                say=say,
+            )
+            while not wait([opening], POLL_S).done:
+                if stopping.is_set():
+                    for machine in machines:
+                        _end(machine)
+        if stopping.is_set():
+            return None
+        made = opening.result()
+        # A session is active on the thread that has made it, and planning asks for the active one.
+        made._get_j_spark_session_class(made._jvm).setActiveSession(made._jsparkSession)
         if ZONE not in spec.spark.conf and made.conf.get(ZONE) == "UTC":
             say(f"set {ZONE}=UTC: days and hours are the same wherever a pipeline runs")
         return made
     except Exception as error:  # py4j hands on whatever the JVM throws
         raise ConfigError(f"Spark does not start: {one_line(error)}") from error
+
+
+@contextmanager
+def _deaf_machines() -> Iterator[list[Popen[bytes]]]:
+    """Have Java machines started meanwhile hear neither SIGTERM nor Ctrl-C; yields those started.
+
+    Spark itself sees to Ctrl-C only. A machine that was started with SIGTERM ignored keeps to that;
+    its Python workers do not, but none of them changes what is blocked. A process group of its own
+    would be no shelter: a service manager signals every process, whatever its group.
+    """
+    from pyspark import java_gateway
+
+    started: list[Popen[bytes]] = []
+
+    def start(
+        command: list[str], *, preexec_fn: Callable[[], object] | None = None, **options: Any
+    ) -> Popen[bytes]:
+        def become_deaf() -> None:
+            if preexec_fn is not None:
+                preexec_fn()
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+
+        machine: Popen[bytes] = Popen(command, preexec_fn=become_deaf, **options)
+        started.append(machine)
+        return machine
+
+    java_gateway.Popen = start  # type: ignore[attr-defined,assignment]
+    try:
+        yield started
+    finally:
+        java_gateway.Popen = Popen  # type: ignore[attr-defined]
+
+
+def _end(machine: Popen[bytes]) -> None:
+    """End a Java machine that is starting, harmless if done again."""
+    from pyspark import SparkContext
+
+    # How py4j finds out is nobody's concern; some of it tells the root logger, nobody else does.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().disabled = True
+    if SparkContext._gateway is None:
+        machine.kill()  # nobody reads its input yet, and there is nothing to tidy up
+    elif machine.stdin is not None:
+        machine.stdin.close()  # it removes its directories and ends
+
+
+def _quieten_loggers() -> None:
+    from pyspark.logger import PySparkLogger
+
+    # How Python talks to the JVM is nobody's concern.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    # They write to stderr past our log, secrets and all, what is told in one line anyway.
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
