@@ -142,10 +142,11 @@ def parse_offsets(option: str, text: str, *, least: int = EARLIEST) -> Offsets:
                 )
             for queue_id, offset in queues.items():
                 queue = MessageQueue(topic, broker, _queue_id(option, topic, queue_id))
-                if isinstance(offset, bool) or not isinstance(offset, int) or offset < least:
+                is_number = isinstance(offset, int) and not isinstance(offset, bool)
+                if not is_number or not least <= offset < 1 << 63:
                     raise ConfigError(
                         f"option {option}: {offset!r} of queue {queue_id} of {topic!r} is not a "
-                        f"number from {least} on"
+                        f"number from {least} on, below 2^63"
                     )
                 offsets[queue] = offset
     return offsets

@@ -93,6 +93,8 @@ class Options:
             raise ConfigError(f"option {name} is a whole number, not {text!r}") from None
         if value < least:
             raise ConfigError(f"option {name} is {least} or more, not {value}")
+        if value >= 1 << 63:
+            raise ConfigError(f"option {name} is below 2^63, not {value}")
         return value
 
     def size_if_given(self, name: str) -> int | None:

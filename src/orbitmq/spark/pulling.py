@@ -339,7 +339,10 @@ class Pulling:
         elif code in NOT_NOW:
             raise BrokerBusy(code, response.remark, address=str(queue.broker_name))
         else:
-            raise BrokerRefused(code, response.remark, address=str(queue.broker_name))
+            hint = None
+            if self._settings.filter.sql is not None:
+                hint = "Option sql needs brokers with enablePropertyFilter=true."
+            raise BrokerRefused(code, response.remark, address=str(queue.broker_name), hint=hint)
 
     def _expects_all(self, response: Command) -> bool:
         """Whether each offset that an answer passes should have a record in it."""

@@ -58,7 +58,8 @@ def column_names(schema: StructType) -> tuple[str, ...]:
     for field in schema.fields:
         if field.name not in COLUMNS:
             raise ConfigError(
-                f"schema: messages have no column {field.name!r}; they have {', '.join(COLUMNS)}"
+                f"schema: messages have no column {field.name!r}; they have, spelt so, "
+                + ", ".join(COLUMNS)
             )
         wanted = COLUMNS[field.name]
         if field.dataType != wanted or not field.nullable:

@@ -25,6 +25,8 @@ Spark ignores them then, so nothing is said of them either.
 from __future__ import annotations
 
 import logging
+import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -122,6 +124,9 @@ def session(
         register(found)
         return found
     everything, added = tuned(master, settings)
+    if master.startswith("local"):
+        # Workers on this machine are this interpreter, with the packages it has.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in everything.items():
         builder = builder.config(key, value)

@@ -107,7 +107,7 @@ def check_columns(schema: t.StructType, topic: str | None) -> frozenset[str]:
             names = ", ".join(_RULES)
             raise ConfigError(
                 f"column {field.name!r} is none that the rocketmq sink knows; rename or drop it "
-                f"(the sink's columns: {names})"
+                f"(the sink's columns, spelt so: {names})"
             )
         wanted, fits, _ = rule
         if not fits(field.dataType):

@@ -215,7 +215,10 @@ class Sender:
     ) -> Command:
         address = self._queues.address(queue.broker_name)
         if address is None:
-            raise ConnectionLost(f"no master of broker {queue.broker_name} is known")
+            raise ConnectionLost(
+                f"no master of broker {queue.broker_name} is known; where a column brokerName has "
+                "come with rows of another cluster, drop it"
+            )
         mine = ext | {"e": str(queue.queue_id), "n": queue.broker_name}
         return self._network.invoke(
             address,

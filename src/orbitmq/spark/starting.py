@@ -35,9 +35,9 @@ def find_queues(cluster: Cluster, topics: Topics, *, required: bool = True) -> l
         if route is not None:
             found += route.subscribe_queues
         elif required:
+            option = "assign" if topics.queues else "subscribe"
             raise ConfigError(
-                f"topic {name!r} does not exist; create it, or check options subscribe and "
-                "namespace"
+                f"topic {name!r} does not exist; create it, or check options {option} and namespace"
             )
     if topics.queues:
         assigned = with_brokers("assign", topics.queues, found)
@@ -83,7 +83,7 @@ def resolve_starting(
             losses.report("expired", f"offsets {offset} to {first - 1} of {place(queue)}")
             offsets[queue] = first
         elif offset > last:
-            _report_too_late(losses, queue, offset, last)
+            _report_too_late(losses, position, queue, offset, last)
             offsets[queue] = last
     return offsets
 
@@ -99,13 +99,16 @@ def resolve_ending(
     for queue, offset in offsets.items():
         last = ends[queue].max_offset
         if offset > last:
-            _report_too_late(losses, queue, offset, last)
+            _report_too_late(losses, options.ending, queue, offset, last)
             offsets[queue] = last
     return offsets
 
 
-def _report_too_late(losses: DataLoss, queue: MessageQueue, offset: int, last: int) -> None:
-    losses.report("queue shrunk", f"offset {offset} of {place(queue)}, which ends at {last}")
+def _report_too_late(
+    losses: DataLoss, position: Position, queue: MessageQueue, offset: int, last: int
+) -> None:
+    where = f"offset {offset} of {place(queue)}, which ends at {last} (option {position.option})"
+    losses.report("queue shrunk", where)
 
 
 def _resolve(
