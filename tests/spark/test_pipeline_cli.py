@@ -6,33 +6,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.spark.pipeline_commands import ENDLESS, QUIET, command, running
+
 SECRET = "hunter2hunter2"
-QUIET = """
-[spark]
-master = "local[1]"
-conf = { "spark.ui.enabled" = false, "spark.driver.memory" = "512m" }
-"""
-ENDLESS = f"""
-kind = "sql"
-checkpoint = "state"
-{QUIET}
-[source.numbers]
-format = "rate"
-stream = true
-options = {{ rowsPerSecond = 20, note = "${{NOTE_SECRET:-x}}" }}
-[[sink]]
-format = "parquet"
-path = "out"
-"""
-
-
-def command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "orbitmq.cli", *words]
 
 
 def orbitmq(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -99,26 +79,16 @@ def test_without_spark_there_is_one_line(tmp_path: Path) -> None:
 def test_a_signal_ends_a_stream_with_code_0(tmp_path: Path, number: signal.Signals) -> None:
     file = tmp_path / "endless.toml"
     file.write_text(ENDLESS)
-    with subprocess.Popen(
-        command("pipeline", "run", str(file), "--output", "json"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
-        start_new_session=True,
-    ) as process:
-        try:
-            assert process.stdout is not None
-            events = []
-            for line in process.stdout:
-                events.append(json.loads(line))
-                if events[-1].get("rows"):
-                    break
-            os.killpg(process.pid, number)
-            events += [json.loads(line) for line in process.stdout]
-            assert process.wait(60) == 0, process.stderr and process.stderr.read()
-        finally:
-            process.kill()
+    with running(file) as process:
+        assert process.stdout is not None
+        events = []
+        for line in process.stdout:
+            events.append(json.loads(line))
+            if events[-1].get("rows"):
+                break
+        os.killpg(process.pid, number)
+        events += [json.loads(line) for line in process.stdout]
+        assert process.wait(60) == 0, process.stderr and process.stderr.read()
     assert events[-1] == {"event": "ended", "exit_code": 0}
     batches = [event for event in events if event["event"] == "progress"]
     assert {"query", "batch_id", "rows", "lag", "duration_ms", "watermark"} <= batches[0].keys()

@@ -9,10 +9,7 @@ import json
 import logging
 import os
 import signal
-import subprocess
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,40 +19,10 @@ from orbitmq.errors import ConfigError
 from orbitmq.spark.pipelines import load, sessions
 from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic
-from tests.spark.test_pipeline_cli import ENDLESS, QUIET, command
+from tests.spark.pipeline_commands import ENDLESS, QUIET, members, running
 from tests.spark.topics import produce
 
 LIMIT_S = 60
-
-
-@contextmanager
-def running(file: Path) -> Iterator[subprocess.Popen[str]]:
-    """Run a pipeline in a session of its own; what is left of it in the end is killed."""
-    with subprocess.Popen(
-        command("pipeline", "run", str(file), "--output", "json"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
-        start_new_session=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            for pid in members(process.pid):
-                os.kill(pid, signal.SIGKILL)
-
-
-def members(session: int) -> list[int]:
-    """Return the processes of a session; those of Spark's Python workers have other groups."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            if os.getsid(int(place.name)) == session:
-                found.append(int(place.name))
-        except ProcessLookupError:
-            pass
-    return found
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from orbitmq.errors import ConfigError
+from orbitmq.spark.file_urls import path_of
 from orbitmq.spark.options import Options
 from orbitmq.storelog import ScanPlan, Selection, StoreLog
 from orbitmq.storelog.plan import check_columns
@@ -134,8 +135,7 @@ def _local(path: str) -> str:
             f"format rocketmq-store reads directories of this machine, not {path!r}; "
             "give a path or a file: URL"
         )
-    local = path[url.end() :]
-    return "/" + local[2:].partition("/")[2] if local.startswith("//") else local
+    return path_of(path)
 
 
 def _names(text: str | None) -> list[str] | None:

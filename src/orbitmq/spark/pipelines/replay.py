@@ -198,8 +198,8 @@ def _source(spec: ReplaySpec, workspace: Workspace) -> DataFrame:
     topics = spec.topics or None
     if source.archive is not None:
         path = workspace.locate(source.archive)
-        if missing := sorted(set(spec.topics) - archived_topics(spark, path)):
-            workspace.log.warning("%s has no messages of %s", path, ", ".join(missing))
+        if spec.topics and (missing := set(spec.topics) - archived_topics(spark, path)):
+            workspace.log.warning("%s has no messages of %s", path, ", ".join(sorted(missing)))
         return read_archive(
             spark, path, topics=topics, start_ms=spec.start_ms, end_ms=spec.end_ms
         ).drop("day", "hour")

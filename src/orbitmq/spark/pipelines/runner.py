@@ -30,6 +30,7 @@ from orbitmq.spark.pipelines.failures import one_line
 from orbitmq.spark.pipelines.kinds import find_kind
 from orbitmq.spark.pipelines.plan import Job, Report, Streams
 from orbitmq.spark.pipelines.progress import Listener, Progress
+from orbitmq.spark.pipelines.sessions import make_active
 from orbitmq.spark.pipelines.workspace import Workspace
 from orbitmq.spark.progress_commits import report_last
 
@@ -200,9 +201,7 @@ def _run_job(work: Callable[[], Report], workspace: Workspace, display: Display)
     group = f"orbitmq-{id(outcome):x}"
 
     def target() -> None:
-        # Writers look for their format in the thread's own session, and a new thread has none.
-        spark = workspace.spark
-        spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
+        make_active(workspace.spark)
         context.setJobGroup(group, "an OrbitMQ pipeline", interruptOnCancel=True)
         try:
             outcome.append(work())

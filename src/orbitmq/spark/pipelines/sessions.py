@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from orbitmq.spark.pipelines.spec import Loaded
 
-__all__ = ["open_session"]
+__all__ = ["make_active", "open_session"]
 
 SECRETS_IN_PLANS: Final = (
     "(?i)secret|token|passw|passphrase|credential|url|(access|account|api|private)[._]?key"
@@ -87,13 +87,21 @@ def open_session(
         if stopping.is_set():
             return None
         made = opening.result()
-        # A session is active on the thread that has made it, and planning asks for the active one.
-        made._get_j_spark_session_class(made._jvm).setActiveSession(made._jsparkSession)
+        make_active(made)
         if ZONE not in spec.spark.conf and made.conf.get(ZONE) == "UTC":
             say(f"set {ZONE}=UTC: days and hours are the same wherever a pipeline runs")
         return made
     except Exception as error:  # py4j hands on whatever the JVM throws
         raise ConfigError(f"Spark does not start: {one_line(error)}") from error
+
+
+def make_active(spark: SparkSession) -> None:
+    """Make a session that of this thread.
+
+    It is active on the thread that has made it alone, and planning and writers ask for the active
+    one.
+    """
+    spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from orbitmq.errors import BadPipeline
+from orbitmq.spark.file_urls import path_of
 from orbitmq.spark.pipelines.secrets import Secrets
 from orbitmq.spark.pipelines.tables import Mistakes, read_table, suggestion
 from orbitmq.storelog import parse_time_ms
@@ -195,10 +196,7 @@ def local_path(path: str, directory: Path) -> Path:
         return directory / path
     if scheme[0].lower() != "file:":
         raise ValueError(f"{path!r} must be a local file, not one of {scheme[0]}")
-    path = path[len("file:") :]
-    if path.startswith("//"):
-        path = "/" + path[2:].partition("/")[2]
-    return directory / path
+    return directory / path_of(path)
 
 
 def check_local(mistakes: Mistakes, key: str, path: str | None) -> None:
