@@ -8,6 +8,7 @@ have taken its address.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ from orbitmq.spark.offsets import QueueEnds
 from orbitmq.spark.options import Connection
 
 __all__ = ["Cluster", "Endpoint", "Reach", "shared_cluster"]
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -103,6 +106,10 @@ class Cluster:
             except OrbitError as error:
                 if not error.retriable or attempt == self.retries:
                     raise
+                if attempt == 0:
+                    # Silent servers cost a timeout each time: whoever waits should know for whom.
+                    why = self.connection.hide_secrets(str(error))
+                    _log.warning("asking again, up to %d times: %s", self.retries, why)
                 self.forget_routes()
                 self.pause(self.retry_interval_ms / 1000)
         raise AssertionError("the last attempt returns or raises")
