@@ -38,7 +38,9 @@ def kafka_broker(directory: Path, partitions: int) -> Iterator[str]:
     home = jars.fetch(LOCK_FILE)
     java = [tools[0], "-Xms1g", "-Xmx1g", "-cp", jars.class_path(home, LOCK_FILE)]
     cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    format_ = [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(conf)]
+    # In one word: an id may begin with what looks like an option.
+    wishes = [f"--cluster-id={cluster_id}", "-c", str(conf)]
+    format_ = [*java, "kafka.tools.StorageTool", "format", *wishes]
     done = subprocess.run(format_, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BenchError(f"Kafka's directory cannot be made: {done.stdout}{done.stderr}")

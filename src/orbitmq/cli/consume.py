@@ -42,7 +42,9 @@ def consume(
 ) -> None:
     """Print messages of TOPICS until Ctrl-C, as a member of a group that shares their queues.
 
-    What was printed is committed, so the group goes on behind it. `tail` looks without a group.
+    What was printed is committed, so the group goes on behind it; messages that Ctrl-C keeps from
+    being printed come again, with those that were fetched together with them. `tail` looks without
+    a group.
 
     \b
     Examples:

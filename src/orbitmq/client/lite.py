@@ -83,7 +83,7 @@ class Consumer(BaseConsumer):
         error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        self.stop(last_is_done=error is None or isinstance(error, KeyboardInterrupt))
+        self.stop(last_is_done=error is None)
 
     # ---- reading
 
