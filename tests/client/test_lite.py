@@ -55,14 +55,17 @@ def test_one_by_one(make: Make, send: Any, topic: str, group: str, cluster: Loca
     assert _committed(cluster, group, topic) == 50
 
 
-def test_a_message_whose_work_failed_comes_again(make: Make, send: Any, topic: str) -> None:
+@pytest.mark.parametrize("failure", [ZeroDivisionError, KeyboardInterrupt])
+def test_a_message_whose_work_failed_comes_again(
+    make: Make, send: Any, topic: str, failure: type[BaseException]
+) -> None:
     send("a")
     send("b", "c", queue=MessageQueue(topic, "broker-a", 0))
     done = []
-    with pytest.raises(ZeroDivisionError), make(topic) as consumer:  # noqa: PT012
+    with pytest.raises(failure), make(topic) as consumer:  # noqa: PT012
         for number, message in enumerate(consumer):
             if number == 2:
-                raise ZeroDivisionError
+                raise failure
             done.append(message.body.decode())
     with make(topic) as consumer:
         (again,) = _take(consumer, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -104,6 +105,25 @@ def test_a_failed_message_comes_again(
     (line,) = [record for record in caplog.records if "failed on message" in record.message]
     assert message_id in line.message
     assert line.exc_info is not None
+
+
+@pytest.mark.parametrize("orderly", [False, True], ids=["any order", "in order"])
+def test_what_would_end_a_worker_is_a_failure_as_any_other(
+    way: Any, make: Make, producer: Producer, send: Any, topic: str, seen: Seen, orderly: bool
+) -> None:
+    # A handler may call what calls `sys.exit`, or await what somebody else has cancelled.
+    failure = asyncio.CancelledError if way.kind == "async" else SystemExit
+
+    def handle(message: Any) -> None:
+        seen(message)
+        if message.body == b"bad" and message.reconsume_times == 0:
+            raise failure
+
+    send("first")
+    queue = producer.queues(topic)[0]
+    send("bad", "good", queue=queue)
+    with make(topic, handle, orderly=orderly, concurrency=1, suspend_ms=10):
+        seen.wait_for(lambda: seen.bodies.count("bad") == 2 and "good" in seen.bodies)
 
 
 def test_too_many_failures_make_a_dead_letter(

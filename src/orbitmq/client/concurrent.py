@@ -8,20 +8,21 @@ of a run that it has become slow gives the rest of it to the others.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from orbitmq._native import ReceivedMessage
 from orbitmq.client.handlers import Failure, Handler, HandlerTable, RetryLater, failures
 from orbitmq.client.state.consume_rates import ConsumeRates
 from orbitmq.client.state.process_queue import ProcessQueue, Run
-from orbitmq.client.workers import Workers
+from orbitmq.client.workers import Workers, is_told_to_end
 from orbitmq.protocol.names import RETRY_PREFIX
 
-__all__ = ["ConcurrentService", "Pace"]
+__all__ = ["ConcurrentService", "Pace", "Stuck"]
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +55,15 @@ class Pace:
         self._seconds = latest if before is None else before + WEIGHT * (latest - before)
 
 
+class Stuck(NamedTuple):
+    """Messages that a handler has not come back from."""
+
+    run: Run
+    done: int
+    """What the run had done before them."""
+    messages: list[ReceivedMessage]
+
+
 class ConcurrentService:
     """Gives messages to handlers and says which ones failed."""
 
@@ -76,7 +86,8 @@ class ConcurrentService:
         self._paces: dict[str, Pace] = {}
         self._waiting: dict[ProcessQueue, Run] = {}
         self._lock = threading.Lock()
-        self._active: set[Run] = set()
+        self._active: dict[Run, list[Failure]] = {}
+        """What workers are at, each with what has failed of it so far."""
 
     def take(self, queue: ProcessQueue, messages: list[ReceivedMessage], size: int) -> None:
         """Have a pulled chunk handled."""
@@ -121,8 +132,11 @@ class ConcurrentService:
             pace = self._paces[topic] = Pace()
         return pace
 
-    def _begin(self, run: Run) -> tuple[Handler, Any] | None:
-        """Return the handler and what to give it, piece by piece; None when there is no need to."""
+    def _begin(self, run: Run) -> tuple[Handler, Any, list[Failure]] | None:
+        """Return the handler, what to give it piece by piece, and where to note what fails.
+
+        None when there is nothing to do.
+        """
         queue, messages = run.queue, run.messages
         if self._waiting.get(queue) is run:
             with self._lock:
@@ -131,37 +145,55 @@ class ConcurrentService:
                 messages = run.messages
         if queue.is_stopped:
             return None
-        run.began_at = time.monotonic()
-        self._active.add(run)
         handler = self._handlers.find(messages[0].topic)
         if handler is None:
             error = RetryLater(f"nobody here handles topic {messages[0].topic}")
-            self._active.discard(run)
             self._on_failed(run, [Failure(message, error) for message in messages])
             return None
-        batch = handler.batch
+        run.batch = batch = handler.batch
+        run.began_at = time.monotonic()
+        failed = self._active[run] = []
         if batch == 1:
-            return handler, messages
-        return handler, [messages[at : at + batch] for at in range(0, len(messages), batch)]
+            return handler, messages, failed
+        units = [messages[at : at + batch] for at in range(0, len(messages), batch)]
+        return handler, units, failed
 
-    def stuck_since(self, moment: float) -> list[Run]:
-        """Return messages that handlers have had since before a moment and have not returned."""
-        return [
-            run
-            for run in list(self._active)
-            if run.began_at is not None
-            and run.began_at < moment
-            and len(run.messages) == 1
-            and not run.queue.is_stopped
-        ]
+    def stuck_since(self, moment: float) -> list[Stuck]:
+        """Return messages that handlers have had since before a moment and have not returned.
 
-    def give_up(self, run: Run) -> None:
-        """Note that somebody else has taken care of a message, whatever its handler does yet."""
+        A run is as good as its message in this: all but the last of it take next to no time.
+        """
+        found = []
+        for run in list(self._active):
+            if run.is_given_up or run.queue.is_stopped:
+                continue
+            if run.began_at is not None and run.began_at < moment:
+                done = run.done
+                messages = run.messages[done * run.batch : (done + 1) * run.batch]
+                if messages:
+                    found.append(Stuck(run, done, messages))
+        return found
+
+    def give_up(self, stuck: Stuck) -> None:
+        """Note that somebody else has taken care of messages, whatever their handler does yet.
+
+        What their worker had done before is settled; what it had not begun with goes to others.
+        """
+        run, at = stuck.run, stuck.done * stuck.run.batch
         with self._lock:
-            if run not in self._active or run.is_given_up:
-                return
+            if run not in self._active or run.is_given_up or run.done != stuck.done:
+                return  # the handler has come back after all
             run.is_given_up = True
-        run.queue.finish(run)
+            failed, given_up, rest = self._active[run], run, []
+            if at + len(stuck.messages) < len(run.messages):
+                rest = run.queue.split(run, at + len(stuck.messages), run.batch)
+            if at:
+                (given_up,) = run.queue.split(run, at)
+        run.queue.finish(given_up)
+        if at:
+            self._settle(run, failed)
+        for piece in rest:
+            self.submit(piece)
 
     # The two functions below are the same but for an await; neither calls anything of ours per
     # message, so that a handler that does little costs little.
@@ -170,9 +202,8 @@ class ConcurrentService:
         begun = self._begin(run)
         if begun is None:
             return
-        handler, units = begun
+        handler, units, failed = begun
         function, queue = handler.function, run.queue
-        failed: list[Failure] | None = None
         clock = time.perf_counter
         start = before = clock()
         done = 0
@@ -181,10 +212,9 @@ class ConcurrentService:
                 break
             try:
                 function(unit)
-            except Exception as error:
-                failed = failed or []
+            except BaseException as error:  # also what would end the thread
                 failed.extend(failures(unit, error))
-            done += 1
+            run.done = done = done + 1
             now = clock()
             taken, before = now - before, now
             if taken > RUN_S:
@@ -197,9 +227,8 @@ class ConcurrentService:
         begun = self._begin(run)
         if begun is None:
             return
-        handler, units = begun
+        handler, units, failed = begun
         function, queue = handler.function, run.queue
-        failed: list[Failure] | None = None
         clock = time.perf_counter
         start = before = clock()
         done = 0
@@ -208,10 +237,11 @@ class ConcurrentService:
                 break
             try:
                 await function(unit)
-            except Exception as error:
-                failed = failed or []
+            except (Exception, asyncio.CancelledError) as error:
+                if is_told_to_end(error):
+                    raise
                 failed.extend(failures(unit, error))
-            done += 1
+            run.done = done = done + 1
             now = clock()
             taken, before = now - before, now
             if taken > RUN_S:
@@ -223,11 +253,13 @@ class ConcurrentService:
     def _share(self, run: Run, handler: Handler, done: int, seconds: float) -> None:
         """Give what is left of a slow run to others."""
         at = done * handler.batch
-        if at >= len(run.messages):
-            return
-        self._pace(handler.topic).note(seconds, handler.batch)
         length = max(int(RUN_S / seconds), 1) * handler.batch
-        for piece in run.queue.split(run, at, length):
+        with self._lock:
+            if run.is_given_up or at >= len(run.messages):
+                return
+            pieces = run.queue.split(run, at, length)
+        self._pace(handler.topic).note(seconds, handler.batch)
+        for piece in pieces:
             self.submit(piece)
 
     def _end(
@@ -235,12 +267,12 @@ class ConcurrentService:
         run: Run,
         handler: Handler,
         done: int,
-        failed: list[Failure] | None,
+        failed: list[Failure],
         seconds: float,
     ) -> None:
         queue = run.queue
         with self._lock:
-            self._active.discard(run)
+            self._active.pop(run, None)
             if queue.is_dropped or run.is_given_up or not done:
                 return
         at = done * handler.batch
@@ -249,8 +281,11 @@ class ConcurrentService:
         count = len(run.messages)
         self._pace(handler.topic).note(max(seconds, 1e-9), count)
         topic = queue.queue.topic
-        self._rates.consumed(topic, count, len(failed) if failed else 0, done, seconds)
+        self._rates.consumed(topic, count, len(failed), done, seconds)
+        self._settle(run, failed)
+
+    def _settle(self, run: Run, failed: list[Failure]) -> None:
         if failed:
             self._on_failed(run, failed)
         else:
-            queue.finish(run)
+            run.queue.finish(run)

@@ -81,7 +81,7 @@ def trace_calls(tracer: Tracer, function: Callable[[Any], Any]) -> Callable[[Any
         pair = _Pair(tracer, unit)
         try:
             result = function(unit)
-        except Exception as error:
+        except BaseException as error:
             pair.after(_code(error))
             raise
         pair.after(SUCCESS)
@@ -99,7 +99,7 @@ def trace_awaiting(
         pair = _Pair(tracer, unit)
         try:
             result = await function(unit)
-        except Exception as error:
+        except BaseException as error:
             pair.after(_code(error))
             raise
         pair.after(SUCCESS)

@@ -113,7 +113,7 @@ class Failure:
         return self.error.delay_level if isinstance(self.error, RetryLater) else 0
 
 
-def failures(unit: ReceivedMessage | list[ReceivedMessage], error: Exception) -> list[Failure]:
+def failures(unit: ReceivedMessage | list[ReceivedMessage], error: BaseException) -> list[Failure]:
     """Return what has to be tried again after a handler raised, given a message or a batch."""
     messages = unit if isinstance(unit, list) else [unit]
     if isinstance(error, RetryLater) and error.messages is not None:

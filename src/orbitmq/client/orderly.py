@@ -18,7 +18,7 @@ from orbitmq._native import ReceivedMessage
 from orbitmq.client.handlers import Handler, OrderlyStatus, RetryLater
 from orbitmq.client.state.consume_rates import ConsumeRates
 from orbitmq.client.state.orderly_queue import OrderlyQueue
-from orbitmq.client.workers import Workers
+from orbitmq.client.workers import Workers, is_told_to_end
 
 __all__ = ["OrderlyService", "suspend_ms"]
 
@@ -52,7 +52,7 @@ class OrderlyService:
         *,
         relock: Callable[[OrderlyQueue], Awaitable[bool]],
         settle: Callable[
-            [OrderlyQueue, list[ReceivedMessage], Exception],
+            [OrderlyQueue, list[ReceivedMessage], BaseException],
             Awaitable[list[ReceivedMessage] | None],
         ],
         spawn: Callable[[Any], Any],
@@ -112,7 +112,7 @@ class OrderlyService:
                 return
             try:
                 outcome = function(taken if batch > 1 else taken[0])
-            except Exception as error:
+            except BaseException as error:  # also what would end the thread
                 self._note(queue, taken, now, failed=len(taken))
                 self._fail(queue, handler, taken, error)
                 return
@@ -135,7 +135,9 @@ class OrderlyService:
                 return
             try:
                 outcome = await function(taken if batch > 1 else taken[0])
-            except Exception as error:
+            except (Exception, asyncio.CancelledError) as error:
+                if is_told_to_end(error):
+                    raise
                 self._note(queue, taken, now, failed=len(taken))
                 self._fail(queue, handler, taken, error)
                 return
@@ -166,7 +168,11 @@ class OrderlyService:
         return True
 
     def _fail(
-        self, queue: OrderlyQueue, handler: Handler, taken: list[ReceivedMessage], error: Exception
+        self,
+        queue: OrderlyQueue,
+        handler: Handler,
+        taken: list[ReceivedMessage],
+        error: BaseException,
     ) -> None:
         _log.warning(
             "the handler of %s failed on message %s, which was tried %d times before",
@@ -180,7 +186,11 @@ class OrderlyService:
     # ---- on the loop
 
     async def _settled(
-        self, queue: OrderlyQueue, handler: Handler, taken: list[ReceivedMessage], error: Exception
+        self,
+        queue: OrderlyQueue,
+        handler: Handler,
+        taken: list[ReceivedMessage],
+        error: BaseException,
     ) -> None:
         back = None if queue.is_dropped else await self._settle(queue, taken, error)
         if back is None:

@@ -94,20 +94,21 @@ class Settling:
     async def give_up_stuck_messages(self) -> None:
         """Send back what handlers do not come back from, so that its queue can go on."""
         overdue = time.monotonic() - self._member.settings.consume_timeout_s
-        for run in self._service.stuck_since(overdue):
-            (message,) = run.messages
+        for stuck in self._service.stuck_since(overdue):
+            names = ", ".join(message.message_id for message in stuck.messages)
             _log.warning(
                 "the handler of %s has had message %s for more than %.0f s: it will be retried",
-                message.topic,
-                message.message_id,
+                stuck.messages[0].topic,
+                names,
                 self._member.settings.consume_timeout_s,
             )
             try:
-                await self._send_back(message, STUCK_DELAY_LEVEL)
+                for message in stuck.messages:
+                    await self._send_back(message, STUCK_DELAY_LEVEL)
             except OrbitError as error:
-                _log.warning("message %s stays here: %s", message.message_id, error)
+                _log.warning("message %s stays here: %s", names, error)
                 continue
-            self._service.give_up(run)
+            self._service.give_up(stuck)
 
     async def _send_back(self, message: ReceivedMessage, delay_level: int) -> None:
         queue: MessageQueue = message.queue
@@ -123,7 +124,7 @@ class Settling:
         )
 
     async def settle_ordered(
-        self, _queue: OrderlyQueue, taken: list[ReceivedMessage], _error: Exception
+        self, _queue: OrderlyQueue, taken: list[ReceivedMessage], _error: BaseException
     ) -> list[ReceivedMessage] | None:
         """Hand messages that were tried too often to the dead letters, have the others again."""
         limit = self._member.settings.max_reconsume_times

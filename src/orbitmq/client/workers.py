@@ -15,9 +15,16 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-__all__ = ["TaskWorkers", "ThreadWorkers", "Workers"]
+__all__ = ["TaskWorkers", "ThreadWorkers", "Workers", "is_told_to_end"]
 
 _log = logging.getLogger(__name__)
+
+
+def is_told_to_end(error: BaseException) -> bool:
+    """Whether the running task is itself cancelled, and not something that it has awaited."""
+    task = asyncio.current_task()
+    is_cancelled = task is not None and task.cancelling() > 0
+    return isinstance(error, asyncio.CancelledError) and is_cancelled
 
 
 class Workers(Protocol):
@@ -65,7 +72,7 @@ class ThreadWorkers:
                 return
             try:
                 work()
-            except Exception:
+            except BaseException:  # a thread that ends would still count as one
                 _log.exception("a worker failed")
             del work  # a thread that waits must not keep messages alive
             with self._lock:

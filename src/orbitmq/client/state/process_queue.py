@@ -38,7 +38,10 @@ class CacheLimits:
 class Run:
     """Messages that one worker takes in one go."""
 
-    __slots__ = ("began_at", "first_offset", "is_given_up", "messages", "queue", "size_bytes")
+    __slots__ = (
+        *("batch", "began_at", "done", "first_offset", "is_given_up"),
+        *("messages", "queue", "size_bytes"),
+    )
 
     def __init__(
         self, queue: ProcessQueue, messages: list[ReceivedMessage], size_bytes: int
@@ -49,6 +52,10 @@ class Run:
         self.size_bytes = size_bytes
         self.began_at: float | None = None
         """When a worker began with it, by the monotonic clock."""
+        self.batch = 1
+        """How many of the messages the handler gets at a time."""
+        self.done = 0
+        """How many times it has come back from them."""
         self.is_given_up = False
         """Whether somebody else has taken care of it, because it took too long."""
 
