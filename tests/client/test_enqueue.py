@@ -11,7 +11,7 @@ import pytest
 
 from orbitmq import AsyncProducer, Message, Producer, SendStatus
 from orbitmq.client import batcher
-from orbitmq.errors import BrokerRefused, ClientClosed, ConfigError
+from orbitmq.errors import BadMessage, BrokerRefused, ClientClosed, ConfigError
 from orbitmq.testing import LocalCluster
 
 
@@ -52,6 +52,38 @@ def test_of_threads_too(cluster: LocalCluster) -> None:
         futures = list(pool.map(producer.enqueue, messages("threads", 2500)))
         results = [future.result(30) for future in futures]
         assert len({(r.queue, r.queue_offset) for r in results}) == 2500
+
+
+BAD = [
+    pytest.param(Message("bad", b"x", tags="\ud83d"), id="half a character"),
+    pytest.param(Message("bad", b"x", flag=2**40), id="flag"),
+]
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_message_that_cannot_be_written_is_its_senders_alone(
+    cluster: LocalCluster, bad: Message
+) -> None:
+    with Producer(cluster.address, group="g", linger_ms=1) as producer:
+        futures = [producer.enqueue(m) for m in (bad, *messages("bad", 3), bad)]
+        for future in (futures[0], futures[-1]):
+            with pytest.raises(BadMessage, match="to bad cannot be written"):
+                future.result(30)
+        assert all(f.result(30).status is SendStatus.SEND_OK for f in futures[1:-1])
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_message_that_cannot_be_written_is_raised_at_once(
+    cluster: LocalCluster, bad: Message
+) -> None:
+    async def run() -> None:
+        async with AsyncProducer(cluster.address, group="g", linger_ms=1) as producer:
+            with pytest.raises(BadMessage, match="to bad cannot be written"):
+                await producer.enqueue(bad)
+            good = await producer.enqueue(Message("bad", b"x"))
+            assert (await asyncio.wait_for(good, 30)).status is SendStatus.SEND_OK
+
+    asyncio.run(run())
 
 
 def test_without_a_linger_there_are_no_batches(cluster: LocalCluster) -> None:

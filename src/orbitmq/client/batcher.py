@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from queue import SimpleQueue
 
 from orbitmq.client.state.batching import Gathered, Lingering, results_of_each
-from orbitmq.errors import ClientClosed, ConfigError
+from orbitmq.errors import BadMessage, ClientClosed, ConfigError
 from orbitmq.message import Message, MessageQueue, SendResult
 
 __all__ = ["Batcher", "ThreadsBatcher", "Waiter", "needs_linger"]
@@ -143,7 +143,12 @@ class ThreadsBatcher:
         with self._lock:
             handed, self._handed = self._handed, []
         for message, part, queue, told in handed:
-            waiter = self._batcher.add(message, part, queue)
+            try:
+                waiter = self._batcher.add(message, part, queue)
+            except BadMessage as error:
+                # Its own sender hears of it; the others' messages go on.
+                waiter = self._loop.create_future()
+                waiter.set_exception(error)
             waiter.add_done_callback(functools.partial(self._tell, told))
 
     def _tell(self, told: _Told, waiter: Waiter) -> None:

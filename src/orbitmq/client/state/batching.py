@@ -144,9 +144,12 @@ class Gathered(Generic[W]):
     def add(self, message: Message, part: str, waiter: W) -> int:
         """Add a message and who waits for it; returns how many there are now."""
         ids, month_ms = present_ids()
-        count = self.body.add(
-            ids, month_ms, message.flag, message.body, message.wait_store_ok, part
-        )
+        try:
+            count = self.body.add(
+                ids, month_ms, message.flag, message.body, message.wait_store_ok, part
+            )
+        except (UnicodeEncodeError, OverflowError) as error:
+            raise BadMessage(f"a message to {message.topic} cannot be written: {error}") from None
         self.waiters.append(waiter)
         return count
 
@@ -179,10 +182,12 @@ class Lingering(Generic[W]):
                 full, gathered = gathered, None
         is_first = gathered is None
         if gathered is None:
-            gathered = self._waiting[key] = Gathered(message, queue)
-        if gathered.add(message, part, waiter) >= self._max_messages:
-            del self._waiting[key]
+            gathered = Gathered(message, queue)
+        count = gathered.add(message, part, waiter)  # a message it refuses has changed nothing
+        if count >= self._max_messages:
+            self._waiting.pop(key, None)
             return False, gathered
+        self._waiting[key] = gathered
         return is_first, full
 
     def take_all(self) -> list[Gathered[W]]:
