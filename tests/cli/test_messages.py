@@ -49,6 +49,15 @@ def test_sent_and_found(ask: Ask, run: Run, topic: str) -> None:
     assert run("message", "decode-id", "nonsense", code=1).err
 
 
+@pytest.mark.parametrize("more", [(), ("--sharding-key", "s")], ids=["together", "singly"])
+def test_a_line_that_is_no_message_keeps_no_other_from_being_sent(
+    run: Run, topic: str, more: tuple[str, ...]
+) -> None:
+    ran = run("produce", topic, *more, "-o", "json", stdin="a\n\nb\n", code=1)
+    assert ran.json == {"done": True, "topic": topic, "sent": 2, "failed": 1}
+    assert "body" in ran.err
+
+
 def test_produced_printed_and_tailed(ask: Ask, run: Run, topic: str, tmp_path: Path) -> None:
     lines = "".join(f"line {n}\n" for n in range(20))
     said = run("produce", topic, "--tag", "t", "-o", "json", stdin=lines).json

@@ -82,6 +82,30 @@ def test_a_topic_from_its_creation_to_its_end(ask: Ask, run: Run) -> None:
     assert "no broker has topic made" in run("topic", "delete", "made", code=5).err
 
 
+def test_an_update_leaves_each_broker_what_it_is_not_told_to_change(ask: Ask, run: Run) -> None:
+    ask("topic", "create", "uneven", "--queues", "4", "-b", "broker-a", "--unit")
+    ask("topic", "create", "uneven", "--queues", "6", "-b", "broker-b")
+    changed = ask("topic", "update", "uneven", "--perm", "r")
+    assert (changed["writeQueues"], changed["perm"]) == (None, 4)
+    configs = ask("topic", "config", "uneven")
+    assert [(one["writeQueues"], one["perm"]) for one in configs] == [(4, 4), (6, 4)]
+    said = run("topic", "update", "uneven", "--write-queues", "0", "-b", "broker-b").out
+    assert "0 queues to write and 6 to read on broker-b" in said
+    assert [one["writeQueues"] for one in ask("topic", "config", "uneven")] == [4, 0]
+
+    ask("topic", "create", "half", "-b", "broker-a")
+    assert ask("topic", "update", "half", "--perm", "r")["brokers"] == ["broker-a"]
+    assert [one["broker"] for one in ask("topic", "config", "half")] == ["broker-a"]
+    run("topic", "update", "half", "-b", "broker-b", code=5)
+
+    ask("group", "create", "uneven", "--retry-times", "3", "-b", "broker-a")
+    ask("group", "create", "uneven", "--retry-times", "7", "-b", "broker-b")
+    ask("group", "update", "uneven", "--no-consume")
+    groups = ask("group", "config", "uneven")
+    retries = [(one["retryMaxTimes"], one["consumeEnable"]) for one in groups]
+    assert retries == [(3, False), (7, False)]
+
+
 def test_what_is_in_a_topic(ask: Ask, run: Run, filled: str) -> None:
     status = ask("topic", "status", filled)
     assert [one["messages"] for one in status] == [0, 5, 0, 0]

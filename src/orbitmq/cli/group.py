@@ -79,22 +79,24 @@ def put_group(
     create: bool,
     given: dict[str, Any],
 ) -> Done:
-    """Create or change a group; a change begins with what is there."""
+    """Create or change a group; a change begins with what each broker has."""
     from dataclasses import replace
 
     from orbitmq.protocol.bodies import SubscriptionGroup
 
     names = broker_names(admin, broker, cluster)
-    config = SubscriptionGroup(group)
-    if not create:
-        known = admin.group_configs(cluster=cluster).get(group, {})
-        chosen = [known[name] for name in names or known if name in known]
-        if not chosen:
-            raise NothingFound(f"no broker that is meant knows group {group}; create it there")
-        config = chosen[0]
     changes = {FIELDS[name]: value for name, value in given.items() if value is not None}
-    config = replace(config, **changes)
-    admin.put_group(config, cluster=cluster, brokers=names)
+    if create:
+        config = replace(SubscriptionGroup(group), **changes)
+        admin.put_group(config, brokers=names)
+    else:
+        known = admin.group_configs(cluster=cluster).get(group, {})
+        places = [name for name in names or sorted(known) if name in known]
+        if not places:
+            raise NothingFound(f"no broker that is meant knows group {group}; create it there")
+        for name in places:
+            config = replace(known[name], **changes)
+            admin.put_group(config, brokers=[name])
     return Done(f"group {group} is set up: {_said(config)}", _values(config))
 
 

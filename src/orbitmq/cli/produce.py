@@ -16,6 +16,7 @@ from orbitmq.cli.printing import Done, Output, present
 from orbitmq.cli.progress import progress
 from orbitmq.cli.sending import TOOLS_GROUP
 from orbitmq.cli.values import key_values, topic_argument
+from orbitmq.errors import BadMessage, BrokerRefused
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -93,33 +94,42 @@ def produce(
             else:
                 yield Message(topic, body, **given)
 
-    sent, errors = 0, []
+    sent, failed = 0, 0
+    shown: list[str] = []
     linger_ms = None if sharding_key else LINGER_MS
     with Producer(place.settings(), group=TOOLS_GROUP, linger_ms=linger_ms) as producer:
         futures: deque[Future[SendResult]] = deque()
 
+        def count(error: BaseException | None) -> None:
+            nonlocal sent, failed
+            if error is None:
+                sent += 1
+                return
+            failed += 1
+            if failed <= SHOWN_ERRORS:
+                shown.append(str(error))
+
         def settle(left: int) -> None:
-            nonlocal sent
             while len(futures) > left:
-                if (error := futures.popleft().exception()) is not None:
-                    errors.append(str(error))
-                else:
-                    sent += 1
+                count(futures.popleft().exception())
 
         all_of_them = _paced(messages(), rate)
         for message in all_of_them if is_typed else progress(all_of_them, None, "Sending"):
-            if sharding_key:
-                producer.send(message, sharding_key=sharding_key)
-                sent += 1
-            else:
-                futures.append(producer.enqueue(message))
-                settle(UNDER_WAY)
+            try:
+                if sharding_key:
+                    producer.send(message, sharding_key=sharding_key)
+                    count(None)
+                else:
+                    futures.append(producer.enqueue(message))
+                    settle(UNDER_WAY)
+            except (BadMessage, BrokerRefused) as error:
+                count(error)  # the others are sent all the same
         settle(0)
-    for text in errors[:SHOWN_ERRORS]:
+    for text in shown:
         click.echo(f"Error: {text}", err=True)
-    values = {"topic": topic, "sent": sent, "failed": len(errors)}
+    values = {"topic": topic, "sent": sent, "failed": failed}
     present(Done(f"{sent} messages are in {topic}", values), output)
-    if errors:
+    if failed:
         sys.exit(Exit.FAILED)
 
 

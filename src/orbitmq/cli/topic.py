@@ -15,11 +15,15 @@ from orbitmq.cli.values import BROKER, CLUSTER, broker_names, topic_argument
 
 if TYPE_CHECKING:
     from orbitmq.admin.admin import Admin
+    from orbitmq.protocol.bodies import TopicConfig
 
 __all__ = ["topic"]
 
 ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"
 PERMISSIONS = {"2": 2, "w": 2, "4": 4, "r": 4, "6": 6, "rw": 6}
+DEFAULT_QUEUES = 8
+UNIT, UNIT_SUB = 1, 2
+"""Flags of a topic."""
 PERM = click.Choice(list(PERMISSIONS), case_sensitive=False)
 
 
@@ -40,8 +44,8 @@ def _made(command: str, what: str) -> click.Command:
     @click.option("--read-queues", type=click.IntRange(0, 65_535), help="Queues to read.")
     @click.option("--perm", type=PERM, help="What may be done: 2 (w), 4 (r), 6 (rw). [6]")
     @click.option("--order/--no-order", default=None, help="Whether it is an ordered topic. [no]")
-    @click.option("--unit/--no-unit", default=False, help="Whether it belongs to a unit.")
-    @click.option("--unit-sub/--no-unit-sub", default=False, help="Whether units subscribe to it.")
+    @click.option("--unit/--no-unit", default=None, help="Whether it belongs to a unit.")
+    @click.option("--unit-sub/--no-unit-sub", default=None, help="Whether units subscribe to it.")
     @asks()
     def run(
         admin: Admin, topic: str, broker: str | None, cluster: str | None, **given: Any
@@ -61,50 +65,78 @@ def _made(command: str, what: str) -> click.Command:
 
 
 def put_topic(
-    admin: Admin,
-    topic: str,
-    broker: str | None,
-    cluster: str | None,
+    admin: Admin, topic: str, broker: str | None, cluster: str | None, *, create: bool, **given: Any
+) -> Done:
+    """Create or change a topic; a change begins with what each broker has."""
+    from orbitmq.protocol.bodies import TopicConfig
+
+    names = broker_names(admin, broker, cluster)
+    if create:
+        config = _changed(TopicConfig(topic, DEFAULT_QUEUES, DEFAULT_QUEUES), **given)
+        admin.put_topic(config, brokers=names)
+        configs = dict.fromkeys(names or sorted(admin.topic_configs(topic)), config)
+    else:
+        found = admin.topic_configs(topic)
+        places = [name for name in names or sorted(found) if name in found]
+        if not places:
+            raise NothingFound(f"no broker that is meant has topic {topic}; create it there")
+        configs = {name: _changed(found[name], **given) for name in places}
+        for name, config in configs.items():
+            admin.put_topic(config, brokers=[name])
+    return _done(topic, configs)
+
+
+def _changed(
+    config: TopicConfig,
     *,
-    create: bool,
     queues: int | None,
     write_queues: int | None,
     read_queues: int | None,
     perm: str | None,
     order: bool | None,
-    unit: bool,
-    unit_sub: bool,
-) -> Done:
-    """Create or change a topic; a change begins with what is there."""
-    from orbitmq.protocol.bodies import TopicConfig
+    unit: bool | None,
+    unit_sub: bool | None,
+) -> TopicConfig:
+    """Return a configuration with what is given of it."""
+    from dataclasses import replace
 
-    names = broker_names(admin, broker, cluster)
-    before = None
-    if not create:
-        configs = admin.topic_configs(topic)
-        chosen = [configs[name] for name in names or configs if name in configs]
-        if not chosen:
-            raise NothingFound(f"no broker that is meant has topic {topic}; create it there")
-        before = chosen[0]
-    write = write_queues or queues or (before.write_queue_nums if before else 8)
-    read = read_queues or queues or (before.read_queue_nums if before else 8)
-    permission = PERMISSIONS[perm.lower()] if perm else (before.perm if before else 6)
-    ordered = order if order is not None else bool(before and before.order)
-    config = TopicConfig(
-        topic, read, write, permission, topic_sys_flag=unit | unit_sub << 1, order=ordered
+    def first(*values: int | None) -> int:
+        return next(value for value in values if value is not None)
+
+    flags = config.topic_sys_flag
+    for flag, wanted in ((UNIT, unit), (UNIT_SUB, unit_sub)):
+        if wanted is not None:
+            flags = flags | flag if wanted else flags & ~flag
+    return replace(
+        config,
+        write_queue_nums=first(write_queues, queues, config.write_queue_nums),
+        read_queue_nums=first(read_queues, queues, config.read_queue_nums),
+        perm=config.perm if perm is None else PERMISSIONS[perm.lower()],
+        order=config.order if order is None else order,
+        topic_sys_flag=flags,
     )
-    admin.put_topic(config, cluster=cluster, brokers=names)
-    places = names or sorted(admin.topic_configs(topic))
-    values = {
-        "topic": topic,
-        "writeQueues": write,
-        "readQueues": read,
-        "perm": permission,
-        "order": ordered,
-        "brokers": places,
+
+
+def _done(topic: str, configs: dict[str, TopicConfig]) -> Done:
+    """Say how a topic is set up now, together for the brokers that have it alike."""
+    alike: dict[tuple[int, int], list[str]] = {}
+    for name, config in configs.items():
+        alike.setdefault((config.write_queue_nums, config.read_queue_nums), []).append(name)
+    text = "\n".join(
+        f"topic {topic}: {write} queues to write and {read} to read on {', '.join(places)}"
+        for (write, read), places in alike.items()
+    )
+    fields = {
+        "writeQueues": "write_queue_nums",
+        "readQueues": "read_queue_nums",
+        "perm": "perm",
+        "order": "order",
     }
-    text = f"topic {topic}: {write} queues to write and {read} to read on {', '.join(places)}"
-    return Done(text, values)
+    values: dict[str, Any] = {"topic": topic}
+    for name, field in fields.items():
+        of_all = {getattr(config, field) for config in configs.values()}
+        values[name] = of_all.pop() if len(of_all) == 1 else None  # they differ
+    return Done(text, values | {"brokers": list(configs)})
 
 
 @click.command("perm", cls=Verb, short_help="Change what may be done with a topic")

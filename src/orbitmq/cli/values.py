@@ -136,7 +136,8 @@ def brokers_at(
 
 def broker_names(admin: Admin, broker: str | None, cluster: str | None) -> list[str] | None:
     """Return the names of the brokers that are meant, None for all."""
-    return None if broker is None else list(brokers_at(admin, broker, cluster))
+    is_all = broker is None and cluster is None
+    return None if is_all else list(brokers_at(admin, broker, cluster))
 
 
 # ---- names that a shell completes
