@@ -12,7 +12,17 @@ from typing import Any
 
 import pytest
 
-from orbitmq import Admin, Consumer, Message, Producer, PullConsumer, PushConsumer
+from orbitmq import (
+    Admin,
+    Consumer,
+    Message,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+    TransactionProducer,
+    TransactionState,
+    reply_to,
+)
 from orbitmq.client import background
 from orbitmq.client.instance import ClientInstance
 from orbitmq.testing import LocalCluster
@@ -103,3 +113,57 @@ def test_a_producer_that_ends_in_a_child(cluster: LocalCluster, topic: str) -> N
         assert is_known(), "the child has said goodbye for the parent"
         assert answered_heartbeats(instance) == 1, "the parent is deaf to its connection"
         producer.send(Message(topic, b"parent again"))
+
+
+def test_a_transaction_in_a_child(cluster: LocalCluster, topic: str) -> None:
+    def check(_message: Any) -> TransactionState:
+        return TransactionState.UNKNOWN
+
+    (broker,) = cluster.brokers.values()
+    with TransactionProducer(cluster.address, group="forks-tx", check=check) as producer:
+        producer.send(Message(topic, b"parent"))
+
+        def child() -> tuple[bool, bool]:
+            commit = lambda _message, _sent: TransactionState.COMMIT  # noqa: E731
+            producer.send_in_transaction(Message(topic, b"child"), commit)
+            instance = producer._running()
+            asked = eventually_known(instance)
+            return asked, instance.routes is producer._sending.routes  # type: ignore[union-attr]
+
+        assert in_child(child) == "(True, True)"
+
+        def count() -> int:
+            async def look() -> int:
+                return sum(broker.store.max_offset(topic, number) for number in range(4))
+
+            return cluster.run(look())
+
+        eventually(lambda: count() == 2)
+
+
+def eventually_known(instance: ClientInstance) -> bool:
+    """Wait until a broker has answered a heartbeat; only then could it ask this client."""
+    eventually(lambda: bool(instance.broker_versions))
+    return True
+
+
+def test_a_request_in_a_child(cluster: LocalCluster, topic: str, group: str, send: Any) -> None:
+    send("before")  # makes the topic
+    with (
+        Producer(cluster.address, group="forks-ask", timeout_ms=10_000) as asking,
+        Producer(cluster.address, group="forks-answer") as answering,
+    ):
+        consumer = PushConsumer(cluster.address, group=group, consume_from="last", rebalance_s=1)
+
+        @consumer.on(topic)
+        def answer(message: Any) -> None:
+            answering.send(reply_to(message, b"re: " + message.body))
+
+        with consumer:
+            assert asking.request(Message(topic, b"parent")).body == b"re: parent"
+
+            def child() -> list[bytes]:
+                return [asking.request(Message(topic, b"%d" % n)).body for n in range(2)]
+
+            assert in_child(child) == "[b're: 0', b're: 1']"
+            assert asking.request(Message(topic, b"again")).body == b"re: again"

@@ -83,10 +83,12 @@ class Repeating:
 class ClientInstance:
     """The part of a client that brokers see."""
 
-    def __init__(self, settings: ClientSettings, *, stream: bool = False) -> None:
+    def __init__(
+        self, settings: ClientSettings, *, stream: bool = False, routes: RouteTable | None = None
+    ) -> None:
         self.settings = settings
         self.client_id = settings.make_client_id(stream=stream)
-        self.routes = RouteTable(Nameservers(settings.nameservers))
+        self.routes = routes or RouteTable(Nameservers(settings.nameservers))
         self.router = Router()
         self.network = RemotingClient(
             self.router,
@@ -127,7 +129,11 @@ class ClientInstance:
         self._loop = asyncio.get_running_loop()
         self.routes.on_new_brokers = self._heartbeat_soon
         self._route_timer = self.every(self.settings.route_refresh_s, self.refresh_routes)
-        self._heartbeat_timer = self.every(self.settings.heartbeat_s, self._regular_heartbeat)
+        # Brokers that are known by now will not be new to anybody later.
+        first_s = 0 if self.routes.addresses() else None
+        self._heartbeat_timer = self.every(
+            self.settings.heartbeat_s, self._regular_heartbeat, first_s=first_s
+        )
 
     async def stop(self) -> None:
         """Tell brokers that the client's groups are leaving, and close all connections."""

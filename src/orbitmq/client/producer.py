@@ -150,9 +150,7 @@ class Producer(Requesting, BaseProducer):
             futures = [producer.enqueue(message) for message in messages]
             results = [future.result() for future in futures]
         """
-        self._running()
-        if self._generation != background.generation():
-            self._start_again()
+        self._be_here()
         batcher = self._batcher
         if batcher is None:
             raise needs_linger()
@@ -225,7 +223,7 @@ class Producer(Requesting, BaseProducer):
 
         Raises `NoReply` when there is none in time.
         """
-        self._running()
+        self._be_here()
         choose = self._choose(message, queue, sharding_key, selector)
         budget_ms = self._policy.timeout_ms if timeout_ms is None else timeout_ms
         asked, deadline = self._ask(message, budget_ms)
@@ -247,14 +245,18 @@ class Producer(Requesting, BaseProducer):
             self._start_again()
         return blocking.perform(flow, network)
 
+    def _be_here(self) -> None:
+        """Let what is about to begin be this process's, and not that of one it was forked from."""
+        self._running()
+        if self._generation != background.generation():
+            self._start_again()
+
     def _start_again(self) -> None:
         """Give a forked child its own heartbeat; the parent's goes on without it."""
         self._generation = background.generation()
-        sending = self._sending
         background.leave_behind((self._instance, self._batcher, self._tracer))
-        background.run(self._open())
-        if sending is not None:  # the flow that is about to run knows the old routes
-            self._sending = sending
+        # A flow that is about to run knows the routes that there are, and goes on with them.
+        background.run(self._open(self._sending))
         if self._linger_ms is not None:
             self._batcher = background.run(self._open_batcher(self._linger_ms))
 

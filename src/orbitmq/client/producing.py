@@ -149,13 +149,14 @@ class BaseProducer:
 
     # ---- on the loop of the instance
 
-    async def _open(self) -> ClientInstance:
-        """Start what goes on in the background."""
-        instance = ClientInstance(self.settings)
+    async def _open(self, before: Sending | None = None) -> ClientInstance:
+        """Start what goes on in the background, for those that send as `before`, too."""
+        routes = None if before is None else before.routes
+        instance = ClientInstance(self.settings, routes=routes)
         instance.add_producer(self._group)
         self._prepare(instance)
         await instance.start()
-        self._sending = Sending(
+        self._sending = before or Sending(
             instance.routes,
             self._policy,
             retries_refusals=self._retries_refusals,

@@ -99,6 +99,7 @@ class TransactionProducer(Transactional, Producer):
         None, or an exception (which is logged), leaves it to `check`. A message that was taken but
         not made safe is rolled back without doing the work.
         """
+        self._be_here()
         outgoing = self._half(message)
         sent = self._perform(self._send_flow(outgoing, None, None, timeout_ms))
         outcome: TransactionState | None = TransactionState.ROLLBACK
