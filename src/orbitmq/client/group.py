@@ -127,13 +127,22 @@ class GroupMember:
         self.is_closing = True
         for queue in self.queues.values():
             queue.is_stopped = True
-        await self._finish_work()
-        await self.persist(wait=True)
-        await self._give_back()
-        for queue in self.queues.values():
-            queue.drop()
-        await self.instance.stop()
-        self.queues.clear()
+        try:
+            await self._finish_work()
+        finally:
+            # Also for those who wait no longer: a member that only sends heartbeats would keep its
+            # queues from all others.
+            await self._leave()
+
+    async def _leave(self) -> None:
+        try:
+            await self.persist(wait=True)
+            await self._give_back()
+        finally:
+            for queue in self.queues.values():
+                queue.drop()
+            await self.instance.stop()
+            self.queues.clear()
 
     async def _finish_work(self) -> None:
         """Wait for what is being done."""

@@ -149,12 +149,14 @@ class PushMember(LendingMember):
 
     async def _finish_work(self) -> None:
         self._pull_no_more()
-        if not await self.workers.drain(self.settings.stop_timeout_s):
-            _log.warning(
-                "handlers are still at work after %.0f s; their messages will come again",
-                self.settings.stop_timeout_s,
-            )
-        self.workers.close()
+        try:
+            if not await self.workers.drain(self.settings.stop_timeout_s):
+                _log.warning(
+                    "handlers are still at work after %.0f s; their messages will come again",
+                    self.settings.stop_timeout_s,
+                )
+        finally:
+            self.workers.close()
         await self._settling.finish(self.settings.stop_timeout_s)
         if self._tracer is not None:
             self.handlers.wrap(None)

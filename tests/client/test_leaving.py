@@ -1,0 +1,72 @@
+"""A consumer leaves its group whatever happens on the way out.
+
+A member that stays, because nobody waited for its end, would keep its queues from all others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from orbitmq import AsyncPullSchedule, AsyncPushConsumer
+from orbitmq.testing import LocalCluster
+from tests.client.conftest import LIMIT_S, eventually
+
+
+def _has_left(cluster: LocalCluster, group: str) -> bool:
+    (broker,) = cluster.brokers.values()
+    return group not in broker.consumers.groups
+
+
+@pytest.mark.parametrize("kind", [AsyncPushConsumer, AsyncPullSchedule])
+def test_nobody_waits_for_its_end(
+    kind: Any, cluster: LocalCluster, send: Any, topic: str, group: str
+) -> None:
+    async def go() -> None:
+        consumer = kind(cluster.address, group=group, consume_from="first")
+        began, may_end = asyncio.Event(), asyncio.Event()
+
+        @consumer.on(topic)  # type: ignore[untyped-decorator]
+        async def handle(_message_or_turn: Any) -> None:
+            began.set()
+            await may_end.wait()
+
+        await consumer.start()
+        await asyncio.wait_for(began.wait(), LIMIT_S)
+        stopping = asyncio.create_task(consumer.stop())
+        await asyncio.sleep(0)
+        assert not stopping.done()
+        stopping.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(stopping, LIMIT_S)
+        assert _has_left(cluster, group)
+        assert not may_end.is_set()
+
+    send("x")
+    asyncio.run(go())
+
+
+def test_its_offsets_cannot_be_kept(
+    cluster: LocalCluster, topic: str, group: str, send: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def go() -> None:
+        consumer = AsyncPushConsumer(cluster.address, group=group, consume_from="first")
+
+        @consumer.on(topic)
+        async def handle(_message: Any) -> None: ...
+
+        await consumer.start()
+        member = consumer._running
+
+        async def full(**_how: Any) -> None:
+            raise OSError("no space left on device")
+
+        monkeypatch.setattr(member, "persist", full)
+        with pytest.raises(OSError, match="no space left"):
+            await consumer.stop()
+
+    send("x")
+    asyncio.run(go())
+    eventually(lambda: _has_left(cluster, group))
