@@ -7,7 +7,8 @@
 //! *After a crash* only what the checkpoint vouches for is believed. The scan begins at the newest log file whose first message is
 //! older than that; every queue is cut back to there and rebuilt from the log, as is the index from its own trusted point. Each record
 //! is checked: magic, lengths, its own offset, body CRC. The first that fails is the end, and what follows is zeroed, so that no later
-//! reader (Java's included) can take it for data.
+//! reader (Java's included) can take it for data. One that fails in what is read for the index alone, before the queues' trusted point,
+//! ends only that.
 //!
 //! Java never erases, so its directories may hold stale units behind the end of a queue. Comparing the last unit with the log
 //! uncovers them.
@@ -94,17 +95,17 @@ fn after_crash(durable: &Durable, options: &Options, recovery: &mut Recovery) ->
         let index_from = index.recover(durable.checkpoint.trusted_index_ms(), log_end as i64)?;
         scan_from = from.min((index_from.max(durable.log.min())) as u64);
     }
-    let end = scan(durable, options, scan_from, recovery)?;
+    let mut end = scan(durable, options, scan_from, recovery)?;
     if end < from {
-        recovery.notes.push(format!("the log is damaged at {end}, before the checkpoint; queues are cut back to it"));
-        for queue in durable.queues.all() {
-            let queue_end = end_before(&queue, end as i64)?;
-            settle(&queue, queue_end, &mut peek, recovery)?;
-        }
+        // Read for the index only; the checkpoint vouches for what follows, which is not given up for an old message.
+        recovery.notes.push(format!(
+            "the log is damaged at {end}, before the checkpoint; messages from there to {from} may be missing from the index"
+        ));
+        end = scan(durable, options, from, recovery)?;
     }
     durable.log.files.cut(end)?;
     durable.log.publish(end);
-    durable.flushed.raise(scan_from.min(end) as i64);
+    durable.flushed.raise(scan_from as i64);
     durable.flush_log()?;
     durable.write_checkpoint()?;
     recovery.log_end = end as i64;
