@@ -265,14 +265,15 @@ impl ConsumeQueue {
         Ok(())
     }
 
-    /// Deletes files whose every message has left the log; the last file stays. Returns how many went.
+    /// Deletes files whose every message has left the log; the last file stays, and so does one that is not full yet though the next
+    /// has been made. Returns how many went.
     pub fn drop_expired(&self, min_physical: i64) -> Result<usize> {
         let mut dropped = 0;
         loop {
             let files = self.files.all();
             let [first, _, ..] = files.as_slice() else { return Ok(dropped) };
             let last_unit = self.peek(first, &first.open_for_reading()?, first.size / UNIT_LEN - 1)?;
-            if last_unit.is_pre_blank() || last_unit.physical_offset >= min_physical {
+            if !last_unit.is_valid() || last_unit.is_pre_blank() || last_unit.physical_offset >= min_physical {
                 return Ok(dropped);
             }
             self.files.drop_first()?;
@@ -309,4 +310,32 @@ pub(crate) fn check_name(topic: &str, queue_id: i32) -> Result<()> {
         return refuse(format!("queue id {queue_id} of topic {topic} is negative"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A queue with eight units to a file.
+    fn queue(dir: &tempfile::TempDir) -> ConsumeQueue {
+        ConsumeQueue::new("T", 0, FileSequence::empty(dir.path().join("T/0"), 8 * UNIT_LEN))
+    }
+
+    fn unit(physical_offset: i64) -> Unit {
+        Unit { physical_offset, size: 100, tags_code: 0 }
+    }
+
+    #[test]
+    fn a_file_that_is_not_full_stays_though_the_next_one_is_there() {
+        let dir = tempfile::tempdir().expect("directory");
+        let queue = queue(&dir);
+        (0..7).for_each(|i| queue.push(unit(1000 + i * 100)).expect("push"));
+        queue.prepare(2).expect("prepare"); // for a batch that is then refused
+        assert_eq!(queue.files.all().len(), 2);
+        assert_eq!(queue.drop_expired(1000).expect("drop"), 0);
+        assert_eq!(queue.unit(6).expect("unit"), Some(unit(1600)));
+        queue.push(unit(1700)).expect("push");
+        assert_eq!(queue.drop_expired(1700).expect("drop"), 0);
+        assert_eq!(queue.drop_expired(1701).expect("drop"), 1);
+    }
 }
