@@ -189,6 +189,61 @@ fn a_garbled_index_is_rebuilt_after_a_crash() {
     assert_holds(&place.open(), 40, 3);
 }
 
+const QUEUE_OFFSET_AT: u64 = 20;
+
+/// Checks that queue 0 has, each at its offset, all of `0..count` but one.
+fn assert_holds_all_but(store: &Store, missing: usize, count: usize) {
+    assert_eq!(store.max_offset("T", 0).expect("max"), count as i64);
+    for i in (0..count).filter(|i| *i != missing) {
+        let result = read(store, "T", 0, i as i64, 1);
+        let record = result.records().next().expect("a message").expect("whole");
+        assert_eq!(Record::decode(record, Crc::Verify).expect("record").0.body, body_of(i), "message {i}");
+    }
+}
+
+#[test]
+fn a_damaged_queue_offset_costs_one_message() {
+    for damaged in [0, 1, 3000, i64::MAX / 20 + 1, i64::MAX, -1] {
+        let place = Place::new();
+        let store = place.open();
+        let stored = append_numbered(&store, 0..60, 1);
+        drop(store);
+        overwrite(
+            &place.path().join("commitlog/00000000000000000000"),
+            stored[8].physical_offset as u64 + QUEUE_OFFSET_AT,
+            &damaged.to_be_bytes(),
+        );
+        let store = place.open();
+        assert_holds_all_but(&store, 8, 60);
+        let is_told = damaged == 0 || damaged > 1; // of the others the queue has such messages already
+        assert_eq!(store.recovery().notes.len(), usize::from(is_told), "{:?}", store.recovery().notes);
+    }
+}
+
+#[test]
+fn a_topic_that_has_begun_again_has_its_new_messages_only() {
+    for again in [1, 2, 5, 40] {
+        let place = Place::new();
+        let store = place.open();
+        for (old, topic) in [(7, "T"), (3, "T"), (2, "other")] {
+            store.remove_topic(topic).expect("remove");
+            for _ in 0..old {
+                append(&store, message(topic, 0, b"old", ""), T0);
+            }
+        }
+        store.remove_topic("T").expect("remove");
+        append_numbered(&store, 0..again, 1);
+        drop(store);
+        let store = place.open();
+        assert_holds(&store, again, 1);
+        assert_eq!(bodies(&store, "other", 0), [b"old", b"old"]);
+        assert!(store.recovery().notes.is_empty(), "{:?}", store.recovery().notes);
+        append_numbered(&store, again..again + 10, 1);
+        drop(store);
+        assert_holds(&place.open(), again + 10, 1);
+    }
+}
+
 #[test]
 fn crash_after_crash_after_crash() {
     let place = Place::new();
