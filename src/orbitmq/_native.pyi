@@ -900,7 +900,8 @@ class NewMessage:
     def set_property(self, name: str, value: str | None, /) -> None:
         """Set a property, or take it away with None.
 
-        What readers skip or a later entry overrules leaves the string with it. Raises `ValueError`
+        What readers skip or a later entry overrules leaves the string with it. A string of more
+        than twice what a record holds stays as it is; the store refuses it. Raises `ValueError`
         for what would not read back.
         """
 

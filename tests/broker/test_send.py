@@ -65,6 +65,12 @@ def test_an_unknown_topic_is_created_after_the_template(wire: Wire, cluster: Loc
             "request queueId[1024] is illegal, TopicConfig [t",
         ),
         ("t", {"properties": "A\x01" + "x" * 33_000}, 13, "the message is illegal, maybe msg body"),
+        (
+            "t",
+            {"properties": "\x02".join(f"{i}\x01x" for i in range(20_000))},
+            13,
+            "the message is illegal, maybe msg body",
+        ),
     ],
 )
 def test_refusals_have_javas_codes_and_words(

@@ -136,7 +136,8 @@ impl NewMessage {
         wire::properties::get(&self.properties, name)
     }
 
-    /// Sets a property, or takes it away when there is no value.
+    /// Sets a property, or takes it away when there is no value. Properties of more than twice what a record holds stay as
+    /// they are; the store refuses them.
     #[pyo3(signature = (name, value, /))]
     fn set_property(&mut self, name: &str, value: Option<&str>) -> PyResult<()> {
         if !wire::properties::is_plain(name) || value.is_some_and(|value| !wire::properties::is_plain(value)) {

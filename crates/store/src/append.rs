@@ -172,7 +172,8 @@ impl Appender {
     #[cold]
     fn place_in_another_file(&mut self, room: u64, mut end: u64) -> Result<u64> {
         loop {
-            let file = self.file_from(end / self.options.commit_log_file_size * self.options.commit_log_file_size)?;
+            let file =
+                self.file_from(end / self.options.commit_log_file_size * self.options.commit_log_file_size, 0)?;
             let pos = end - file.start;
             if room + BLANK_LEN <= file.size - pos {
                 file.reserve(pos + room + BLANK_LEN, RESERVE_STRIDE)?;
@@ -181,22 +182,28 @@ impl Appender {
                 return Ok(pos);
             }
             // The next file must be there before this one is ended: a full disk leaves the log as it is.
-            self.file_from(file.end())?.reserve(room + BLANK_LEN, 0)?;
+            self.file_from(file.end(), room + BLANK_LEN)?;
             end = CommitLog::end_file(&file, pos)?;
             self.durable.log.publish(end);
         }
     }
 
-    /// The log file that starts at `start`: an existing one, the one made in advance, or a new one.
-    fn file_from(&self, start: u64) -> Result<Arc<MappedFile>> {
+    /// The log file that starts at `start`, with blocks for its first `room` bytes: an existing one, the one made in advance, or a new
+    /// one. That joins the sequence only once it has them: a full disk leaves no empty file behind the one being written.
+    fn file_from(&self, start: u64, room: u64) -> Result<Arc<MappedFile>> {
         let files = &self.durable.log.files;
         if let Some(file) = files.file_at(start) {
+            file.reserve(room, 0)?;
             return Ok(file);
         }
         let file = match self.preallocator.take_spare(start) {
             Some(file) => file,
             None => files.make(start)?,
         };
+        if let Err(error) = file.reserve(room, 0) {
+            self.preallocator.give_back(file);
+            return Err(error);
+        }
         files.push(file.clone());
         Ok(file)
     }
@@ -214,5 +221,49 @@ impl Appender {
     /// Stops preparing ahead and removes the file that was prepared.
     pub fn stop(&mut self) -> Result<()> {
         self.preallocator.stop()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_without_room_for_the_next_file_leaves_the_log_as_it_is() {
+        let dir = tempfile::tempdir().expect("directory");
+        let options = Options { commit_log_file_size: 4096, index_enabled: false, ..Options::default() };
+        let durable = Arc::new(Durable::load(dir.path(), &options).expect("load"));
+        let mut appender = Appender::new(durable.clone(), &options).expect("start");
+        // No blocks can be had for a file that is not on the disk any more.
+        let files = &durable.log.files;
+        let next = files.make(4096).expect("make");
+        next.delete().expect("delete");
+        appender.preallocator.give_back(next);
+
+        let host = wire::Host { ip: std::net::Ipv4Addr::LOCALHOST.into(), port: 10911 };
+        let message = Message {
+            topic: "T",
+            queue_id: 0,
+            flag: 0,
+            sys_flag: 0,
+            born_timestamp: 1,
+            born_host: host,
+            store_host: host,
+            reconsume_times: 0,
+            prepared_transaction_offset: 0,
+            body: &[b'x'; 1500],
+            properties: "",
+        };
+        let mut results = Vec::new();
+        for _ in 0..2 {
+            let refused = appender.append_many(&[message; 3], 1, &mut results);
+            assert!(matches!(refused, Err(StoreError::Io { .. })), "{refused:?}");
+            assert_eq!(results.len(), 2);
+            assert_eq!(durable.log.max(), results[1].end() as u64);
+            assert_eq!(files.all().len(), 1, "the file being written is the last");
+        }
+        drop(appender.preallocator.take_spare(4096)); // there is room again: a new file has its blocks
+        appender.append_many(&[message], 1, &mut results).expect("append");
+        assert_eq!(results[2].physical_offset, 4096);
     }
 }

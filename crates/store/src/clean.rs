@@ -2,7 +2,7 @@
 //!
 //! When to look is the broker's decision; the rules here are Java's. Files past their retention go when cleaning is due or the disk
 //! is fuller than `max_used_ratio`; above `force_ratio` the oldest go whatever their age; above `warn_ratio` appends are refused until
-//! there is room again. The file being written always stays.
+//! there is room again. The file being written always stays, and so does what has been made ready behind it.
 //!
 //! Queues forget their messages before the log does. So whoever reads a queue while files go is told that the offset is too small, and
 //! never led past what is missing as if it had not been there, which is what happens in Java until its queues have caught up.
@@ -48,10 +48,12 @@ impl Durable {
         let mut cleaned = Cleaned { used_ratio, ..Cleaned::default() };
         let forced = used_ratio > rules.force_ratio;
         if due || forced || used_ratio > rules.max_used_ratio {
+            let written = self.log.max();
             let files = self.log.files.all();
             let deletable = files.split_last().map_or(&[][..], |(_, older)| older);
             let mut expired = 0;
-            for file in deletable.iter().take(rules.max_log_files) {
+            // The file being written need not be the last one: the next is made before it is ended.
+            for file in deletable.iter().take_while(|file| file.end() <= written).take(rules.max_log_files) {
                 if !forced && now_ms < file.modified_ms()? + rules.reserved_ms {
                     break;
                 }
@@ -88,4 +90,26 @@ pub fn disk_used_ratio(path: &Path) -> Result<f64> {
         return Ok(0.0);
     }
     Ok((used * 100.0 / (used + usable)).ceil() / 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Options;
+
+    #[test]
+    fn the_file_being_written_stays_though_it_is_not_the_last() {
+        let dir = tempfile::tempdir().expect("directory");
+        let options = Options { commit_log_file_size: 4096, index_enabled: false, ..Options::default() };
+        let durable = Durable::load(dir.path(), &options).expect("load");
+        for start in [0, 4096, 8192] {
+            durable.log.files.push(durable.log.files.make(start).expect("make"));
+        }
+        durable.log.publish(5000);
+        assert_eq!(durable.clean(&CleanRules::default(), 0, false, 0.99).expect("clean").log_files, 1);
+        assert_eq!(durable.log.min(), 4096);
+        assert_eq!(durable.clean(&CleanRules::default(), 0, false, 0.99).expect("clean").log_files, 0);
+        durable.log.publish(8192);
+        assert_eq!(durable.clean(&CleanRules::default(), 0, false, 0.99).expect("clean").log_files, 1);
+    }
 }

@@ -13,11 +13,15 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use wire::record::MIN_LEN;
+
 use crate::error::{Result, StoreError};
 use crate::file_sequence::FileSequence;
 use crate::mapped_file::{MappedFile, PAGE};
 
 pub(crate) const UNIT_LEN: u64 = 20;
+/// No unit lies further along a queue than files have bytes.
+const MAX_OFFSET: i64 = i64::MAX / UNIT_LEN as i64;
 /// Blocks of a queue file are reserved this many bytes at a time: small, because most queues of most stores are small.
 const RESERVE_STRIDE: u64 = 64 << 10;
 
@@ -58,6 +62,14 @@ impl Unit {
     pub(crate) fn end(&self) -> i64 {
         self.physical_offset + i64::from(self.size)
     }
+}
+
+/// What became of a message that was found in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rebuilt {
+    Added,
+    Known,
+    Impossible,
 }
 
 #[derive(Debug)]
@@ -158,10 +170,13 @@ impl ConsumeQueue {
         Ok(())
     }
 
-    /// Adds the unit of a message found in the log unless it is here already. Returns whether it was added.
-    pub fn rebuild(&self, unit: Unit, queue_offset: i64) -> Result<bool> {
+    /// Adds the unit of a message found in the log unless it is here already, or cannot be at this offset.
+    pub fn rebuild(&self, unit: Unit, queue_offset: i64) -> Result<Rebuilt> {
         if unit.end() <= self.max_physical() || queue_offset < self.max() {
-            return Ok(false);
+            return Ok(Rebuilt::Known);
+        }
+        if queue_offset > MAX_OFFSET || queue_offset - self.max() > self.most_before(&unit) {
+            return Ok(Rebuilt::Impossible);
         }
         if self.files.is_empty() {
             let first_in_file = queue_offset as u64 * UNIT_LEN / self.files.file_size * self.files.file_size / UNIT_LEN;
@@ -175,7 +190,15 @@ impl ConsumeQueue {
             self.max_physical.store(before, Ordering::Release);
         }
         self.push(unit)?;
-        Ok(true)
+        Ok(Rebuilt::Added)
+    }
+
+    /// How many messages of this queue the log has room for between the last one here and `unit`.
+    fn most_before(&self, unit: &Unit) -> i64 {
+        match self.max_physical() {
+            ..0 => i64::MAX,
+            end => (unit.physical_offset - end) / MIN_LEN as i64,
+        }
     }
 
     /// Units from `queue_offset` to the end of the file that holds it, as raw bytes; the caller stays below `max()`.
@@ -265,14 +288,15 @@ impl ConsumeQueue {
         Ok(())
     }
 
-    /// Deletes files whose every message has left the log; the last file stays. Returns how many went.
+    /// Deletes files whose every message has left the log; the last file stays, and so does one that is not full yet though the next
+    /// has been made. Returns how many went.
     pub fn drop_expired(&self, min_physical: i64) -> Result<usize> {
         let mut dropped = 0;
         loop {
             let files = self.files.all();
             let [first, _, ..] = files.as_slice() else { return Ok(dropped) };
             let last_unit = self.peek(first, &first.open_for_reading()?, first.size / UNIT_LEN - 1)?;
-            if last_unit.is_pre_blank() || last_unit.physical_offset >= min_physical {
+            if !last_unit.is_valid() || last_unit.is_pre_blank() || last_unit.physical_offset >= min_physical {
                 return Ok(dropped);
             }
             self.files.drop_first()?;
@@ -309,4 +333,32 @@ pub(crate) fn check_name(topic: &str, queue_id: i32) -> Result<()> {
         return refuse(format!("queue id {queue_id} of topic {topic} is negative"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A queue with eight units to a file.
+    fn queue(dir: &tempfile::TempDir) -> ConsumeQueue {
+        ConsumeQueue::new("T", 0, FileSequence::empty(dir.path().join("T/0"), 8 * UNIT_LEN))
+    }
+
+    fn unit(physical_offset: i64) -> Unit {
+        Unit { physical_offset, size: 100, tags_code: 0 }
+    }
+
+    #[test]
+    fn a_file_that_is_not_full_stays_though_the_next_one_is_there() {
+        let dir = tempfile::tempdir().expect("directory");
+        let queue = queue(&dir);
+        (0..7).for_each(|i| queue.push(unit(1000 + i * 100)).expect("push"));
+        queue.prepare(2).expect("prepare"); // for a batch that is then refused
+        assert_eq!(queue.files.all().len(), 2);
+        assert_eq!(queue.drop_expired(1000).expect("drop"), 0);
+        assert_eq!(queue.unit(6).expect("unit"), Some(unit(1600)));
+        queue.push(unit(1700)).expect("push");
+        assert_eq!(queue.drop_expired(1700).expect("drop"), 0);
+        assert_eq!(queue.drop_expired(1701).expect("drop"), 1);
+    }
 }

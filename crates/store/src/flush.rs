@@ -9,6 +9,7 @@
 //!
 //! A failed flush is final: the kernel may have dropped the pages and a second try would lie. The watermark fails, appends are refused.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -36,6 +37,18 @@ pub(crate) struct Durable {
 }
 
 impl Durable {
+    /// Takes every file of the directory as it is found; recovery says what of it counts.
+    pub fn load(root: &Path, options: &Options) -> Result<Durable> {
+        Ok(Durable {
+            log: Arc::new(CommitLog::load(root, options.commit_log_file_size)?),
+            queues: QueueTable::load(root, options.consume_queue_file_size)?,
+            index: if options.index_enabled { Some(Index::load(root, options)?) } else { None },
+            checkpoint: Checkpoint::open(root)?,
+            flushed: Watermark::new(0).map_err(|e| StoreError::io("making an eventfd for", root, 0, e))?,
+            last_store_ms: AtomicI64::new(0),
+        })
+    }
+
     /// Flushes the log up to its end and raises watermark and checkpoint.
     pub fn flush_log(&self) -> Result<()> {
         if let Some(reason) = self.flushed.failure() {

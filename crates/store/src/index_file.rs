@@ -259,7 +259,8 @@ impl IndexFile {
         words.set_i32(NEXT_ENTRY, last_start);
         words.set_i64(END_PHYSICAL, kept_last.physical_offset);
         words.set_i64(END_TIMESTAMP, begin + i64::from(kept_last.seconds) * 1000);
-        Ok(Some(last_physical))
+        // Not from where the first entry that is not kept says: that is in doubt, too.
+        Ok(Some(kept_last.physical_offset))
     }
 
     fn rebuild_slots(&self, next_entry: i32) -> Result<()> {

@@ -6,6 +6,7 @@
 //! ├ read, lookup              by queue offset; by time, key, physical offset
 //! ├ flush ─ watermark         the two threads that bring pages to disk
 //! ├ recovery ─ log_peek       clean and after a crash
+//! │ └ rebuild                 queues and index from what the log has
 //! ├ clean                     expiry
 //! ├ scan                      the same files read without owning them
 //! └ commit_log, queue_table ─ consume_queue, index ─ index_file, checkpoint, presence
@@ -35,6 +36,7 @@ mod preallocate;
 mod presence;
 mod queue_table;
 mod read;
+mod rebuild;
 mod recovery;
 pub mod scan;
 mod store;

@@ -69,6 +69,11 @@ impl Preallocator {
         plan.spare.take_if(|spare| spare.start == start)
     }
 
+    /// Takes back a file that could not be used yet.
+    pub fn give_back(&self, spare: Arc<MappedFile>) {
+        self.shared.plan.lock().expect("preallocation lock").spare = Some(spare);
+    }
+
     /// Stops the thread and removes the unused file, so that a clean directory ends with its last record.
     pub fn stop(&mut self) -> Result<()> {
         if let Some(thread) = self.thread.take() {

@@ -7,7 +7,8 @@
 //! *After a crash* only what the checkpoint vouches for is believed. The scan begins at the newest log file whose first message is
 //! older than that; every queue is cut back to there and rebuilt from the log, as is the index from its own trusted point. Each record
 //! is checked: magic, lengths, its own offset, body CRC. The first that fails is the end, and what follows is zeroed, so that no later
-//! reader (Java's included) can take it for data.
+//! reader (Java's included) can take it for data. One that fails in what is read for the index alone, before the queues' trusted point,
+//! ends only that.
 //!
 //! Java never erases, so its directories may hold stale units behind the end of a queue. Comparing the last unit with the log
 //! uncovers them.
@@ -25,8 +26,8 @@ use crate::error::Result;
 use crate::flush::Durable;
 use crate::log_peek::LogPeek;
 use crate::mapped_file::MappedFile;
-use crate::message::{Routing, is_indexed, is_queued};
 use crate::options::Options;
+use crate::rebuild::Rebuild;
 
 /// What opening the store had to do.
 #[derive(Clone, Debug, Default)]
@@ -71,7 +72,9 @@ fn after_clean_exit(durable: &Durable, options: &Options, recovery: &mut Recover
         settle(&queue, end, &mut peek, recovery)?;
     }
     let from = durable.queues.max_physical().max(durable.log.min()) as u64;
-    let end = scan(durable, options, from, recovery)?;
+    let mut rebuild = Rebuild::new(durable, options);
+    let end = scan(durable, options, from, &mut rebuild, recovery)?;
+    rebuild.finish(recovery)?;
     if needs_cut(durable, end)? {
         durable.log.files.cut(end)?;
     }
@@ -94,17 +97,19 @@ fn after_crash(durable: &Durable, options: &Options, recovery: &mut Recovery) ->
         let index_from = index.recover(durable.checkpoint.trusted_index_ms(), log_end as i64)?;
         scan_from = from.min((index_from.max(durable.log.min())) as u64);
     }
-    let end = scan(durable, options, scan_from, recovery)?;
+    let mut rebuild = Rebuild::new(durable, options);
+    let mut end = scan(durable, options, scan_from, &mut rebuild, recovery)?;
     if end < from {
-        recovery.notes.push(format!("the log is damaged at {end}, before the checkpoint; queues are cut back to it"));
-        for queue in durable.queues.all() {
-            let queue_end = end_before(&queue, end as i64)?;
-            settle(&queue, queue_end, &mut peek, recovery)?;
-        }
+        // Read for the index only; the checkpoint vouches for what follows, which is not given up for an old message.
+        recovery.notes.push(format!(
+            "the log is damaged at {end}, before the checkpoint; messages from there to {from} may be missing from the index"
+        ));
+        end = scan(durable, options, from, &mut rebuild, recovery)?;
     }
+    rebuild.finish(recovery)?;
     durable.log.files.cut(end)?;
     durable.log.publish(end);
-    durable.flushed.raise(scan_from.min(end) as i64);
+    durable.flushed.raise(scan_from as i64);
     durable.flush_log()?;
     durable.write_checkpoint()?;
     recovery.log_end = end as i64;
@@ -196,7 +201,13 @@ fn settle(queue: &ConsumeQueue, end: i64, peek: &mut LogPeek<'_>, recovery: &mut
 }
 
 /// Reads the log from `from`, puts what it finds into queues and index, and returns where it ends.
-fn scan(durable: &Durable, options: &Options, from: u64, recovery: &mut Recovery) -> Result<u64> {
+fn scan(
+    durable: &Durable,
+    options: &Options,
+    from: u64,
+    rebuild: &mut Rebuild<'_>,
+    recovery: &mut Recovery,
+) -> Result<u64> {
     let crc = if options.check_crc_on_recover { Crc::Verify } else { Crc::Trust };
     let mut offset = from;
     recovery.scanned_from = from as i64;
@@ -207,7 +218,7 @@ fn scan(durable: &Durable, options: &Options, from: u64, recovery: &mut Recovery
             match lead(&bytes[pos as usize..]) {
                 Lead::Message { .. } => match Record::decode(&bytes[pos as usize..], crc) {
                     Ok((record, size)) if record.physical_offset == (file.start + pos) as i64 => {
-                        recovery.rebuilt += u64::from(dispatch(durable, options, &record, size, recovery)?);
+                        rebuild.add(&record, size, recovery)?;
                         durable.last_store_ms.fetch_max(record.store_timestamp, Ordering::AcqRel);
                         pos += size as u64;
                     }
@@ -232,37 +243,6 @@ fn scan(durable: &Durable, options: &Options, from: u64, recovery: &mut Recovery
         offset = file.end();
     }
     Ok(offset)
-}
-
-fn dispatch(
-    durable: &Durable,
-    options: &Options,
-    record: &Record<'_>,
-    size: usize,
-    recovery: &mut Recovery,
-) -> Result<bool> {
-    let routing = Routing::of(record.properties);
-    let mut added = false;
-    if is_queued(record.sys_flag) {
-        let unit = Unit {
-            physical_offset: record.physical_offset,
-            size: size as i32,
-            tags_code: routing.tags_code(record.topic, record.store_timestamp, &options.delay_levels_ms),
-        };
-        match durable.queues.get_or_add(record.topic, record.queue_id) {
-            Ok(queue) => added = queue.rebuild(unit, record.queue_offset)?,
-            Err(error) => {
-                recovery.notes.push(format!("the message at {} has no queue: {error}", record.physical_offset))
-            }
-        }
-    }
-    match &durable.index {
-        Some(index) if is_indexed(record.sys_flag) => {
-            index.rebuild(record.topic, routing.keys, record.physical_offset, record.store_timestamp)?;
-        }
-        _ => {}
-    }
-    Ok(added)
 }
 
 /// Whether anything stands behind the end of the log: a spare file, or bytes that are not zero.

@@ -2,26 +2,20 @@
 
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use crate::append::Appender;
-use crate::checkpoint::Checkpoint;
 use crate::clean::{CleanRules, Cleaned, disk_used_ratio};
-use crate::commit_log::CommitLog;
 use crate::error::{Result, StoreError};
 use crate::flush::{Durable, Flusher};
-use crate::index::Index;
 use crate::mapped_file::{entries, remove_unfinished};
 use crate::message::{Appended, Message};
 use crate::options::Options;
 use crate::presence::{self, DirectoryLock};
-use crate::queue_table::QueueTable;
 use crate::read::{ReadRequest, ReadResult};
 use crate::recovery::{Recovery, recover};
 use crate::stored_ids::StoredIds;
-use crate::watermark::Watermark;
 
 /// Everything that exists only while the store is open.
 #[derive(Debug)]
@@ -51,14 +45,7 @@ impl Store {
         for entry in entries(root)? {
             remove_unfinished(&entry)?;
         }
-        let durable = Arc::new(Durable {
-            log: Arc::new(CommitLog::load(root, options.commit_log_file_size)?),
-            queues: QueueTable::load(root, options.consume_queue_file_size)?,
-            index: if options.index_enabled { Some(Index::load(root, &options)?) } else { None },
-            checkpoint: Checkpoint::open(root)?,
-            flushed: Watermark::new(0).map_err(|e| StoreError::io("making an eventfd for", root, 0, e))?,
-            last_store_ms: AtomicI64::new(0),
-        });
+        let durable = Arc::new(Durable::load(root, &options)?);
         let recovery = recover(&durable, &options, clean_exit)?;
         presence::mark_running(root)?;
         let open = Open {

@@ -8,7 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use common::*;
-use store::Store;
+use store::{Appended, Store};
+use wire::{Crc, Record};
 
 fn overwrite(path: &Path, at: u64, bytes: &[u8]) {
     OpenOptions::new().write(true).open(path).expect("open").write_all_at(bytes, at).expect("write");
@@ -99,6 +100,55 @@ fn a_damaged_body_ends_the_log() {
     assert_holds(&place.open(), 8, 3);
 }
 
+/// A store that was killed long after its last key was indexed: the index is read again from the beginning of the log, the queues only
+/// from a later file that the checkpoint vouches for. Message `i` has a body that tells it and is at offset `i` of its queue.
+fn crashed_long_after_the_last_key(keyed: usize, count: usize) -> (Place, Vec<Appended>) {
+    let place = Place::new();
+    let store = place.open();
+    let stored = (0..count)
+        .map(|i| {
+            let properties = if i < keyed { format!("UNIQ_KEY\u{1}U{i}") } else { String::new() };
+            append(&store, message("T", 0, &body_of(i), &properties), T0 + i as i64 * 10_000)
+        })
+        .collect();
+    store.close().expect("close");
+    std::fs::write(place.path().join("abort"), "").expect("write");
+    (place, stored)
+}
+
+#[test]
+fn a_damaged_body_before_the_checkpoint_costs_no_other_message() {
+    let (place, stored) = crashed_long_after_the_last_key(4, 60);
+    let damaged = stored[6].physical_offset as u64;
+    overwrite(&place.path().join("commitlog/00000000000000000000"), damaged + 90, b"?");
+    let store = place.open();
+    assert_eq!(store.recovery().log_end, stored[59].end());
+    assert_eq!(store.recovery().notes.len(), 1, "{:?}", store.recovery().notes);
+    assert_eq!(store.max_offset("T", 0).expect("max"), 60);
+    for (i, one) in stored.iter().enumerate() {
+        let result = read(&store, "T", 0, i as i64, 1);
+        let record = result.records().next().expect("a message").expect("whole");
+        assert_eq!(record.len(), one.size as usize);
+        assert_eq!(i != 6, Record::decode(record, Crc::Verify).is_ok_and(|(r, _)| r.body == body_of(i)), "message {i}");
+    }
+}
+
+#[test]
+fn a_damaged_index_entry_costs_no_message() {
+    let (place, stored) = crashed_long_after_the_last_key(4, 60);
+    let index = place.files("index").remove(0);
+    // The last entry points into its record.
+    let entry = 40 + 7 * 4 + 4 * 20;
+    overwrite(&index, entry + 4, &(stored[3].physical_offset + 5).to_be_bytes());
+    let store = place.open();
+    assert_eq!(store.recovery().log_end, stored[59].end());
+    assert_eq!(bodies(&store, "T", 0), (0..60).map(body_of).collect::<Vec<_>>());
+    for (i, one) in stored[..4].iter().enumerate() {
+        let found = store.query("T", &format!("U{i}"), 64, 0, i64::MAX).expect("query");
+        assert_eq!(found, [one.physical_offset], "key U{i}");
+    }
+}
+
 #[test]
 fn units_that_do_not_match_the_log_are_dropped_even_after_a_clean_exit() {
     let place = Place::new();
@@ -137,6 +187,61 @@ fn a_garbled_index_is_rebuilt_after_a_crash() {
         overwrite(&path, 0, &[0x77; 60]);
     }
     assert_holds(&place.open(), 40, 3);
+}
+
+const QUEUE_OFFSET_AT: u64 = 20;
+
+/// Checks that queue 0 has, each at its offset, all of `0..count` but one.
+fn assert_holds_all_but(store: &Store, missing: usize, count: usize) {
+    assert_eq!(store.max_offset("T", 0).expect("max"), count as i64);
+    for i in (0..count).filter(|i| *i != missing) {
+        let result = read(store, "T", 0, i as i64, 1);
+        let record = result.records().next().expect("a message").expect("whole");
+        assert_eq!(Record::decode(record, Crc::Verify).expect("record").0.body, body_of(i), "message {i}");
+    }
+}
+
+#[test]
+fn a_damaged_queue_offset_costs_one_message() {
+    for damaged in [0, 1, 3000, i64::MAX / 20 + 1, i64::MAX, -1] {
+        let place = Place::new();
+        let store = place.open();
+        let stored = append_numbered(&store, 0..60, 1);
+        drop(store);
+        overwrite(
+            &place.path().join("commitlog/00000000000000000000"),
+            stored[8].physical_offset as u64 + QUEUE_OFFSET_AT,
+            &damaged.to_be_bytes(),
+        );
+        let store = place.open();
+        assert_holds_all_but(&store, 8, 60);
+        let is_told = damaged == 0 || damaged > 1; // of the others the queue has such messages already
+        assert_eq!(store.recovery().notes.len(), usize::from(is_told), "{:?}", store.recovery().notes);
+    }
+}
+
+#[test]
+fn a_topic_that_has_begun_again_has_its_new_messages_only() {
+    for again in [1, 2, 5, 40] {
+        let place = Place::new();
+        let store = place.open();
+        for (old, topic) in [(7, "T"), (3, "T"), (2, "other")] {
+            store.remove_topic(topic).expect("remove");
+            for _ in 0..old {
+                append(&store, message(topic, 0, b"old", ""), T0);
+            }
+        }
+        store.remove_topic("T").expect("remove");
+        append_numbered(&store, 0..again, 1);
+        drop(store);
+        let store = place.open();
+        assert_holds(&store, again, 1);
+        assert_eq!(bodies(&store, "other", 0), [b"old", b"old"]);
+        assert!(store.recovery().notes.is_empty(), "{:?}", store.recovery().notes);
+        append_numbered(&store, again..again + 10, 1);
+        drop(store);
+        assert_holds(&place.open(), again + 10, 1);
+    }
 }
 
 #[test]

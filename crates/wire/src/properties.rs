@@ -9,6 +9,8 @@
 //! empty name or with an empty value does not count; when a name occurs twice the later entry wins. The string is never
 //! turned into a map here: a broker asks it for three or four names per message and stores the rest untouched, in order.
 
+use std::collections::HashMap;
+
 use memchr::{memchr, memrchr};
 
 /// Stands between a name and its value.
@@ -17,6 +19,10 @@ pub const NAME_VALUE_SEPARATOR: u8 = 0x01;
 pub const ENTRY_SEPARATOR: u8 = 0x02;
 /// The longest properties string a record can hold, in bytes.
 pub const MAX_LEN: usize = i16::MAX as usize;
+/// The longest properties string that is edited. A longer one would have to lose more than half of it to fit a record.
+pub const MAX_EDITED_LEN: usize = 2 * MAX_LEN;
+/// Up to so many names, looking through them is quicker than a table.
+const FEW: usize = 32;
 
 /// User keys, separated by spaces; indexed.
 pub const KEYS: &str = "KEYS";
@@ -103,12 +109,29 @@ pub fn encode<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String
 
 /// The string after `edits`: each sets a name to a value, in its old place or at the end, or takes it away for no value. What no
 /// reader accepts and what a later entry overrules is left out, so the result is what a map of the entries would be written as.
+///
+/// A string longer than [`MAX_EDITED_LEN`] comes back as it is, for the log to refuse: a header has room for megabytes, and nobody
+/// shall keep a broker busy with them.
 pub fn edited(properties: &str, edits: &[(&str, Option<&str>)]) -> String {
+    if properties.len() > MAX_EDITED_LEN {
+        return properties.to_owned();
+    }
     let mut pairs: Vec<(&str, &str)> = Vec::with_capacity(16);
+    let mut places: Option<HashMap<&str, usize>> = None;
     for (found, old) in iter(properties) {
-        match pairs.iter_mut().find(|(earlier, _)| *earlier == found) {
-            Some(earlier) => earlier.1 = old,
-            None => pairs.push((found, old)),
+        let earlier = match &places {
+            Some(places) => places.get(found).copied(),
+            None => pairs.iter().position(|(name, _)| *name == found),
+        };
+        if let Some(at) = earlier {
+            pairs[at].1 = old;
+            continue;
+        }
+        pairs.push((found, old));
+        if let Some(places) = &mut places {
+            places.insert(found, pairs.len() - 1);
+        } else if pairs.len() > FEW {
+            places = Some(pairs.iter().enumerate().map(|(at, (name, _))| (*name, at)).collect());
         }
     }
     for &(name, value) in edits {
@@ -147,6 +170,22 @@ mod tests {
         assert_eq!(edited(text, &[("a", None)]), "b\u{1}2");
         assert_eq!(edited(text, &[("c", Some("9")), ("a", None)]), "b\u{1}2\u{2}c\u{1}9");
         assert_eq!(edited("", &[("a", None)]), "");
+    }
+
+    #[test]
+    fn editing_many_entries_is_like_editing_few() {
+        let names: Vec<_> = (0..3 * FEW).map(|i| format!("n{i}")).collect();
+        let twice = names.iter().map(|name| (&**name, "1")).chain(names.iter().rev().map(|name| (&**name, "2")));
+        let expected = names[1..].iter().map(|name| (&**name, "2")).chain([("new", "3")]);
+        assert_eq!(edited(&encode(twice), &[("n0", None), ("new", Some("3"))]), encode(expected));
+    }
+
+    #[test]
+    fn what_is_too_long_for_any_record_is_not_edited() {
+        let text = |len| format!("a\u{1}{}\u{2}a\u{1}2", "x".repeat(len));
+        let (longest, longer) = (text(MAX_EDITED_LEN - 6), text(MAX_EDITED_LEN - 5));
+        assert_eq!(edited(&longest, &[("b", Some("3"))]), "a\u{1}2\u{2}b\u{1}3");
+        assert_eq!(edited(&longer, &[("b", Some("3"))]), longer);
     }
 
     fn pairs(properties: &str) -> Vec<(&str, &str)> {
