@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 
 from orbitmq._native import NewMessage, Store, StoreOptions, decode_records, encode_batch
+from orbitmq.broker.app import Broker
 from orbitmq.broker.timers import TIERS_MS, TimerService
+from orbitmq.config import BrokerConfig
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.names import TIMER_TOPIC
 from orbitmq.testing import LocalCluster
@@ -166,6 +169,37 @@ def test_what_became_due_while_nobody_was_there_comes_at_once(bench: Bench) -> N
     bench.come_back()
     bench.work()
     assert {r.body for r in bench.store.read("T", 1, 0).records()} == {b"near", b"far"}
+
+
+def test_a_second_stop_before_all_overdue_ones_were_delivered_loses_none(bench: Bench) -> None:
+    names = [b"%d" % number for number in range(300)]
+    for name in names:
+        bench.hold(name.decode(), MINUTE_MS)
+    bench.save()
+    bench.now += 5 * HOUR_MS
+    bench.come_back()
+    bench.service.deliver_near()
+    assert bench.store.max_offset("T", 1) < len(names), "one turn does not deliver all of them"
+    bench.save()
+    bench.come_back()
+    bench.work()
+    records = bench.store.read("T", 1, 0, max_messages=1000, max_bytes=1 << 20).records()
+    assert {record.body for record in records} == set(names)
+
+
+def test_what_is_held_between_opening_and_starting_comes_once(tmp_path: Path) -> None:
+    async def held_in_between() -> int:
+        config = BrokerConfig(store_path_root_dir=str(tmp_path), namesrv_addr=None)
+        broker = Broker(config, hosts=())
+        broker.open(0)
+        try:
+            broker.timers.hold(NewMessage("T", b"m"), broker.clock() + MINUTE_MS)
+            await broker.start()
+            return len(broker.timers)
+        finally:
+            await broker.stop()
+
+    assert asyncio.run(held_in_between()) == 1
 
 
 # ---- over the wire

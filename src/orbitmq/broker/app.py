@@ -172,6 +172,7 @@ class Broker:
             self.timers,
         )
         self.tables.load()
+        self.timers.find_near()
         self._make_handlers(memory_bytes)
         self.accounts = AccountFiles(config.rocketmq_home) if config.acl_enable else None
         self._make_admin_handlers()

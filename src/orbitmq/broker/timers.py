@@ -72,7 +72,7 @@ class TimerService:
         self._heads: dict[int, int] = {}
         self._near: list[int] = []
         """A heap: due time and physical offset in one number each."""
-        self._delivered = (0, 0, 0)
+        self._delivered = (0, 0)
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._is_running = False
         self.is_dirty = False
@@ -84,8 +84,7 @@ class TimerService:
     # ---- life
 
     def start(self) -> None:
-        """Find what waits nearby, and begin to deliver."""
-        self.find_near()
+        """Begin to deliver."""
         self._is_running = True
         for queue_id in (NEAR, OVERFLOW, *self._tiers_ms):
             self._run_in(queue_id, 0)
@@ -101,11 +100,7 @@ class TimerService:
         """Take what a file says of the past."""
         self._heads = {int(q): int(offset) for q, offset in (value.get("heads") or {}).items()}
         near = value.get("near") or {}
-        self._delivered = (
-            int(near.get("end", 0)),
-            int(near.get("dueUntil", 0)),
-            int(near.get("writtenAt", 0)),
-        )
+        self._delivered = (int(near.get("end", 0)), int(near.get("dueUntil", 0)))
 
     def as_json(self) -> dict[str, Any]:
         """Return the form of the file."""
@@ -114,17 +109,18 @@ class TimerService:
         until_ms = now_ms
         if self._near:
             until_ms = min(now_ms, (self._near[0] >> OFFSET_BITS) - 1)
-        near = {
-            "end": self._store.max_offset(TIMER_TOPIC, NEAR),
-            "dueUntil": until_ms,
-            "writtenAt": now_ms,
-        }
+        near = {"end": self._store.max_offset(TIMER_TOPIC, NEAR), "dueUntil": until_ms}
         return {"heads": dict(sorted(self._heads.items())), "near": near}
 
     def find_near(self) -> None:
-        """Fill the heap with what was not delivered before the last stop."""
-        end, due_until, written_ms = self._delivered
-        first_ms = written_ms - NEAR_MS - MINUTE_MS
+        """Fill the heap with what was not delivered before the last stop.
+
+        To be called before any message is held: what has come since then would be found again.
+        """
+        end, due_until = self._delivered
+        # What is due later than that was not stored earlier than this. A minute is for clocks
+        # that were set back.
+        first_ms = due_until - NEAR_MS - MINUTE_MS
         offset = self._store.min_offset(TIMER_TOPIC, NEAR)
         if end > 0 and first_ms > 0:
             nearest = self._store.offset_by_time(TIMER_TOPIC, NEAR, first_ms)
