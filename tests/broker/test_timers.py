@@ -30,6 +30,7 @@ class Bench:
 
     def __init__(self, root: Path, **options: Any) -> None:
         self.now = 1_700_000_000_000
+        self.reserved_ms = 3 * DAY_MS
         self._root, self._options = root, options
         self.saved: dict[str, Any] = {}
         self._open()
@@ -43,7 +44,7 @@ class Bench:
             self.store,
             lambda message: self.store.append(message, now_ms=self.now),
             lambda: self.now,
-            3 * DAY_MS,
+            lambda: self.reserved_ms,
             **self._options,
         )
 
@@ -185,6 +186,41 @@ def test_a_second_stop_before_all_overdue_ones_were_delivered_loses_none(bench: 
     bench.work()
     records = bench.store.read("T", 1, 0, max_messages=1000, max_bytes=1 << 20).records()
     assert {record.body for record in records} == set(names)
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["live", "restart"])
+def test_a_log_that_keeps_less_than_before_delivers_what_waits_in_high_tiers(
+    bench: Bench, restart: bool
+) -> None:
+    due = bench.now + 30 * HOUR_MS
+    assert bench.hold("m", 30 * HOUR_MS) == 3
+    bench.reserved_ms = DAY_MS
+    if restart:
+        bench.save()
+        bench.come_back()
+    assert bench.hold("later", 30 * HOUR_MS) == 2
+    bench.run(bench.now + 13 * HOUR_MS, 30_000)
+    assert bench.store.max_offset(TIMER_TOPIC, 2) > 2, "it did not wait for a day in one place"
+    got = bench.run(due + MINUTE_MS, 30_000)
+    assert [body for _, body in got] == [b"m", b"later"]
+
+
+def test_a_shorter_time_of_the_log_is_followed_at_once(
+    wire: Wire, cluster: LocalCluster, on_broker: Callable[[Callable[[], Any]], Any]
+) -> None:
+    (broker,) = cluster.brokers.values()
+    long_ago = now_ms() - DAY_MS // 2
+
+    def hold_since_half_a_day() -> None:
+        clock, broker.putting.clock = broker.putting.clock, lambda: long_ago
+        broker.timers.hold(NewMessage("t", b"m"), now_ms() + 2 * DAY_MS)
+        broker.putting.clock = clock
+
+    on_broker(hold_since_half_a_day)
+    assert broker.store.queues() == [(TIMER_TOPIC, 3)]
+    assert wire.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"fileReservedTime=24").code == 0
+    on_broker(lambda: None)
+    assert (TIMER_TOPIC, 2) in broker.store.queues()
 
 
 def test_what_is_held_between_opening_and_starting_comes_once(tmp_path: Path) -> None:

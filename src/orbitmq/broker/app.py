@@ -141,8 +141,12 @@ class Broker:
         self.deduplication = Deduplication(config, self.store, config_dir, clock)
         self.delay = DelayService(self.store, levels, self.putting.put_as_is, clock)
         self.putting.on_scheduled = self.delay.arrived
-        reserved_ms = config.file_reserved_time * 3_600_000
-        self.timers = TimerService(self.store, self.putting.put_as_is, clock, reserved_ms)
+        self.timers = TimerService(
+            self.store,
+            self.putting.put_as_is,
+            clock,
+            lambda: config.file_reserved_time * 3_600_000,
+        )
         self.placing = Placing(self.putting, self.timers, TimerWishes(config, clock))
         self.acks = (
             FlushAcks(self.store, config.sync_flush_timeout, self.stats.put_times_ms)
@@ -367,6 +371,8 @@ class Broker:
         self.groups.auto_create = self.config.auto_create_subscription_group
         if "brokerPermission" in keys:
             self.topics.touch()
+        if "fileReservedTime" in keys:
+            self.timers.reserved_time_changed()
 
 
 def _physical_memory() -> int:

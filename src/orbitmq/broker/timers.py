@@ -9,7 +9,8 @@ and when it is due. Its queues are tiers::
     queue 4   waits half a minute      costs no memory but the offset of its head
     queue 0   near: less than ten minutes; a heap in memory has one number for each
 
-A message that is put again at least once a day is never older than the log keeps messages. Should
+A message that is put again at least once a day is never older than the log keeps messages; where
+the log keeps them less than two days, nothing waits in the highest tiers. Should
 more wait nearby than the heap may hold, queue 4 takes them for half a minute each. So memory has a
 bound whatever is pending.
 
@@ -59,7 +60,7 @@ class TimerService:
         store: Store,
         put: Callable[[NewMessage], Appended],
         clock: Callable[[], int],
-        reserved_ms: int,
+        reserved_ms: Callable[[], int],
         *,
         max_near: int = MAX_NEAR,
     ) -> None:
@@ -67,8 +68,7 @@ class TimerService:
         self._put = put
         self._clock = clock
         self._max_near = max_near
-        # Nothing may wait so long in one place that the log has forgotten it.
-        self._tiers_ms = {q: ms for q, ms in TIERS_MS.items() if q == 1 or ms <= reserved_ms // 2}
+        self._reserved_ms = reserved_ms
         self._heads: dict[int, int] = {}
         self._near: list[int] = []
         """A heap: due time and physical offset in one number each."""
@@ -86,7 +86,12 @@ class TimerService:
     def start(self) -> None:
         """Begin to deliver."""
         self._is_running = True
-        for queue_id in (NEAR, OVERFLOW, *self._tiers_ms):
+        for queue_id in (NEAR, OVERFLOW, *TIERS_MS):
+            self._run_in(queue_id, 0)
+
+    def reserved_time_changed(self) -> None:
+        """Let nothing wait any longer than the log keeps it now."""
+        for queue_id in TIERS_MS if self._is_running else ():
             self._run_in(queue_id, 0)
 
     def stop(self) -> None:
@@ -155,11 +160,16 @@ class TimerService:
         return appended
 
     def _queue_for(self, remaining_ms: int) -> int:
-        for queue_id, wait_ms in self._tiers_ms.items():
-            if wait_ms <= remaining_ms:
+        longest_ms = self._longest_ms()
+        for queue_id, wait_ms in TIERS_MS.items():
+            if wait_ms <= min(remaining_ms, longest_ms):
                 return queue_id
         is_full = len(self._near) >= self._max_near
         return OVERFLOW if is_full and remaining_ms >= OVERFLOW_MS else NEAR
+
+    def _longest_ms(self) -> int:
+        """Return how long a message may wait in one place without the log forgetting it."""
+        return max(self._reserved_ms() // 2, TIERS_MS[1])
 
     # ---- delivering
 
@@ -197,7 +207,9 @@ class TimerService:
 
     def move_on(self, queue_id: int) -> float | None:
         """Put what has waited long enough into the next tier."""
-        tier_ms = OVERFLOW_MS if queue_id == OVERFLOW else self._tiers_ms[queue_id]
+        # A tier may hold messages from when the log kept them longer.
+        tier_ms = OVERFLOW_MS if queue_id == OVERFLOW else TIERS_MS[queue_id]
+        tier_ms = min(tier_ms, self._longest_ms())
         low = self._store.min_offset(TIMER_TOPIC, queue_id)
         high = self._store.max_offset(TIMER_TOPIC, queue_id)
         offset = max(low, min(self._heads.get(queue_id, 0), high))
