@@ -177,6 +177,7 @@ class Broker:
         )
         self.tables.load()
         self.timers.find_near()
+        self.transaction_check.fit_to_store()
         self._make_handlers(memory_bytes)
         self.accounts = AccountFiles(config.rocketmq_home) if config.acl_enable else None
         self._make_admin_handlers()
