@@ -63,6 +63,17 @@ def test_a_created_topic_is_known_everywhere_when_the_answer_comes(
     assert topics(wire)["t"]["writeQueueNums"] == 2
 
 
+def test_a_nameserver_that_was_away_learns_of_all_topics_with_the_next(
+    wire: Wire, cluster: LocalCluster
+) -> None:
+    create(wire, topic="older")
+    cluster.stop_nameserver(0)
+    cluster.start_nameserver(0)
+    create(wire, topic="newer")
+    assert route(cluster, "newer") is not None
+    assert route(cluster, "older") is not None
+
+
 def test_creating_again_replaces_all_of_it(wire: Wire) -> None:
     create(wire, topicSysFlag="1", topicFilterType="MULTI_TAG")
     create(wire, readQueueNums="8", writeQueueNums="8", perm="2")

@@ -88,7 +88,7 @@ class TopicAdminHandlers:
             header.topic_sys_flag,
         )
         self.topics.put(topic, announce=False)
-        await self.registration.register(only=topic)
+        await self.registration.register()
         return respond(request)
 
     def delete(self, request: Command, _connection: Connection) -> Command:
