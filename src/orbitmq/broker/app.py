@@ -34,7 +34,7 @@ from orbitmq.broker.handlers.send import SendHandlers
 from orbitmq.broker.handlers.send_back import SendBackHandlers
 from orbitmq.broker.handlers.send_once import SendOnceHandlers
 from orbitmq.broker.handlers.transactions import TransactionHandlers
-from orbitmq.broker.housekeeping import Housekeeping
+from orbitmq.broker.housekeeping import Housekeeping, in_thread
 from orbitmq.broker.locks import QueueLocks
 from orbitmq.broker.longpoll import HeldPulls
 from orbitmq.broker.offsets import ConsumerOffsets
@@ -82,7 +82,8 @@ class Broker:
     """A broker over one store directory.
 
     To serve on somebody else's socket, make it with no hosts, `open` it with that socket's port,
-    merge `router` into that server's router and hand its closed connections to `connection_closed`.
+    merge `router` into that server's router and hand its closed connections to `connection_closed`;
+    `close_with` it, so that nothing is acknowledged that the last save has not seen.
     """
 
     def __init__(
@@ -328,15 +329,26 @@ class Broker:
         await self._housekeeping.stop()
         self.delay.stop()
         self.timers.stop()
+        try:
+            for last in (self._stop_serving, self.tables.save_all, self.deduplication.save):
+                try:
+                    await last()
+                except Exception:
+                    _log.exception("%s failed", last.__name__)
+        finally:
+            await asyncio.to_thread(self.store.close)
+
+    async def _stop_serving(self) -> None:
         await self.registration.stop()
         self.held.close()
         for server in self._servers:
             await server.close()
         if self.acks is not None:
             self.acks.close()
-        await self.deduplication.save()
-        await self.tables.save_all()
-        await asyncio.to_thread(self.store.close)
+
+    def close_with(self, server: Server) -> None:
+        """Close a server of somebody else's when this broker stops."""
+        self._servers.append(server)
 
     # ---- what comes around
 
@@ -356,7 +368,7 @@ class Broker:
 
     async def _clean(self) -> None:
         # Deleting a file of a gigabyte takes its time.
-        await asyncio.to_thread(self.retention.run)
+        await in_thread(self.retention.run)
 
     # ---- what changes
 
