@@ -183,7 +183,12 @@ class Broker:
         self.accounts = AccountFiles(config.rocketmq_home) if config.acl_enable else None
         self._make_admin_handlers()
         if self.accounts is not None:
-            self.router.guard(AccessControl(self.accounts, strict=config.acl_strict).guard)
+            access = AccessControl(
+                self.accounts,
+                strict=config.acl_strict,
+                topic_looked_at=self.query_handlers.topic_by_offset,
+            )
+            self.router.guard(access.guard)
         self._is_open = True
 
     def _make_handlers(self, memory_bytes: int) -> None:
@@ -217,6 +222,7 @@ class Broker:
             self.clock,
             memory_bytes,
         )
+        self.query_handlers = QueryHandlers(config, store)
         send_back = SendBackHandlers(
             config, store, self.topics, self.groups, self.putting, self.stats, self.host
         )
@@ -227,7 +233,7 @@ class Broker:
             send_back,
             SendOnceHandlers(self.send_handlers, self.putting, self.deduplication),
             ReplyHandlers(self.send_handlers, self.producers),
-            QueryHandlers(config, store),
+            self.query_handlers,
             BulkReadHandlers(config, store, self.topics, self.stats),
             TransactionHandlers(
                 config, store, self.putting, self.placing, self.host, self.clock, self.acks
