@@ -64,6 +64,7 @@ class Standalone:
         self.broker = Broker(self.config, hosts=())
         self._router = Router(fallback=self.broker.router.fallback)
         self._server = Server(self._router, on_close=self._closed, tls=self.broker.tls)
+        self.broker.close_with(self._server)
 
     @property
     def address(self) -> str:
@@ -90,7 +91,6 @@ class Standalone:
         """Leave everything on disk."""
         await self.broker.stop()
         await self.nameserver.stop()
-        await self._server.close()
 
     def _closed(self, connection: Connection) -> None:
         self.nameserver.connection_closed(connection)

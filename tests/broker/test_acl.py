@@ -226,6 +226,45 @@ def test_batches_are_checked_by_a_strict_broker(home: Path, encoding: Encoding) 
             wire.close()
 
 
+REPLIES = {RequestCode.SEND_REPLY_MESSAGE: "topic", RequestCode.SEND_REPLY_MESSAGE_V2: "b"}
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_replies_are_checked_by_a_strict_broker(
+    home: Path, encoding: Encoding, strict: bool
+) -> None:
+    settings = {"aclEnable": "true", "rocketmqHome": str(home), "aclStrict": str(strict).lower()}
+    with LocalCluster(settings=settings) as cluster:
+        wire = Signed(broker_address(cluster), encoding, "shopkeeper", "012345678")
+        for code, field in REPLIES.items():
+            for topic, is_allowed in (("news", True), ("secrets", False), ("%RETRY%g", False)):
+                remark = wire.signed(code, {field: topic}).remark or ""
+                is_refused = remark.startswith(ACL_ERROR)
+                assert is_refused is (strict and not is_allowed), (code, topic, remark)
+        wire.close()
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_looking_by_id_is_checked_by_a_strict_broker(
+    home: Path, encoding: Encoding, strict: bool
+) -> None:
+    settings = {"aclEnable": "true", "rocketmqHome": str(home), "aclStrict": str(strict).lower()}
+    with LocalCluster(settings=settings) as cluster:
+        manager = Signed(broker_address(cluster), encoding, "manager1", "s3cret-s3cret")
+        shopkeeper = Signed(broker_address(cluster), encoding, "shopkeeper", "012345678")
+        for topic, is_allowed in (("prices", True), ("news", False), ("secrets", False)):
+            sent = send(manager, topic)
+            place = {"offset": str(int((sent.get_ext("msgId") or "")[-16:], 16))}
+            assert manager.signed(RequestCode.VIEW_MESSAGE_BY_ID, place).code == 0
+            remark = shopkeeper.signed(RequestCode.VIEW_MESSAGE_BY_ID, place).remark or ""
+            is_refused = remark.startswith(ACL_ERROR)
+            assert is_refused is (strict and not is_allowed), (topic, remark)
+        nowhere = shopkeeper.signed(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "999999"})
+        assert nowhere.remark == "can not find message by the offset, 999999"
+        manager.close()
+        shopkeeper.close()
+
+
 # ---- files
 
 

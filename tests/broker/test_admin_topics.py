@@ -11,6 +11,7 @@ import pytest
 from orbitmq._native import Command, FrameReader, loads_lenient
 from orbitmq.broker.topics import TopicTable
 from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.names import TIMER_TOPIC
 from orbitmq.testing import LocalCluster
 
 from .conftest import Wire
@@ -60,6 +61,17 @@ def test_a_created_topic_is_known_everywhere_when_the_answer_comes(
     assert (queue_data["readQueueNums"], queue_data["writeQueueNums"]) == (4, 2)
     assert queue_data["perm"] == 4
     assert topics(wire)["t"]["writeQueueNums"] == 2
+
+
+def test_a_nameserver_that_was_away_learns_of_all_topics_with_the_next(
+    wire: Wire, cluster: LocalCluster
+) -> None:
+    create(wire, topic="older")
+    cluster.stop_nameserver(0)
+    cluster.start_nameserver(0)
+    create(wire, topic="newer")
+    assert route(cluster, "newer") is not None
+    assert route(cluster, "older") is not None
 
 
 def test_creating_again_replaces_all_of_it(wire: Wire) -> None:
@@ -133,6 +145,17 @@ def test_queues_without_a_topic_are_cleaned_on_request(
     assert ("gone", 0) in broker.store.queues()
     assert wire.ask(RequestCode.CLEAN_UNUSED_TOPIC).code == ResponseCode.SUCCESS
     assert broker.store.queues() == [("SCHEDULE_TOPIC_XXXX", 3)]
+
+
+def test_messages_that_wait_for_their_time_outlive_other_topics(
+    wire: Wire, cluster: LocalCluster
+) -> None:
+    wire.send("gone")
+    wire.send("t", properties="TIMER_DELAY_SEC\x0160")
+    (broker,) = cluster.brokers.values()
+    assert wire.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "gone"}).code == 0
+    assert wire.ask(RequestCode.CLEAN_UNUSED_TOPIC).code == 0
+    assert broker.store.queues() == [(TIMER_TOPIC, 0)]
 
 
 def test_a_topics_queues_are_measured(wire: Wire) -> None:

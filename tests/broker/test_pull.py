@@ -78,6 +78,15 @@ def test_offsets_outside_the_queue(
         assert event.keys == ("g",)
 
 
+def test_a_lost_place_is_told_also_when_the_disk_is_full(wire: Wire, cluster: LocalCluster) -> None:
+    wire.send("t")
+    (broker,) = cluster.brokers.values()
+    broker.putting.is_writable = False
+    moved = wire.pull("t", 77)
+    assert moved.code == ResponseCode.PULL_OFFSET_MOVED
+    assert moved.get_ext("nextBeginOffset") == "1"
+
+
 def test_an_empty_queue_is_not_found_at_its_beginning_and_moved_elsewhere(wire: Wire) -> None:
     wire.send("t")
     assert wire.pull("t", 0, queueId="3").code == ResponseCode.PULL_NOT_FOUND

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 
 from orbitmq._native import NewMessage, Store, StoreOptions, decode_records, encode_batch
+from orbitmq.broker.app import Broker
 from orbitmq.broker.timers import TIERS_MS, TimerService
+from orbitmq.config import BrokerConfig
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.names import TIMER_TOPIC
 from orbitmq.testing import LocalCluster
@@ -27,6 +30,7 @@ class Bench:
 
     def __init__(self, root: Path, **options: Any) -> None:
         self.now = 1_700_000_000_000
+        self.reserved_ms = 3 * DAY_MS
         self._root, self._options = root, options
         self.saved: dict[str, Any] = {}
         self._open()
@@ -40,7 +44,7 @@ class Bench:
             self.store,
             lambda message: self.store.append(message, now_ms=self.now),
             lambda: self.now,
-            3 * DAY_MS,
+            lambda: self.reserved_ms,
             **self._options,
         )
 
@@ -166,6 +170,72 @@ def test_what_became_due_while_nobody_was_there_comes_at_once(bench: Bench) -> N
     bench.come_back()
     bench.work()
     assert {r.body for r in bench.store.read("T", 1, 0).records()} == {b"near", b"far"}
+
+
+def test_a_second_stop_before_all_overdue_ones_were_delivered_loses_none(bench: Bench) -> None:
+    names = [b"%d" % number for number in range(300)]
+    for name in names:
+        bench.hold(name.decode(), MINUTE_MS)
+    bench.save()
+    bench.now += 5 * HOUR_MS
+    bench.come_back()
+    bench.service.deliver_near()
+    assert bench.store.max_offset("T", 1) < len(names), "one turn does not deliver all of them"
+    bench.save()
+    bench.come_back()
+    bench.work()
+    records = bench.store.read("T", 1, 0, max_messages=1000, max_bytes=1 << 20).records()
+    assert {record.body for record in records} == set(names)
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["live", "restart"])
+def test_a_log_that_keeps_less_than_before_delivers_what_waits_in_high_tiers(
+    bench: Bench, restart: bool
+) -> None:
+    due = bench.now + 30 * HOUR_MS
+    assert bench.hold("m", 30 * HOUR_MS) == 3
+    bench.reserved_ms = DAY_MS
+    if restart:
+        bench.save()
+        bench.come_back()
+    assert bench.hold("later", 30 * HOUR_MS) == 2
+    bench.run(bench.now + 13 * HOUR_MS, 30_000)
+    assert bench.store.max_offset(TIMER_TOPIC, 2) > 2, "it did not wait for a day in one place"
+    got = bench.run(due + MINUTE_MS, 30_000)
+    assert [body for _, body in got] == [b"m", b"later"]
+
+
+def test_a_shorter_time_of_the_log_is_followed_at_once(
+    wire: Wire, cluster: LocalCluster, on_broker: Callable[[Callable[[], Any]], Any]
+) -> None:
+    (broker,) = cluster.brokers.values()
+    long_ago = now_ms() - DAY_MS // 2
+
+    def hold_since_half_a_day() -> None:
+        clock, broker.putting.clock = broker.putting.clock, lambda: long_ago
+        broker.timers.hold(NewMessage("t", b"m"), now_ms() + 2 * DAY_MS)
+        broker.putting.clock = clock
+
+    on_broker(hold_since_half_a_day)
+    assert broker.store.queues() == [(TIMER_TOPIC, 3)]
+    assert wire.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"fileReservedTime=24").code == 0
+    on_broker(lambda: None)
+    assert (TIMER_TOPIC, 2) in broker.store.queues()
+
+
+def test_what_is_held_between_opening_and_starting_comes_once(tmp_path: Path) -> None:
+    async def held_in_between() -> int:
+        config = BrokerConfig(store_path_root_dir=str(tmp_path), namesrv_addr=None)
+        broker = Broker(config, hosts=())
+        broker.open(0)
+        try:
+            broker.timers.hold(NewMessage("T", b"m"), broker.clock() + MINUTE_MS)
+            await broker.start()
+            return len(broker.timers)
+        finally:
+            await broker.stop()
+
+    assert asyncio.run(held_in_between()) == 1
 
 
 # ---- over the wire

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq._native import Command, Record, decode_records, dumps_lenient
+from orbitmq.broker.transaction_check import GROUP
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.names import (
     TRANS_CHECK_MAX_TIME_TOPIC,
@@ -216,6 +217,41 @@ def test_what_is_decided_is_not_asked_about(
     (broker,) = cluster.brokers.values()
     assert broker.offsets.get(TRANS_HALF_TOPIC, "CID_RMQ_SYS_TRANS", 0) == 600
     assert broker.offsets.get(TRANS_OP_HALF_TOPIC, "CID_RMQ_SYS_TRANS", 0) == 600
+
+
+@pytest.mark.parametrize("topic", [TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC])
+def test_a_queue_that_begins_anew_is_followed(
+    wire: Wire, check_round: Round, stored: Stored, cluster: LocalCluster, topic: str
+) -> None:
+    (broker,) = cluster.brokers.values()
+    for _ in range(3):
+        end(wire, begin(wire))
+    begin(wire)  # one that is left, so that the round looks at op messages at all
+    check_round()
+    assert broker.offsets.get(TRANS_OP_HALF_TOPIC, GROUP, 0) == 3
+    broker.store.remove_topic(topic)  # as when all of it has expired
+    decided = begin(wire, b"decided")
+    end(wire, decided)
+    begin(wire, b"left")
+    copies = len(stored(TRANS_HALF_TOPIC))
+    check_round()
+    asked_about = [record.body for record in stored(TRANS_HALF_TOPIC)[copies:]]
+    assert b"decided" not in asked_about
+    assert b"left" in asked_about
+
+
+def test_a_place_that_the_log_has_lost_is_not_waited_for(data: Path) -> None:
+    with LocalCluster(settings=SETTINGS, data=data) as cluster:
+        wire = Wire(broker_address(cluster))
+        end(wire, begin(wire))
+        wire.close()
+        (broker,) = cluster.brokers.values()
+        for topic in (TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC):
+            broker.offsets.commit(topic, GROUP, 0, 3)
+    with LocalCluster(settings=SETTINGS, data=data) as cluster:
+        (broker,) = cluster.brokers.values()
+        for topic in (TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC):
+            assert broker.offsets.get(topic, GROUP, 0) == 1
 
 
 def test_a_late_decision_about_the_first_copy_counts(

@@ -34,7 +34,7 @@ from orbitmq.broker.handlers.send import SendHandlers
 from orbitmq.broker.handlers.send_back import SendBackHandlers
 from orbitmq.broker.handlers.send_once import SendOnceHandlers
 from orbitmq.broker.handlers.transactions import TransactionHandlers
-from orbitmq.broker.housekeeping import Housekeeping
+from orbitmq.broker.housekeeping import Housekeeping, in_thread
 from orbitmq.broker.locks import QueueLocks
 from orbitmq.broker.longpoll import HeldPulls
 from orbitmq.broker.offsets import ConsumerOffsets
@@ -82,7 +82,8 @@ class Broker:
     """A broker over one store directory.
 
     To serve on somebody else's socket, make it with no hosts, `open` it with that socket's port,
-    merge `router` into that server's router and hand its closed connections to `connection_closed`.
+    merge `router` into that server's router and hand its closed connections to `connection_closed`;
+    `close_with` it, so that nothing is acknowledged that the last save has not seen.
     """
 
     def __init__(
@@ -141,8 +142,12 @@ class Broker:
         self.deduplication = Deduplication(config, self.store, config_dir, clock)
         self.delay = DelayService(self.store, levels, self.putting.put_as_is, clock)
         self.putting.on_scheduled = self.delay.arrived
-        reserved_ms = config.file_reserved_time * 3_600_000
-        self.timers = TimerService(self.store, self.putting.put_as_is, clock, reserved_ms)
+        self.timers = TimerService(
+            self.store,
+            self.putting.put_as_is,
+            clock,
+            lambda: config.file_reserved_time * 3_600_000,
+        )
         self.placing = Placing(self.putting, self.timers, TimerWishes(config, clock))
         self.acks = (
             FlushAcks(self.store, config.sync_flush_timeout, self.stats.put_times_ms)
@@ -172,11 +177,18 @@ class Broker:
             self.timers,
         )
         self.tables.load()
+        self.timers.find_near()
+        self.transaction_check.fit_to_store()
         self._make_handlers(memory_bytes)
         self.accounts = AccountFiles(config.rocketmq_home) if config.acl_enable else None
         self._make_admin_handlers()
         if self.accounts is not None:
-            self.router.guard(AccessControl(self.accounts, strict=config.acl_strict).guard)
+            access = AccessControl(
+                self.accounts,
+                strict=config.acl_strict,
+                topic_looked_at=self.query_handlers.topic_by_offset,
+            )
+            self.router.guard(access.guard)
         self._is_open = True
 
     def _make_handlers(self, memory_bytes: int) -> None:
@@ -210,6 +222,7 @@ class Broker:
             self.clock,
             memory_bytes,
         )
+        self.query_handlers = QueryHandlers(config, store)
         send_back = SendBackHandlers(
             config, store, self.topics, self.groups, self.putting, self.stats, self.host
         )
@@ -220,7 +233,7 @@ class Broker:
             send_back,
             SendOnceHandlers(self.send_handlers, self.putting, self.deduplication),
             ReplyHandlers(self.send_handlers, self.producers),
-            QueryHandlers(config, store),
+            self.query_handlers,
             BulkReadHandlers(config, store, self.topics, self.stats),
             TransactionHandlers(
                 config, store, self.putting, self.placing, self.host, self.clock, self.acks
@@ -322,15 +335,26 @@ class Broker:
         await self._housekeeping.stop()
         self.delay.stop()
         self.timers.stop()
+        try:
+            for last in (self._stop_serving, self.tables.save_all, self.deduplication.save):
+                try:
+                    await last()
+                except Exception:
+                    _log.exception("%s failed", last.__name__)
+        finally:
+            await asyncio.to_thread(self.store.close)
+
+    async def _stop_serving(self) -> None:
         await self.registration.stop()
         self.held.close()
         for server in self._servers:
             await server.close()
         if self.acks is not None:
             self.acks.close()
-        await self.deduplication.save()
-        await self.tables.save_all()
-        await asyncio.to_thread(self.store.close)
+
+    def close_with(self, server: Server) -> None:
+        """Close a server of somebody else's when this broker stops."""
+        self._servers.append(server)
 
     # ---- what comes around
 
@@ -350,7 +374,7 @@ class Broker:
 
     async def _clean(self) -> None:
         # Deleting a file of a gigabyte takes its time.
-        await asyncio.to_thread(self.retention.run)
+        await in_thread(self.retention.run)
 
     # ---- what changes
 
@@ -366,6 +390,8 @@ class Broker:
         self.groups.auto_create = self.config.auto_create_subscription_group
         if "brokerPermission" in keys:
             self.topics.touch()
+        if "fileReservedTime" in keys:
+            self.timers.reserved_time_changed()
 
 
 def _physical_memory() -> int:

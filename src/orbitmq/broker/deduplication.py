@@ -22,13 +22,13 @@ bytes each); a batch that would need more is refused rather than stored without 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from orbitmq import persist
 from orbitmq._native import Store, StoredIds
+from orbitmq.broker.housekeeping import in_thread
 from orbitmq.config import BrokerConfig
 from orbitmq.errors import BatchNotTaken, MalformedId, WireError
 from orbitmq.protocol.codes import ResponseCode
@@ -126,7 +126,7 @@ class Deduplication:
         self._is_dirty = False
         snapshot = self._ids.snapshot(end)
         try:
-            await asyncio.to_thread(self._save, snapshot, end)
+            await in_thread(self._save, snapshot, end)
         except BaseException:
             self._is_dirty = True
             raise

@@ -48,15 +48,22 @@ class Registration:
 
     async def start(self) -> None:
         """Register everywhere and go on doing so."""
-        await self.register()
+        await self._try_to_register()
         self._periodic = asyncio.get_running_loop().create_task(self._go_on())
 
     async def _go_on(self) -> None:
         period_s = min(max(self._config.register_name_server_period, 10_000), 60_000) / 1000
         await asyncio.sleep(FIRST_AFTER_S)
         while True:
-            await self.register()
+            await self._try_to_register()
             await asyncio.sleep(period_s)
+
+    async def _try_to_register(self) -> None:
+        """Register; what goes wrong (an answer nobody can read, a full disk) may do so once."""
+        try:
+            await self.register()
+        except Exception:
+            _log.exception("registration failed, it is tried again")
 
     async def stop(self) -> None:
         """Take leave of all nameservers."""
@@ -78,7 +85,7 @@ class Registration:
 
         async def register() -> None:
             self._scheduled = False
-            await self.register()
+            await self._try_to_register()
 
         self._spawn(register())
 
@@ -87,9 +94,13 @@ class Registration:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def register(self, only: TopicConfig | None = None) -> None:
-        """Register all topics, or just one, with all nameservers at once."""
-        body = self._body(only)
+    async def register(self) -> None:
+        """Register all topics with all nameservers at once.
+
+        Never just some of them: a nameserver that has been away would take these for all there are
+        of this version, and not look at the others when they come.
+        """
+        body = self._body()
         ext = self._identity() | {
             "haServerAddr": self._config.ha_address,
             "compressed": "false",
@@ -113,10 +124,8 @@ class Registration:
             "brokerId": str(self._config.broker_id),
         }
 
-    def _body(self, only: TopicConfig | None) -> bytes:
+    def _body(self) -> bytes:
         table = self._topics.as_json()
-        if only is not None:
-            table["topicConfigTable"] = {only.topic_name: only.as_json()}
         own = self._config.broker_permission
         if own & (Permission.READ | Permission.WRITE) != Permission.READ | Permission.WRITE:
             table["topicConfigTable"] = {

@@ -6,7 +6,7 @@ few seconds, by a thread, if they have changed; what is lost in a crash is consu
 
 from __future__ import annotations
 
-import asyncio
+import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,14 @@ from orbitmq._native import dumps_lenient, loads_lenient
 from orbitmq.broker.delay import DelayService
 from orbitmq.broker.filters import ConsumerFilters
 from orbitmq.broker.groups import GroupTable
+from orbitmq.broker.housekeeping import in_thread
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.timers import TimerService
 from orbitmq.broker.topics import TopicTable
 
 __all__ = ["TableFiles"]
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -72,26 +75,32 @@ class TableFiles:
         """Write how far groups are, if one has moved."""
         if self.offsets.is_dirty:
             self.offsets.is_dirty = False
-            await asyncio.to_thread(self._save, "consumerOffset.json", self.offsets.as_json())
+            await in_thread(self._save, "consumerOffset.json", self.offsets.as_json())
 
     async def save_delay_offsets(self) -> None:
         """Write how far delayed messages have been delivered."""
-        await asyncio.to_thread(self._save_if_new, "delayOffset.json", self.delay.as_json())
+        await in_thread(self._save_if_new, "delayOffset.json", self.delay.as_json())
 
     async def save_timers(self) -> None:
         """Write how far timers have been delivered, if one has been."""
         if self.timers.is_dirty:
-            await asyncio.to_thread(self._save, "timers.json", self.timers.as_json())
+            await in_thread(self._save, "timers.json", self.timers.as_json())
 
     async def save_filters(self) -> None:
         """Write the groups' filters, without those nobody has used for long."""
         self.filters.clean()
-        await asyncio.to_thread(self._save_if_new, "consumerFilter.json", self.filters.as_json())
+        await in_thread(self._save_if_new, "consumerFilter.json", self.filters.as_json())
 
     async def save_all(self) -> None:
-        """Write what is written now and then, for the last time."""
-        self.offsets.is_dirty = True
-        await self.save_offsets()
-        await self.save_delay_offsets()
-        await self.save_filters()
-        await self.save_timers()
+        """Write what is written now and then, for the last time; one that fails stops no other."""
+        self.offsets.is_dirty = self.timers.is_dirty = True
+        for save in (
+            self.save_offsets,
+            self.save_delay_offsets,
+            self.save_filters,
+            self.save_timers,
+        ):
+            try:
+                await save()
+            except Exception:
+                _log.exception("%s failed", save.__name__)

@@ -9,7 +9,8 @@ and when it is due. Its queues are tiers::
     queue 4   waits half a minute      costs no memory but the offset of its head
     queue 0   near: less than ten minutes; a heap in memory has one number for each
 
-A message that is put again at least once a day is never older than the log keeps messages. Should
+A message that is put again at least once a day is never older than the log keeps messages; where
+the log keeps them less than two days, nothing waits in the highest tiers. Should
 more wait nearby than the heap may hold, queue 4 takes them for half a minute each. So memory has a
 bound whatever is pending.
 
@@ -59,7 +60,7 @@ class TimerService:
         store: Store,
         put: Callable[[NewMessage], Appended],
         clock: Callable[[], int],
-        reserved_ms: int,
+        reserved_ms: Callable[[], int],
         *,
         max_near: int = MAX_NEAR,
     ) -> None:
@@ -67,12 +68,11 @@ class TimerService:
         self._put = put
         self._clock = clock
         self._max_near = max_near
-        # Nothing may wait so long in one place that the log has forgotten it.
-        self._tiers_ms = {q: ms for q, ms in TIERS_MS.items() if q == 1 or ms <= reserved_ms // 2}
+        self._reserved_ms = reserved_ms
         self._heads: dict[int, int] = {}
         self._near: list[int] = []
         """A heap: due time and physical offset in one number each."""
-        self._delivered = (0, 0, 0)
+        self._delivered = (0, 0)
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._is_running = False
         self.is_dirty = False
@@ -84,10 +84,14 @@ class TimerService:
     # ---- life
 
     def start(self) -> None:
-        """Find what waits nearby, and begin to deliver."""
-        self.find_near()
+        """Begin to deliver."""
         self._is_running = True
-        for queue_id in (NEAR, OVERFLOW, *self._tiers_ms):
+        for queue_id in (NEAR, OVERFLOW, *TIERS_MS):
+            self._run_in(queue_id, 0)
+
+    def reserved_time_changed(self) -> None:
+        """Let nothing wait any longer than the log keeps it now."""
+        for queue_id in TIERS_MS if self._is_running else ():
             self._run_in(queue_id, 0)
 
     def stop(self) -> None:
@@ -101,11 +105,7 @@ class TimerService:
         """Take what a file says of the past."""
         self._heads = {int(q): int(offset) for q, offset in (value.get("heads") or {}).items()}
         near = value.get("near") or {}
-        self._delivered = (
-            int(near.get("end", 0)),
-            int(near.get("dueUntil", 0)),
-            int(near.get("writtenAt", 0)),
-        )
+        self._delivered = (int(near.get("end", 0)), int(near.get("dueUntil", 0)))
 
     def as_json(self) -> dict[str, Any]:
         """Return the form of the file."""
@@ -114,17 +114,18 @@ class TimerService:
         until_ms = now_ms
         if self._near:
             until_ms = min(now_ms, (self._near[0] >> OFFSET_BITS) - 1)
-        near = {
-            "end": self._store.max_offset(TIMER_TOPIC, NEAR),
-            "dueUntil": until_ms,
-            "writtenAt": now_ms,
-        }
+        near = {"end": self._store.max_offset(TIMER_TOPIC, NEAR), "dueUntil": until_ms}
         return {"heads": dict(sorted(self._heads.items())), "near": near}
 
     def find_near(self) -> None:
-        """Fill the heap with what was not delivered before the last stop."""
-        end, due_until, written_ms = self._delivered
-        first_ms = written_ms - NEAR_MS - MINUTE_MS
+        """Fill the heap with what was not delivered before the last stop.
+
+        To be called before any message is held: what has come since then would be found again.
+        """
+        end, due_until = self._delivered
+        # What is due later than that was not stored earlier than this. A minute is for clocks
+        # that were set back.
+        first_ms = due_until - NEAR_MS - MINUTE_MS
         offset = self._store.min_offset(TIMER_TOPIC, NEAR)
         if end > 0 and first_ms > 0:
             nearest = self._store.offset_by_time(TIMER_TOPIC, NEAR, first_ms)
@@ -159,11 +160,16 @@ class TimerService:
         return appended
 
     def _queue_for(self, remaining_ms: int) -> int:
-        for queue_id, wait_ms in self._tiers_ms.items():
-            if wait_ms <= remaining_ms:
+        longest_ms = self._longest_ms()
+        for queue_id, wait_ms in TIERS_MS.items():
+            if wait_ms <= min(remaining_ms, longest_ms):
                 return queue_id
         is_full = len(self._near) >= self._max_near
         return OVERFLOW if is_full and remaining_ms >= OVERFLOW_MS else NEAR
+
+    def _longest_ms(self) -> int:
+        """Return how long a message may wait in one place without the log forgetting it."""
+        return max(self._reserved_ms() // 2, TIERS_MS[1])
 
     # ---- delivering
 
@@ -201,7 +207,9 @@ class TimerService:
 
     def move_on(self, queue_id: int) -> float | None:
         """Put what has waited long enough into the next tier."""
-        tier_ms = OVERFLOW_MS if queue_id == OVERFLOW else self._tiers_ms[queue_id]
+        # A tier may hold messages from when the log kept them longer.
+        tier_ms = OVERFLOW_MS if queue_id == OVERFLOW else TIERS_MS[queue_id]
+        tier_ms = min(tier_ms, self._longest_ms())
         low = self._store.min_offset(TIMER_TOPIC, queue_id)
         high = self._store.max_offset(TIMER_TOPIC, queue_id)
         offset = max(low, min(self._heads.get(queue_id, 0), high))

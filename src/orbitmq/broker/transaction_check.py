@@ -8,7 +8,9 @@ place of both queues moves on, and what stays undecided is asked about once per 
 last check, or when it is older than the log keeps messages, it goes to the discard topic.
 
 How far both queues are done stands among the consumer offsets, in one file: what a crash takes back
-is taken back of both, and found out again.
+is taken back of both, and found out again. A place behind a queue's end is none: at a start the
+log has lost its tail, and what is left of the queue is done; later on the whole queue had expired,
+and it has begun anew.
 
 A producer may be late and decide about an earlier copy of a message. As long as this process lives
 it knows which copy followed which, so that decision counts for the latest one.
@@ -67,6 +69,12 @@ class _Ops:
         self.done.add(op_offset)
         return True
 
+    def begin_anew(self, offset: int) -> None:
+        """Forget what was read of a queue that is no more."""
+        self.next_offset = self.stored_offset = offset
+        self.named.clear()
+        self.done.clear()
+
     def settled(self) -> int:
         """Return the offset before which all op messages are done."""
         offset = self.stored_offset
@@ -122,6 +130,13 @@ class TransactionCheck:
         self._clock = clock
         self._copies = _Copies()
 
+    def fit_to_store(self) -> None:
+        """Take back what lies behind the ends of the queues; to be called before they grow."""
+        for topic in (TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC):
+            known, end = self._offsets.get(topic, GROUP, 0), self._store.max_offset(topic, 0)
+            if known is not None and known > end:
+                self._offsets.commit(topic, GROUP, 0, end)
+
     async def round(self) -> None:
         """Look at every half message that may be old enough."""
         for topic in (TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC):
@@ -154,6 +169,10 @@ class TransactionCheck:
             self._copies.over(offset)
             return offset + 1
         found = self._store.read(TRANS_HALF_TOPIC, 0, offset, max_messages=1)
+        if found.next_offset < offset:
+            _log.warning("the queue of half messages has begun anew at %d", found.min_offset)
+            self._copies = _Copies()
+            return found.min_offset
         if found.status != "FOUND":
             return None if found.next_offset == offset else self._jump(found.next_offset)
         (half,) = decode_records(found.data, check_crc=False)
@@ -192,7 +211,10 @@ class TransactionCheck:
             TRANS_OP_HALF_TOPIC, 0, ops.next_offset, max_messages=OP_BATCH, max_bytes=1 << 20
         )
         if found.status != "FOUND":
-            if found.next_offset > ops.next_offset:  # they are not there any more
+            if found.next_offset < ops.next_offset:
+                _log.warning("the queue of op messages has begun anew at %d", found.min_offset)
+                ops.begin_anew(found.min_offset)
+            elif found.next_offset > ops.next_offset:  # they are not there any more
                 ops.stored_offset = ops.next_offset = found.next_offset
             else:
                 ops.at_end = True

@@ -14,6 +14,7 @@ from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.headers import Header
 from orbitmq.protocol.names import (
     SCHEDULE_TOPIC,
+    TIMER_TOPIC,
     TRANS_HALF_TOPIC,
     TRANS_OP_HALF_TOPIC,
     topic_name_fault,
@@ -28,7 +29,9 @@ NOT_ON_SLAVE = (
     "please execute it from master broker."
 )
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
-KEPT_WITHOUT_CONFIG = frozenset({SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC})
+KEPT_WITHOUT_CONFIG = frozenset(
+    {SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC}
+)
 """Topics whose queues are never unused, though no configuration may name them."""
 
 
@@ -85,7 +88,7 @@ class TopicAdminHandlers:
             header.topic_sys_flag,
         )
         self.topics.put(topic, announce=False)
-        await self.registration.register(only=topic)
+        await self.registration.register()
         return respond(request)
 
     def delete(self, request: Command, _connection: Connection) -> Command:

@@ -8,6 +8,7 @@ and the answer follows.
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass
 
 from orbitmq._native import Command, NewMessage, ReadResult, Store, dumps_lenient
@@ -19,7 +20,7 @@ from orbitmq.broker.stats import BrokerStats
 from orbitmq.broker.topics import TopicTable
 from orbitmq.broker.wanting import Wanted, Wanting
 from orbitmq.config import BrokerConfig
-from orbitmq.errors import HeaderFault
+from orbitmq.errors import HeaderFault, OrbitError
 from orbitmq.protocol.bodies import MessageQueue, SubscriptionGroup
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import Permission, PullFlag
@@ -29,6 +30,8 @@ from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Answer, Refused, Router
 
 __all__ = ["PullHandlers", "PullHeader"]
+
+_log = logging.getLogger(__name__)
 
 RESIDENT_BYTES = 32 << 20
 """The end of the log that is taken to be in memory: it was written a moment ago."""
@@ -255,14 +258,16 @@ class PullHandlers:
             "offsetRequest": header.queue_offset,
         }
         group = header.consumer_group
-        self.putting.put(
-            NewMessage(
-                OFFSET_MOVED_EVENT,
-                dumps_lenient(event),
-                properties={Property.TAGS: group, Property.DELAY: "0", Property.KEYS: group},
-                born_timestamp=self.putting.clock(),
-                born_host=self.broker_host,
-                store_host=self.broker_host,
-            ),
-            from_producer=False,
+        message = NewMessage(
+            OFFSET_MOVED_EVENT,
+            dumps_lenient(event),
+            properties={Property.TAGS: group, Property.DELAY: "0", Property.KEYS: group},
+            born_timestamp=self.putting.clock(),
+            born_host=self.broker_host,
+            store_host=self.broker_host,
         )
+        try:
+            self.putting.put(message, from_producer=False)
+        except OrbitError as error:
+            # On a full disk the consumer must learn its new place all the same.
+            _log.warning("no event that %s lost its place in %s: %s", group, header.topic, error)

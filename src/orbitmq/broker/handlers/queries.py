@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orbitmq._native import Command, Store
+from orbitmq._native import Command, Store, decode_records
 from orbitmq.config import BrokerConfig
 from orbitmq.errors import HeaderFault
 from orbitmq.protocol.codes import RequestCode, ResponseCode
@@ -97,6 +97,14 @@ class QueryHandlers:
             remark = f"can not find message by the offset, {offset}"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         return respond(request, body=record)
+
+    def topic_by_offset(self, request: Command) -> str | None:
+        """Return the topic of the message that `by_offset` would return."""
+        data = self.store.record_at(PlaceHeader.decode(request).offset)
+        if data is None:
+            return None
+        (record,) = decode_records(data, check_crc=False)
+        return record.topic
 
     def offset_by_time(self, request: Command, _connection: Connection) -> Command:
         """Return the queue offset of a time."""

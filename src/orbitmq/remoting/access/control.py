@@ -12,12 +12,12 @@ import base64
 import hashlib
 import hmac
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from orbitmq._native import Command
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.names import RETRY_PREFIX, TRACE_TOPIC, group_of_retry_topic
-from orbitmq.remoting.access.accounts import PUB, Account
+from orbitmq.remoting.access.accounts import PUB, SUB, Account
 from orbitmq.remoting.access.files import AccountFiles
 from orbitmq.remoting.access.needs import ADMIN_CODES, STRICT_ADMIN_CODES, needs
 from orbitmq.remoting.connection import Connection
@@ -31,7 +31,10 @@ UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 
 
 class AccessControl:
-    """Lets requests through, or refuses them in Java's words."""
+    """Lets requests through, or refuses them in Java's words.
+
+    `topic_looked_at` tells which topic a message belongs to that is asked for by its id.
+    """
 
     def __init__(
         self,
@@ -39,9 +42,11 @@ class AccessControl:
         *,
         strict: bool = False,
         admin_codes: Collection[int] | None = None,
+        topic_looked_at: Callable[[Command], str | None] = lambda _: None,
     ) -> None:
         self.files = files
         self._strict = strict
+        self._topic_looked_at = topic_looked_at
         of_brokers = STRICT_ADMIN_CODES if strict else ADMIN_CODES
         self._admin_codes = of_brokers if admin_codes is None else admin_codes
 
@@ -73,6 +78,9 @@ class AccessControl:
 
     def _check_permissions(self, request: Command, account: Account, address: str) -> None:
         wanted = list(needs(request, strict=self._strict))
+        is_look = request.code == RequestCode.VIEW_MESSAGE_BY_ID
+        if self._strict and is_look and (topic := self._topic_looked_at(request)) is not None:
+            wanted.append((topic, SUB))
         if (TRACE_TOPIC, PUB) in wanted:
             return
         if request.code in self._admin_codes and not account.is_admin:

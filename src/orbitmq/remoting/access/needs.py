@@ -1,8 +1,9 @@
 """What a request needs permission for, by its code.
 
-4.9.7 leaves holes: batches, replies and most administration need a valid signature, but no
-permission. They are kept as they are, because tools rely on them, unless the broker is strict
-(``aclStrict=true``). OrbitMQ's own requests have no such past, and are checked always.
+4.9.7 leaves holes: batches, replies, looking at a message by its id and most administration need a
+valid signature, but no permission. They are kept as they are, because tools rely on them, unless
+the broker is strict (``aclStrict=true``). OrbitMQ's own requests have no such past, and are checked
+always.
 """
 
 from __future__ import annotations
@@ -45,6 +46,10 @@ def needs(request: Command, *, strict: bool) -> Iterator[Need]:
         yield from _sending(request, "topic", "group")
     elif code in _SENDS_V2 or (code == RequestCode.SEND_BATCH_MESSAGE and strict):
         yield from _sending(request, "b", "a")
+    elif code == RequestCode.SEND_REPLY_MESSAGE and strict:
+        yield request.get_ext("topic") or "", PUB
+    elif code == RequestCode.SEND_REPLY_MESSAGE_V2 and strict:
+        yield request.get_ext("b") or "", PUB
     elif code == RequestCode.CONSUMER_SEND_MSG_BACK:
         yield from _as_group(request, "group")
     elif code == RequestCode.PULL_MESSAGE or code == RequestCode.UPDATE_CONSUMER_OFFSET:

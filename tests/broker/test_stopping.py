@@ -1,0 +1,110 @@
+"""A broker that stops: what is under way comes to its end, and everything else to disk."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orbitmq import persist
+from orbitmq._native import loads_lenient
+from orbitmq.broker.app import Broker
+from orbitmq.broker.housekeeping import Housekeeping
+from orbitmq.broker.table_files import TableFiles
+from orbitmq.cluster import Standalone
+from orbitmq.config import BrokerConfig
+from orbitmq.errors import StoreClosed
+
+OFFSETS = "consumerOffset.json"
+TURNS = 10
+"""Of the event loop; enough for whatever waits for no thread."""
+
+
+def opened(root: Path) -> Broker:
+    config = BrokerConfig(
+        store_path_root_dir=str(root), namesrv_addr=None, mapped_file_size_commit_log=1 << 20
+    )
+    broker = Broker(config, hosts=())
+    broker.open(0)
+    return broker
+
+
+def test_a_save_under_way_is_over_before_the_last_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, may_go_on = threading.Event(), threading.Event()
+    really_save = persist.save
+
+    def save(path: Path, content: bytes) -> None:
+        if path.name == OFFSETS:
+            began.set()
+            assert may_go_on.wait(60)
+        really_save(path, content)
+
+    async def stop_while_saving() -> None:
+        broker = opened(tmp_path)
+        housekeeping = Housekeeping()
+        broker.offsets.commit("t", "g", 0, 1)
+        housekeeping.every(0, broker.tables.save_offsets)
+        await asyncio.to_thread(began.wait)
+        broker.offsets.commit("t", "g", 0, 2)
+        stopping = asyncio.create_task(housekeeping.stop())
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        waits = not stopping.done()
+        may_go_on.set()
+        await stopping
+        await broker.stop()
+        assert waits
+
+    monkeypatch.setattr(persist, "save", save)
+    asyncio.run(stop_while_saving())
+    saved = loads_lenient((tmp_path / "config" / OFFSETS).read_bytes())
+    assert saved == {"offsetTable": {"t@g": {0: 2}}}
+
+
+def test_a_save_that_fails_stops_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    really_save = persist.save
+
+    def save(path: Path, content: bytes) -> None:
+        if path.name == OFFSETS:
+            raise OSError("no space left on device")
+        really_save(path, content)
+
+    async def stop() -> None:
+        broker = opened(tmp_path)
+        monkeypatch.setattr(persist, "save", save)
+        await broker.stop()
+        with pytest.raises(StoreClosed):
+            broker.store.queues()
+
+    asyncio.run(stop())
+    assert (tmp_path / "config" / "timers.json").exists()
+
+
+def test_nobody_is_served_on_a_shared_port_once_the_last_save_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standalone = Standalone(tmp_path, port=0, settings={"mappedFileSizeCommitLog": str(1 << 20)})
+    really_save_all: Callable[[TableFiles], Coroutine[Any, Any, None]] = TableFiles.save_all
+    refused = []
+
+    async def save_all(tables: TableFiles) -> None:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", standalone.port)
+            writer.close()
+        except ConnectionRefusedError as error:
+            refused.append(error)
+        await really_save_all(tables)
+
+    async def start_and_stop() -> None:
+        await standalone.start()
+        await standalone.stop()
+
+    monkeypatch.setattr(TableFiles, "save_all", save_all)
+    asyncio.run(start_and_stop())
+    assert refused

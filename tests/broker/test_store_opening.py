@@ -1,0 +1,44 @@
+"""Settings that a store is not opened with, because nothing would follow them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orbitmq.broker.store_opening import open_store
+from orbitmq.config import BrokerConfig
+from orbitmq.errors import ConfigError
+
+
+def config_of(root: Path, **settings: str) -> BrokerConfig:
+    config = BrokerConfig()
+    config.take({"storePathRootDir": str(root), "mappedFileSizeCommitLog": str(1 << 20)} | settings)
+    return config
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "way_out"),
+    [
+        ("storePathCommitLog", "elsewhere", "move it there, or make that a link to it"),
+        ("readOnlyCommitLogStorePaths", "elsewhere", "move these files to"),
+        ("enableDLegerCommitLog", "true", "leave the setting out"),
+        ("brokerRole", "SLAVE", "set brokerRole=ASYNC_MASTER"),
+        ("brokerRole", "SYNC_MASTER", "set brokerRole=ASYNC_MASTER"),
+    ],
+)
+def test_what_would_be_ignored_is_refused_before_anything_is_touched(
+    tmp_path: Path, key: str, value: str, way_out: str
+) -> None:
+    root = tmp_path / "store"
+    with pytest.raises(ConfigError, match=f"{key}={value} is not supported: .*{way_out}"):
+        open_store(config_of(root, **{key: value}), [1000])
+    assert not root.exists()
+
+
+def test_a_log_that_is_named_where_it_is_or_linked_is_taken(tmp_path: Path) -> None:
+    root, elsewhere = tmp_path / "store", tmp_path / "elsewhere"
+    open_store(config_of(root, storePathCommitLog=f"{root}/./commitlog"), [1000]).close()
+    (root / "commitlog").rename(elsewhere)
+    (root / "commitlog").symlink_to(elsewhere)
+    open_store(config_of(root, storePathCommitLog=str(elsewhere)), [1000]).close()
