@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use wire::record::{Lead, RecordError, lead, store_timestamp};
+use wire::record::{Lead, RecordError, lead, physical_offset, store_timestamp};
 use wire::{Crc, Record};
 
 use crate::commit_log::BLANK_LEN;
@@ -123,7 +123,8 @@ fn trusted_file(durable: &Durable) -> Result<Arc<MappedFile>> {
     while files.len() > 1 {
         let file = files.pop().expect("more than one");
         let head = file.bytes(0, 128.min(file.size as usize))?;
-        if matches!(lead(head), Lead::Message { .. }) {
+        // Blocks that were another file's before may hold whole records, older than any here.
+        if matches!(lead(head), Lead::Message { .. }) && physical_offset(head) == Some(file.start as i64) {
             let stored = store_timestamp(head).unwrap_or(0);
             if stored != 0 && stored <= trusted_ms {
                 return Ok(file);

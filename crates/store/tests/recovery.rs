@@ -134,6 +134,21 @@ fn a_damaged_body_before_the_checkpoint_costs_no_other_message() {
 }
 
 #[test]
+fn a_file_on_blocks_that_were_anothers_does_not_vouch_for_the_log_before_it() {
+    let (place, stored) = crashed_long_after_the_last_key(4, 60);
+    let files = place.files("commitlog");
+    let [first, .., _, last] = files.as_slice() else { panic!("{files:?}") };
+    let lost_from: i64 = last.file_name().and_then(|name| name.to_str()).expect("name").parse().expect("offset");
+    // The record before it is torn, and it holds what the first file held: old, whole, and not its own.
+    let kept = stored.iter().position(|one| one.end() >= lost_from - 100).expect("one") - 1;
+    overwrite_log_tail(&place, stored[kept].end(), |_| 0);
+    std::fs::copy(first, last).expect("copy");
+    let store = place.open();
+    assert_eq!(store.recovery().log_end, stored[kept].end());
+    assert_eq!(bodies(&store, "T", 0), (0..=kept).map(body_of).collect::<Vec<_>>());
+}
+
+#[test]
 fn a_damaged_index_entry_costs_no_message() {
     let (place, stored) = crashed_long_after_the_last_key(4, 60);
     let index = place.files("index").remove(0);
