@@ -184,7 +184,8 @@ class ConcurrentService:
             if run not in self._active or run.is_given_up or run.done != stuck.done:
                 return  # the handler has come back after all
             run.is_given_up = True
-            failed, given_up, rest = self._active[run], run, []
+            # A copy: the handler may fail yet, which is not to be settled twice.
+            failed, given_up, rest = list(self._active[run]), run, []
             if at + len(stuck.messages) < len(run.messages):
                 rest = run.queue.split(run, at + len(stuck.messages), run.batch)
             if at:
