@@ -86,6 +86,36 @@ def test_a_save_that_fails_stops_no_other(tmp_path: Path, monkeypatch: pytest.Mo
     assert (tmp_path / "config" / "timers.json").exists()
 
 
+def test_a_save_that_failed_is_tried_again_though_nothing_has_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really_save = persist.save
+    is_full = True
+
+    def save(path: Path, content: bytes) -> None:
+        if is_full:
+            raise OSError("no space left on device")
+        really_save(path, content)
+
+    async def save_twice() -> None:
+        nonlocal is_full
+        broker = opened(tmp_path)
+        monkeypatch.setattr(persist, "save", save)
+        broker.offsets.commit("t", "g", 0, 1)
+        broker.timers.is_dirty = True
+        for saves in (broker.tables.save_offsets, broker.tables.save_timers):
+            with pytest.raises(OSError, match="no space left"):
+                await saves()
+        is_full = False
+        await broker.tables.save_offsets()
+        await broker.tables.save_timers()
+        assert (tmp_path / "config" / OFFSETS).exists()
+        assert (tmp_path / "config" / "timers.json").exists()
+        await broker.stop()
+
+    asyncio.run(save_twice())
+
+
 def test_nobody_is_served_on_a_shared_port_once_the_last_save_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

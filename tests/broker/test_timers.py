@@ -188,6 +188,14 @@ def test_a_second_stop_before_all_overdue_ones_were_delivered_loses_none(bench: 
     assert {record.body for record in records} == set(names)
 
 
+def test_a_place_that_the_log_has_lost_is_not_waited_for(bench: Bench) -> None:
+    bench.service.load({"heads": {"1": 5}, "near": {"end": 0, "dueUntil": 0}})
+    bench.service.find_near()
+    due = bench.now + 15 * MINUTE_MS
+    assert bench.hold("m", 15 * MINUTE_MS) == 1
+    assert [body for _, body in bench.run(due + MINUTE_MS, 30_000)] == [b"m"]
+
+
 @pytest.mark.parametrize("restart", [False, True], ids=["live", "restart"])
 def test_a_log_that_keeps_less_than_before_delivers_what_waits_in_high_tiers(
     bench: Bench, restart: bool

@@ -58,6 +58,26 @@ def test_a_line_that_is_no_message_keeps_no_other_from_being_sent(
     assert "body" in ran.err
 
 
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "no JSON",
+        '{"keys": ["no body"]}',
+        '{"body": "x", "keys": 42}',
+        '{"body": "x", "delayLevel": "3"}',
+        '{"body": "x", "properties": {"KEYS": "ours"}}',
+        '{"body": "\\ud83d"}',
+    ],
+)
+def test_nor_does_an_object_that_is_none(run: Run, admin: Admin, bad: str) -> None:
+    admin.create_topic("T-objects", queues=2)
+    good = '{"body": "a"}'
+    lines = f"{good}\n{bad}\n{good}\n"
+    ran = run("produce", "T-objects", "--json", "-o", "json", stdin=lines, code=1)
+    assert ran.json == {"done": True, "topic": "T-objects", "sent": 2, "failed": 1}
+    assert ran.err.startswith("Error: ")
+
+
 def test_produced_printed_and_tailed(ask: Ask, run: Run, topic: str, tmp_path: Path) -> None:
     lines = "".join(f"line {n}\n" for n in range(20))
     said = run("produce", topic, "--tag", "t", "-o", "json", stdin=lines).json
@@ -66,7 +86,7 @@ def test_produced_printed_and_tailed(ask: Ask, run: Run, topic: str, tmp_path: P
     run("produce", topic, "--json", stdin="".join(f"{json.dumps(one)}\n" for one in objects))
     (tmp_path / "whole").write_text("two\nlines\n")
     run("produce", topic, str(tmp_path / "whole"), "--whole", "--sharding-key", "s")
-    assert 'no object with a "body"' in run("produce", topic, "--json", stdin="x", code=2).err
+    assert 'no object with a "body"' in run("produce", topic, "--json", stdin="x", code=1).err
 
     rows = ask("message", "print", topic)
     bodies = {row["body"] for row in rows}

@@ -100,7 +100,11 @@ def test_an_update_leaves_each_broker_what_it_is_not_told_to_change(ask: Ask, ru
 
     ask("group", "create", "uneven", "--retry-times", "3", "-b", "broker-a")
     ask("group", "create", "uneven", "--retry-times", "7", "-b", "broker-b")
-    ask("group", "update", "uneven", "--no-consume")
+    changed = ask("group", "update", "uneven", "--no-consume")
+    assert (changed["retryMaxTimes"], changed["consumeEnable"]) == (None, False)
+    said = run("group", "update", "uneven", "--no-consume").out
+    assert "3 retries" in said
+    assert "7 retries" in said
     groups = ask("group", "config", "uneven")
     retries = [(one["retryMaxTimes"], one["consumeEnable"]) for one in groups]
     assert retries == [(3, False), (7, False)]

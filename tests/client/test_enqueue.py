@@ -57,6 +57,7 @@ def test_of_threads_too(cluster: LocalCluster) -> None:
 BAD = [
     pytest.param(Message("bad", b"x", tags="\ud83d"), id="half a character"),
     pytest.param(Message("bad", b"x", flag=2**40), id="flag"),
+    pytest.param(Message("bad", b"x", wait_store_ok=1), id="no bool"),  # type: ignore[arg-type]
 ]
 
 

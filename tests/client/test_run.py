@@ -50,6 +50,30 @@ print("ended", flush=True)
 """
 
 
+EARLY = """
+import asyncio, os, sys, threading
+from orbitmq import PushConsumer
+
+consumer = PushConsumer(sys.argv[1], group=sys.argv[3], consume_from="first")
+told, join = threading.Event(), consumer._join
+
+async def join_slowly(*args):
+    member = await join(*args)
+    assert await asyncio.to_thread(told.wait, 30)
+    return member
+
+consumer._join = join_slowly
+
+@consumer.on(sys.argv[2])
+def handle(message):
+    os.kill(os.getpid(), int(sys.argv[4]))
+    told.set()
+
+consumer.run()
+print("ended", flush=True)
+"""
+
+
 @pytest.fixture
 def started(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
     programs: list[subprocess.Popen[str]] = []
@@ -84,3 +108,13 @@ def test_a_signal_ends_it_in_good_order(
     # The handler was in the middle of it: it could finish, and that is known.
     (broker,) = cluster.brokers.values()
     assert broker.offsets.of_group(topic, group)[sent.queue.queue_id] == sent.queue_offset + 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_a_signal_before_it_has_started(
+    cluster: LocalCluster, producer: Producer, topic: str, group: str, number: signal.Signals
+) -> None:
+    producer.send(Message(topic, b"x"))
+    command = [sys.executable, "-c", EARLY, cluster.address, topic, group, str(int(number))]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "ended\n"), ran.stderr

@@ -75,7 +75,11 @@ class TableFiles:
         """Write how far groups are, if one has moved."""
         if self.offsets.is_dirty:
             self.offsets.is_dirty = False
-            await in_thread(self._save, "consumerOffset.json", self.offsets.as_json())
+            try:
+                await in_thread(self._save, "consumerOffset.json", self.offsets.as_json())
+            except BaseException:
+                self.offsets.is_dirty = True  # it is tried again, whether or not one moves
+                raise
 
     async def save_delay_offsets(self) -> None:
         """Write how far delayed messages have been delivered."""
@@ -84,7 +88,11 @@ class TableFiles:
     async def save_timers(self) -> None:
         """Write how far timers have been delivered, if one has been."""
         if self.timers.is_dirty:
-            await in_thread(self._save, "timers.json", self.timers.as_json())
+            try:
+                await in_thread(self._save, "timers.json", self.timers.as_json())
+            except BaseException:
+                self.timers.is_dirty = True
+                raise
 
     async def save_filters(self) -> None:
         """Write the groups' filters, without those nobody has used for long."""

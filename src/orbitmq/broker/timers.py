@@ -118,10 +118,13 @@ class TimerService:
         return {"heads": dict(sorted(self._heads.items())), "near": near}
 
     def find_near(self) -> None:
-        """Fill the heap with what was not delivered before the last stop.
+        """Fit what is known to the store, and fill the heap with what was not delivered before.
 
         To be called before any message is held: what has come since then would be found again.
         """
+        # Where the log has lost its tail, what comes there now has not been moved on yet.
+        ends = {q: self._store.max_offset(TIMER_TOPIC, q) for q in self._heads}
+        self._heads = {q: min(head, ends[q]) for q, head in self._heads.items()}
         end, due_until = self._delivered
         # What is due later than that was not stored earlier than this. A minute is for clocks
         # that were set back.

@@ -89,15 +89,21 @@ def put_group(
     if create:
         config = replace(SubscriptionGroup(group), **changes)
         admin.put_group(config, brokers=names)
+        configs = [config]
     else:
         known = admin.group_configs(cluster=cluster).get(group, {})
         places = [name for name in names or sorted(known) if name in known]
         if not places:
             raise NothingFound(f"no broker that is meant knows group {group}; create it there")
-        for name in places:
-            config = replace(known[name], **changes)
+        configs = [replace(known[name], **changes) for name in places]
+        for name, config in zip(places, configs, strict=True):
             admin.put_group(config, brokers=[name])
-    return Done(f"group {group} is set up: {_said(config)}", _values(config))
+    said = "\n".join(
+        f"group {group} is set up: {text}" for text in dict.fromkeys(map(_said, configs))
+    )
+    first, *others = map(_values, configs)
+    differs = {key for other in others for key in first if other[key] != first[key]}
+    return Done(said, first | dict.fromkeys(differs))
 
 
 def _values(config: SubscriptionGroup) -> dict[str, Any]:

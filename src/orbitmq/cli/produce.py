@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import sys
 import time
 from collections import deque
@@ -86,13 +87,8 @@ def produce(
     sources: Iterable[IO[bytes]] = files or (sys.stdin.buffer,)
     is_typed = not files and sys.stdin.isatty()  # a bar would be in the way
 
-    def messages() -> Iterator[Message]:
-        for body in _bodies(sources, whole):
-            if is_json:
-                body, fields = _of_json(body, given)
-                yield Message(topic, body, **fields)
-            else:
-                yield Message(topic, body, **given)
+    def message_of(body: bytes) -> Message:
+        return _of_json(topic, body, given) if is_json else Message(topic, body, **given)
 
     sent, failed = 0, 0
     shown: list[str] = []
@@ -113,9 +109,10 @@ def produce(
             while len(futures) > left:
                 count(futures.popleft().exception())
 
-        all_of_them = _paced(messages(), rate)
-        for message in all_of_them if is_typed else progress(all_of_them, None, "Sending"):
+        all_of_them = _paced(_bodies(sources, whole), rate)
+        for body in all_of_them if is_typed else progress(all_of_them, None, "Sending"):
             try:
+                message = message_of(body)
                 if sharding_key:
                     producer.send(message, sharding_key=sharding_key)
                     count(None)
@@ -141,26 +138,32 @@ def _bodies(files: Iterable[IO[bytes]], whole: bool) -> Iterator[bytes]:
             yield from (line.rstrip(b"\r\n") for line in file)
 
 
-def _of_json(line: bytes, given: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
+def _of_json(topic: str, line: bytes, given: dict[str, Any]) -> Message:
+    from orbitmq.message import Message
+
+    shown = line.decode("utf-8", "replace")
     try:
         value = json.loads(line)
         body = value["body"]
     except (ValueError, KeyError, TypeError):
-        text = line.decode("utf-8", "replace")
-        raise click.UsageError(f'a line is no object with a "body": {text}') from None
-    fields = {
-        "tags": value.get("tag", given["tags"]),
-        "keys": value.get("keys", given["keys"]),
-        "properties": {**given["properties"], **(value.get("properties") or {})},
-        "delay_level": value.get("delayLevel", given["delay_level"]),
-    }
+        raise BadMessage(f'a line is no object with a "body": {shown}') from None
     text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
-    return text.encode(), fields
+    try:
+        return Message(
+            topic,
+            text.encode(),
+            tags=value.get("tag", given["tags"]),
+            keys=value.get("keys", given["keys"]),
+            properties={**given["properties"], **(value.get("properties") or {})},
+            delay_level=operator.index(value.get("delayLevel", given["delay_level"])),
+        )
+    except (TypeError, ValueError) as error:
+        raise BadMessage(f"a line is no message, {error}: {shown}") from None
 
 
-def _paced(messages: Iterable[Message], rate: float | None) -> Iterator[Message]:
+def _paced(bodies: Iterable[bytes], rate: float | None) -> Iterator[bytes]:
     began = time.monotonic()
-    for number, message in enumerate(messages):
+    for number, body in enumerate(bodies):
         if rate is not None and (early := began + number / rate - time.monotonic()) > 0:
             time.sleep(early)
-        yield message
+        yield body

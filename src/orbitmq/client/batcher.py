@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from queue import SimpleQueue
 
 from orbitmq.client.state.batching import Gathered, Lingering, results_of_each
-from orbitmq.errors import BadMessage, ClientClosed, ConfigError
+from orbitmq.errors import ClientClosed, ConfigError
 from orbitmq.message import Message, MessageQueue, SendResult
 
 __all__ = ["Batcher", "ThreadsBatcher", "Waiter", "needs_linger"]
@@ -145,7 +145,7 @@ class ThreadsBatcher:
         for message, part, queue, told in handed:
             try:
                 waiter = self._batcher.add(message, part, queue)
-            except BadMessage as error:
+            except Exception as error:
                 # Its own sender hears of it; the others' messages go on.
                 waiter = self._loop.create_future()
                 waiter.set_exception(error)

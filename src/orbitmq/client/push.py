@@ -180,25 +180,34 @@ class PushConsumer(WithBlock, BasePushConsumer):
             if __name__ == "__main__":
                 consumer.run()
         """
-        if self._member is None:
-            self.start()
-        before: Any = None
-        on_main_thread = threading.current_thread() is threading.main_thread()
-        if on_main_thread:
-            before = signal.signal(signal.SIGTERM, self._end)
+        is_told = waits = False
+
+        def end(_number: int, _frame: FrameType | None) -> None:
+            nonlocal is_told
+            is_told = True
+            if waits:
+                raise KeyboardInterrupt
+
+        before: dict[int, Any] = {}
+        if threading.current_thread() is threading.main_thread():
+            # From here on: messages are handled before `start` has returned.
+            before[signal.SIGTERM] = signal.signal(signal.SIGTERM, end)
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                before[signal.SIGINT] = signal.signal(signal.SIGINT, end)
         try:
+            if self._member is None:
+                self.start()
+            waits = True
             # In slices: a wait without an end would not let signals through on every system.
-            while not self._stopped.wait(1):
+            while not is_told and not self._stopped.wait(1):
                 pass
         except KeyboardInterrupt:
             pass
         finally:
-            if on_main_thread:
-                signal.signal(signal.SIGTERM, before)
+            waits = False
+            for number, handler in before.items():
+                signal.signal(number, handler)
             self.stop()
-
-    def _end(self, _number: int, _frame: FrameType | None) -> None:
-        self._stopped.set()
 
 
 class AsyncPushConsumer(AsyncWithBlock, BasePushConsumer):

@@ -148,7 +148,7 @@ class Gathered(Generic[W]):
             count = self.body.add(
                 ids, month_ms, message.flag, message.body, message.wait_store_ok, part
             )
-        except (UnicodeEncodeError, OverflowError) as error:
+        except (UnicodeEncodeError, OverflowError, TypeError) as error:
             raise BadMessage(f"a message to {message.topic} cannot be written: {error}") from None
         self.waiters.append(waiter)
         return count
