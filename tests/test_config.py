@@ -17,7 +17,12 @@ from orbitmq.config import (
     format_properties,
     parse_properties,
 )
-from orbitmq.config.address import choose_address, interface_addresses, local_address
+from orbitmq.config.address import (
+    choose_address,
+    interface_addresses,
+    local_address,
+    resolved,
+)
 from orbitmq.errors import ConfigError, MalformedProperties
 
 
@@ -250,3 +255,16 @@ def test_the_address_others_are_told(addresses: list[str], chosen: str | None) -
 def test_this_machine_has_addresses() -> None:
     assert "127.0.0.1" in interface_addresses()
     assert local_address()
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [("10.1.2.3", "10.1.2.3"), ("localhost", "127.0.0.1"), ("[fd00::1]", "fd00::1")],
+)
+def test_a_host_of_any_form_has_an_address(host: str, address: str) -> None:
+    assert resolved(host) == address
+
+
+def test_a_host_that_is_none_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"brokerIP1=no-such-host\.invalid is neither"):
+        resolved("no-such-host.invalid")

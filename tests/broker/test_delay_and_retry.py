@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import Any
 
-from orbitmq._native import Record, decode_records
+from orbitmq._native import NewMessage, Record, decode_records
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.testing import LocalCluster
 
@@ -70,6 +72,27 @@ def test_a_message_sent_back_is_retried_and_in_the_end_a_dead_letter(wire: Wire)
         RequestCode.CONSUMER_SEND_MSG_BACK, {"offset": "1", "group": "g", "delayLevel": "0"}
     )
     assert (missing.code, missing.remark) == (1, "look message by offset failed, 1")
+
+
+def test_what_can_never_be_delivered_is_refused_at_once(wire: Wire) -> None:
+    wire.send("t", b"poison")
+    (record,) = decode_records(wire.pull("t").body)
+    long = "g" * 121  # its topic of retries has a name that no record has room for
+    ext = {"offset": str(record.physical_offset), "group": long, "delayLevel": "1"}
+    assert wire.ask(RequestCode.CONSUMER_SEND_MSG_BACK, ext).code != ResponseCode.SUCCESS
+
+
+def test_what_can_never_be_delivered_holds_nothing_up(
+    wire: Wire, cluster: LocalCluster, on_broker: Callable[[Callable[[], Any]], Any]
+) -> None:
+    (broker,) = cluster.brokers.values()
+    wire.send("t", b"first")
+    # As brokers have taken it before they refused such names.
+    held = {"DELAY": "1", "REAL_TOPIC": "t" * 128, "REAL_QID": "0"}
+    stuck = NewMessage("SCHEDULE_TOPIC_XXXX", b"stuck", queue_id=0, properties=held)
+    on_broker(lambda: broker.store.append(stuck, now_ms=broker.clock()))
+    wire.send("t", b"later", properties="DELAY\x011")
+    assert wait_for(wire, "t", 1).body == b"later"
 
 
 def test_what_waited_while_the_broker_was_down_is_delivered_once(cluster: LocalCluster) -> None:

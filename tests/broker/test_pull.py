@@ -202,6 +202,25 @@ def test_messages_that_are_only_on_disk_are_read_by_a_thread(
     assert "orbitmq-cluster" not in threads
 
 
+def test_what_is_committed_while_a_disk_is_read_stays(
+    wire: Wire, cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire.send("t")
+    (broker,) = cluster.brokers.values()
+    handlers, read = broker.pull_handlers, type(broker.pull_handlers)._read
+
+    def read_slowly(self: object, header: object, codes: object, resident: int | None) -> object:
+        if resident is not None:
+            return SimpleNamespace(status="NOT_RESIDENT")
+        assert broker.offsets.get("t", "g", 0) == 1
+        broker.offsets.commit("t", "g", 0, 5)
+        return read(handlers, header, codes, resident)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(type(handlers), "_read", read_slowly)
+    assert wire.pull("t", sysFlag="5", commitOffset="1").code == ResponseCode.SUCCESS
+    assert broker.offsets.get("t", "g", 0) == 5
+
+
 def test_a_client_has_only_so_many_pulls_held(
     wire: Wire,
     cluster: LocalCluster,

@@ -302,9 +302,10 @@ def test_a_time_that_is_over_means_now(wire: Wire) -> None:
     assert [record.body for record in decode_records(wire.pull("t").body)] == [b"now"]
 
 
+@pytest.mark.parametrize("half", ["", "TRAN_MSG\x01true\x02PGROUP\x01p\x02"], ids=["", "half"])
 @pytest.mark.parametrize("value", ["99999999999999", "soon"])
-def test_a_time_that_cannot_be_kept_is_refused(wire: Wire, value: str) -> None:
-    refused = wire.send("t", properties=f"TIMER_DELAY_MS\x01{value}")
+def test_a_time_that_cannot_be_kept_is_refused(wire: Wire, value: str, half: str) -> None:
+    refused = wire.send("t", properties=f"{half}TIMER_DELAY_MS\x01{value}")
     assert refused.code == ResponseCode.MESSAGE_ILLEGAL
     assert (refused.remark or "").startswith("timer message illegal")
 

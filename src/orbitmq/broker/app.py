@@ -53,6 +53,7 @@ from orbitmq.broker.topics import TopicTable
 from orbitmq.broker.transaction_check import TransactionCheck
 from orbitmq.broker.wanting import Wanting
 from orbitmq.config import BrokerConfig, delay_levels_ms
+from orbitmq.config.address import resolved
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.remoting.access.control import AccessControl
 from orbitmq.remoting.access.editing import AccountEditor
@@ -110,7 +111,7 @@ class Broker:
         """Open the store and make every part; `port` is where clients reach this broker."""
         config, clock = self.config, self.clock
         config.listen_port = port
-        self.host = (config.broker_ip1, port)
+        self.host = (resolved(config.broker_ip1), port)
         levels = delay_levels_ms(config.message_delay_level)
         self.store = open_store(config, levels)
         config_dir = Path(config.store_path_root_dir) / "config"

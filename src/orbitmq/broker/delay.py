@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from orbitmq._native import NewMessage, Record, Store, decode_records
+from orbitmq.broker.putting import put_or_drop
 from orbitmq.errors import OrbitError
 from orbitmq.protocol.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC, Property
 
@@ -125,7 +126,7 @@ class DelayService:
                 if message.topic == TRANS_HALF_TOPIC:
                     _log.error("a delayed half message was dropped: %s", record.offset_id)
                 else:
-                    self._put(message)
+                    put_or_drop(self._put, message, record)
             offset += 1
             self._offsets[level] = offset
         return 0

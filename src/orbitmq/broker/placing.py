@@ -26,6 +26,7 @@ class Placing:
         due_ms = self.wishes.due_ms(message)
         if due_ms is None:
             return self.putting.put(message, from_producer=from_producer)
+        self.putting.check_topic(message)
         return self.timers.hold(message, due_ms)
 
     def wait_for_a_time(self, messages: Sequence[NewMessage]) -> bool:

@@ -7,10 +7,11 @@ refuses becomes the code and the remark that Java would give.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from orbitmq._native import Appended, NewMessage, Store, tags_code
+from orbitmq._native import Appended, NewMessage, Record, Store, tags_code
 from orbitmq.broker.longpoll import HeldPulls
 from orbitmq.broker.put_times import SLOWEST_MS
 from orbitmq.broker.stats import BrokerStats
@@ -28,7 +29,12 @@ from orbitmq.protocol.flags import MessageFlag
 from orbitmq.protocol.names import SCHEDULE_TOPIC, Property
 from orbitmq.remoting.handling import Refused
 
-__all__ = ["Putting", "delay_level"]
+__all__ = ["Putting", "delay_level", "put_or_drop"]
+
+_log = logging.getLogger(__name__)
+
+MAX_TOPIC_BYTES = 127
+"""What a record has room for."""
 
 
 @dataclass(slots=True)
@@ -90,6 +96,7 @@ class Putting:
         level = min(delay_level(message), len(self.delay_levels_ms))
         if level <= 0:
             return 0
+        self.check_topic(message)
         message.set_property(Property.DELAY, str(level))
         message.set_property(Property.REAL_TOPIC, message.topic)
         message.set_property(Property.REAL_QUEUE_ID, str(message.queue_id))
@@ -138,6 +145,14 @@ class Putting:
         code = tags_code(message.get_property(Property.TAGS) or "")
         self.held.arrived(message.topic, message.queue_id, code)
 
+    def check_topic(self, message: NewMessage) -> None:
+        """Refuse what will be put elsewhere first and never fit where it belongs.
+
+        Now: once it is due nobody is there to be told.
+        """
+        if len(message.topic.encode()) > MAX_TOPIC_BYTES:
+            raise self.illegal()
+
     def illegal(self) -> Refused:
         """Return the refusal of a message that breaks a limit."""
         return Refused(
@@ -155,6 +170,16 @@ class Putting:
             f"the broker's disk is full [CL: {ratio:5.2f} CQ: {ratio:5.2f} INDEX: {ratio:5.2f}], "
             "messages are put to the slave, message store has been shut down, etc.",
         )
+
+
+def put_or_drop(put: Callable[[NewMessage], object], message: NewMessage, held: Record) -> None:
+    """Put a message that was held; one that no queue can take must not hold up all others."""
+    try:
+        put(message)
+    except Refused as refusal:
+        if refusal.code != ResponseCode.MESSAGE_ILLEGAL:
+            raise
+        _log.error("message %s was held and is dropped: %s", held.offset_id, refusal)
 
 
 def delay_level(message: NewMessage) -> int:

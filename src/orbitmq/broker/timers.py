@@ -29,6 +29,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from orbitmq._native import Appended, NewMessage, Record, Store, decode_records
+from orbitmq.broker.putting import put_or_drop
 from orbitmq.broker.timer_messages import due_of, held_until, released
 from orbitmq.errors import OrbitError
 from orbitmq.protocol.names import TIMER_TOPIC
@@ -203,7 +204,7 @@ class TimerService:
                 return wait_ms
             record = self._record(near[0] & OFFSET_MASK)
             if record is not None:
-                self._put(released(record))
+                put_or_drop(self._put, released(record), record)
             heapq.heappop(near)
             self.is_dirty = True
         return 0

@@ -7,6 +7,7 @@ brackets; else what the host's name resolves to.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import ipaddress
 import socket
@@ -14,7 +15,9 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["choose_address", "interface_addresses", "local_address"]
+from orbitmq.errors import ConfigError
+
+__all__ = ["choose_address", "interface_addresses", "local_address", "resolved"]
 
 _SIOCGIFADDR = 0x8915
 _NETWORKS = Path("/sys/class/net")
@@ -43,6 +46,22 @@ def choose_address(addresses: Iterable[str]) -> str | None:
         return of_v4[-1]
     of_v6 = [str(address) for address in usable if address.version == 6]
     return f"[{of_v6[0]}]" if of_v6 else None
+
+
+def resolved(host: str) -> str:
+    """Return the IP address of a host, which may be a name, or have the brackets of a URL."""
+    bare = host.strip("[]")
+    with contextlib.suppress(ValueError):
+        return str(ipaddress.ip_address(bare))
+    try:
+        found = socket.getaddrinfo(bare, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise ConfigError(
+            f"brokerIP1={host} is neither an IP address nor a name that this machine resolves "
+            f"({error}); messages are stored with the address of their broker"
+        ) from None
+    found.sort(key=lambda one: one[0] != socket.AF_INET)
+    return str(found[0][4][0])
 
 
 def interface_addresses() -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orbitmq._native import Command, NewMessage, ReadResult, Store, dumps_lenient
 from orbitmq.broker.groups import GroupTable
@@ -114,8 +114,11 @@ class PullHandlers:
         wanted = self.wanting.of(header, group)
         result = self._read(header, wanted, RESIDENT_BYTES)
         if result.status == "NOT_RESIDENT":
+            # Now, and not once the disk has answered: the next commit may be faster than that.
+            self._commit_offset(header, may_hold)
+            committed = replace(header, sys_flag=header.sys_flag & ~PullFlag.COMMIT_OFFSET)
             return self._pull_from_disk(
-                request, connection, header, group, wanted, may_hold, began_ms
+                request, connection, committed, group, wanted, may_hold, began_ms
             )
         return self._answer(request, connection, header, group, wanted, result, may_hold, began_ms)
 
@@ -149,12 +152,7 @@ class PullHandlers:
         if code is None:  # NO_MESSAGE_IN_QUEUE
             is_new = header.queue_offset == 0
             code = ResponseCode.PULL_NOT_FOUND if is_new else ResponseCode.PULL_OFFSET_MOVED
-        if may_hold and header.sys_flag & PullFlag.COMMIT_OFFSET:
-            if header.commit_offset is None:
-                raise HeaderFault("field commitOffset is missing")
-            self.offsets.commit(
-                header.topic, header.consumer_group, header.queue_id, header.commit_offset
-            )
+        self._commit_offset(header, may_hold)
         if code == ResponseCode.SUCCESS:
             self.stats.got(header.topic, header.consumer_group, result.count, len(result.data))
             took_ms = self.putting.clock() - began_ms
@@ -167,6 +165,16 @@ class PullHandlers:
         elif code == ResponseCode.PULL_OFFSET_MOVED:
             self._tell_offset_moved(header, result.next_offset)
         return result.answer(request, code, self._suggested_broker(group, result))
+
+    def _commit_offset(self, header: PullHeader, may_hold: bool) -> None:
+        """Take the offset that a pull brings along; one that was held has brought it before."""
+        if not may_hold or not header.sys_flag & PullFlag.COMMIT_OFFSET:
+            return
+        if header.commit_offset is None:
+            raise HeaderFault("field commitOffset is missing")
+        self.offsets.commit(
+            header.topic, header.consumer_group, header.queue_id, header.commit_offset
+        )
 
     def _checked_group(self, header: PullHeader, connection: Connection) -> SubscriptionGroup:
         if not self.config.broker_permission & Permission.READ:
