@@ -41,7 +41,9 @@ def test_topics_groups_and_brokers(commands: Commands, mark: str) -> None:
     commands.ask("topic", "create", topic, "--queues", "2")
     assert {"topic": topic} in commands.ask("topic", "list")
     assert [one["writeQueues"] for one in commands.ask("topic", "route", topic)] == [2, 2]
-    commands.ask("mqadmin", "updateTopicPerm", "-c", "compat", "-t", topic, "-p", "4")
+    (where,) = commands.ask("topic", "clusters", topic)
+    place = ("-c", where["cluster"], "-t", topic)
+    commands.ask("mqadmin", "updateTopicPerm", *place, "-p", "4")
     assert [one["perm"] for one in commands.ask("topic", "config", topic)] == [4, 4]
     commands.ask("group", "create", group, "--retry-times", "5")
     commands.ask("group", "update", group, "--no-consume", "-b", "broker-a")
