@@ -226,6 +226,11 @@ def test_batches_are_checked_by_a_strict_broker(home: Path, encoding: Encoding) 
             wire.close()
 
 
+def guarded(home: Path, strict: bool) -> LocalCluster:
+    settings = {"aclEnable": "true", "rocketmqHome": str(home), "aclStrict": str(strict).lower()}
+    return LocalCluster(settings=settings)
+
+
 REPLIES = {RequestCode.SEND_REPLY_MESSAGE: "topic", RequestCode.SEND_REPLY_MESSAGE_V2: "b"}
 
 
@@ -233,8 +238,7 @@ REPLIES = {RequestCode.SEND_REPLY_MESSAGE: "topic", RequestCode.SEND_REPLY_MESSA
 def test_replies_are_checked_by_a_strict_broker(
     home: Path, encoding: Encoding, strict: bool
 ) -> None:
-    settings = {"aclEnable": "true", "rocketmqHome": str(home), "aclStrict": str(strict).lower()}
-    with LocalCluster(settings=settings) as cluster:
+    with guarded(home, strict) as cluster:
         wire = Signed(broker_address(cluster), encoding, "shopkeeper", "012345678")
         for code, field in REPLIES.items():
             for topic, is_allowed in (("news", True), ("secrets", False), ("%RETRY%g", False)):
@@ -248,8 +252,7 @@ def test_replies_are_checked_by_a_strict_broker(
 def test_looking_by_id_is_checked_by_a_strict_broker(
     home: Path, encoding: Encoding, strict: bool
 ) -> None:
-    settings = {"aclEnable": "true", "rocketmqHome": str(home), "aclStrict": str(strict).lower()}
-    with LocalCluster(settings=settings) as cluster:
+    with guarded(home, strict) as cluster:
         manager = Signed(broker_address(cluster), encoding, "manager1", "s3cret-s3cret")
         shopkeeper = Signed(broker_address(cluster), encoding, "shopkeeper", "012345678")
         for topic, is_allowed in (("prices", True), ("news", False), ("secrets", False)):

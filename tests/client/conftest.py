@@ -76,6 +76,12 @@ def has_route(producer: Producer, topic: str) -> bool:
     return route is not None
 
 
+def has_left(cluster: LocalCluster, group: str) -> bool:
+    """Whether brokers know no member of a group."""
+    (broker,) = cluster.brokers.values()
+    return group not in broker.consumers.groups
+
+
 class Seen:
     """What handlers have got so far; a test can wait for it."""
 

@@ -14,12 +14,7 @@ import pytest
 
 from orbitmq import AsyncPullSchedule, AsyncPushConsumer, PullSchedule, PushConsumer
 from orbitmq.testing import LocalCluster
-from tests.client.conftest import LIMIT_S, eventually
-
-
-def _has_left(cluster: LocalCluster, group: str) -> bool:
-    (broker,) = cluster.brokers.values()
-    return group not in broker.consumers.groups
+from tests.client.conftest import LIMIT_S, eventually, has_left
 
 
 def _hold_start(consumer: Any, until: threading.Event) -> None:
@@ -47,7 +42,7 @@ def test_threads(kind: Any, cluster: LocalCluster, send: Any, topic: str, group:
     send("enough")
     consumer.start()
     assert not consumer.is_running
-    eventually(lambda: _has_left(cluster, group))
+    eventually(lambda: has_left(cluster, group))
 
 
 @pytest.mark.parametrize("kind", [AsyncPushConsumer, AsyncPullSchedule])
@@ -67,7 +62,7 @@ def test_tasks(kind: Any, cluster: LocalCluster, send: Any, topic: str, group: s
 
     send("enough")
     asyncio.run(go())
-    eventually(lambda: _has_left(cluster, group))
+    eventually(lambda: has_left(cluster, group))
 
 
 def test_run_returns(cluster: LocalCluster, send: Any, topic: str, group: str) -> None:

@@ -12,12 +12,7 @@ import pytest
 
 from orbitmq import AsyncPullSchedule, AsyncPushConsumer
 from orbitmq.testing import LocalCluster
-from tests.client.conftest import LIMIT_S, eventually
-
-
-def _has_left(cluster: LocalCluster, group: str) -> bool:
-    (broker,) = cluster.brokers.values()
-    return group not in broker.consumers.groups
+from tests.client.conftest import LIMIT_S, eventually, has_left
 
 
 @pytest.mark.parametrize("kind", [AsyncPushConsumer, AsyncPullSchedule])
@@ -41,7 +36,7 @@ def test_nobody_waits_for_its_end(
         stopping.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asyncio.wait_for(stopping, LIMIT_S)
-        assert _has_left(cluster, group)
+        assert has_left(cluster, group)
         assert not may_end.is_set()
 
     send("x")
@@ -69,4 +64,4 @@ def test_its_offsets_cannot_be_kept(
 
     send("x")
     asyncio.run(go())
-    eventually(lambda: _has_left(cluster, group))
+    eventually(lambda: has_left(cluster, group))

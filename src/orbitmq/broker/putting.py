@@ -26,15 +26,12 @@ from orbitmq.errors import (
 )
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.flags import MessageFlag
-from orbitmq.protocol.names import SCHEDULE_TOPIC, Property
+from orbitmq.protocol.names import MAX_TOPIC_LENGTH, SCHEDULE_TOPIC, Property
 from orbitmq.remoting.handling import Refused
 
 __all__ = ["Putting", "delay_level", "put_or_drop"]
 
 _log = logging.getLogger(__name__)
-
-MAX_TOPIC_BYTES = 127
-"""What a record has room for."""
 
 
 @dataclass(slots=True)
@@ -150,7 +147,7 @@ class Putting:
 
         Now: once it is due nobody is there to be told.
         """
-        if len(message.topic.encode()) > MAX_TOPIC_BYTES:
+        if len(message.topic.encode()) > MAX_TOPIC_LENGTH:
             raise self.illegal()
 
     def illegal(self) -> Refused:

@@ -9,7 +9,7 @@ import click
 from orbitmq.cli.asking import Verb, asks
 from orbitmq.cli.exits import NothingFound
 from orbitmq.cli.group_looks import VERBS as LOOKS
-from orbitmq.cli.printing import Column, Done, Table
+from orbitmq.cli.printing import Column, Done, Table, in_common
 from orbitmq.cli.values import BROKER, CLUSTER, broker_names, group_argument
 
 if TYPE_CHECKING:
@@ -101,9 +101,7 @@ def put_group(
     said = "\n".join(
         f"group {group} is set up: {text}" for text in dict.fromkeys(map(_said, configs))
     )
-    first, *others = map(_values, configs)
-    differs = {key for other in others for key in first if other[key] != first[key]}
-    return Done(said, first | dict.fromkeys(differs))
+    return Done(said, in_common([_values(config) for config in configs]))
 
 
 def _values(config: SubscriptionGroup) -> dict[str, Any]:

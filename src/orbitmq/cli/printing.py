@@ -81,6 +81,15 @@ class Done:
         return {"done": True, **self.values}
 
 
+def in_common(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the values that all rows have, None where they differ."""
+    first, *others = rows
+    return {
+        key: value if all(other[key] == value for other in others) else None
+        for key, value in first.items()
+    }
+
+
 Answer = Table | Facts | Done
 
 

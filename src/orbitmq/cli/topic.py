@@ -8,10 +8,11 @@ import click
 
 from orbitmq.cli.asking import Verb, asks
 from orbitmq.cli.exits import NothingFound
-from orbitmq.cli.printing import Column, Done, Facts, Table
+from orbitmq.cli.printing import Column, Done, Facts, Table, in_common
 from orbitmq.cli.topic_looks import VERBS as LOOKS
 from orbitmq.cli.topic_rates import VERBS as RATES
 from orbitmq.cli.values import BROKER, CLUSTER, broker_names, topic_argument
+from orbitmq.protocol.flags import TopicFlag
 
 if TYPE_CHECKING:
     from orbitmq.admin.admin import Admin
@@ -22,8 +23,6 @@ __all__ = ["topic"]
 ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"
 PERMISSIONS = {"2": 2, "w": 2, "4": 4, "r": 4, "6": 6, "rw": 6}
 DEFAULT_QUEUES = 8
-UNIT, UNIT_SUB = 1, 2
-"""Flags of a topic."""
 PERM = click.Choice(list(PERMISSIONS), case_sensitive=False)
 
 
@@ -70,20 +69,28 @@ def put_topic(
     """Create or change a topic; a change begins with what each broker has."""
     from orbitmq.protocol.bodies import TopicConfig
 
-    names = broker_names(admin, broker, cluster)
     if create:
+        names = broker_names(admin, broker, cluster)
         config = _changed(TopicConfig(topic, DEFAULT_QUEUES, DEFAULT_QUEUES), **given)
         admin.put_topic(config, brokers=names)
         configs = dict.fromkeys(names or sorted(admin.topic_configs(topic)), config)
     else:
-        found = admin.topic_configs(topic)
-        places = [name for name in names or sorted(found) if name in found]
-        if not places:
-            raise NothingFound(f"no broker that is meant has topic {topic}; create it there")
-        configs = {name: _changed(found[name], **given) for name in places}
+        before = _configs(admin, topic, broker, cluster)
+        configs = {name: _changed(config, **given) for name, config in before.items()}
         for name, config in configs.items():
             admin.put_topic(config, brokers=[name])
     return _done(topic, configs)
+
+
+def _configs(
+    admin: Admin, topic: str, broker: str | None, cluster: str | None
+) -> dict[str, TopicConfig]:
+    """Return how a topic is set up on the brokers that are meant and have it."""
+    names, found = broker_names(admin, broker, cluster), admin.topic_configs(topic)
+    configs = {name: found[name] for name in names or sorted(found) if name in found}
+    if not configs:
+        raise NothingFound(f"no broker that is meant has topic {topic}; create it there")
+    return configs
 
 
 def _changed(
@@ -104,7 +111,7 @@ def _changed(
         return next(value for value in values if value is not None)
 
     flags = config.topic_sys_flag
-    for flag, wanted in ((UNIT, unit), (UNIT_SUB, unit_sub)):
+    for flag, wanted in ((TopicFlag.UNIT, unit), (TopicFlag.UNIT_SUB, unit_sub)):
         if wanted is not None:
             flags = flags | flag if wanted else flags & ~flag
     return replace(
@@ -126,17 +133,17 @@ def _done(topic: str, configs: dict[str, TopicConfig]) -> Done:
         f"topic {topic}: {write} queues to write and {read} to read on {', '.join(places)}"
         for (write, read), places in alike.items()
     )
-    fields = {
-        "writeQueues": "write_queue_nums",
-        "readQueues": "read_queue_nums",
-        "perm": "perm",
-        "order": "order",
-    }
-    values: dict[str, Any] = {"topic": topic}
-    for name, field in fields.items():
-        of_all = {getattr(config, field) for config in configs.values()}
-        values[name] = of_all.pop() if len(of_all) == 1 else None  # they differ
-    return Done(text, values | {"brokers": list(configs)})
+    rows = [
+        {
+            "topic": topic,
+            "writeQueues": config.write_queue_nums,
+            "readQueues": config.read_queue_nums,
+            "perm": config.perm,
+            "order": config.order,
+        }
+        for config in configs.values()
+    ]
+    return Done(text, in_common(rows) | {"brokers": list(configs)})
 
 
 @click.command("perm", cls=Verb, short_help="Change what may be done with a topic")
@@ -158,14 +165,7 @@ def perm_command(
     from dataclasses import replace
 
     wanted = PERMISSIONS[perm.lower()]
-    names = broker_names(admin, broker, cluster)
-    before = {
-        name: config
-        for name, config in admin.topic_configs(topic).items()
-        if names is None or name in names
-    }
-    if not before:
-        raise NothingFound(f"no broker that is meant has topic {topic}")
+    before = _configs(admin, topic, broker, cluster)
     for name, config in before.items():
         admin.put_topic(replace(config, perm=wanted), brokers=[name])
     changes = {name: {"from": config.perm, "to": wanted} for name, config in before.items()}
