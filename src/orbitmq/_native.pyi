@@ -1028,6 +1028,9 @@ class ReadResult:
     def behind_bytes(self) -> int:
         """How far the last message looked at lies behind the end of the log."""
     @property
+    def last_store_timestamp(self) -> int:
+        """The time the last record of `data` was stored, in milliseconds; 0 without records."""
+    @property
     def count(self) -> int:
         """How many records `data` holds."""
     @property

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from orbitmq._native import decode_records, loads_lenient, tags_code
+from orbitmq.broker import longpoll
+from orbitmq.config import BrokerConfig
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.testing import LocalCluster
 
@@ -154,6 +156,94 @@ def test_a_held_pull_is_answered_when_its_time_is_over(wire: Wire) -> None:
     ext = pull_ext("t", 1, sysFlag="6", suspendTimeoutMillis="200")
     answer = wire.ask(RequestCode.PULL_MESSAGE, ext)
     assert (answer.code, answer.remark) == (19, "OFFSET_OVERFLOW_ONE")
+
+
+def test_the_scan_answers_a_held_pull_that_nothing_wanted_has_woken(
+    connect: Callable[[], Wire], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert longpoll.SCAN_S == 5.0, "the period of Java's hold service"
+    monkeypatch.setattr(longpoll, "SCAN_S", 0.05)
+    consumer, producer = connect(), connect()
+    producer.send("t", properties="TAGS\x01A")
+    started = time.monotonic()
+    ext = pull_ext("t", 1, subscription="B", **SUSPEND)
+    waiting = consumer.post(RequestCode.PULL_MESSAGE, ext)
+    consumer.pull("t", 0)  # answered after the other one is held
+    producer.send("t", properties="TAGS\x01A")
+    answer = consumer.answer(waiting)
+    assert (answer.code, answer.remark) == (20, "NO_MATCHED_MESSAGE")
+    assert (answer.ext or {})["nextBeginOffset"] == "2", "its offset moves past unwanted messages"
+    assert time.monotonic() - started < 14, "before its own time was over"
+
+
+@pytest.fixture
+def short_polling(cluster: LocalCluster) -> BrokerConfig:
+    (broker,) = cluster.brokers.values()
+    broker.config.long_polling_enable = False
+    return broker.config
+
+
+def test_without_long_polling_a_pull_waits_only_the_short_time(
+    wire: Wire, short_polling: BrokerConfig
+) -> None:
+    assert short_polling.short_polling_time_mills == 1000, "Java's default"
+    short_polling.short_polling_time_mills = 100
+    wire.send("t")
+    started = time.monotonic()
+    answer = wire.ask(RequestCode.PULL_MESSAGE, pull_ext("t", 1, **SUSPEND))
+    assert (answer.code, answer.remark) == (19, "OFFSET_OVERFLOW_ONE")
+    assert time.monotonic() - started < 14, "not the time that the client asked for"
+
+
+def test_without_long_polling_arrivals_wake_nobody(
+    connect: Callable[[], Wire], short_polling: BrokerConfig, on_broker: Callable[..., Any]
+) -> None:
+    short_polling.short_polling_time_mills = 60_000
+    consumer, producer = connect(), connect()
+    producer.send("t")
+    waiting = consumer.post(RequestCode.PULL_MESSAGE, pull_ext("t", 1, **SUSPEND))
+    consumer.pull("t", 0)  # answered after the other one is held
+    producer.send("t")
+    on_broker(lambda: None)  # a turn of the loop, in which the arrival would have woken it
+    consumer.pull("t", 0)
+    assert waiting not in consumer._responses
+
+
+def test_the_lag_of_a_group_is_noted_in_bytes_and_milliseconds(
+    wire: Wire, cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (broker,) = cluster.brokers.values()
+    sizes = [stored_size(wire, f"{number}".encode()) for number in range(3)]
+    stored_ms = decode_records(wire.pull("t", 0).body)[-1].store_timestamp
+    monkeypatch.setattr(broker.putting, "clock", lambda: stored_ms + 7000)
+    wire.pull("t", 0, maxMsgNums="1")
+
+    def lag(name: str) -> dict[str, Any]:
+        ext = {"statsName": name, "statsKey": "0@t@g"}
+        answer = wire.ask(RequestCode.VIEW_BROKER_STATS_DATA, ext)
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        windows = loads_lenient(answer.body)
+        assert windows["statsMinute"] == windows["statsHour"] == windows["statsDay"]
+        minute: dict[str, Any] = windows["statsMinute"]
+        return minute
+
+    # The second message ended the read, so it is the last one that was looked at.
+    assert lag("GROUP_GET_FALL_SIZE")["sum"] == sum(sizes[1:])
+    first_ms = decode_records(wire.pull("t", 0, maxMsgNums="1").body)[0].store_timestamp
+    assert lag("GROUP_GET_FALL_TIME")["sum"] == stored_ms + 7000 - first_ms
+    wire.pull("t", 2)
+    assert lag("GROUP_GET_FALL_SIZE")["sum"] == sizes[2]
+    assert lag("GROUP_GET_FALL_TIME")["sum"] == 7000
+    broker.config.disk_fall_recorded = False
+    wire.pull("t", 0)
+    assert lag("GROUP_GET_FALL_SIZE")["sum"] == sizes[2], "diskFallRecorded=false keeps the old one"
+
+
+def stored_size(wire: Wire, body: bytes) -> int:
+    """Send a message to `t` and return how many bytes of the log it takes."""
+    sent = wire.send("t", body)
+    offset = int((sent.ext or {})["queueOffset"])
+    return len(wire.pull("t", offset).body)
 
 
 def test_a_pull_commits_the_offset_it_carries(wire: Wire, cluster: LocalCluster) -> None:

@@ -6,6 +6,8 @@ import asyncio
 
 import pytest
 
+from orbitmq.broker.clients import ConsumerClients
+from orbitmq.broker.queue_notices import QueueNotices
 from orbitmq.broker.registration import Registration
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerConfig
@@ -18,7 +20,9 @@ class OnAFullDisk(Registration):
 
     def __init__(self) -> None:
         config = BrokerConfig(namesrv_addr=None)
-        super().__init__(config, TopicTable(config, lambda: 0), lambda: "a:1", any_host=False)
+        notices = QueueNotices(ConsumerClients(), lambda _group, _topic: None)
+        topics = TopicTable(config, lambda: 0)
+        super().__init__(config, topics, lambda: "a:1", notices, any_host=False)
         self.attempts = 0
         self.went_on = asyncio.Event()
 

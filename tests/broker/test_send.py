@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from orbitmq._native import decode_records, encode_batch
@@ -119,6 +121,33 @@ def test_sync_flush_acknowledges_what_is_on_disk() -> None:
         for opaque in opaques:
             assert wire.answer(opaque).code == ResponseCode.SUCCESS
         assert broker.store.flushed_offset == broker.store.max_physical_offset
+        wire.close()
+
+
+def test_wait_false_is_acknowledged_before_the_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    with LocalCluster(settings={"flushDiskType": "SYNC_FLUSH"}) as cluster:
+        (broker,) = cluster.brokers.values()
+        acks = broker.acks
+        assert acks is not None
+        released: list[Callable[[bool], None]] = []
+        monkeypatch.setattr(acks, "when_flushed", lambda _end, release: released.append(release))
+        wire = Wire(broker.config.address)
+        careful = [
+            wire.post(RequestCode.SEND_MESSAGE, send_ext("t", properties=text), b"careful")
+            for text in ("", "WAIT\x01true")
+        ]
+        hasty = wire.send("t", b"hasty", properties="WAIT\x01false")
+        assert hasty.code == ResponseCode.SUCCESS
+        assert (hasty.ext or {})["queueOffset"] == "2", "both others came before it"
+        assert not wire._responses, "and wait for the disk"
+        assert len(released) == len(careful)
+
+        async def flushed() -> None:
+            for release in released:
+                release(True)
+
+        cluster.run(flushed())
+        assert {wire.answer(opaque).code for opaque in careful} == {ResponseCode.SUCCESS}
         wire.close()
 
 

@@ -1,8 +1,9 @@
 //! `ReadResult`: what a read of a queue found, and where to go on.
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
-use store::ReadStatus;
+use store::{ReadStatus, StoreError};
 use wire::Crc;
+use wire::record::store_timestamp;
 
 use crate::command::Command;
 use crate::errors::store_error;
@@ -27,6 +28,8 @@ pub struct ReadResult {
     #[pyo3(get)]
     behind_bytes: i64,
     #[pyo3(get)]
+    last_store_timestamp: i64,
+    #[pyo3(get)]
     count: usize,
     #[pyo3(get)]
     data: Py<PyBytes>,
@@ -36,14 +39,24 @@ impl ReadResult {
     /// Copies the records out of the mapped files, once. They may have to come from the disk, so the GIL is let go.
     pub fn copied(py: Python<'_>, found: store::ReadResult) -> PyResult<ReadResult> {
         let mut data = FilledBytes::new(py, found.bytes)?;
-        py.detach(|| found.records().try_for_each(|record| record.map(|record| data.push(record))))
-            .map_err(|error| store_error(py, &error))?;
+        let last_store_timestamp = py
+            .detach(|| {
+                let mut last = 0;
+                for record in found.records() {
+                    let record = record?;
+                    data.push(record);
+                    last = store_timestamp(record).unwrap_or(last);
+                }
+                Ok(last)
+            })
+            .map_err(|error: StoreError| store_error(py, &error))?;
         Ok(ReadResult {
             status: status_name(found.status),
             next_offset: found.next_offset,
             min_offset: found.min_offset,
             max_offset: found.max_offset,
             behind_bytes: found.behind_bytes,
+            last_store_timestamp,
             count: found.len(),
             data: data.finish(),
         })

@@ -41,6 +41,7 @@ from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.placing import Placing
 from orbitmq.broker.progress import Progress
 from orbitmq.broker.putting import Putting
+from orbitmq.broker.queue_notices import QueueNotices
 from orbitmq.broker.registration import Registration
 from orbitmq.broker.retention import Retention
 from orbitmq.broker.runtime_info import RuntimeInfo
@@ -118,14 +119,15 @@ class Broker:
         memory_bytes = _physical_memory() * config.access_message_in_memory_max_ratio // 100
 
         self.stats = BrokerStats(config.broker_cluster_name, clock)
-        self.topics = TopicTable(config, clock, self._topics_changed)
+        self.consumers = ConsumerClients()
+        self.queue_notices = QueueNotices(self.consumers, self._notify_of_queues)
+        self.topics = TopicTable(config, clock, self._topics_changed, self._queues_changed)
         self.groups = GroupTable(
             auto_create=config.auto_create_subscription_group,
             clock=clock,
             on_change=self._groups_changed,
         )
         self.offsets = ConsumerOffsets()
-        self.consumers = ConsumerClients()
         self.producers = ProducerClients()
         self.filters = ConsumerFilters(
             BloomSize.of(
@@ -162,6 +164,7 @@ class Broker:
             config,
             self.topics,
             lambda: f"{config.broker_ip1}:{config.listen_port}",
+            self.queue_notices,
             any_host="brokerIP1" not in config.given,
             tls=own_connections_context(config.tls, use_tls=config.use_tls),
         )
@@ -347,6 +350,7 @@ class Broker:
 
     async def _stop_serving(self) -> None:
         await self.registration.stop()
+        self.queue_notices.close()
         self.held.close()
         for server in self._servers:
             await server.close()
@@ -383,6 +387,13 @@ class Broker:
         self.tables.save_topics()
         if announce and self._is_open and self.config.nameservers:
             self.registration.soon()
+
+    def _queues_changed(self, topic: str) -> None:
+        if self._is_open and self.config.nameservers:
+            self.queue_notices.changed(topic)
+
+    def _notify_of_queues(self, group: str, topic: str | None) -> None:
+        self.consumer_handlers.queues_changed(group, topic)
 
     def _groups_changed(self) -> None:
         self.tables.save_groups()

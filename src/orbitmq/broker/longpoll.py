@@ -41,6 +41,8 @@ class HeldPull:
     looked_up_to: int = 0
     """Where the next look for a message that the filter wants begins."""
     timer: asyncio.TimerHandle | None = None
+    wakes: bool = True
+    """False for a pull that waits out its time, whatever arrives (``longPollingEnable=false``)."""
 
 
 class HeldPulls:
@@ -94,6 +96,8 @@ class HeldPulls:
         for queue, codes in arrived.items():
             newest = self._max_offset(*queue)
             for pull in list(self._held.get(queue, ())):
+                if not pull.wakes:
+                    continue
                 wants = pull.tag_codes is None or not codes.isdisjoint(pull.tag_codes)
                 if wants and newest > pull.offset and (pull.filter is None or self.finds(pull)):
                     self._release(pull)

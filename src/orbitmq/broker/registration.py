@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from orbitmq._native import Command, body_crc, dumps_lenient, loads_lenient
+from orbitmq.broker.queue_notices import QueueNotices
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerConfig
 from orbitmq.errors import OrbitError
@@ -33,6 +34,7 @@ class Registration:
         config: BrokerConfig,
         topics: TopicTable,
         address: Callable[[], str],
+        notices: QueueNotices,
         *,
         any_host: bool,
         tls: ssl.SSLContext | None = None,
@@ -40,6 +42,7 @@ class Registration:
         self._config = config
         self._topics = topics
         self._address = address
+        self._notices = notices
         self._any_host = any_host
         self._client = RemotingClient(tls=tls)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -100,6 +103,7 @@ class Registration:
         Never just some of them: a nameserver that has been away would take these for all there are
         of this version, and not look at the others when they come.
         """
+        published = self._notices.take()
         body = self._body()
         ext = self._identity() | {
             "haServerAddr": self._config.ha_address,
@@ -111,10 +115,12 @@ class Registration:
         answers = await asyncio.gather(
             *(self._register_with(address, ext, body) for address in self._config.nameservers)
         )
-        for answer in answers:
-            if answer is not None:
-                self._take(answer)
-                break
+        taken = [answer for answer in answers if answer is not None]
+        if not taken:
+            self._notices.put_back(published)
+            return
+        self._notices.published(published)
+        self._take(taken[0])
 
     def _identity(self) -> dict[str, str]:
         return {

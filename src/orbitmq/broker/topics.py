@@ -30,6 +30,7 @@ class TopicTable:
     """Topics by name, with the version that nameservers and slaves compare.
 
     `on_change` is called after every change; with False if whoever made it tells the nameservers.
+    `on_queues` is called before that, with the name of a topic whose queues consumers see anew.
     """
 
     def __init__(
@@ -37,10 +38,12 @@ class TopicTable:
         config: BrokerConfig,
         clock: Callable[[], int],
         on_change: Callable[[bool], None] = lambda _: None,
+        on_queues: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._config = config
         self._clock = clock
         self._on_change = on_change
+        self._on_queues = on_queues
         self.version = DataVersion()
         self.topics: dict[str, TopicConfig] = {}
         self.own: set[str] = set(SYSTEM_TOPICS)
@@ -122,7 +125,12 @@ class TopicTable:
 
     def put(self, topic: TopicConfig, *, announce: bool = True) -> TopicConfig:
         """Create or replace a topic."""
+        before = self.topics.get(topic.topic_name)
         self.topics[topic.topic_name] = topic
+        # A group looks for its retry topic by itself, from its first heartbeat on.
+        is_new_retry = before is None and topic.topic_name.startswith(RETRY_PREFIX)
+        if not is_new_retry and _queues_to_read(before) != _queues_to_read(topic):
+            self._on_queues(topic.topic_name)
         self._changed(announce)
         return topic
 
@@ -130,6 +138,7 @@ class TopicTable:
         """Forget a topic. Its messages stay in the log until that expires."""
         if self.topics.pop(name, None) is None:
             return False
+        self._on_queues(name)
         self._changed()
         return True
 
@@ -161,3 +170,7 @@ class TopicTable:
         """Return the form of the file and of the wire."""
         table = {name: self.topics[name].as_json() for name in sorted(self.topics)}
         return {"dataVersion": self.version.as_json(), "topicConfigTable": table}
+
+
+def _queues_to_read(topic: TopicConfig | None) -> int:
+    return topic.read_queue_nums if topic is not None and topic.is_readable else 0

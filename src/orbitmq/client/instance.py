@@ -106,6 +106,8 @@ class ClientInstance:
         self._heartbeat_timer: Repeating | None = None
         self._route_timer: Repeating | None = None
         self._refreshed_at = 0.0
+        self._outdated: set[str] = set()
+        """Topics whose queues have changed, according to a broker, and are about to be fetched."""
         self._heartbeat_lock = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.router.add(self._consumer_ids_changed, [RequestCode.NOTIFY_CONSUMER_IDS_CHANGED])
@@ -252,7 +254,27 @@ class ClientInstance:
         for rebalance in list(self._rebalances.values()):
             rebalance()
 
-    def _consumer_ids_changed(self, _request: Command, _connection: Connection) -> None:
+    def _consumer_ids_changed(self, request: Command, _connection: Connection) -> None:
+        topic = (request.ext or {}).get("orbitTopic")
+        if topic is None or topic not in self.routes.watched:
+            self.rebalance_soon()
+        elif topic not in self._outdated and self.is_running:
+            self._outdated.add(topic)
+            self.spawn(self._queues_changed(topic))
+
+    async def _queues_changed(self, topic: str) -> None:
+        """Fetch the route of a topic whose queues a broker has changed, then rebalance."""
+        self._outdated.discard(topic)
+        try:
+            await self.run(fetch_route(self.routes, topic))
+        except OrbitError as error:
+            _log.warning(
+                "topic %s has other queues now, but its route cannot be fetched; "
+                "next try in %.0f s: %s",
+                topic,
+                self.settings.route_refresh_s,
+                error,
+            )
         self.rebalance_soon()
 
     # ---- routes and heartbeats

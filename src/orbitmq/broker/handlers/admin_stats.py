@@ -35,6 +35,12 @@ class StatsAdminHandlers:
         """Return what a counter did in the last minute, hour and day."""
         header = StatsHeader.decode(request)
         body = {}
+        moment = self.stats.moment(header.stats_name, header.stats_key)
+        if moment is not None:
+            # RocketMQ writes these values to its log only, and answers that they do not exist.
+            value = {"avgpt": 0.0, "sum": moment, "tps": 0.0}
+            body = {f"stats{window.capitalize()}": value for window, _, _ in WINDOWS}
+            return respond(request, body=dumps_lenient(dict(sorted(body.items()))))
         for window, _, _ in WINDOWS:
             rate = self.stats.rate(header.stats_name, header.stats_key, window)
             if rate is None:

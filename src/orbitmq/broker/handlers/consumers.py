@@ -155,13 +155,26 @@ class ConsumerHandlers:
         if name not in self.consumers.groups:
             self.filters.group_left(name)
 
-    def notify_members(self, name: str) -> None:
-        """Tell a group's members that they must share out the queues anew."""
+    def notify_members(self, name: str, topic: str | None = None) -> None:
+        """Tell a group's members that they must share out the queues anew.
+
+        `topic` names the topic whose queues have changed, if that is the reason; only OrbitMQ's
+        clients read it.
+        """
         group = self.consumers.groups.get(name)
         if group is None or not self.config.notify_consumer_ids_changed_enable:
             return
+        ext = {"consumerGroup": name}
+        if topic is not None:
+            ext["orbitTopic"] = topic
         for connection in group.members:
-            connection.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext={"consumerGroup": name})
+            connection.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext=ext)
+
+    def queues_changed(self, name: str, topic: str | None) -> None:
+        """Notify a group's members of new queues, unless the group wants no notices."""
+        group = self.groups.find(name)
+        if group is None or group.notify_consumer_ids_changed_enable:
+            self.notify_members(name, topic)
 
     def check_config(self, request: Command, _connection: Connection) -> Command:
         """Say whether a subscription can be served."""

@@ -153,6 +153,8 @@ class PullHandlers:
             is_new = header.queue_offset == 0
             code = ResponseCode.PULL_NOT_FOUND if is_new else ResponseCode.PULL_OFFSET_MOVED
         self._commit_offset(header, may_hold)
+        if result.status in _LOOKED_AT_MESSAGES:
+            self._note_lag(header, result)
         if code == ResponseCode.SUCCESS:
             self.stats.got(header.topic, header.consumer_group, result.count, len(result.data))
             took_ms = self.putting.clock() - began_ms
@@ -165,6 +167,20 @@ class PullHandlers:
         elif code == ResponseCode.PULL_OFFSET_MOVED:
             self._tell_offset_moved(header, result.next_offset)
         return result.answer(request, code, self._suggested_broker(group, result))
+
+    def _note_lag(self, header: PullHeader, result: ReadResult) -> None:
+        """Note how far the group is behind, as GROUP_GET_FALL_SIZE and GROUP_GET_FALL_TIME."""
+        self.stats.fell_behind(
+            header.topic,
+            header.consumer_group,
+            header.queue_id,
+            size=result.behind_bytes if self.config.disk_fall_recorded else None,
+            time_ms=(
+                self.putting.clock() - result.last_store_timestamp
+                if result.status == "FOUND"
+                else None
+            ),
+        )
 
     def _commit_offset(self, header: PullHeader, may_hold: bool) -> None:
         """Take the offset that a pull brings along; one that was held has brought it before."""
@@ -236,10 +252,11 @@ class PullHandlers:
         wanted: Wanted,
     ) -> bool:
         timeout_ms = header.suspend_timeout_millis
-        if not self.config.long_polling_enable:
+        is_long = self.config.long_polling_enable
+        if not is_long:
             timeout_ms = self.config.short_polling_time_mills
         queue = (header.topic, header.queue_id)
-        pull = HeldPull(request, connection, queue, header.queue_offset, *wanted)
+        pull = HeldPull(request, connection, queue, header.queue_offset, *wanted, wakes=is_long)
         return self.held.hold(pull, max(timeout_ms, 0))
 
     def _finds(self, pull: HeldPull) -> bool:

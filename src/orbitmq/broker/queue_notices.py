@@ -1,0 +1,73 @@
+"""Notices to consumer groups that the queues of a topic have changed.
+
+RocketMQ's clients fetch routes every 30 s and rebalance every 20 s, so a new queue can wait 50 s
+for its first reader. NOTIFY_CONSUMER_IDS_CHANGED makes every client rebalance at once, but with
+the route it has. Therefore the notice is sent only after a nameserver has the new queues, it names
+the topic for OrbitMQ's own clients, which then fetch the route first, and it is repeated without
+the topic until every Java or Go client has fetched the route by its own timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from orbitmq.broker.clients import ConsumerClients
+
+__all__ = ["QueueNotices"]
+
+REPEAT_AFTER_S = (10.0, 20.0, 31.0)
+"""Java and Go clients fetch routes every 30 s; after 31 s all of them have the new one."""
+
+
+class QueueNotices:
+    """Collects topics whose queues have changed, and notifies the groups that subscribe to them.
+
+    `notify` sends the notice to the members of a group; the topic is None for a repetition.
+    """
+
+    def __init__(
+        self, consumers: ConsumerClients, notify: Callable[[str, str | None], None]
+    ) -> None:
+        self._consumers = consumers
+        self._notify = notify
+        self._changed: set[str] = set()
+        self._timers: set[asyncio.TimerHandle] = set()
+
+    def changed(self, topic: str) -> None:
+        """Note that consumers have to learn the queues of a topic anew."""
+        self._changed.add(topic)
+
+    def take(self) -> set[str]:
+        """Return the topics that the registration about to be made will publish."""
+        taken, self._changed = self._changed, set()
+        return taken
+
+    def put_back(self, topics: Iterable[str]) -> None:
+        """Keep topics for the next registration, because no nameserver took this one."""
+        self._changed.update(topics)
+
+    def published(self, topics: set[str]) -> None:
+        """Notify the groups of topics whose new queues a nameserver has."""
+        subscribed = [topic for topic in sorted(topics) if self._consumers.groups_of(topic)]
+        for topic in subscribed:
+            for group in self._consumers.groups_of(topic):
+                self._notify(group, topic)
+        if subscribed:
+            for delay_s in REPEAT_AFTER_S:
+                self._repeat_after(delay_s, subscribed)
+
+    def _repeat_after(self, delay_s: float, topics: list[str]) -> None:
+        def repeat() -> None:
+            self._timers.discard(timer)
+            for group in {group for topic in topics for group in self._consumers.groups_of(topic)}:
+                self._notify(group, None)
+
+        timer = asyncio.get_running_loop().call_later(delay_s, repeat)
+        self._timers.add(timer)
+
+    def close(self) -> None:
+        """Send no more notices."""
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
