@@ -30,8 +30,8 @@ class PlayedCluster:
     def __init__(self) -> None:
         self.log: list[tuple[int, dict[str, str], bytes | None]] = []
         self.members: list[str] | None = None
-        self.stored = {0: 0, 1: 0}
-        self.messages: dict[int, list[bytes]] = {0: [], 1: []}
+        self.stored = dict.fromkeys(range(4), 0)
+        self.messages: dict[int, list[bytes]] = {number: [] for number in range(4)}
         self.refused_locks: set[int] = set()
         self.answers: dict[int, Callable[[dict[str, str]], Command]] = {}
         self.committed: dict[str, int] = {}

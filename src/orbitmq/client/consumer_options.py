@@ -35,6 +35,8 @@ class ConsumerOptions(TypedDict, total=False):
     pull_interval_ms: float
     max_cached_messages: int
     max_cached_bytes: int
+    max_cached_messages_of_topic: int
+    max_cached_bytes_of_topic: int
     max_cached_messages_of_all: int
     max_cached_bytes_of_all: int
     max_span: int

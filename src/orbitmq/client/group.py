@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -256,8 +257,8 @@ class GroupMember:
                 cache for cache in self.queues.values() if not self._is_wanted(cache.queue)
             ]:
                 changed = await self._release(cache) or changed
+            self.assignment_changed()
             if changed and not self.is_closing:
-                self.assignment_changed()
                 await self.beat()
 
     async def _look_for_missing_topics(self) -> None:
@@ -289,10 +290,13 @@ class GroupMember:
 
     def assignment_changed(self) -> None:
         """Share out anew what may be held, after queues have come or gone."""
-        count = max(len(self.queues), 1)
-        for cache in self.queues.values():
-            ordered = cache.limits.span is None
-            cache.limits = self.settings.limits(ordered=ordered, queues=count)
+        of_topic = Counter(queue.topic for queue in self.queues)
+        for queue, cache in self.queues.items():
+            cache.limits = self.settings.limits(
+                ordered=cache.limits.span is None,
+                queues=len(self.queues),
+                of_topic=of_topic[queue.topic],
+            )
 
     async def _take_share(self, topic: str, share: list[MessageQueue]) -> bool:
         held = [queue for queue in self.queues if queue.topic == topic]
@@ -307,6 +311,7 @@ class GroupMember:
             if offset is not None and not self.is_closing:
                 self.queues[queue] = self._open_queue(queue, offset)
                 changed = True
+        self.assignment_changed()  # before the first pull of a new queue
         return changed
 
     def _is_stale(self, cache: QueueCache) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from orbitmq.client.flows.offsets import max_offset, min_offset, search_offset
-from orbitmq.client.flows.pull import LITE_PULL, PullRequest, messages_of, pull
+from orbitmq.client.flows.pull import BULK_BYTES, LITE_PULL, PullRequest, messages_of, pull
 from orbitmq.client.flows.routes import route_or_diagnose
 from orbitmq.client.group import now_ms
 from orbitmq.client.inbox import Inbox
@@ -106,7 +106,6 @@ class LiteMember(PullingMember[ProcessQueue]):
             for topic in {queue.topic for queue in [*self.assigned, *self.queues]}:
                 share = [queue for queue in self.assigned if queue.topic == topic]
                 await self._take_share(topic, share)
-            self.assignment_changed()
 
     def _is_wanted(self, queue: MessageQueue) -> bool:
         return queue in self.assigned if self.assigned is not None else super()._is_wanted(queue)
@@ -154,7 +153,8 @@ class LiteMember(PullingMember[ProcessQueue]):
             queue,
             subscription,
             cache.next_offset,
-            self.settings.pull_batch_size,
+            min(self.settings.pull_batch_size, cache.limits.messages),
+            min(BULK_BYTES, cache.limits.size_bytes),
             flags=_FLAGS,
             suspend_ms=self.settings.suspend_pull_ms,
             timeout_ms=self.settings.pull_timeout_ms,

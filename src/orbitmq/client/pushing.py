@@ -8,7 +8,7 @@ import time
 
 from orbitmq.client.concurrent import ConcurrentService
 from orbitmq.client.consume_trace import trace_awaiting, trace_calls
-from orbitmq.client.flows.pull import Pulled, PullRequest, messages_of, pull
+from orbitmq.client.flows.pull import BULK_BYTES, Pulled, PullRequest, messages_of, pull
 from orbitmq.client.group import now_ms
 from orbitmq.client.handlers import Handler, HandlerTable
 from orbitmq.client.lending import LendingMember, clock_ms
@@ -166,6 +166,7 @@ class PushMember(LendingMember):
 
     async def _pull_forever(self, cache: QueueCache) -> None:
         while not cache.is_stopped:
+            cache.last_pull_ms = now_ms()  # also for a queue that has to wait: it is not lost
             if self.is_suspended:
                 await asyncio.sleep(SUSPENDED_S)
             elif cache.is_full:
@@ -189,7 +190,8 @@ class PushMember(LendingMember):
             cache.queue,
             subscription,
             cache.next_offset,
-            self.settings.pull_batch_size,
+            min(self.settings.pull_batch_size, cache.limits.messages),
+            min(BULK_BYTES, cache.limits.size_bytes),
             flags=PullFlag.SUSPEND | (PullFlag.COMMIT_OFFSET if commit > 0 else 0),
             commit_offset=commit,
             suspend_ms=self.settings.suspend_pull_ms,

@@ -98,6 +98,10 @@ def test_a_time_to_begin_at() -> None:
         {"group": "g", "concurrency": 0},
         {"group": "g", "pull_batch_size": 0},
         {"group": "g", "max_span": 0},
+        {"group": "g", "max_cached_messages_of_topic": 0},
+        {"group": "g", "max_cached_messages_of_topic": 6_553_501},
+        {"group": "g", "max_cached_bytes_of_topic": 0},
+        {"group": "g", "max_cached_messages_of_all": 0},
         {"group": "g", "consume_from": "middle"},
         {"group": "g", "pull_timeout_ms": 1},
         {"group": "g", "strategy": "RANDOM"},
@@ -123,6 +127,25 @@ def test_what_all_queues_may_hold_is_shared() -> None:
     limits = settings.limits(ordered=False, queues=8)
     assert (limits.messages, limits.size_bytes) == (12, 125)
     assert settings.limits(ordered=False, queues=1000).messages == 1
+
+
+def test_what_a_topic_may_hold_is_shared_by_its_own_queues() -> None:
+    settings = ConsumerSettings(
+        group="g", max_cached_messages_of_topic=100, max_cached_bytes_of_topic=1000
+    )
+    limits = settings.limits(ordered=False, queues=20, of_topic=8)
+    assert (limits.messages, limits.size_bytes) == (12, 125)
+    assert settings.limits(ordered=False, queues=2000, of_topic=1000).messages == 1
+
+
+def test_the_smaller_of_two_common_limits_counts() -> None:
+    settings = ConsumerSettings(
+        group="g", max_cached_messages_of_topic=100, max_cached_messages_of_all=100
+    )
+    assert settings.limits(ordered=False, queues=10, of_topic=5).messages == 10
+    settings.max_cached_messages_of_topic = 20
+    assert settings.limits(ordered=False, queues=10, of_topic=5).messages == 4
+    assert settings.limits(ordered=False).size_bytes == settings.max_cached_bytes
 
 
 @pytest.mark.parametrize("name", ["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"])

@@ -15,12 +15,12 @@ from orbitmq.protocol.bodies import MessageQueue, Subscription
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import PullFlag
 
-__all__ = ["LITE_PULL", "PullRequest", "Pulled", "messages_of", "pull"]
+__all__ = ["BULK_BYTES", "LITE_PULL", "PullRequest", "Pulled", "messages_of", "pull"]
 
 LITE_PULL = 16
 """The sysFlag bit by which lite pulls are told from others; brokers do nothing with it."""
 
-BULK_BYTES = str(1 << 20)
+BULK_BYTES = 1 << 20
 """How much an OrbitMQ broker may send at once. Apache's know no such field and keep to their own
 limit, 32 messages unless set up otherwise."""
 
@@ -41,6 +41,7 @@ class PullRequest:
     subscription: Subscription
     offset: int
     max_messages: int
+    max_bytes: int = BULK_BYTES
     flags: int = 0
     commit_offset: int = 0
     suspend_ms: int = 0
@@ -92,7 +93,7 @@ def pull(routes: RouteTable, request: PullRequest) -> Flow[Pulled]:
         "subVersion": str(subscription.sub_version if version is None else version),
         "expressionType": subscription.expression_type,
         "bname": queue.broker_name,
-        "orbitMaxBytes": BULK_BYTES,
+        "orbitMaxBytes": str(request.max_bytes),
     }
     if flags & PullFlag.SUBSCRIPTION:
         ext["subscription"] = subscription.sub_string

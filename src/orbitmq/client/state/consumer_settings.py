@@ -60,6 +60,13 @@ class ConsumerSettings:
     """How many messages of one queue may wait here."""
     max_cached_bytes: int = 64 << 20
     """How many bytes of one queue may wait here."""
+    max_cached_messages_of_topic: int | None = None
+    """How many messages of one topic may wait here, RocketMQ's ``pullThresholdForTopic``; each of
+    the topic's queues that this consumer has gets an equal part, in place of
+    `max_cached_messages`. None sets no such limit."""
+    max_cached_bytes_of_topic: int | None = None
+    """How many bytes of one topic may wait here, RocketMQ's ``pullThresholdSizeForTopic`` (in MiB
+    there); shared like the messages."""
     max_cached_messages_of_all: int | None = None
     """How many messages of all queues may wait here; each queue has an equal part of it."""
     max_cached_bytes_of_all: int | None = None
@@ -95,8 +102,14 @@ class ConsumerSettings:
             ("max_span", 1, 65_535),
             ("max_cached_bytes", 1, 1 << 40),
             ("pull_interval_ms", 0, 65_535),
+            ("max_cached_messages_of_topic", 1, 6_553_500),
+            ("max_cached_bytes_of_topic", 1, 1 << 40),
+            ("max_cached_messages_of_all", 1, 1 << 40),
+            ("max_cached_bytes_of_all", 1, 1 << 40),
         ):
             value = getattr(self, name)
+            if value is None and name.endswith(("_of_topic", "_of_all")):
+                continue
             if not low <= value <= high:
                 raise ConfigError(f"{name} must lie between {low} and {high}, it is {value}")
         if self.pull_timeout_ms < self.suspend_pull_ms:
@@ -132,11 +145,29 @@ class ConsumerSettings:
         names = ", ".join(strategy.name for strategy in known)
         raise ConfigError(f"no strategy is called {self.strategy!r}; there are {names}")
 
-    def limits(self, *, ordered: bool, queues: int = 1) -> CacheLimits:
-        """Return how much of one queue may be held if there are so many; order needs no span."""
-        messages, size_bytes = self.max_cached_messages, self.max_cached_bytes
-        if self.max_cached_messages_of_all is not None:
-            messages = max(self.max_cached_messages_of_all // queues, 1)
-        if self.max_cached_bytes_of_all is not None:
-            size_bytes = max(self.max_cached_bytes_of_all // queues, 1)
-        return CacheLimits(messages, size_bytes, None if ordered else self.max_span)
+    def limits(self, *, ordered: bool, queues: int = 1, of_topic: int = 1) -> CacheLimits:
+        """Return how much of one queue may be held, given how many queues this consumer has.
+
+        `queues` counts those of all topics, `of_topic` those of the queue's own topic. Queues in
+        order need no span.
+        """
+        return CacheLimits(
+            _share(
+                self.max_cached_messages,
+                (self.max_cached_messages_of_topic, of_topic),
+                (self.max_cached_messages_of_all, queues),
+            ),
+            _share(
+                self.max_cached_bytes,
+                (self.max_cached_bytes_of_topic, of_topic),
+                (self.max_cached_bytes_of_all, queues),
+            ),
+            None if ordered else self.max_span,
+        )
+
+
+def _share(of_queue: int, *limits: tuple[int | None, int]) -> int:
+    """Return the smallest part of the common limits, or the queue's own limit if none is set."""
+    return min(
+        (max(limit // count, 1) for limit, count in limits if limit is not None), default=of_queue
+    )
