@@ -16,6 +16,7 @@ from orbitmq.client.lite import AsyncConsumer, Consumer
 from orbitmq.client.push import AsyncPushConsumer, PushConsumer
 from orbitmq.errors import ClientClosed, ConfigError
 from orbitmq.message import MessageQueue
+from orbitmq.protocol.names import SCHEDULE_TOPIC
 from orbitmq.testing import LocalCluster
 from tests.client.conftest import LIMIT_S, Seen, eventually
 
@@ -460,6 +461,9 @@ def test_a_message_whose_handler_is_stuck_goes_to_somebody_else(
             stuck.wait(30)
 
     send("x")
+    (broker,) = cluster.brokers.values()
+    third_level = (SCHEDULE_TOPIC, 2)
+    delayed = broker.store.max_offset(*third_level)
     consumer = PushConsumer(
         cluster.address, group=group, consume_from="first", consume_timeout_s=0.2
     )
@@ -467,7 +471,7 @@ def test_a_message_whose_handler_is_stuck_goes_to_somebody_else(
     with consumer:
         seen.wait(2)
         stuck.set()
-    (broker,) = cluster.brokers.values()
+    assert broker.store.max_offset(*third_level) == delayed + 1, "it waits at delay level 3"
     assert sum(broker.offsets.of_group(topic, group).values()) == 1
 
 

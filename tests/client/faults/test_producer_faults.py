@@ -6,7 +6,7 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -154,3 +154,70 @@ def test_nothing_stays_behind(network: FaultyNetwork, admin: Admin, way: Way) ->
     once()
     remains = Remains(network)
     remains.assert_none([once() for _ in range(10)])
+
+
+IN_ANSWERS_TO_SENDS = b"MSG_REGION"
+BOTH = {"broker-a", "broker-b"}
+
+
+class Clock:
+    """A producer's clock, which goes on only when it is told to."""
+
+    def __init__(self, producer: Any) -> None:
+        self.now_s = 1000.0
+        producer._sending.clock = producer._sending.faults._clock = self
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def _brokers_of(producer: Any, count: int) -> list[str]:
+    """Send messages; return the names of the brokers that took them."""
+    return [producer.send(Message("T", b"x")).queue.broker_name for _ in range(count)]
+
+
+@pytest.fixture
+def two_brokers() -> Iterator[FaultyNetwork]:
+    with FaultyNetwork(brokers=2) as network:
+        with Admin(network.cluster.address) as admin:
+            admin.create_topic("T", queues=2)
+        yield network
+
+
+def test_latency_faults_keep_a_producer_away_from_a_slow_broker(
+    two_brokers: FaultyNetwork, way: Way
+) -> None:
+    options = {"group": "g", "latency_faults": True}
+    with way(Producer, AsyncProducer)(two_brokers.address, **options) as producer:
+        clock = Clock(producer)
+        assert set(_brokers_of(producer, 8)) == BOTH
+
+        def slowly(data: bytes) -> bytes:
+            # From 550 ms on a broker is passed over for 30 s.
+            clock.now_s += 0.6 if IN_ANSWERS_TO_SENDS in data else 0
+            return data
+
+        two_brokers.broker._rewrite = slowly
+        assert _brokers_of(producer, 4).count("broker-a") == 1, "once, to find out"
+        two_brokers.broker._rewrite = bytes
+        assert set(_brokers_of(producer, 8)) == {"broker-b"}
+        clock.now_s += 29
+        assert set(_brokers_of(producer, 8)) == {"broker-b"}
+        clock.now_s += 2
+        assert set(_brokers_of(producer, 8)) == BOTH
+
+
+def test_latency_faults_keep_a_producer_away_from_a_broker_that_failed(
+    two_brokers: FaultyNetwork, way: Way
+) -> None:
+    options = {"group": "g", "latency_faults": True}
+    with way(Producer, AsyncProducer)(two_brokers.address, **options) as producer:
+        clock = Clock(producer)
+        assert set(_brokers_of(producer, 8)) == BOTH
+        two_brokers.broker.refuse()
+        assert set(_brokers_of(producer, 4)) == {"broker-b"}
+        two_brokers.broker.refuse(False)
+        clock.now_s += 599
+        assert set(_brokers_of(producer, 8)) == {"broker-b"}, "a failure counts for ten minutes"
+        clock.now_s += 2
+        assert set(_brokers_of(producer, 8)) == BOTH
