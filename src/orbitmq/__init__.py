@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from orbitmq.admin.admin import Admin
     from orbitmq.admin.async_admin import AsyncAdmin
     from orbitmq.client.handlers import OrderlyStatus, RetryLater
+    from orbitmq.client.hooks import ConsumeContext, ConsumeHook, SendContext, SendHook
     from orbitmq.client.lite import AsyncConsumer, Consumer
     from orbitmq.client.producer import Producer
     from orbitmq.client.producer_async import AsyncProducer
@@ -61,6 +62,8 @@ __all__ = [
     "AsyncTransactionProducer",
     "Cleaned",
     "ClientSettings",
+    "ConsumeContext",
+    "ConsumeHook",
     "Consumer",
     "Message",
     "MessageQueue",
@@ -77,6 +80,8 @@ __all__ = [
     "Record",
     "Recovery",
     "RetryLater",
+    "SendContext",
+    "SendHook",
     "SendResult",
     "SendStatus",
     "Store",
@@ -101,6 +106,8 @@ _LOADED_LATER = {
     "AsyncPushConsumer": "orbitmq.client.push",
     "AsyncTransactionProducer": "orbitmq.client.transaction",
     "ClientSettings": "orbitmq.client.settings",
+    "ConsumeContext": "orbitmq.client.hooks",
+    "ConsumeHook": "orbitmq.client.hooks",
     "Consumer": "orbitmq.client.lite",
     "Message": "orbitmq.message",
     "MessageQueue": "orbitmq.message",
@@ -111,6 +118,8 @@ _LOADED_LATER = {
     "PullTurn": "orbitmq.client.pull_schedule",
     "PushConsumer": "orbitmq.client.push",
     "RetryLater": "orbitmq.client.handlers",
+    "SendContext": "orbitmq.client.hooks",
+    "SendHook": "orbitmq.client.hooks",
     "SendResult": "orbitmq.message",
     "SendStatus": "orbitmq.message",
     "Tls": "orbitmq.remoting.tls",

@@ -1,4 +1,4 @@
-"""Puts trace records around handlers: one pair for every message, before and after its function.
+"""A consume hook that writes trace records: one before and one after each message is handled.
 
 The pair shares a request id, by which tools put it together; a batch shares one, too.
 """
@@ -6,17 +6,17 @@ The pair shares a request id, by which tools put it together; a batch shares one
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Sequence
 
 from orbitmq._native import ReceivedMessage
 from orbitmq.client.handlers import RetryLater
+from orbitmq.client.hooks import ConsumeContext, ConsumeHook
 from orbitmq.client.state.trace_records import consumed, consuming
 from orbitmq.client.state.unique_ids import make_unique_id
 from orbitmq.client.trace import Tracer
 from orbitmq.protocol.names import Property
 
-__all__ = ["trace_awaiting", "trace_calls"]
+__all__ = ["ConsumeTrace"]
 
 SUCCESS, EXCEPTION, FAILED = 0, 2, 4
 """How a handler came back, by Java's numbers."""
@@ -25,11 +25,11 @@ SUCCESS, EXCEPTION, FAILED = 0, 2, 4
 class _Pair:
     """The records of one call."""
 
-    def __init__(self, tracer: Tracer, unit: ReceivedMessage | list[ReceivedMessage]) -> None:
+    def __init__(self, tracer: Tracer, messages: Sequence[ReceivedMessage]) -> None:
         self._tracer = tracer
         self._request_id = make_unique_id()
         self._messages: list[tuple[str, tuple[str, ...]]] = []
-        for message in unit if isinstance(unit, list) else [unit]:
+        for message in messages:
             is_off = message.get_property(Property.TRACE_ON) == "false"
             if tracer.traces(message.topic) and not is_off:
                 self._messages.append((message.message_id, message.keys))
@@ -70,39 +70,20 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _code(error: BaseException) -> int:
-    return FAILED if isinstance(error, RetryLater) else EXCEPTION
+class ConsumeTrace(ConsumeHook):
+    """Records each call of a handler."""
 
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
 
-def trace_calls(tracer: Tracer, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a function that does what a handler does, and records it."""
+    def before_consume(self, context: ConsumeContext) -> None:
+        """Record that a handler gets messages."""
+        context.state[self] = _Pair(self._tracer, context.messages)
 
-    def traced(unit: Any) -> Any:
-        pair = _Pair(tracer, unit)
-        try:
-            result = function(unit)
-        except BaseException as error:
-            pair.after(_code(error))
-            raise
-        pair.after(SUCCESS)
-        return result
-
-    return traced
-
-
-def trace_awaiting(
-    tracer: Tracer, function: Callable[[Any], Awaitable[Any]]
-) -> Callable[[Any], Awaitable[Any]]:
-    """Return a coroutine function that does what a handler does, and records it."""
-
-    async def traced(unit: Any) -> Any:
-        pair = _Pair(tracer, unit)
-        try:
-            result = await function(unit)
-        except BaseException as error:
-            pair.after(_code(error))
-            raise
-        pair.after(SUCCESS)
-        return result
-
-    return traced
+    def after_consume(self, context: ConsumeContext) -> None:
+        """Record how the handler came back."""
+        pair: _Pair = context.state[self]
+        if context.error is None:
+            pair.after(SUCCESS)
+        else:
+            pair.after(FAILED if isinstance(context.error, RetryLater) else EXCEPTION)

@@ -53,6 +53,7 @@ class Producer(Requesting, BaseProducer):
     - `max_in_flight`: how many sends of an `AsyncProducer` may wait for their answers; more of them
       wait for their turn, so that a burst does not drown the broker.
     - `trace`: True, or the name of the topic to record each send in.
+    - `hooks`: objects that are called around every send, see `SendHook`.
     - `namespace`, `access_key`, `secret_key`, `security_token`, `tls`, `instance_name`,
       `unit_name`, `vip_channel`: as for every client.
     """
@@ -136,8 +137,7 @@ class Producer(Requesting, BaseProducer):
         choose = self._choose(message, queue, sharding_key, selector)
         if self._batcher is not None and choose is None and can_linger(message, self._policy):
             return self.enqueue(message, queue=queue).result()
-        flow = self._send_flow(self._outgoing(message), queue, choose, timeout_ms)
-        return self._perform(flow)
+        return self._perform(self._message_flow(message, queue, choose, timeout_ms))
 
     def enqueue(self, message: Message, *, queue: MessageQueue | None = None) -> Future[SendResult]:
         """Hand a message over to be sent in a batch; the future is what becomes of it.
@@ -155,7 +155,13 @@ class Producer(Requesting, BaseProducer):
         if batcher is None:
             raise needs_linger()
         if can_linger(message, self._policy):
-            return batcher.add(message, make_part(message, self._policy), queue)
+
+            def add(ready: Message) -> Future[SendResult]:
+                return batcher.add(ready, make_part(ready, self._policy), queue)
+
+            if self._hooks is None:
+                return add(message)
+            return self._hooks.around_future(message, add)
         alone: Future[SendResult] = Future()
         try:
             alone.set_result(self.send(message, queue=queue))
@@ -176,8 +182,7 @@ class Producer(Requesting, BaseProducer):
 
             producer.send_many([Message("orders", b"1"), Message("orders", b"2")])
         """
-        flow = self._send_flow(self._outgoing_batch(messages), queue, None, timeout_ms)
-        return self._perform(flow)
+        return self._perform(self._batch_flow(messages, queue, timeout_ms))
 
     def send_oneway(
         self,
@@ -194,7 +199,7 @@ class Producer(Requesting, BaseProducer):
             producer.send_oneway(Message("metrics", b"cpu=0.3"))
         """
         choose = self._choose(message, queue, sharding_key, selector)
-        self._perform(self._oneway_flow(self._outgoing(message), queue, choose, None))
+        self._perform(self._oneway_flow(message, queue, choose))
 
     def queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues that messages to a topic can go to.
@@ -229,7 +234,7 @@ class Producer(Requesting, BaseProducer):
         asked, deadline = self._ask(message, budget_ms)
         try:
             background.run(self._be_known(asked.message.topic, budget_ms))
-            self._perform(self._send_flow(self._outgoing(asked.message), queue, choose, budget_ms))
+            self._perform(self._message_flow(asked.message, queue, choose, budget_ms))
             return self._await_reply(asked, deadline)
         finally:
             self._forget(asked)

@@ -49,6 +49,7 @@ class AsyncProducer(Requesting, BaseProducer):
     - `max_in_flight`: how many sends of an `AsyncProducer` may wait for their answers; more of them
       wait for their turn, so that a burst does not drown the broker.
     - `trace`: True, or the name of the topic to record each send in.
+    - `hooks`: objects that are called around every send, see `SendHook`.
     - `namespace`, `access_key`, `secret_key`, `security_token`, `tls`, `instance_name`,
       `unit_name`, `vip_channel`: as for every client.
     """
@@ -70,7 +71,7 @@ class AsyncProducer(Requesting, BaseProducer):
         instance = await self._open()
         self._turns = Turns(self._max_in_flight)
         sending = self._sending
-        if sending is not None and sending.faults is None and self._tracer is None:
+        if sending is not None and sending.faults is None and not (self._tracer or self._hooks):
             self._quick = QuickSend(sending, instance.network, self._group, self.settings.namespace)
         if self._linger_ms is not None:
             self._batcher = Batcher(
@@ -134,7 +135,7 @@ class AsyncProducer(Requesting, BaseProducer):
             else self._choose(message, queue, sharding_key, selector)
         )
         if self._batcher is not None and choose is None and can_linger(message, self._policy):
-            return await self._batcher.add(message, make_part(message, self._policy), queue)
+            return await self._add(self._batcher, message, queue)
         network = self._running().network
         turns = self._turns
         if turns.free > 0:
@@ -148,7 +149,7 @@ class AsyncProducer(Requesting, BaseProducer):
             else:
                 begun = quick.begin(message, queue, timeout_ms)
             if quick is None or begun is None:
-                flow = self._send_flow(self._outgoing(message), queue, choose, timeout_ms)
+                flow = self._message_flow(message, queue, choose, timeout_ms)
                 return await awaiting.perform(flow, network)
             try:
                 await begun[0]
@@ -181,7 +182,15 @@ class AsyncProducer(Requesting, BaseProducer):
             return asyncio.ensure_future(self.send(message, queue=queue))
         if batcher.holds_up:
             await batcher.let_through()
-        return batcher.add(message, make_part(message, self._policy), queue)
+        return self._add(batcher, message, queue)
+
+    def _add(
+        self, batcher: Batcher, message: Message, queue: MessageQueue | None
+    ) -> Future[SendResult]:
+        def add(ready: Message) -> Future[SendResult]:
+            return batcher.add(ready, make_part(ready, self._policy), queue)
+
+        return add(message) if self._hooks is None else self._hooks.around_future(message, add)
 
     async def send_many(
         self,
@@ -196,7 +205,7 @@ class AsyncProducer(Requesting, BaseProducer):
 
             await producer.send_many([Message("orders", b"1"), Message("orders", b"2")])
         """
-        flow = self._send_flow(self._outgoing_batch(messages), queue, None, timeout_ms)
+        flow = self._batch_flow(messages, queue, timeout_ms)
         return await self._running().run(flow)
 
     async def send_oneway(
@@ -214,7 +223,7 @@ class AsyncProducer(Requesting, BaseProducer):
             await producer.send_oneway(Message("metrics", b"cpu=0.3"))
         """
         choose = self._choose(message, queue, sharding_key, selector)
-        flow = self._oneway_flow(self._outgoing(message), queue, choose, None)
+        flow = self._oneway_flow(message, queue, choose)
         await self._running().run(flow)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
@@ -250,7 +259,7 @@ class AsyncProducer(Requesting, BaseProducer):
         asked, deadline = self._ask(message, budget_ms)
         try:
             await self._be_known(asked.message.topic, budget_ms)
-            flow = self._send_flow(self._outgoing(asked.message), queue, choose, budget_ms)
+            flow = self._message_flow(asked.message, queue, choose, budget_ms)
             await instance.run(flow)
             return await self._reply(asked, deadline)
         finally:

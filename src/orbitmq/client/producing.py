@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TypedDict
 
 from orbitmq.client.flows.send import Choose, Sending, send, send_oneway
+from orbitmq.client.hooks import SendHook, checked_hooks
 from orbitmq.client.instance import ClientInstance
+from orbitmq.client.send_hooks import SendHooks
 from orbitmq.client.settings import ClientSettings
 from orbitmq.client.state.batching import Gathered, close_batch, make_batch
 from orbitmq.client.state.namespace import wrap
@@ -57,6 +59,7 @@ class ProducerSettings(TypedDict, total=False):
     batch_messages: int
     max_in_flight: int
     trace: bool | str
+    hooks: Iterable[SendHook]
     namespace: str | None
     access_key: str | None
     secret_key: str | None
@@ -91,6 +94,7 @@ class BaseProducer:
         batch_messages: int = 1000,
         max_in_flight: int = 1000,
         trace: bool | str = False,
+        hooks: Iterable[SendHook] = (),
         namespace: str | None = None,
         access_key: str | None = None,
         secret_key: str | None = None,
@@ -134,6 +138,8 @@ class BaseProducer:
         self._batch_messages = batch_messages
         self._max_in_flight = max_in_flight
         self._trace_topic = trace if isinstance(trace, str) else TRACE_TOPIC if trace else None
+        self._given_hooks = checked_hooks(hooks, "before_send", "after_send")
+        self._hooks: SendHooks | None = None
         self._instance: ClientInstance | None = None
         self._sending: Sending | None = None
         self._tracer: Tracer | None = None
@@ -166,6 +172,10 @@ class BaseProducer:
         self._sending.on_lost = instance.refresh_routes_soon
         if self._trace_topic is not None:
             self._tracer = Tracer(instance, self.group, "PRODUCE", self._trace_topic)
+        if self._given_hooks:
+            self._hooks = SendHooks(
+                self._given_hooks, self.group, instance.client_id, self.settings.namespace
+            )
         self._instance = instance
         return instance
 
@@ -196,6 +206,33 @@ class BaseProducer:
     def _outgoing_batch(self, messages: Sequence[Message]) -> Outgoing:
         return make_batch(messages, self._group, self._policy, self.settings.namespace)
 
+    def _message_flow(
+        self,
+        message: Message,
+        queue: MessageQueue | None,
+        choose: Choose | None,
+        timeout_ms: float | None,
+        make: Callable[[Message], Outgoing] | None = None,
+    ) -> Flow[SendResult]:
+        """Return the flow that sends a message, with the hooks around it."""
+        make = make or self._outgoing
+        if self._hooks is None:
+            return self._send_flow(make(message), queue, choose, timeout_ms)
+        return self._hooks.around(
+            [message], lambda ready: self._send_flow(make(ready[0]), queue, choose, timeout_ms)
+        )
+
+    def _batch_flow(
+        self, messages: Sequence[Message], queue: MessageQueue | None, timeout_ms: float | None
+    ) -> Flow[SendResult]:
+        """Return the flow that sends a batch, with the hooks around each of its messages."""
+        if self._hooks is None:
+            return self._send_flow(self._outgoing_batch(messages), queue, None, timeout_ms)
+        return self._hooks.around(
+            messages,
+            lambda ready: self._send_flow(self._outgoing_batch(ready), queue, None, timeout_ms),
+        )
+
     def _send_flow(
         self,
         outgoing: Outgoing,
@@ -213,17 +250,19 @@ class BaseProducer:
         return self._tracer.around_send(flow, outgoing, sending.routes.master)
 
     def _oneway_flow(
-        self,
-        outgoing: Outgoing,
-        queue: MessageQueue | None,
-        choose: Choose | None,
-        timeout_ms: float | None,
+        self, message: Message, queue: MessageQueue | None, choose: Choose | None
     ) -> Flow[None]:
         sending = self._sending
         if sending is None:
             self._running()
             raise AssertionError
-        return send_oneway(sending, outgoing, queue=queue, choose=choose, timeout_ms=timeout_ms)
+
+        def flow_of(ready: list[Message]) -> Flow[None]:
+            return send_oneway(sending, self._outgoing(ready[0]), queue=queue, choose=choose)
+
+        if self._hooks is None:
+            return flow_of([message])
+        return self._hooks.around_oneway(message, flow_of)
 
     async def _send_gathered(self, gathered: Gathered[Any]) -> SendResult:
         """Send a batch that has formed by itself."""

@@ -9,13 +9,14 @@ import asyncio
 import contextlib
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from types import FrameType
 from typing import Any, Self, TypeVar, Unpack
 
 from orbitmq.client import background
 from orbitmq.client.consumer_base import AsyncWithBlock, WithBlock
 from orbitmq.client.consumer_options import ConsumerOptions, Nameservers
+from orbitmq.client.hooks import ConsumeHook
 from orbitmq.client.push_base import BasePushConsumer
 from orbitmq.client.workers import TaskWorkers, ThreadWorkers
 from orbitmq.errors import ConfigError
@@ -51,7 +52,9 @@ class PushConsumer(WithBlock, BasePushConsumer):
       at a time, and held of each queue;
     - `max_reconsume_times`, `suspend_ms`: how often and, in order, how soon messages are retried;
     - `stop_timeout_s`: how long `stop` waits for functions that are at work;
+    - `max_cached_messages_of_topic`, `max_cached_bytes_of_topic`: how much is held of each topic;
     - `strategy`: how the group's members share the queues;
+    - `hooks`: objects that are called around every call of a function, see `ConsumeHook`;
     - `instance_name`: part of the name brokers know it by. It is made up, so a process may have as
       many members of a group as it likes; only those of broadcasts, whose offsets are kept in a
       file of that name, have to be given one each;
@@ -63,9 +66,10 @@ class PushConsumer(WithBlock, BasePushConsumer):
         nameservers: Nameservers = None,
         *,
         group: str,
+        hooks: Iterable[ConsumeHook] = (),
         **options: Unpack[ConsumerOptions],
     ) -> None:
-        super().__init__(nameservers, group=group, **options)
+        super().__init__(nameservers, group=group, hooks=hooks, **options)
         self._workers: ThreadWorkers | None = None
         self._generation = 0
         self._stopped = threading.Event()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Unpack
 
 from orbitmq.client.broker_calls import answer_brokers
 from orbitmq.client.consumer_base import MemberOwner
 from orbitmq.client.consumer_options import ConsumerOptions, Nameservers, sort_options
 from orbitmq.client.handlers import Handler, HandlerTable
+from orbitmq.client.hooks import ConsumeHook, checked_hooks
 from orbitmq.client.pushing import PushMember
 from orbitmq.client.state.subscription import subscribe
 from orbitmq.client.workers import Workers
@@ -31,9 +32,11 @@ class BasePushConsumer(MemberOwner[PushMember]):
         nameservers: Nameservers = None,
         *,
         group: str,
+        hooks: Iterable[ConsumeHook] = (),
         **options: Unpack[ConsumerOptions],
     ) -> None:
         self.client_settings, self.settings = sort_options(nameservers, group, options)
+        self._hooks = checked_hooks(hooks, "before_consume", "after_consume")
         self._handlers = HandlerTable()
         self._wanted: dict[str, tuple[str | None, str | None]] = {}
 
@@ -84,7 +87,12 @@ class BasePushConsumer(MemberOwner[PushMember]):
         if not self._wanted:
             raise ConfigError(f"{self!r} has no handlers: add some with @consumer.on(topic)")
         member = PushMember(
-            self.client_settings, self.settings, self._handlers, workers, awaits=self._awaits
+            self.client_settings,
+            self.settings,
+            self._handlers,
+            workers,
+            awaits=self._awaits,
+            hooks=self._hooks,
         )
         for topic, (tags, sql) in self._wanted.items():
             await member.subscribe(topic, tags, sql)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 
 from orbitmq.client.concurrent import ConcurrentService
-from orbitmq.client.consume_trace import trace_awaiting, trace_calls
+from orbitmq.client.consume_hooks import ConsumeHooks
+from orbitmq.client.consume_trace import ConsumeTrace
 from orbitmq.client.flows.pull import BULK_BYTES, Pulled, PullRequest, messages_of, pull
 from orbitmq.client.group import now_ms
 from orbitmq.client.handlers import Handler, HandlerTable
+from orbitmq.client.hooks import ConsumeHook
 from orbitmq.client.lending import LendingMember, clock_ms
 from orbitmq.client.orderly import OrderlyService
 from orbitmq.client.pulling import BUSY_DELAY_S
@@ -50,6 +53,7 @@ class PushMember(LendingMember):
         workers: Workers,
         *,
         awaits: bool,
+        hooks: Sequence[ConsumeHook] = (),
     ) -> None:
         super().__init__(client, settings)
         self.handlers = handlers
@@ -77,6 +81,7 @@ class PushMember(LendingMember):
             rates=self.rates,
         )
         self._awaits = awaits
+        self._hooks = hooks
         self._tracer: Tracer | None = None
         if not settings.broadcast:
             self.subscriptions.put(subscribe(retry_topic(self.group), None, None, now_ms()))
@@ -84,20 +89,23 @@ class PushMember(LendingMember):
     async def start(self) -> None:
         """Join the group."""
         await super().start()
-        if self.settings.trace:
-            self._trace()
+        self._put_hooks_around_handlers()
         if not self.settings.broadcast:
             self.instance.every(self.settings.lock_s, self._renew_locks, first_s=1)
             self.instance.every(
                 min(60, self.settings.consume_timeout_s), self._settling.give_up_stuck_messages
             )
 
-    def _trace(self) -> None:
-        topic = self.settings.trace if isinstance(self.settings.trace, str) else TRACE_TOPIC
-        tracer = Tracer(self.instance, self.settings.group, "CONSUME", topic)
-        trace = trace_awaiting if self._awaits else trace_calls
-        self.handlers.wrap(lambda function: trace(tracer, function))
-        self._tracer = tracer
+    def _put_hooks_around_handlers(self) -> None:
+        hooks = list(self._hooks)
+        group, trace = self.settings.group, self.settings.trace
+        if trace:
+            topic = trace if isinstance(trace, str) else TRACE_TOPIC
+            self._tracer = Tracer(self.instance, group, "CONSUME", topic)
+            hooks.append(ConsumeTrace(self._tracer))
+        if hooks:
+            calls = ConsumeHooks(hooks, group, self.instance.client_id)
+            self.handlers.wrap(calls.around_awaiting if self._awaits else calls.around)
 
     async def add_handler(self, handler: Handler, tags: str | None, sql: str | None) -> None:
         """Want a topic for a handler; one that brokers refuse changes nothing."""
@@ -158,8 +166,8 @@ class PushMember(LendingMember):
         finally:
             self.workers.close()
         await self._settling.finish(self.settings.stop_timeout_s)
+        self.handlers.wrap(None)
         if self._tracer is not None:
-            self.handlers.wrap(None)
             await self._tracer.close()
 
     # ---- pulling

@@ -100,8 +100,7 @@ class TransactionProducer(Transactional, Producer):
         not made safe is rolled back without doing the work.
         """
         self._be_here()
-        outgoing = self._half(message)
-        sent = self._perform(self._send_flow(outgoing, None, None, timeout_ms))
+        sent = self._perform(self._message_flow(message, None, None, timeout_ms, self._half))
         outcome: TransactionState | None = TransactionState.ROLLBACK
         failure: Exception | None = None
         if sent.status is SendStatus.SEND_OK:
@@ -161,9 +160,9 @@ class AsyncTransactionProducer(Transactional, AsyncProducer):
         None, or an exception (which is logged), leaves it to `check`. A message that was taken but
         not made safe is rolled back without doing the work.
         """
-        outgoing = self._half(message)
         instance = self._running()
-        sent = await instance.run(self._send_flow(outgoing, None, None, timeout_ms))
+        flow = self._message_flow(message, None, None, timeout_ms, self._half)
+        sent = await instance.run(flow)
         outcome: TransactionState | None = TransactionState.ROLLBACK
         failure: Exception | None = None
         if sent.status is SendStatus.SEND_OK:
