@@ -147,6 +147,8 @@ class Side:
                     self._pushed(channel, command)
 
     def _pushed(self, channel: _Channel, push: Command) -> None:
+        if "orbitTopic" in (push.ext or {}):
+            return  # OrbitMQ's own notice that a topic has other queues; Java's broker sends none
         channel.pushes.append(push)
         body = CONSUMER_ANSWERS.get(push.code)  # type: ignore[call-overload]
         if body is not None:

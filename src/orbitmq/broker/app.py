@@ -392,7 +392,7 @@ class Broker:
         if self._is_open and self.config.nameservers:
             self.queue_notices.changed(topic)
 
-    def _notify_of_queues(self, group: str, topic: str | None) -> None:
+    def _notify_of_queues(self, group: str, topic: str) -> None:
         self.consumer_handlers.queues_changed(group, topic)
 
     def _groups_changed(self) -> None:

@@ -3,8 +3,8 @@
 RocketMQ's clients fetch routes every 30 s and rebalance every 20 s, so a new queue can wait 50 s
 for its first reader. NOTIFY_CONSUMER_IDS_CHANGED makes every client rebalance at once, but with
 the route it has. Therefore the notice is sent only after a nameserver has the new queues, it names
-the topic for OrbitMQ's own clients, which then fetch the route first, and it is repeated without
-the topic until every Java or Go client has fetched the route by its own timer.
+the topic for OrbitMQ's own clients, which then fetch the route first, and it is repeated until
+every Java or Go client has fetched the route by its own timer.
 """
 
 from __future__ import annotations
@@ -23,12 +23,10 @@ REPEAT_AFTER_S = (10.0, 20.0, 31.0)
 class QueueNotices:
     """Collects topics whose queues have changed, and notifies the groups that subscribe to them.
 
-    `notify` sends the notice to the members of a group; the topic is None for a repetition.
+    `notify` sends the notice about a topic to the members of a group.
     """
 
-    def __init__(
-        self, consumers: ConsumerClients, notify: Callable[[str, str | None], None]
-    ) -> None:
+    def __init__(self, consumers: ConsumerClients, notify: Callable[[str, str], None]) -> None:
         self._consumers = consumers
         self._notify = notify
         self._changed: set[str] = set()
@@ -49,19 +47,23 @@ class QueueNotices:
 
     def published(self, topics: set[str]) -> None:
         """Notify the groups of topics whose new queues a nameserver has."""
-        subscribed = [topic for topic in sorted(topics) if self._consumers.groups_of(topic)]
-        for topic in subscribed:
-            for group in self._consumers.groups_of(topic):
-                self._notify(group, topic)
+        subscribed = [topic for topic in sorted(topics) if self._notify_groups_of(topic)]
         if subscribed:
             for delay_s in REPEAT_AFTER_S:
                 self._repeat_after(delay_s, subscribed)
 
+    def _notify_groups_of(self, topic: str) -> bool:
+        """Notify the groups that subscribe to a topic; returns whether there are any."""
+        groups = self._consumers.groups_of(topic)
+        for group in groups:
+            self._notify(group, topic)
+        return bool(groups)
+
     def _repeat_after(self, delay_s: float, topics: list[str]) -> None:
         def repeat() -> None:
             self._timers.discard(timer)
-            for group in {group for topic in topics for group in self._consumers.groups_of(topic)}:
-                self._notify(group, None)
+            for topic in topics:
+                self._notify_groups_of(topic)
 
         timer = asyncio.get_running_loop().call_later(delay_s, repeat)
         self._timers.add(timer)

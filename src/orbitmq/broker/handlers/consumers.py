@@ -170,7 +170,7 @@ class ConsumerHandlers:
         for connection in group.members:
             connection.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext=ext)
 
-    def queues_changed(self, name: str, topic: str | None) -> None:
+    def queues_changed(self, name: str, topic: str) -> None:
         """Notify a group's members of new queues, unless the group wants no notices."""
         group = self.groups.find(name)
         if group is None or group.notify_consumer_ids_changed_enable:
