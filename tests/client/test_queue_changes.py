@@ -70,14 +70,16 @@ def test_members_share_the_queues_that_a_topic_gains_and_loses(
 ) -> None:
     admin.create_topic(topic, queues=2)
     with make(seen) as one, make(seen) as other:
-        for count in (2, 6, 4):
-            admin.create_topic(topic, queues=count)
-            eventually(
-                lambda: (
-                    sorted(_queues(one, topic) + _queues(other, topic)) == list(range(count))
-                    and len(_queues(one, topic)) == len(_queues(other, topic)) == count // 2
-                )
-            )
+
+        def share(count: int) -> bool:
+            mine, others = _queues(one, topic), _queues(other, topic)
+            return sorted(mine + others) == list(range(count)) and len(mine) == len(others)
+
+        eventually(lambda: share(2))
+        admin.create_topic(topic, queues=6)
+        eventually(lambda: share(6))
+        admin.create_topic(topic, queues=4)
+        eventually(lambda: share(4))
 
 
 def test_a_consumer_that_waits_for_a_topic_gets_its_queues_when_it_is_made(

@@ -82,12 +82,14 @@ class SendHook(Protocol):
 
         context.properties["traceparent"] = span.traceparent
         """
+        return  # a body, so that a hook need not have both methods
 
     def after_send(self, context: SendContext) -> None:
         """Do something when it is known what became of a message, on any thread. ::
 
         print(context.result or context.error)
         """
+        return  # a body, so that a hook need not have both methods
 
 
 @dataclass(slots=True)
@@ -138,12 +140,14 @@ class ConsumeHook(Protocol):
 
         context.state[self] = tracer.start_span("consume")
         """
+        return  # a body, so that a hook need not have both methods
 
     def after_consume(self, context: ConsumeContext) -> None:
         """Do something when a handler has returned or raised. ::
 
         context.state[self].end()
         """
+        return  # a body, so that a hook need not have both methods
 
 
 def checked_hooks(hooks: Iterable[H], *methods: str) -> tuple[H, ...]:
