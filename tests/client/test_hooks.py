@@ -20,6 +20,7 @@ from orbitmq import (
     SendHook,
     SendResult,
     TransactionState,
+    reply_to,
 )
 from orbitmq.client.producer import Producer
 from orbitmq.client.producer_async import AsyncProducer
@@ -27,7 +28,7 @@ from orbitmq.client.push import AsyncPushConsumer, PushConsumer
 from orbitmq.client.transaction import AsyncTransactionProducer, TransactionProducer
 from orbitmq.errors import BadMessage, ConfigError, OrbitError
 from orbitmq.testing import LocalCluster
-from tests.client.conftest import LIMIT_S, Seen, eventually
+from tests.client.conftest import LIMIT_S, Seen, eventually, has_route
 
 
 class Spans(SendHook, ConsumeHook):
@@ -123,6 +124,27 @@ def test_half_messages_go_through_the_hooks(cluster: LocalCluster, way: Any, top
         )
     assert len(spans.ended) == 1
     eventually(lambda: _spans(cluster, topic) == ["1"])
+
+
+def test_requests_and_replies_go_through_the_hooks(
+    cluster: LocalCluster, way: Any, topic: str, group: str, producer: Producer
+) -> None:
+    asking, answering = Spans(), Spans()
+    producer.send(Message(topic, b"makes the topic"))
+    eventually(lambda: has_route(producer, topic))
+    with Producer(cluster.address, group="answering", hooks=[answering]) as answerer:
+        consumer = PushConsumer(cluster.address, group=group)
+
+        @consumer.on(topic)
+        def answer(message: Any) -> None:
+            if message.body == b"question":
+                answerer.send(reply_to(message, b"answer"))
+
+        make = way(Producer, AsyncProducer)
+        with consumer, make(cluster.address, group="asking", hooks=[asking]) as asker:
+            reply = asker.request(Message(topic, b"question"), timeout_ms=20_000)
+    assert (reply.body, reply.get_property("span")) == (b"answer", "1")
+    assert len(asking.results) == len(answering.results) == 1
 
 
 def test_a_failed_send_ends_its_hooks_with_the_error(

@@ -112,15 +112,19 @@ class Registration:
         }
         if self._any_host:
             ext["orbitAnyHost"] = "true"
-        answers = await asyncio.gather(
-            *(self._register_with(address, ext, body) for address in self._config.nameservers)
-        )
-        taken = [answer for answer in answers if answer is not None]
-        if not taken:
-            self._notices.put_back(published)
-            return
-        self._notices.published(published)
-        self._take(taken[0])
+        taken: list[Command] = []
+        try:
+            answers = await asyncio.gather(
+                *(self._register_with(address, ext, body) for address in self._config.nameservers)
+            )
+            taken += [answer for answer in answers if answer is not None]
+        finally:
+            if taken:
+                self._notices.published(published)
+            else:
+                self._notices.put_back(published)
+        if taken:
+            self._take(taken[0])
 
     def _identity(self) -> dict[str, str]:
         return {
