@@ -33,6 +33,8 @@ class Wire:
         self._encoding: Encoding = encoding
         self._responses: dict[int, Command] = {}
         self.pushed: list[Command] = []
+        self.notices: list[Command] = []
+        """Notices that a topic has other queues: whoever subscribes early gets some."""
 
     def post(
         self,
@@ -74,12 +76,20 @@ class Wire:
             self._receive()
         return self.pushed.pop(0)
 
+    def next_notice(self) -> Command:
+        """Wait for a notice that a topic has other queues."""
+        while not self.notices:
+            self._receive()
+        return self.notices.pop(0)
+
     def _receive(self) -> None:
         data = self._socket.recv(1 << 16)
         assert data, "the broker closed the connection"
         for command in self._reader.feed(data):
             if command.is_response:
                 self._responses[command.opaque] = command
+            elif "orbitTopic" in (command.ext or {}):
+                self.notices.append(command)
             else:
                 self.pushed.append(command)
 

@@ -41,7 +41,7 @@ def test_a_group_is_notified_at_once_when_its_topic_has_other_queues(
     create(admin)
     _joined(consumer)
     opaque = admin.post(RequestCode.UPDATE_AND_CREATE_TOPIC, CREATE | {"readQueueNums": queues})
-    notice = consumer.next_push()
+    notice = consumer.next_notice()
     assert _read_queues(cluster, "t") == int(queues), "nameservers have it before the notice"
     assert notice.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
     assert notice.ext == {"consumerGroup": "g", "orbitTopic": "t"}
@@ -59,10 +59,10 @@ def test_nothing_is_sent_when_consumers_would_see_no_difference(
     create(admin, writeQueueNums="7")
     create(admin, topic="other", readQueueNums="9")
     create(admin, readQueueNums="5", writeQueueNums="7")
-    notice = consumer.next_push()
+    notice = consumer.next_notice()
     assert (notice.ext or {})["orbitTopic"] == "t"
     consumer.pull("t")
-    assert not consumer.pushed, "one notice, for the one change of queues that are read"
+    assert not consumer.notices, "one notice, for the one change of queues that are read"
 
 
 def test_a_group_that_wants_no_notices_gets_none(
@@ -81,18 +81,18 @@ def test_a_group_that_wants_no_notices_gets_none(
     quiet.heartbeat("quiet", "t")
     _joined(other, "other")
     create(admin, readQueueNums="8")
-    other.next_push()
+    other.next_notice()
     quiet.pull("t", consumerGroup="quiet")
-    assert not quiet.pushed
+    assert not quiet.notices
 
 
 def test_a_new_topic_and_a_deleted_one_are_changes_too(connect: Callable[[], Wire]) -> None:
     admin, consumer = connect(), connect()
     _joined(consumer)
     create(admin)
-    assert (consumer.next_push().ext or {})["orbitTopic"] == "t"
+    assert (consumer.next_notice().ext or {})["orbitTopic"] == "t"
     admin.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "t"})
-    assert (consumer.next_push().ext or {})["orbitTopic"] == "t"
+    assert (consumer.next_notice().ext or {})["orbitTopic"] == "t"
 
 
 class Notices:
