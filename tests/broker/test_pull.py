@@ -237,6 +237,10 @@ def test_the_lag_of_a_group_is_noted_in_bytes_and_milliseconds(
     broker.config.disk_fall_recorded = False
     wire.pull("t", 0)
     assert lag("GROUP_GET_FALL_SIZE")["sum"] == sizes[2], "diskFallRecorded=false keeps the old one"
+    wire.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "t"})
+    ext = {"statsName": "GROUP_GET_FALL_SIZE", "statsKey": "0@t@g"}
+    answer = wire.ask(RequestCode.VIEW_BROKER_STATS_DATA, ext)
+    assert answer.remark == "The stats <GROUP_GET_FALL_SIZE> <0@t@g> not exist"
 
 
 def stored_size(wire: Wire, body: bytes) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from orbitmq.broker.group_lags import GroupLags
 from orbitmq.broker.stats import BrokerStats, Rate
 
 
@@ -31,6 +32,17 @@ class World:
 @pytest.fixture
 def world() -> World:
     return World()
+
+
+def test_the_lags_that_are_remembered_are_limited() -> None:
+    lags = GroupLags(max_lags=2)
+    for queue_id in (0, 1, 0, 2):
+        lags.note("t", "g", queue_id, size=queue_id, time_ms=10 * queue_id)
+    sizes = [lags.value("GROUP_GET_FALL_SIZE", f"{number}@t@g") for number in range(3)]
+    assert sizes == [0, None, 2], "the one that was pulled longest ago is gone"
+    assert lags.value("GROUP_GET_FALL_TIME", "2@t@g") == 20
+    assert lags.value("GROUP_GET_FALL_TIME", "t@g") is None
+    assert lags.value("GROUP_GET_NUMS", "2@t@g") is None
 
 
 def test_a_minute_forgets_what_is_older(world: World) -> None:

@@ -389,6 +389,8 @@ class Broker:
             self.registration.soon()
 
     def _queues_changed(self, topic: str) -> None:
+        if self.topics.find(topic) is None:
+            self.stats.lags.forget_topic(topic)
         if self._is_open and self.config.nameservers:
             self.queue_notices.changed(topic)
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from orbitmq.broker.group_lags import GroupLags
 from orbitmq.broker.put_times import PutTimes
 from orbitmq.protocol.names import SCHEDULE_TOPIC
 
@@ -71,16 +72,10 @@ class BrokerStats:
         self._topic_items: dict[str, tuple[_Item, _Item]] = {}
         self._group_items: dict[tuple[str, str], tuple[_Item, _Item, _Item]] = {}
         self._latency_items: dict[tuple[int, str, str], _Item] = {}
-        self._fall_sizes: dict[str, int] = {}
-        self._fall_times: dict[str, int] = {}
-        self._moments = {
-            "GROUP_GET_FALL_SIZE": self._fall_sizes,
-            "GROUP_GET_FALL_TIME": self._fall_times,
-        }
-        """Values of a moment: the last one counts, and there is no sum."""
         self._broker_put = self._item("BROKER_PUT_NUMS", cluster)
         self.boot_ms = self._put_times_since = clock()
         self.put_times_ms = PutTimes()
+        self.lags = GroupLags()
         self.slowest_get_ms = 0
         self.put_times = 0
         self.put_failed = 0
@@ -152,20 +147,6 @@ class BrokerStats:
         item.times += 1
         if took_ms > self.slowest_get_ms:
             self.slowest_get_ms = took_ms
-
-    def fell_behind(
-        self, topic: str, group: str, queue_id: int, *, size: int | None, time_ms: int | None
-    ) -> None:
-        """Note how far a pull is behind: in bytes of the log, and in time; None leaves a value."""
-        key = f"{queue_id}@{topic}@{group}"
-        if size is not None:
-            self._fall_sizes[key] = size
-        if time_ms is not None:
-            self._fall_times[key] = time_ms
-
-    def moment(self, name: str, key: str) -> int | None:
-        """Return the last value of GROUP_GET_FALL_SIZE or _TIME; None if there is none."""
-        return self._moments.get(name, {}).get(key)
 
     def scheduled(self, level: int, size: int) -> None:
         """Count a message put into the queue of a delay level."""

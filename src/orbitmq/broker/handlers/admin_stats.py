@@ -35,10 +35,10 @@ class StatsAdminHandlers:
         """Return what a counter did in the last minute, hour and day."""
         header = StatsHeader.decode(request)
         body = {}
-        moment = self.stats.moment(header.stats_name, header.stats_key)
-        if moment is not None:
+        lag = self.stats.lags.value(header.stats_name, header.stats_key)
+        if lag is not None:
             # RocketMQ writes these values to its log only, and answers that they do not exist.
-            value = {"avgpt": 0.0, "sum": moment, "tps": 0.0}
+            value = {"avgpt": 0.0, "sum": lag, "tps": 0.0}
             body = {f"stats{window.capitalize()}": value for window, _, _ in WINDOWS}
             return respond(request, body=dumps_lenient(dict(sorted(body.items()))))
         for window, _, _ in WINDOWS:

@@ -170,7 +170,7 @@ class PullHandlers:
 
     def _note_lag(self, header: PullHeader, result: ReadResult) -> None:
         """Note how far the group is behind, as GROUP_GET_FALL_SIZE and GROUP_GET_FALL_TIME."""
-        self.stats.fell_behind(
+        self.stats.lags.note(
             header.topic,
             header.consumer_group,
             header.queue_id,

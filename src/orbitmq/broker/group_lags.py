@@ -1,0 +1,50 @@
+"""How far groups are behind: the counters GROUP_GET_FALL_SIZE and GROUP_GET_FALL_TIME.
+
+They hold the value of the last pull of a queue and have no sum, unlike the counters of `stats`.
+RocketMQ keeps them under ``queueId@topic@group`` and writes them to its log only.
+"""
+
+from __future__ import annotations
+
+__all__ = ["GroupLags"]
+
+MAX_LAGS = 100_000
+"""Queues of groups that are remembered; the one that was pulled longest ago gives way."""
+
+FALL_SIZE, FALL_TIME = "GROUP_GET_FALL_SIZE", "GROUP_GET_FALL_TIME"
+Place = tuple[int, str, str]
+
+
+class GroupLags:
+    """The lag of each group in each queue, as its last pull has seen it."""
+
+    def __init__(self, max_lags: int = MAX_LAGS) -> None:
+        self._max_lags = max_lags
+        self._lags: dict[Place, tuple[int | None, int | None]] = {}
+
+    def note(
+        self, topic: str, group: str, queue_id: int, *, size: int | None, time_ms: int | None
+    ) -> None:
+        """Note how far a pull is behind, in bytes of the log and in time; None keeps a value."""
+        place = (queue_id, topic, group)
+        size_before, time_before = self._lags.pop(place, (None, None))
+        self._lags[place] = (
+            size_before if size is None else size,
+            time_before if time_ms is None else time_ms,
+        )
+        if len(self._lags) > self._max_lags:
+            del self._lags[next(iter(self._lags))]
+
+    def value(self, name: str, key: str) -> int | None:
+        """Return the value of a counter by RocketMQ's name and key; None if there is none."""
+        queue_id, _, rest = key.partition("@")
+        topic, _, group = rest.partition("@")
+        if name not in (FALL_SIZE, FALL_TIME) or not queue_id.isdecimal():
+            return None
+        size, time_ms = self._lags.get((int(queue_id), topic, group), (None, None))
+        return size if name == FALL_SIZE else time_ms
+
+    def forget_topic(self, topic: str) -> None:
+        """Drop the lags of a topic that is deleted."""
+        for place in [place for place in self._lags if place[1] == topic]:
+            del self._lags[place]
