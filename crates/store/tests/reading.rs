@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use store::{Limits, ReadRequest, ReadStatus, Store};
+use store::{Limits, Options, ReadRequest, ReadStatus, Store};
 use wire::filter::Filter;
 
 #[test]
@@ -83,6 +83,47 @@ fn limits_and_tags_choose_what_is_given() {
     assert_eq!(ask(ReadRequest { filter: Some(&of_a), max_messages: 2, ..request }), (ReadStatus::Found, 2, 3));
     let of_none = Filter::compile("TAGS > 1").unwrap();
     assert_eq!(ask(ReadRequest { filter: Some(&of_none), ..request }), (ReadStatus::NoMatchedMessage, 0, 6));
+}
+
+#[test]
+fn a_read_with_a_dear_filter_ends_early_and_goes_on_where_it_ended() {
+    let place = Place::new();
+    let options = Options { commit_log_file_size: 1 << 20, consume_queue_file_size: 20 * 100, ..small() };
+    let store = Store::open(place.path(), options).expect("open");
+    let dear = format!("a\u{1}1{}", "0".repeat(30_000));
+    for _ in 0..10 {
+        append(&store, message("T", 0, b"dear", &dear), T0);
+    }
+    append(&store, message("T", 0, b"wanted", "a\u{1}6"), T0);
+    let filter = Filter::compile(&vec!["a > 5.0"; 2000].join(" AND ")).unwrap();
+    let limits = Limits { max_messages: 32, max_bytes: 1 << 20 };
+    let mut reads = Vec::new();
+    let mut offset = 0;
+    loop {
+        let result = store
+            .read(&ReadRequest {
+                topic: "T",
+                queue_id: 0,
+                offset,
+                max_messages: 32,
+                in_memory: limits,
+                on_disk: limits,
+                memory_bytes: i64::MAX,
+                tags_codes: None,
+                filter: Some(&filter),
+                resident_beyond: None,
+            })
+            .expect("read");
+        assert!(result.next_offset > offset, "each read makes progress");
+        offset = result.next_offset;
+        reads.push(result.status);
+        if result.status == ReadStatus::Found {
+            assert_eq!((result.len(), offset), (1, 11));
+            break;
+        }
+    }
+    assert!(reads.len() > 3, "{reads:?}");
+    assert!(reads[..reads.len() - 1].iter().all(|status| *status == ReadStatus::NoMatchedMessage), "{reads:?}");
 }
 
 #[test]

@@ -13,6 +13,9 @@
 //! An expression is parsed and checked once ([`Filter::compile`]) and then asked about each message ([`Filter::verdict`]), on the
 //! properties string as it is stored. Logic has three values; what has no sense for a message's properties (a text compared with a
 //! number) is an error, and the message does not match. The judge of every corner is the filter of 4.9.7 itself: `compat/filter`.
+//!
+//! Expressions come from clients without any account, so all of it has a bound: the text, its tokens, the height of the tree
+//! (`parser`), and the steps that a message may cost (`evaluate`). The tree grows with the text and never faster.
 
 mod evaluate;
 mod expression;
@@ -28,7 +31,11 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::properties;
+use evaluate::{Message, Names};
 use expression::Expression;
+
+pub use evaluate::MAX_STEPS;
+pub use parser::{MAX_TEXT, MAX_TOKENS};
 
 /// Names the topic a message that comes back was first sent to.
 const RETRY_TOPIC: &str = "RETRY_TOPIC";
@@ -59,17 +66,20 @@ pub enum Verdict {
     False,
     /// A property that decides is not there; the message is not wanted.
     Unknown,
-    /// A property is not of the kind it is compared with; the message is not wanted.
+    /// A property is not of the kind it is compared with, or the evaluation takes more than [`MAX_STEPS`]; the message is not wanted.
     Error,
 }
 
 /// A selector, ready to be asked.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Filter(Kind);
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum Kind {
-    Selector(Expression),
+    Selector {
+        expression: Expression,
+        names: Names,
+    },
     /// For messages that come back for another try: that of the topic they came from. Of a topic without one, all are wanted.
     Retries(HashMap<String, Arc<Filter>>),
 }
@@ -77,7 +87,8 @@ enum Kind {
 impl Filter {
     /// Parses and checks a selector.
     pub fn compile(text: &str) -> Result<Filter, FilterError> {
-        parser::parse(text).map(|expression| Filter(Kind::Selector(expression)))
+        let parsed = parser::parse(text)?;
+        Ok(Filter(Kind::Selector { expression: parsed.expression, names: Names::new(parsed.names) }))
     }
 
     /// Asks the selector of the topic that a message was first sent to.
@@ -85,21 +96,28 @@ impl Filter {
         Filter(Kind::Retries(by_topic))
     }
 
-    /// What the selector says of a message with this properties string.
-    pub fn verdict(&self, properties: &str) -> Verdict {
-        let expression = match &self.0 {
-            Kind::Selector(expression) => expression,
+    /// What the selector says of a message with this properties string, and in how many steps: one is some nanoseconds.
+    pub fn judge(&self, properties: &str) -> (Verdict, u32) {
+        let (expression, names) = match &self.0 {
+            Kind::Selector { expression, names } => (expression, names),
             Kind::Retries(by_topic) => {
                 let of_topic = properties::get(properties, RETRY_TOPIC).and_then(|topic| by_topic.get(topic));
-                return of_topic.map_or(Verdict::True, |filter| filter.verdict(properties));
+                return of_topic.map_or((Verdict::True, 1), |filter| filter.judge(properties));
             }
         };
-        match evaluate::truth(expression, properties) {
+        let mut message = Message::new(names, properties);
+        let verdict = match evaluate::truth(expression, &mut message) {
             Ok(Some(true)) => Verdict::True,
             Ok(Some(false)) => Verdict::False,
             Ok(None) => Verdict::Unknown,
-            Err(evaluate::NotComparable) => Verdict::Error,
-        }
+            Err(evaluate::NoValue) => Verdict::Error,
+        };
+        (verdict, message.steps())
+    }
+
+    /// What the selector says of a message with this properties string.
+    pub fn verdict(&self, properties: &str) -> Verdict {
+        self.judge(properties).0
     }
 
     /// Whether a message with this properties string is wanted.

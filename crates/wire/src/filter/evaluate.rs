@@ -1,15 +1,103 @@
 //! What an expression says of one message's properties. The rules for values of different kinds are Java's, oddities included:
 //! a text is made a number if it is compared with one, never the other way round; nothing is equal across kinds otherwise.
 
-use std::cmp::Ordering;
+//!
+//! Evaluation has a bound: each part costs a step, and bytes that are compared or read as a number cost steps by their count. Each
+//! property is looked up once, however often it stands in the expression.
 
-use super::expression::{Expression, Order};
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::expression::{Between, Expression, Order, Property};
 use super::numbers;
 use crate::properties;
 
-/// Two values that cannot be compared. The whole expression has no value then.
+/// What one message may cost. Expressions of some hundred parts cost some hundred steps.
+pub const MAX_STEPS: u32 = 1 << 18;
+/// How many bytes are looked at in one step.
+const BYTES_PER_STEP: usize = 16;
+/// Up to so many names, a search for each is quicker than a table of them.
+const FEW: usize = 8;
+
+/// The expression has no value for this message: two values cannot be compared, or its evaluation takes too many steps.
 #[derive(Debug)]
-pub struct NotComparable;
+pub struct NoValue;
+
+/// The names that an expression asks for.
+#[derive(Debug)]
+pub struct Names {
+    all: Vec<Arc<str>>,
+    /// Their places; empty if there are few.
+    places: HashMap<Arc<str>, u16>,
+}
+
+impl Names {
+    pub fn new(all: Vec<Arc<str>>) -> Names {
+        let places = if all.len() > FEW {
+            all.iter().enumerate().map(|(place, name)| (name.clone(), place as u16)).collect()
+        } else {
+            HashMap::new()
+        };
+        Names { all, places }
+    }
+}
+
+/// A message that is asked about.
+pub struct Message<'a> {
+    properties: &'a str,
+    /// What was asked for already, by place.
+    few: [Option<Option<&'a str>>; FEW],
+    /// All values, if there are more than a few names.
+    many: Vec<Option<&'a str>>,
+    steps: u32,
+}
+
+impl<'a> Message<'a> {
+    pub fn new(names: &Names, properties: &'a str) -> Message<'a> {
+        let mut message = Message { properties, few: [None; FEW], many: Vec::new(), steps: 0 };
+        if names.all.len() > FEW {
+            message.many = vec![None; names.all.len()];
+            let mut entries = 0;
+            for (name, value) in properties::iter(properties) {
+                entries += 1;
+                if let Some(place) = names.places.get(name) {
+                    message.many[usize::from(*place)] = Some(value);
+                }
+            }
+            message.steps = steps_of(properties.len()) + entries;
+        }
+        message
+    }
+
+    /// How many steps the answer took.
+    pub fn steps(&self) -> u32 {
+        self.steps
+    }
+
+    fn spend(&mut self, steps: u32) -> Result<(), NoValue> {
+        self.steps = self.steps.saturating_add(steps);
+        if self.steps > MAX_STEPS { Err(NoValue) } else { Ok(()) }
+    }
+
+    fn property(&mut self, property: &Property) -> Result<Option<&'a str>, NoValue> {
+        let place = usize::from(property.place);
+        if let Some(value) = self.many.get(place) {
+            return Ok(*value);
+        }
+        if let Some(known) = self.few[place] {
+            return Ok(known);
+        }
+        self.spend(steps_of(self.properties.len()))?;
+        let value = properties::get(self.properties, &property.name);
+        self.few[place] = Some(value);
+        Ok(value)
+    }
+}
+
+fn steps_of(bytes: usize) -> u32 {
+    u32::try_from(bytes / BYTES_PER_STEP).unwrap_or(u32::MAX)
+}
 
 #[derive(Clone, Copy, Debug)]
 enum Value<'a> {
@@ -21,39 +109,52 @@ enum Value<'a> {
     Text(&'a str),
 }
 
+impl Value<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Value::Text(text) => text.len(),
+            _ => 0,
+        }
+    }
+}
+
 /// The value of a boolean expression; none for unknown.
-pub fn truth(expression: &Expression, properties: &str) -> Result<Option<bool>, NotComparable> {
+pub fn truth<'a>(expression: &'a Expression, message: &mut Message<'a>) -> Result<Option<bool>, NoValue> {
+    message.spend(1)?;
     match expression {
         Expression::Bool(value) => Ok(Some(*value)),
-        Expression::Not(operand) => Ok(truth(operand, properties)?.map(|value| !value)),
-        Expression::AsBoolean(operand) => Ok(match value(operand, properties)? {
-            Value::Null => None,
-            Value::Bool(value) => Some(value),
-            _ => Some(false),
-        }),
-        Expression::All(parts) => folded(parts, properties, false),
-        Expression::Any(parts) => folded(parts, properties, true),
-        Expression::Equal(left, right) => equal(value(left, properties)?, value(right, properties)?),
+        Expression::Not(operand) => Ok(truth(operand, message)?.map(|value| !value)),
+        // The value of a property is a text, never a boolean.
+        Expression::AsBoolean(property) => Ok(message.property(property)?.map(|_| false)),
+        Expression::All(parts) => folded(parts, message, false),
+        Expression::Any(parts) => folded(parts, message, true),
+        Expression::Equal(left, right) => {
+            let (left, right) = (value(left, message)?, value(right, message)?);
+            equal(left, right, message)
+        }
         Expression::Compare(order, left, right) => {
-            let left = value(left, properties)?;
+            let left = value(left, message)?;
             if matches!(left, Value::Null) {
                 return Ok(None);
             }
-            compare(*order, left, value(right, properties)?)
+            let right = value(right, message)?;
+            compare(*order, left, right, message)
         }
-        Expression::In { property, texts, negated } => {
-            let found = properties::get(properties, property);
-            Ok(found.map(|text| texts.iter().any(|wanted| **wanted == *text) != *negated))
+        Expression::Between(between) => is_between(between, message),
+        Expression::In(list) => {
+            message.spend(u32::try_from(list.texts.len()).unwrap_or(u32::MAX))?;
+            let found = message.property(&list.property)?;
+            Ok(found.map(|text| list.texts.iter().any(|wanted| **wanted == *text) != list.negated))
         }
         _ => Ok(None),
     }
 }
 
 /// AND and OR: the first part with the deciding value decides, later ones are not looked at.
-fn folded(parts: &[Expression], properties: &str, deciding: bool) -> Result<Option<bool>, NotComparable> {
+fn folded<'a>(parts: &'a [Expression], message: &mut Message<'a>, deciding: bool) -> Result<Option<bool>, NoValue> {
     let mut result = Some(!deciding);
     for part in parts {
-        match truth(part, properties)? {
+        match truth(part, message)? {
             Some(value) if value == deciding => return Ok(Some(deciding)),
             Some(_) => {}
             None => result = None,
@@ -62,25 +163,47 @@ fn folded(parts: &[Expression], properties: &str, deciding: bool) -> Result<Opti
     Ok(result)
 }
 
-fn value<'a>(expression: &'a Expression, properties: &'a str) -> Result<Value<'a>, NotComparable> {
+/// `value >= low AND value <= high`, or `value < low OR value > high`, with the value found once.
+fn is_between<'a>(between: &'a Between, message: &mut Message<'a>) -> Result<Option<bool>, NoValue> {
+    let found = value(&between.value, message)?;
+    if matches!(found, Value::Null) {
+        return Ok(None);
+    }
+    let deciding = between.negated;
+    let orders = if between.negated { [Order::Less, Order::Greater] } else { [Order::GreaterEqual, Order::LessEqual] };
+    let mut result = Some(!deciding);
+    for (order, bound) in orders.into_iter().zip([&between.low, &between.high]) {
+        let bound = value(bound, message)?;
+        match compare(order, found, bound, message)? {
+            Some(value) if value == deciding => return Ok(Some(deciding)),
+            Some(_) => {}
+            None => result = None,
+        }
+    }
+    Ok(result)
+}
+
+fn value<'a>(expression: &'a Expression, message: &mut Message<'a>) -> Result<Value<'a>, NoValue> {
+    message.spend(1)?;
     Ok(match expression {
         Expression::Null => Value::Null,
         Expression::Int(number) => Value::Int(*number),
         Expression::Long(number) => Value::Long(*number),
         Expression::Double(number) => Value::Double(*number),
         Expression::Text(text) => Value::Text(text),
-        Expression::Property(name) => properties::get(properties, name).map_or(Value::Null, Value::Text),
-        Expression::Negated(operand) => match value(operand, properties)? {
+        Expression::Property(property) => message.property(property)?.map_or(Value::Null, Value::Text),
+        Expression::Negated(operand) => match value(operand, message)? {
             Value::Int(number) => Value::Int(number.wrapping_neg()),
             Value::Long(number) => Value::Long(number.wrapping_neg()),
             Value::Double(number) => Value::Double(-number),
             _ => Value::Null,
         },
-        boolean => truth(boolean, properties)?.map_or(Value::Null, Value::Bool),
+        boolean => truth(boolean, message)?.map_or(Value::Null, Value::Bool),
     })
 }
 
-fn equal(left: Value<'_>, right: Value<'_>) -> Result<Option<bool>, NotComparable> {
+fn equal(left: Value<'_>, right: Value<'_>, message: &mut Message<'_>) -> Result<Option<bool>, NoValue> {
+    message.spend(steps_of(left.len() + right.len()))?;
     match (left, right) {
         (Value::Null, Value::Null) => Ok(Some(true)),
         (Value::Null, _) => Ok(None),
@@ -90,14 +213,20 @@ fn equal(left: Value<'_>, right: Value<'_>) -> Result<Option<bool>, NotComparabl
     }
 }
 
-fn compare(order: Order, left: Value<'_>, right: Value<'_>) -> Result<Option<bool>, NotComparable> {
+fn compare(
+    order: Order,
+    left: Value<'_>,
+    right: Value<'_>,
+    message: &mut Message<'_>,
+) -> Result<Option<bool>, NoValue> {
+    message.spend(steps_of(left.len() + right.len()))?;
     if matches!(right, Value::Null) {
         return Ok(None);
     }
     let found = match (left, right) {
         (Value::Text(left), Value::Text(right)) => {
-            let left = numbers::double(left).ok_or(NotComparable)?;
-            Some(java_order(left, numbers::double(right).ok_or(NotComparable)?))
+            let left = numbers::double(left).ok_or(NoValue)?;
+            Some(java_order(left, numbers::double(right).ok_or(NoValue)?))
         }
         _ => ordering(left, right)?,
     };
@@ -110,11 +239,11 @@ fn compare(order: Order, left: Value<'_>, right: Value<'_>) -> Result<Option<boo
 }
 
 /// How two values that are there stand to each other; none for a boolean and a number, which never match.
-fn ordering(left: Value<'_>, right: Value<'_>) -> Result<Option<Ordering>, NotComparable> {
+fn ordering(left: Value<'_>, right: Value<'_>) -> Result<Option<Ordering>, NoValue> {
     use Value as V;
-    let int = |text| numbers::int(text).ok_or(NotComparable);
-    let long = |text| numbers::long(text).ok_or(NotComparable);
-    let double = |text| numbers::double(text).ok_or(NotComparable);
+    let int = |text| numbers::int(text).ok_or(NoValue);
+    let long = |text| numbers::long(text).ok_or(NoValue);
+    let double = |text| numbers::double(text).ok_or(NoValue);
     Ok(Some(match (left, right) {
         (V::Int(left), V::Int(right)) => left.cmp(&right),
         (V::Int(left), V::Long(right)) => i64::from(left).cmp(&right),
@@ -133,7 +262,7 @@ fn ordering(left: Value<'_>, right: Value<'_>) -> Result<Option<Ordering>, NotCo
         (V::Double(left), V::Text(right)) => java_order(left, double(right)?),
         (V::Bool(left), V::Bool(right)) => left.cmp(&right),
         (V::Text(left), V::Bool(right)) => left.eq_ignore_ascii_case("true").cmp(&right),
-        (V::Bool(_), V::Text(_)) => return Err(NotComparable),
+        (V::Bool(_), V::Text(_)) => return Err(NoValue),
         _ => return Ok(None),
     }))
 }

@@ -1,6 +1,11 @@
 //! Expressions, and which of them may be combined: what is wrong in itself is found before any message is looked at.
+//!
+//! An expression has a part for each token of its text at most, and nothing copies it: a text of a few hundred bytes must not become
+//! megabytes of tree. That is why BETWEEN is a node of its own with one operand, and not two comparisons of it, as in Java.
 
 use std::fmt;
+use std::fmt::Write as _;
+use std::sync::Arc;
 
 use super::FilterError;
 
@@ -12,7 +17,34 @@ pub enum Order {
     LessEqual,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+/// A property by its name, and its place among the names of the whole expression.
+#[derive(Debug, PartialEq)]
+pub struct Property {
+    pub name: Arc<str>,
+    pub place: u16,
+}
+
+/// `value [NOT] BETWEEN low AND high`.
+#[derive(Debug, PartialEq)]
+pub struct Between {
+    pub value: Expression,
+    pub low: Expression,
+    pub high: Expression,
+    pub negated: bool,
+}
+
+/// `property [NOT] IN (texts)`.
+#[derive(Debug, PartialEq)]
+pub struct In {
+    pub property: Property,
+    pub texts: Box<[Box<str>]>,
+    pub negated: bool,
+}
+
+/// The longest form of an operand that an error shows, in bytes: the form of a BETWEEN has its operand twice.
+const MAX_SHOWN: usize = 4096;
+
+#[derive(Debug, PartialEq)]
 pub enum Expression {
     Null,
     Bool(bool),
@@ -20,20 +52,17 @@ pub enum Expression {
     Long(i64),
     Double(f64),
     Text(Box<str>),
-    Property(Box<str>),
+    Property(Property),
     Negated(Box<Expression>),
     Not(Box<Expression>),
     /// A bare property in the place of a boolean.
-    AsBoolean(Box<Expression>),
-    All(Vec<Expression>),
-    Any(Vec<Expression>),
+    AsBoolean(Property),
+    All(Box<[Expression]>),
+    Any(Box<[Expression]>),
     Equal(Box<Expression>, Box<Expression>),
     Compare(Order, Box<Expression>, Box<Expression>),
-    In {
-        property: Box<str>,
-        texts: Vec<Box<str>>,
-        negated: bool,
-    },
+    Between(Box<Between>),
+    In(Box<In>),
 }
 
 use Expression as E;
@@ -58,16 +87,20 @@ impl Expression {
                 | E::Any(_)
                 | E::Equal(..)
                 | E::Compare(..)
-                | E::In { .. }
+                | E::Between(_)
+                | E::In(_)
         )
     }
 
     /// The expression in a place that wants a boolean.
     pub fn into_boolean(self) -> Result<Expression, FilterError> {
         match self {
-            E::Property(_) => Ok(E::AsBoolean(Box::new(self))),
+            E::Property(property) => Ok(E::AsBoolean(property)),
             _ if self.is_boolean() => Ok(self),
-            _ => Err(FilterError::Syntax(format!("Expression will not result in a boolean value: {self}"))),
+            _ => {
+                let text = format!("Expression will not result in a boolean value: {}", self.shown());
+                Err(FilterError::Syntax(text))
+            }
         }
     }
 
@@ -80,7 +113,8 @@ impl Expression {
             return Err(FilterError::Operand("'NULL' cannot be compared.".to_owned()));
         }
         if left.is_constant() && right.is_constant() && left.is_boolean() && !right.is_boolean() {
-            return Err(FilterError::Operand(format!("'{left}' cannot be compared with '{right}'")));
+            let text = format!("'{}' cannot be compared with '{}'", left.shown(), right.shown());
+            return Err(FilterError::Operand(text));
         }
         Ok(E::Equal(Box::new(left), Box::new(right)))
     }
@@ -95,8 +129,13 @@ impl Expression {
         Ok(E::Compare(order, Box::new(left), Box::new(right)))
     }
 
-    pub fn between(value: Expression, low: Expression, high: Expression) -> Result<Expression, FilterError> {
-        if let (Some(from), Some(to)) = (low.constant_number(), high.constant_number()) {
+    pub fn between(
+        value: Expression,
+        low: Expression,
+        high: Expression,
+        negated: bool,
+    ) -> Result<Expression, FilterError> {
+        if let (false, Some(from), Some(to)) = (negated, low.constant_number(), high.constant_number()) {
             if from > to {
                 let text = format!(
                     "Illegal values of between, left value({low}) must less than or equal to right value({high})"
@@ -104,18 +143,15 @@ impl Expression {
                 return Err(FilterError::Operand(text));
             }
         }
-        let above = E::compare(Order::GreaterEqual, value.clone(), low)?;
-        Ok(E::All(vec![above, E::compare(Order::LessEqual, value, high)?]))
-    }
-
-    pub fn not_between(value: Expression, low: Expression, high: Expression) -> Result<Expression, FilterError> {
-        let below = E::compare(Order::Less, value.clone(), low)?;
-        Ok(E::Any(vec![below, E::compare(Order::Greater, value, high)?]))
+        for operand in [&value, &low, &high] {
+            operand.check_ordered()?;
+        }
+        Ok(E::Between(Box::new(Between { value, low, high, negated })))
     }
 
     fn check_ordered(&self) -> Result<(), FilterError> {
         if (self.is_constant() && !self.is_number()) || self.is_boolean() {
-            return Err(FilterError::Operand(format!("Value '{self}' cannot be compared.")));
+            return Err(FilterError::Operand(format!("Value '{}' cannot be compared.", self.shown())));
         }
         Ok(())
     }
@@ -128,14 +164,41 @@ impl Expression {
             _ => None,
         }
     }
+
+    /// The form in the remark of an error, cut off where it gets too long.
+    pub fn shown(&self) -> String {
+        let mut text = Shown(String::new());
+        // The only error there is, is that of the limit, which ends the walk.
+        if write!(text, "{self}").is_err() {
+            text.0.push_str("...");
+        }
+        text.0
+    }
+}
+
+/// A text that takes only so much.
+struct Shown(String);
+
+impl fmt::Write for Shown {
+    fn write_str(&mut self, more: &str) -> fmt::Result {
+        if self.0.len() + more.len() > MAX_SHOWN {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(more);
+        Ok(())
+    }
 }
 
 /// As Java shows it in the remark of an error.
 impl fmt::Display for Expression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let joined = |f: &mut fmt::Formatter<'_>, parts: &[Expression], word: &str| {
-            let texts: Vec<String> = parts.iter().map(ToString::to_string).collect();
-            write!(f, "({})", texts.join(word))
+            f.write_str("(")?;
+            for (index, part) in parts.iter().enumerate() {
+                f.write_str(if index > 0 { word } else { "" })?;
+                write!(f, "{part}")?;
+            }
+            f.write_str(")")
         };
         match self {
             E::Null => f.write_str("NULL"),
@@ -144,10 +207,9 @@ impl fmt::Display for Expression {
             E::Long(number) => write!(f, "{number}"),
             E::Double(number) => write!(f, "{number:?}"),
             E::Text(text) => write!(f, "'{}'", text.replace('\'', "''")),
-            E::Property(name) => f.write_str(name),
+            E::Property(property) | E::AsBoolean(property) => f.write_str(&property.name),
             E::Negated(operand) => write!(f, "(- {operand})"),
             E::Not(operand) => write!(f, "(NOT {operand})"),
-            E::AsBoolean(operand) => write!(f, "{operand}"),
             E::All(parts) => joined(f, parts, " && "),
             E::Any(parts) => joined(f, parts, " || "),
             E::Equal(left, right) => write!(f, "({left} == {right})"),
@@ -160,9 +222,17 @@ impl fmt::Display for Expression {
                 };
                 write!(f, "({left} {symbol} {right})")
             }
-            E::In { property, texts, negated } => {
-                let word = if *negated { "NOT IN" } else { "IN" };
-                write!(f, "{property} {word} ( {} )", texts.join(", "))
+            E::Between(between) => {
+                let Between { value, low, high, negated } = &**between;
+                if *negated {
+                    write!(f, "(({value} < {low}) || ({value} > {high}))")
+                } else {
+                    write!(f, "(({value} >= {low}) && ({value} <= {high}))")
+                }
+            }
+            E::In(list) => {
+                let word = if list.negated { "NOT IN" } else { "IN" };
+                write!(f, "{} {word} ( {} )", list.property.name, list.texts.join(", "))
             }
         }
     }

@@ -1,25 +1,58 @@
 //! From text to an expression, by descent; one token is looked ahead, a second one only behind NOT and IS.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use super::FilterError;
-use super::expression::{Expression, Order};
+use super::expression::{Expression, In, Order, Property};
 use super::lexer::{Placed, Token, place, token_at};
 use super::numbers;
 
-/// How deep operands may stand in each other. An expression comes from outside, and is walked by recursion.
+/// The longest text of an expression, in bytes. Java has no limit but that of a request; people write some hundred bytes.
+pub const MAX_TEXT: usize = 64 << 10;
+/// How many tokens an expression may have. The tree has at most three nodes for two tokens.
+pub const MAX_TOKENS: usize = 8192;
+/// How deep operands may stand in each other. An expression comes from outside, and is read by recursion.
 const MAX_DEPTH: usize = 100;
+/// How high the tree may be, which is walked by recursion: a chain like `a = b = c` makes it higher without any parentheses.
+const MAX_HEIGHT: usize = 1000;
 
-pub fn parse(source: &str) -> Result<Expression, FilterError> {
-    let mut parser = Parser { source, next_at: 0, peeked: None, depth: 0 };
+/// An expression and the properties that it asks for, each once.
+pub struct Parsed {
+    pub expression: Expression,
+    pub names: Vec<Arc<str>>,
+}
+
+pub fn parse(source: &str) -> Result<Parsed, FilterError> {
+    if source.len() > MAX_TEXT {
+        let text = format!("the expression has {} bytes, more than {MAX_TEXT}", source.len());
+        return Err(FilterError::Syntax(text));
+    }
+    let mut parser = Parser {
+        source,
+        next_at: 0,
+        peeked: None,
+        taken: 0,
+        depth: 0,
+        height: 0,
+        names: Vec::new(),
+        places: HashMap::new(),
+    };
     let expression = parser.or()?.into_boolean()?;
     parser.peek()?; // what follows is ignored, but it must be a token
-    Ok(expression)
+    Ok(Parsed { expression, names: parser.names })
 }
 
 struct Parser<'a> {
     source: &'a str,
     next_at: usize,
     peeked: Option<Placed<'a>>,
+    taken: usize,
     depth: usize,
+    /// The height of the tree that was read last.
+    height: usize,
+    names: Vec<Arc<str>>,
+    places: HashMap<&'a str, u16>,
 }
 
 /// What an operand may begin with.
@@ -38,7 +71,7 @@ const OPERAND: [&str; 10] = [
 /// What may follow one to compare it.
 const COMPARISON: [&str; 6] = ["\"BETWEEN\"", "\"IN\"", "\">\"", "\">=\"", "\"<\"", "\"<=\""];
 
-type Parsed = Result<Expression, FilterError>;
+type Operand = Result<Expression, FilterError>;
 
 impl<'a> Parser<'a> {
     fn peek(&mut self) -> Result<Token<'a>, FilterError> {
@@ -58,6 +91,10 @@ impl<'a> Parser<'a> {
     fn take(&mut self) -> Result<Placed<'a>, FilterError> {
         self.peek()?;
         let taken = self.peeked.take().expect("just peeked");
+        self.taken += 1;
+        if self.taken > MAX_TOKENS {
+            return Err(FilterError::Syntax(format!("the expression has more than {MAX_TOKENS} words and signs")));
+        }
         self.next_at = taken.at + taken.text.len();
         Ok(taken)
     }
@@ -87,8 +124,8 @@ impl<'a> Parser<'a> {
         FilterError::Syntax(text)
     }
 
-    fn deeper(&mut self, by: usize) -> Result<(), FilterError> {
-        self.depth += by;
+    fn deeper(&mut self) -> Result<(), FilterError> {
+        self.depth += 1;
         if self.depth > MAX_DEPTH {
             let text = format!("the expression is nested more than {MAX_DEPTH} levels deep");
             return Err(FilterError::Syntax(text));
@@ -96,36 +133,49 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn or(&mut self) -> Parsed {
-        let first = self.and()?;
-        if self.peek()? != Token::Or {
+    /// Notes the height of a tree whose highest part has this one.
+    fn above(&mut self, highest: usize, levels: usize) -> Result<(), FilterError> {
+        self.height = highest + levels;
+        if self.height > MAX_HEIGHT {
+            let text = format!("the tree of the expression is more than {MAX_HEIGHT} levels high");
+            return Err(FilterError::Syntax(text));
+        }
+        Ok(())
+    }
+
+    fn or(&mut self) -> Operand {
+        self.joined(&Token::Or, Self::and, Expression::Any)
+    }
+
+    fn and(&mut self) -> Operand {
+        self.joined(&Token::And, Self::equality, Expression::All)
+    }
+
+    fn joined(
+        &mut self,
+        word: &Token<'a>,
+        part: fn(&mut Self) -> Operand,
+        join: fn(Box<[Expression]>) -> Expression,
+    ) -> Operand {
+        let first = part(self)?;
+        if self.peek()? != *word {
             return Ok(first);
         }
         let mut parts = vec![first.into_boolean()?];
-        while self.peek()? == Token::Or {
+        let mut highest = self.height;
+        while self.peek()? == *word {
             self.take()?;
-            parts.push(self.and()?.into_boolean()?);
+            parts.push(part(self)?.into_boolean()?);
+            highest = highest.max(self.height);
         }
-        Ok(Expression::Any(parts))
+        self.above(highest, 1)?;
+        Ok(join(parts.into()))
     }
 
-    fn and(&mut self) -> Parsed {
-        let first = self.equality()?;
-        if self.peek()? != Token::And {
-            return Ok(first);
-        }
-        let mut parts = vec![first.into_boolean()?];
-        while self.peek()? == Token::And {
-            self.take()?;
-            parts.push(self.equality()?.into_boolean()?);
-        }
-        Ok(Expression::All(parts))
-    }
-
-    fn equality(&mut self) -> Parsed {
-        let depth = self.depth;
+    fn equality(&mut self) -> Operand {
         let mut left = self.comparison()?;
         loop {
+            let highest = self.height;
             left = match self.peek()? {
                 Token::Equal => {
                     self.take()?;
@@ -147,18 +197,16 @@ impl<'a> Parser<'a> {
                         left.equal_null().not()
                     }
                 }
-                _ => break,
+                _ => return Ok(left),
             };
-            self.deeper(1)?;
+            self.above(highest.max(self.height), 2)?;
         }
-        self.depth = depth;
-        Ok(left)
     }
 
-    fn comparison(&mut self) -> Parsed {
-        let depth = self.depth;
+    fn comparison(&mut self) -> Operand {
         let mut left = self.unary()?;
         loop {
+            let highest = self.height;
             left = match self.peek()? {
                 Token::Greater => self.compared(Order::Greater, left)?,
                 Token::GreaterEqual => self.compared(Order::GreaterEqual, left)?,
@@ -180,28 +228,28 @@ impl<'a> Parser<'a> {
                         return Err(self.unexpected(not, &COMPARISON));
                     }
                 },
-                _ => break,
+                _ => return Ok(left),
             };
-            self.deeper(1)?;
+            self.above(highest.max(self.height), 1)?;
         }
-        self.depth = depth;
-        Ok(left)
     }
 
-    fn compared(&mut self, order: Order, left: Expression) -> Parsed {
+    fn compared(&mut self, order: Order, left: Expression) -> Operand {
         self.take()?;
         Expression::compare(order, left, self.unary()?)
     }
 
-    fn between(&mut self, value: Expression, negated: bool) -> Parsed {
+    fn between(&mut self, value: Expression, negated: bool) -> Operand {
         self.take()?;
         let low = self.unary()?;
+        let highest = self.height;
         self.expect(Token::And, "\"AND\"")?;
         let high = self.unary()?;
-        if negated { Expression::not_between(value, low, high) } else { Expression::between(value, low, high) }
+        self.height = self.height.max(highest);
+        Expression::between(value, low, high, negated)
     }
 
-    fn in_texts(&mut self, left: Expression, negated: bool) -> Parsed {
+    fn in_texts(&mut self, left: Expression, negated: bool) -> Operand {
         self.take()?;
         self.expect(Token::Open, "\"(\"")?;
         let mut texts = vec![self.text()?];
@@ -211,8 +259,10 @@ impl<'a> Parser<'a> {
         }
         self.expect(Token::Close, "\")\"")?;
         match left {
-            Expression::Property(property) => Ok(Expression::In { property, texts, negated }),
-            _ => Err(FilterError::Operand(format!("Expected a property for In expression, got: {left}"))),
+            Expression::Property(property) => {
+                Ok(Expression::In(Box::new(In { property, texts: texts.into(), negated })))
+            }
+            _ => Err(FilterError::Operand(format!("Expected a property for In expression, got: {}", left.shown()))),
         }
     }
 
@@ -224,29 +274,34 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn unary(&mut self) -> Parsed {
-        self.deeper(1)?;
+    fn unary(&mut self) -> Operand {
+        self.deeper()?;
         let operand = match self.peek()? {
             Token::Plus => {
                 self.take()?;
-                self.unary()
+                self.unary()?
             }
             Token::Minus => {
                 self.take()?;
-                self.unary().map(|operand| Expression::Negated(Box::new(operand)))
+                let operand = self.unary()?;
+                self.above(self.height, 1)?;
+                Expression::Negated(Box::new(operand))
             }
             Token::Not => {
                 self.take()?;
-                self.unary().and_then(Expression::into_boolean).map(Expression::not)
+                let operand = self.unary()?.into_boolean()?;
+                self.above(self.height, 1)?;
+                operand.not()
             }
-            _ => self.primary(),
-        }?;
+            _ => self.primary()?,
+        };
         self.depth -= 1;
         Ok(operand)
     }
 
-    fn primary(&mut self) -> Parsed {
+    fn primary(&mut self) -> Operand {
         let taken = self.take()?;
+        self.height = 1;
         let expression = match taken.token {
             Token::True => Expression::Bool(true),
             Token::False => Expression::Bool(false),
@@ -254,7 +309,7 @@ impl<'a> Parser<'a> {
             Token::Decimal(digits) => numbers::decimal_literal(digits)?,
             Token::Float(text) => numbers::float_literal(text)?,
             Token::Text(text) => Expression::Text(unquoted(text)),
-            Token::Name(name) => Expression::Property(name.into()),
+            Token::Name(name) => Expression::Property(self.property(name)),
             Token::Open => {
                 let inner = self.or()?;
                 self.expect(Token::Close, "\")\"")?;
@@ -263,6 +318,15 @@ impl<'a> Parser<'a> {
             _ => return Err(self.unexpected(taken, &OPERAND)),
         };
         Ok(expression)
+    }
+
+    fn property(&mut self, name: &'a str) -> Property {
+        // There are fewer names than tokens, whose limit fits.
+        let place = *self.places.entry(name).or_insert_with(|| {
+            self.names.push(name.into());
+            (self.names.len() - 1) as u16
+        });
+        Property { name: self.names[usize::from(place)].clone(), place }
     }
 }
 

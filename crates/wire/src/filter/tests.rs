@@ -124,14 +124,97 @@ fn the_error_says_where() {
 }
 
 #[test]
-fn depth_has_a_bound_and_length_has_none() {
-    let long = vec!["a = 1"; 100_000].join(" OR ");
+fn text_tokens_depth_and_height_have_bounds() {
+    let long = vec!["a = 1"; 2000].join(" OR ");
     check(&long, "a=1", Verdict::True);
-    for deep in
-        ["(".repeat(100_000), "-".repeat(100_000), "NOT ".repeat(100_000), format!("a{}", " = a".repeat(100_000))]
-    {
-        assert!(matches!(Filter::compile(&deep), Err(FilterError::Syntax(_))));
+    let refused = [
+        vec!["a = 1"; 100_000].join(" OR "),
+        format!("a = '{}'", "x".repeat(64 << 10)),
+        vec!["a"; 8192].join(" OR "),
+        format!("a IN ({})", vec!["''"; 8192].join(",")),
+        "(".repeat(30_000),
+        "-".repeat(30_000),
+        "NOT ".repeat(5000),
+        format!("a{}", " = a".repeat(2000)),
+        // Each level is a chain of its own, so the tree is higher than the levels are many.
+        format!("{}a{}", "(".repeat(90), format!("{})", " = a".repeat(40)).repeat(90)),
+    ];
+    for text in &refused {
+        let shown = &text[..text.len().min(40)];
+        assert!(matches!(Filter::compile(text), Err(FilterError::Syntax(_))), "{shown}");
     }
+}
+
+/// `-(-(a BETWEEN 1 AND 2) BETWEEN 1 AND 2)`, so many levels deep.
+fn nested_between(levels: usize, word: &str) -> String {
+    (0..levels).fold("a".to_owned(), |inner, _| format!("-({inner} {word} 1 AND 2)"))
+}
+
+#[test]
+fn nested_between_grows_with_its_text_only() {
+    // With a copy of the operand on each level these would be 2^49 nodes.
+    for word in ["BETWEEN", "NOT BETWEEN"] {
+        let filter = Filter::compile(&format!("{} IS NULL", nested_between(49, word))).unwrap();
+        let (verdict, steps) = filter.judge(&properties::encode([("a", "1")]));
+        assert_eq!(verdict, Verdict::True);
+        assert!(steps < 500, "{steps} steps");
+    }
+}
+
+#[test]
+fn an_error_shows_an_operand_up_to_a_limit() {
+    for text in [nested_between(49, "BETWEEN"), format!("({} = 1) > 2", nested_between(49, "NOT BETWEEN"))] {
+        let error = Filter::compile(&text).unwrap_err().to_string();
+        assert!(error.len() < 5000 && error.contains("..."), "{} bytes", error.len());
+    }
+    let error = Filter::compile("-(a NOT BETWEEN 1 AND 2)").unwrap_err().to_string();
+    assert!(error.ends_with("Expression will not result in a boolean value: (- ((a < 1) || (a > 2)))"), "{error}");
+}
+
+#[test]
+fn between_has_the_verdicts_of_its_two_comparisons() {
+    use Verdict::{Error, False, True, Unknown};
+    for (expression, given, expected) in [
+        ("a BETWEEN b AND c", "a=2,b=1,c=3", True),
+        ("a BETWEEN b AND c", "a=2,b=3", False),
+        ("a BETWEEN b AND c", "a=2,b=1", Unknown),
+        ("a BETWEEN b AND c", "a=2,c=1", False),
+        ("a BETWEEN b AND c", "a=2,c=3", Unknown),
+        ("a BETWEEN b AND c", "b=x", Unknown),
+        ("a BETWEEN b AND c", "a=2,b=3,c=x", False),
+        ("a BETWEEN b AND c", "a=2,b=1,c=x", Error),
+        ("a NOT BETWEEN b AND c", "a=0,b=1,c=x", True),
+        ("a NOT BETWEEN b AND c", "a=2,b=1,c=x", Error),
+        ("a NOT BETWEEN b AND c", "a=2,b=1,c=3", False),
+        ("a NOT BETWEEN b AND c", "a=2,b=1", Unknown),
+        ("a NOT BETWEEN b AND c", "a=2,c=1", True),
+        ("a NOT BETWEEN b AND c", "b=x", Unknown),
+    ] {
+        check(expression, given, expected);
+    }
+}
+
+#[test]
+fn a_message_costs_a_bounded_number_of_steps() {
+    let text = vec!["a > 5.0"; 2000].join(" AND ");
+    let filter = Filter::compile(&text).unwrap();
+    let digits = format!("1{}", "0".repeat(30_000));
+    let (verdict, steps) = filter.judge(&properties::encode([("a", digits.as_str())]));
+    assert_eq!(verdict, Verdict::Error);
+    assert!(steps <= super::MAX_STEPS + 4000, "{steps} steps");
+    check(&text, "a=6", Verdict::True);
+}
+
+#[test]
+fn each_of_many_properties_is_found() {
+    let names: Vec<String> = (0..300).map(|number| format!("p{number}")).collect();
+    let text = names.iter().map(|name| format!("{name} = '{name}'")).collect::<Vec<_>>().join(" AND ");
+    let mut pairs: Vec<(&str, &str)> = names.iter().map(|name| (&**name, &**name)).collect();
+    assert_eq!(verdict(&text, &pairs), Verdict::True);
+    pairs.push(("p7", "later wins"));
+    assert_eq!(verdict(&text, &pairs), Verdict::False);
+    pairs.retain(|(name, _)| *name != "p7");
+    assert_eq!(verdict(&text, &pairs), Verdict::Unknown);
 }
 
 #[test]
