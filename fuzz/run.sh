@@ -9,7 +9,7 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 seconds=${1:-30}
-targets=${FUZZ_TARGETS:-"frame header record batch lenient_json properties"}
+targets=${FUZZ_TARGETS:-"frame header record batch lenient_json properties sql_filter"}
 host=$(rustc -vV | sed -n 's/^host: //p')
 target_dir=${CARGO_TARGET_DIR:-$here/target}
 work=$(mktemp -d)

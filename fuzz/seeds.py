@@ -14,6 +14,24 @@ from pathlib import Path
 
 MAX_INPUT_LEN = 16 * 1024
 
+SELECTORS = [
+    "a BETWEEN 1 AND 5 AND b = 'x' OR NOT (c <> 2.5)",
+    "a NOT BETWEEN b AND c OR a NOT IN ('x', 'it''s') AND b IS NOT NULL",
+    "a > -5 AND a >= 1e3 AND a < 3000000000L AND a <= .5 -- why\n OR TRUE = FALSE",
+    " AND ".join(f"p{number} = '{number}'" for number in range(40)),
+    " OR ".join(["a > 5.0"] * 500),
+    "a = a = a = a IS NULL",
+]
+SQL_PROPERTIES = "a\x013\x02b\x01x\x02c\x012.5\x02p7\x017"
+
+
+def nested_between(levels: int) -> str:
+    """A tree that doubles with each level, if the operand of BETWEEN is copied."""
+    text = "a"
+    for _ in range(levels):
+        text = f"-({text} BETWEEN 1 AND 2)"
+    return f"{text} IS NULL"
+
 
 def fields(golden: Path, file: str, *names: str) -> Iterator[str]:
     """Every value of the named fields of a golden file's entries."""
@@ -44,6 +62,11 @@ def seeds(golden: Path) -> dict[str, list[bytes]]:
         "batch": [bytes.fromhex(text) for text in fields(golden, "batches.json", "batch")],
         "lenient_json": [text.encode() for text in fields(golden, "json.json", "text", "quoted")],
         "properties": [text.encode() for text in strings],
+        "sql_filter": [
+            f"{text}\0{properties}".encode()
+            for text in [*SELECTORS, nested_between(12), nested_between(49)]
+            for properties in [SQL_PROPERTIES, "a\x01" + "1" * 4000]
+        ],
     }
 
 

@@ -6,6 +6,7 @@
 //! byte is JSON made of `{0:0,…`: a pair of values (64 bytes) for every four bytes of text, doubled by a growing `Vec`.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// What `run.sh` passes as `-max_len`.
 pub const MAX_INPUT_LEN: usize = 16 * 1024;
@@ -15,6 +16,27 @@ pub const MAX_ALLOCATION: usize = 32 * MAX_INPUT_LEN;
 
 /// The system's allocator with a limit.
 pub struct Limited;
+
+/// Bytes that are allocated now, and the most that there were since `measured` began.
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+/// Does something and tells how many bytes more than before were allocated meanwhile, at the most.
+pub fn measured<T>(work: impl FnOnce() -> T) -> (T, usize) {
+    let before = LIVE.load(Relaxed);
+    PEAK.store(before, Relaxed);
+    let result = work();
+    (result, PEAK.load(Relaxed).saturating_sub(before))
+}
+
+fn took(bytes: usize) {
+    let live = LIVE.fetch_add(bytes, Relaxed).wrapping_add(bytes);
+    PEAK.fetch_max(live, Relaxed);
+}
+
+fn gave_back(bytes: usize) {
+    LIVE.fetch_sub(bytes, Relaxed);
+}
 
 fn check(size: usize) {
     if size > MAX_ALLOCATION {
@@ -33,20 +55,25 @@ fn eprintln_raw(text: &[u8]) {
 unsafe impl GlobalAlloc for Limited {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         check(layout.size());
+        took(layout.size());
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         check(layout.size());
+        took(layout.size());
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         check(new_size);
+        took(new_size);
+        gave_back(layout.size());
         unsafe { System.realloc(pointer, layout, new_size) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        gave_back(layout.size());
         unsafe { System.dealloc(pointer, layout) }
     }
 }

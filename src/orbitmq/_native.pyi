@@ -288,8 +288,12 @@ class Filter:
 
     Filter("price BETWEEN 10 AND 20 AND city IN ('Oslo', 'Rome')")
 
-    Raises `MalformedFilter` for a text that Java's broker would not take either.
+    Raises `MalformedFilter` for a text that Java's broker would not take either, and
+    `FilterTooLarge` for one beyond the limits of bytes, words or levels.
     """
+
+    MAX_TEXT_BYTES: Final = 65536
+    """The longest expression."""
 
     def __new__(cls, expression: str, /) -> Self: ...
     @staticmethod

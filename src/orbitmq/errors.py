@@ -14,6 +14,7 @@
     │   ├── MalformedJson        a body is not even lenient JSON
     │   ├── MalformedId          a message id is not one
     │   ├── MalformedFilter      an SQL92 selector cannot be read, or compares what cannot be
+    │   │   └── FilterTooLarge   it is longer or more nested than this broker takes
     │   └── MalformedBody        a compressed body does not decompress, or grows past its limit
     ├── RemotingError            a peer that could not be reached or did not answer
     │   ├── ConnectionLost       it is gone, or never was there
@@ -77,6 +78,7 @@ __all__ = [
     "DiskFull",
     "Fault",
     "FileExpired",
+    "FilterTooLarge",
     "FlushFailed",
     "FrameTooLarge",
     "HeaderFault",
@@ -187,6 +189,10 @@ class MalformedId(WireError):
 
 class MalformedFilter(WireError):
     """A text is not an SQL92 selector, or compares what cannot be compared; said as Java does."""
+
+
+class FilterTooLarge(MalformedFilter):
+    """An SQL92 selector has more bytes, words or levels than the limit that the text names."""
 
 
 class MalformedBody(WireError):

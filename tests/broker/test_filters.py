@@ -9,9 +9,13 @@ from typing import Any
 
 import pytest
 
-from orbitmq._native import Command, decode_records, dumps_lenient
+from orbitmq._native import Command, Filter, decode_records, dumps_lenient
+from orbitmq.broker import compiled_filters
+from orbitmq.broker import filters as filters_module
 from orbitmq.broker.bloom import BloomSize
+from orbitmq.broker.compiled_filters import CompiledFilters
 from orbitmq.broker.filters import ConsumerFilters
+from orbitmq.errors import FilterTooLarge
 from orbitmq.protocol.bodies import Subscription
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.testing import LocalCluster
@@ -42,7 +46,8 @@ class Table:
             topic, sub_string=expression, sub_version=version, expression_type=kind
         )
         self.filters.heard("g", [wanted])
-        return self.filters.get(topic, "g")
+        data = self.filters.get(topic, "g")
+        return data if data is not None and self.filters.selector(data) is not None else None
 
 
 @pytest.fixture
@@ -113,6 +118,130 @@ def test_a_file_with_other_parameters_is_ignored(table: Table) -> None:
     other = ConsumerFilters(BloomSize.of(20, 64), lambda: DAY_MS, lambda: table.now)
     other.load(table.filters.as_json())
     assert other.get("T", "g") is None
+
+
+def bomb(levels: int = 40) -> str:
+    """Nest BETWEEN so that a copy of its operand on each level would make 2^levels nodes."""
+    text = "a"
+    for _ in range(levels):
+        text = f"-({text} BETWEEN 1 AND 2)"
+    return f"{text} IS NULL"
+
+
+class Compilations:
+    """Counts what is compiled."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.expressions: list[str] = []
+
+        def counted(expression: str) -> Filter:
+            self.expressions.append(expression)
+            return Filter(expression)
+
+        monkeypatch.setattr(compiled_filters, "_compiled", counted)
+
+
+def test_heartbeats_and_files_compile_nothing(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compilations = Compilations(monkeypatch)
+    wanted = [
+        Subscription(f"T{n}", sub_string=f"a > {n}", sub_version=1, expression_type="SQL92")
+        for n in range(100)
+    ]
+    table.filters.heard("g", wanted)
+    later = Table()
+    later.filters.load(table.filters.as_json())
+    assert compilations.expressions == []
+    data = later.filters.get("T7", "g")
+    assert data is not None
+    assert later.filters.selector(data) is later.filters.selector(data)
+    assert compilations.expressions == ["a > 7"], "compiled once, by the first who needs it"
+
+
+def test_a_nested_between_is_an_expression_like_any_other(table: Table) -> None:
+    assert table.heard(bomb()) is not None
+
+
+def test_an_expression_beyond_the_limits_is_no_filter(table: Table) -> None:
+    assert table.heard("a = '" + "x" * Filter.MAX_TEXT_BYTES + "'") is None
+    assert table.filters.get("T", "g") is None, "its text is not even kept"
+    assert table.heard("a" + " OR a" * 5000, 2) is None
+
+
+def test_the_table_has_a_limit_and_dead_filters_give_way(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filters_module, "MAX_FILTERS", 3)
+    for number in range(3):
+        table.heard("a > 1", topic=f"T{number}")  # each heartbeat leaves the topic before
+    assert table.heard("a > 1", topic="T3") is not None, "the dead ones have gone"
+    everything = [
+        Subscription(f"T{n}", sub_string="a > 1", sub_version=9, expression_type="SQL92")
+        for n in range(10)
+    ]
+    table.filters.heard("g", everything)
+    assert len(table.filters.as_json()["filterDataByTopic"]) == 3
+    monkeypatch.setattr(filters_module, "MAX_FILTERS", 100)
+    monkeypatch.setattr(filters_module, "MAX_CHARS", 20)
+    table.filters.heard("h", everything)
+    assert table.filters.get("T0", "h") is not None
+    assert table.filters.get("T1", "h") is None
+
+
+def test_compiled_filters_are_kept_while_there_is_room() -> None:
+    kept = CompiledFilters(max_chars=3 * 300)
+    first = kept.get("SQL92", "a > 1")
+    for number in range(2, 4):
+        kept.get("SQL92", f"a > {number}")
+        assert kept.get("SQL92", "a > 1") is first, "used a moment ago"
+    kept.get("SQL92", "a > 4")
+    assert len(kept) == 3
+    assert kept.get("SQL92", "a > 1") is first
+    assert kept.get("SQL92", "a >") is None
+    with pytest.raises(FilterTooLarge):
+        kept.get("SQL92", "(" * 200)
+    with pytest.raises(FilterTooLarge):
+        kept.get("SQL92", "(" * 200)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no JSON at all",
+        b"[1, 2]",
+        b'{"filterDataByTopic": 7}',
+        b'{"filterDataByTopic": {"t": 7, "u": {"groupFilterData": [1]}}}',
+        b'{"filterDataByTopic": {"t": {"groupFilterData": {"g": "x"}}}}',
+        b"[" * 100_000,
+    ],
+)
+def test_a_saved_file_of_no_use_does_not_prevent_a_start(tmp_path: Path, content: bytes) -> None:
+    with LocalCluster(data=tmp_path) as cluster:
+        (broker,) = cluster.brokers.values()
+        file = Path(broker.config.store_path_root_dir) / "config" / "consumerFilter.json"
+    file.write_bytes(content)
+    file.with_name(file.name + ".bak").write_bytes(content)
+    with LocalCluster(data=tmp_path) as cluster:
+        (broker,) = cluster.brokers.values()
+        assert broker.filters.as_json() == {"filterDataByTopic": {}}
+
+
+def test_a_saved_bomb_does_not_stall_a_start(table: Table) -> None:
+    table.heard("a > 1")
+    value = table.filters.as_json()
+    entry = value["filterDataByTopic"]["T"]["groupFilterData"]["g"]
+    for changed in ({"expression": bomb()}, {"bornTime": "x"}, {"clientVersion": 1 << 70}):
+        entry.update(changed)
+        later = Table()
+        later.filters.load(value)
+        assert later.filters.get("T", "g") is not None
+    for changed in ({"expression": 7}, {"expression": "x" * 70_000}, {"expression": ""}):
+        entry.update(changed)
+        later = Table()
+        later.filters.load(value)
+        assert later.filters.get("T", "g") is None
 
 
 # ---- over the wire
@@ -203,6 +332,32 @@ def test_a_broker_that_does_not_filter_says_so(cluster: LocalCluster, wire: Wire
         wire.pull("t", **SQL, subscription="n > 5"),
     ):
         assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, remark)
+
+
+def test_a_broker_that_does_not_filter_compiles_nothing(
+    cluster: LocalCluster, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (broker,) = cluster.brokers.values()
+    broker.config.enable_property_filter = False
+    broker.config.filter_support_retry = True
+    compilations = Compilations(monkeypatch)
+    numbered(wire)
+    heartbeat(wire, bomb())
+    for answer in (
+        check(wire, "n > 5"),
+        wire.pull("t", **OF_GROUP),
+        wire.pull("t", **SQL, subscription="n > 5"),
+    ):
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+    wire.pull("%RETRY%g", **OF_GROUP)
+    assert compilations.expressions == []
+
+
+def test_a_pull_whose_own_filter_is_too_large_is_refused(wire: Wire) -> None:
+    numbered(wire)
+    refused = wire.pull("t", **SQL, subscription="n > 5" + " OR n > 5" * 5000)
+    assert refused.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+    assert "more than 8192 words" in (refused.remark or "")
 
 
 def test_a_held_pull_is_woken_by_what_it_wants_alone(wire: Wire) -> None:

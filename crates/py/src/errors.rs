@@ -87,7 +87,8 @@ pub fn compression_error_in(py: Python<'_>, text: String) -> PyErr {
 
 /// A text that is no selector.
 pub fn filter_error(py: Python<'_>, error: &FilterError) -> PyErr {
-    instance(py, "MalformedFilter", error.to_string(), None, None)
+    let class = if matches!(error, FilterError::Limit(_)) { "FilterTooLarge" } else { "MalformedFilter" };
+    instance(py, class, error.to_string(), None, None)
 }
 
 /// A row that cannot be sent.

@@ -13,6 +13,10 @@ pub struct Filter(pub Arc<wire::filter::Filter>);
 
 #[pymethods]
 impl Filter {
+    /// The longest expression, in bytes of UTF-8.
+    #[classattr]
+    const MAX_TEXT_BYTES: usize = wire::filter::MAX_TEXT;
+
     #[new]
     #[pyo3(signature = (expression, /))]
     fn new(py: Python<'_>, expression: &str) -> PyResult<Filter> {

@@ -49,6 +49,9 @@ pub enum FilterError {
     /// A token where it makes no sense, or an operand that is no boolean.
     #[error("org.apache.rocketmq.filter.parser.ParseException: {0}")]
     Syntax(String),
+    /// More bytes, tokens or levels than an expression may have here.
+    #[error("org.apache.rocketmq.filter.parser.ParseException: {0}")]
+    Limit(String),
     /// A number that is too large.
     #[error("java.lang.NumberFormatException: For input string: \"{0}\"")]
     Number(String),

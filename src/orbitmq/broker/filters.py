@@ -6,39 +6,38 @@ nothing for pulls, and a day later it is forgotten. A heartbeat with an older su
 nothing, one with a newer expression replaces the filter, or drops it if that expression is none.
 All of it is registered whether or not this broker filters by properties at the time: that setting
 may change while consumers are connected.
+
+Heartbeats and files only bring texts. A text is compiled by the first pull that needs it, and one
+that does not compile is dropped then (see `CompiledFilters`). The number and the size of the texts
+have a limit, because anybody may send a heartbeat for any group.
 """
 
 from __future__ import annotations
 
-import functools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from orbitmq._native import Filter
 from orbitmq.broker.bloom import BloomSize
-from orbitmq.errors import MalformedFilter
+from orbitmq.broker.compiled_filters import SQL92, CompiledFilters
+from orbitmq.errors import FilterTooLarge
 from orbitmq.protocol.bodies import Subscription
 
-__all__ = ["SQL92", "ConsumerFilters", "FilterData", "compiled"]
+__all__ = ["SQL92", "ConsumerFilters", "FilterData"]
 
 _log = logging.getLogger(__name__)
 
-SQL92 = "SQL92"
 CRASH_GRACE_MS = 30_000
 """A filter that was alive when its broker went down counts as dead since this long ago at most."""
-
-
-@functools.lru_cache(100)
-def compiled(expression_type: str, expression: str) -> Filter | None:
-    """Return the filter that an expression stands for, None if it is no good one."""
-    if expression_type != SQL92:
-        return None
-    try:
-        return Filter(expression)
-    except MalformedFilter:
-        return None
+MAX_FILTERS = 10_000
+MAX_CHARS = 16 << 20
+"""Expressions of all filters together."""
+MAX_NAME_CHARS = 512
+"""Topics and groups with longer names cannot exist."""
+SHOWN_CHARS = 200
+"""Of an expression in the log."""
 
 
 @dataclass(slots=True)
@@ -51,7 +50,7 @@ class FilterData:
     expression_type: str
     client_version: int
     born_ms: int
-    filter: Filter
+    bloom: dict[str, Any]
     dead_ms: int = 0
 
     @property
@@ -59,10 +58,10 @@ class FilterData:
         """Whether nobody uses it at the time."""
         return self.dead_ms >= self.born_ms
 
-    def as_json(self, bloom: BloomSize) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Return the form of the file."""
         return {
-            "bloomFilterData": bloom.as_json(self.group, self.topic),
+            "bloomFilterData": self.bloom,
             "bornTime": self.born_ms,
             "clientVersion": self.client_version,
             "consumerGroup": self.group,
@@ -83,22 +82,36 @@ class ConsumerFilters:
         self._bloom = bloom
         self._clean_after_ms = clean_after_ms
         self._clock = clock
-        self._table: dict[str, dict[str, FilterData]] = {}
+        self.compiled = CompiledFilters()
+        self._by_group: dict[str, dict[str, FilterData]] = {}
+        self._count = 0
+        self._chars = 0
+        self._was_full = False
 
     def get(self, topic: str, group: str) -> FilterData | None:
-        """Return the filter of a group for a topic."""
-        of_topic = self._table.get(topic)
-        return None if of_topic is None else of_topic.get(group)
+        """Return the filter of a group for a topic; whether it compiles, `selector` says."""
+        of_group = self._by_group.get(group)
+        return None if of_group is None else of_group.get(topic)
+
+    def selector(self, data: FilterData) -> Filter | None:
+        """Return what a filter is compiled to; one that does not compile is dropped."""
+        reason = "it does not compile"
+        try:
+            selector = self.compiled.get(data.expression_type, data.expression)
+        except FilterTooLarge as error:
+            selector, reason = None, str(error)
+        if selector is None:
+            _warn(data.group, data.topic, data.expression_type, data.expression, reason)
+            self._forget(data)
+        return selector
 
     def of_retries(self, group: str) -> Filter | None:
         """Return the filter for messages that come back to a group, each by the topic it was in."""
-        by_topic = {data.topic: data.filter for data in self._of_group(group)}
+        by_topic = {}
+        for data in list(self._by_group.get(group, {}).values()):
+            if (selector := self.selector(data)) is not None:
+                by_topic[data.topic] = selector
         return Filter.of_retries(by_topic) if by_topic else None
-
-    def _of_group(self, group: str) -> Iterator[FilterData]:
-        for of_topic in self._table.values():
-            if group in of_topic:
-                yield of_topic[group]
 
     def heard(self, group: str, subscriptions: Iterable[Subscription]) -> None:
         """Take the subscriptions of a heartbeat."""
@@ -107,14 +120,12 @@ class ConsumerFilters:
             topics.add(subscription.topic)
             if not subscription.is_tags and subscription.sub_string:
                 self._register(group, subscription)
-        if self._table:
-            for data in self._of_group(group):
-                if data.topic not in topics and not data.is_dead:
-                    data.dead_ms = self._clock()
+        for data in self._by_group.get(group, {}).values():
+            if data.topic not in topics and not data.is_dead:
+                data.dead_ms = self._clock()
 
     def _register(self, group: str, wanted: Subscription) -> None:
-        of_topic = self._table.get(wanted.topic, {})
-        known = of_topic.get(group)
+        known = self.get(wanted.topic, group)
         if known is not None and wanted.sub_version <= known.client_version:
             if wanted.sub_version == known.client_version and known.is_dead:
                 known.dead_ms = 0
@@ -125,82 +136,156 @@ class ConsumerFilters:
             if known.is_dead:
                 known.dead_ms = 0
             return
-        selector = compiled(wanted.expression_type, wanted.sub_string)
-        if selector is None:
-            _log.warning(
-                "group %s has no filter for %s: %s %r does not compile",
-                group, wanted.topic, wanted.expression_type, wanted.sub_string,
-            )  # fmt: skip
-            of_topic.pop(group, None)
+        if known is not None:
+            self._forget(known)
+        if (reason := self._refusal(group, wanted)) is not None:
+            _warn(group, wanted.topic, *reversed(said), reason)
             return
-        self._table.setdefault(wanted.topic, {})[group] = FilterData(
-            topic=wanted.topic,
-            group=group,
-            expression=wanted.sub_string,
-            expression_type=wanted.expression_type,
-            client_version=wanted.sub_version,
-            born_ms=self._clock(),
-            filter=selector,
+        self._add(
+            FilterData(
+                topic=wanted.topic,
+                group=group,
+                expression=wanted.sub_string,
+                expression_type=wanted.expression_type,
+                client_version=wanted.sub_version,
+                born_ms=self._clock(),
+                bloom=self._bloom.as_json(group, wanted.topic),
+            )
         )
+
+    def _refusal(self, group: str, wanted: Subscription) -> str | None:
+        if wanted.expression_type != SQL92:
+            return "it is in no language that this broker knows"
+        if len(wanted.sub_string) > Filter.MAX_TEXT_BYTES:
+            return f"it is longer than {Filter.MAX_TEXT_BYTES} bytes"
+        if max(len(group), len(wanted.topic)) > MAX_NAME_CHARS:
+            return "the name of the group or the topic is too long"
+        if self._is_full(len(wanted.sub_string)):
+            return f"this broker has {self._count} filters with {self._chars} characters, its limit"
+        return None
+
+    def _is_full(self, more_chars: int) -> bool:
+        """Whether there is no room, after all dead filters have gone for it."""
+
+        def is_full() -> bool:
+            return self._count >= MAX_FILTERS or self._chars + more_chars > MAX_CHARS
+
+        if not is_full():
+            return False
+        if not self._was_full:
+            # The table is gone through once, and again when something has left it.
+            self._clean(self._clock())
+            self._was_full = is_full()
+        return is_full()
+
+    def _add(self, data: FilterData) -> None:
+        self._by_group.setdefault(data.group, {})[data.topic] = data
+        self._count += 1
+        self._chars += len(data.expression)
+
+    def _forget(self, data: FilterData) -> None:
+        of_group = self._by_group[data.group]
+        del of_group[data.topic]
+        if not of_group:
+            del self._by_group[data.group]
+        self._count -= 1
+        self._chars -= len(data.expression)
+        self._was_full = False
 
     def group_left(self, group: str) -> None:
         """Tell that a group has no member any more."""
-        for data in self._of_group(group):
+        for data in self._by_group.get(group, {}).values():
             if not data.is_dead:
                 data.dead_ms = self._clock()
 
     def clean(self) -> None:
         """Forget what has been dead for too long."""
-        before_ms = self._clock() - self._clean_after_ms()
-        for topic, of_topic in list(self._table.items()):
-            for group, data in list(of_topic.items()):
+        self._was_full = False
+        self._clean(self._clock() - self._clean_after_ms())
+
+    def _clean(self, before_ms: int) -> None:
+        for of_group in list(self._by_group.values()):
+            for data in list(of_group.values()):
                 if data.is_dead and data.dead_ms <= before_ms:
-                    del of_topic[group]
-            if not of_topic:
-                del self._table[topic]
+                    self._forget(data)
 
     # ---- config/consumerFilter.json
 
     def as_json(self) -> dict[str, Any]:
         """Return the form of the file."""
-        by_topic = {
-            topic: {
-                "groupFilterData": {
-                    group: data.as_json(self._bloom) for group, data in of_topic.items()
-                },
-                "topic": topic,
-            }
-            for topic, of_topic in self._table.items()
-        }
+        by_topic: dict[str, Any] = {}
+        for of_group in self._by_group.values():
+            for topic, data in of_group.items():
+                of_topic = by_topic.setdefault(topic, {"groupFilterData": {}, "topic": topic})
+                of_topic["groupFilterData"][data.group] = data.as_json()
         return {"filterDataByTopic": by_topic}
 
-    def load(self, value: Mapping[str, Any]) -> None:
-        """Take the filters of a file; those of a broker with other parameters are not for us."""
-        loaded: dict[str, dict[str, FilterData]] = {}
-        for topic, of_topic in (value.get("filterDataByTopic") or {}).items():
-            for group, entry in (of_topic.get("groupFilterData") or {}).items():
-                if entry.get("bloomFilterData") != self._bloom.as_json(group, topic):
+    def load(self, value: Any) -> None:
+        """Take the filters of a file; those of a broker with other parameters are not for us.
+
+        What makes no sense is left out: consumers tell their filters again with each heartbeat.
+        """
+        loaded: list[FilterData] = []
+        for topic, of_topic in _items(_member(value, "filterDataByTopic")):
+            for group, entry in _items(_member(of_topic, "groupFilterData")):
+                if len(loaded) >= MAX_FILTERS:
+                    _log.warning("consumerFilter.json has more than %d filters: the rest is ignored",
+                                 MAX_FILTERS)  # fmt: skip
+                    break
+                if not isinstance(entry, Mapping) or max(len(topic), len(group)) > MAX_NAME_CHARS:
+                    _log.warning("consumerFilter.json: an entry is ignored, because it is no filter")
+                    continue
+                bloom = self._bloom.as_json(group, topic)
+                if entry.get("bloomFilterData") != bloom:
                     _log.warning("consumerFilter.json is ignored: its Bloom filter is another")
                     return
-                if (data := self._loaded(topic, group, entry)) is not None:
-                    loaded.setdefault(topic, {})[group] = data
-        self._table = loaded
+                if (data := self._loaded(topic, group, entry, bloom)) is not None:
+                    loaded.append(data)
+        for data in loaded:
+            if self._chars + len(data.expression) <= MAX_CHARS:
+                self._add(data)
 
-    def _loaded(self, topic: str, group: str, entry: Mapping[str, Any]) -> FilterData | None:
-        expression = entry.get("expression") or ""
-        expression_type = entry.get("expressionType") or ""
-        selector = compiled(expression_type, expression)
-        if selector is None:
+    def _loaded(
+        self, topic: str, group: str, entry: Mapping[str, Any], bloom: dict[str, Any]
+    ) -> FilterData | None:
+        expression = entry.get("expression")
+        if (
+            entry.get("expressionType") != SQL92
+            or not isinstance(expression, str)
+            or not 0 < len(expression) <= Filter.MAX_TEXT_BYTES
+        ):
+            _log.warning("the saved filter of %s for %s is ignored: no expression", group, topic)
             return None
-        born_ms = int(entry.get("bornTime", 0))
+        born_ms = _moment(entry.get("bornTime"))
         alive_until_ms = max(born_ms, self._clock() - CRASH_GRACE_MS)
         return FilterData(
             topic=topic,
             group=group,
             expression=expression,
-            expression_type=expression_type,
-            client_version=int(entry.get("clientVersion", 0)),
+            expression_type=SQL92,
+            client_version=_moment(entry.get("clientVersion")),
             born_ms=born_ms,
-            filter=selector,
-            dead_ms=int(entry.get("deadTime", 0)) or alive_until_ms,
+            bloom=bloom,
+            dead_ms=_moment(entry.get("deadTime")) or alive_until_ms,
         )
+
+
+def _member(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, Mapping) else None
+
+
+def _items(value: Any) -> Iterable[tuple[str, Any]]:
+    if not isinstance(value, Mapping):
+        return ()
+    return ((name, one) for name, one in value.items() if isinstance(name, str))
+
+
+def _moment(value: Any) -> int:
+    return value if type(value) is int and 0 <= value < 1 << 63 else 0
+
+
+def _warn(group: str, topic: str, kind: str, expression: str, reason: str) -> None:
+    _log.warning(
+        "group %.200s has no filter for %.200s: %.20s %.*r is not taken: %s",
+        group, topic, kind, SHOWN_CHARS, expression, reason,
+    )  # fmt: skip

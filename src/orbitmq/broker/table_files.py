@@ -20,10 +20,14 @@ from orbitmq.broker.housekeeping import in_thread
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.timers import TimerService
 from orbitmq.broker.topics import TopicTable
+from orbitmq.errors import UnreadableFile
 
 __all__ = ["TableFiles"]
 
 _log = logging.getLogger(__name__)
+
+MAX_FILTERS_FILE_BYTES = 64 << 20
+"""A larger `consumerFilter.json` is not read."""
 
 
 @dataclass(slots=True)
@@ -46,12 +50,30 @@ class TableFiles:
             ("subscriptionGroup.json", self.groups.load),
             ("consumerOffset.json", self.offsets.load),
             ("delayOffset.json", self.delay.load),
-            ("consumerFilter.json", self.filters.load),
             ("timers.json", self.timers.load),
         ):
             value = persist.load(self.directory / name, loads_lenient)
             if value is not None:
                 load(value)
+        self._load_filters()
+
+    def _load_filters(self) -> None:
+        """Take the saved filters; the broker starts without them if the file is of no use.
+
+        Nothing is lost: consumers tell their filters again with each heartbeat.
+        """
+        path = self.directory / "consumerFilter.json"
+        try:
+            for file in (path, persist.backup_of(path)):
+                if file.exists() and file.stat().st_size > MAX_FILTERS_FILE_BYTES:
+                    raise UnreadableFile(f"{file} has more than {MAX_FILTERS_FILE_BYTES} bytes")
+            value = persist.load(path, loads_lenient)
+            if value is not None:
+                self.filters.load(value)
+        except (UnreadableFile, OSError, ValueError, TypeError, AttributeError) as error:
+            _log.warning(
+                "saved filters are not taken: %s; the next heartbeats of consumers bring them", error
+            )
 
     def _save(self, name: str, value: dict[str, Any]) -> None:
         persist.save(self.directory / name, dumps_lenient(value))

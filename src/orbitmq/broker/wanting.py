@@ -12,9 +12,9 @@ from typing import NamedTuple, Protocol
 
 from orbitmq._native import Filter
 from orbitmq.broker.clients import ConsumerClients
-from orbitmq.broker.filters import ConsumerFilters, compiled
+from orbitmq.broker.filters import ConsumerFilters
 from orbitmq.config import BrokerConfig
-from orbitmq.errors import HeaderFault
+from orbitmq.errors import FilterTooLarge, HeaderFault
 from orbitmq.protocol.bodies import Subscription, SubscriptionGroup
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.flags import PullFlag
@@ -83,7 +83,11 @@ class Wanting:
             tags = self._subscribed(pull, group)
             if not tags.is_tags:
                 return self._of_heartbeat(pull, tags)
-        if self.config.filter_support_retry and pull.topic.startswith(RETRY_PREFIX):
+        if (
+            self.config.filter_support_retry
+            and self.config.enable_property_filter
+            and pull.topic.startswith(RETRY_PREFIX)
+        ):
             return Wanted(tags.wanted_codes, self.filters.of_retries(pull.consumer_group))
         return Wanted(tags.wanted_codes)
 
@@ -93,18 +97,26 @@ class Wanting:
         kind = pull.expression_type or ""
         self._refuse_if_off(kind)
         # As in Java, an expression that is none filters nothing.
-        return Wanted(None, compiled(kind, pull.subscription))
+        try:
+            selector = self.filters.compiled.get(kind, pull.subscription)
+        except FilterTooLarge as error:
+            # Java has no such limit. No filter at all would give the consumer what it does not want.
+            raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+        return Wanted(None, selector)
 
     def _of_heartbeat(self, pull: Pull, subscription: Subscription) -> Wanted:
         data = self.filters.get(pull.topic, pull.consumer_group)
-        if data is None:
+        selector = None
+        if data is not None and self.config.enable_property_filter:
+            selector = self.filters.selector(data)
+        if data is None or (selector is None and self.config.enable_property_filter):
             remark = "The broker's consumer filter data is not exist!Your expression may be wrong!"
             raise Refused(ResponseCode.FILTER_DATA_NOT_EXIST, remark)
         if data.client_version < (pull.sub_version or 0):
             remark = "the consumer's consumer filter data not latest"
             raise Refused(ResponseCode.FILTER_DATA_NOT_LATEST, remark)
         self._refuse_if_off(subscription.expression_type)
-        return Wanted(None, data.filter)
+        return Wanted(None, selector)
 
     def _refuse_if_off(self, kind: str) -> None:
         if not self.config.enable_property_filter:

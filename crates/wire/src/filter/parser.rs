@@ -26,7 +26,7 @@ pub struct Parsed {
 pub fn parse(source: &str) -> Result<Parsed, FilterError> {
     if source.len() > MAX_TEXT {
         let text = format!("the expression has {} bytes, more than {MAX_TEXT}", source.len());
-        return Err(FilterError::Syntax(text));
+        return Err(FilterError::Limit(text));
     }
     let mut parser = Parser {
         source,
@@ -93,7 +93,7 @@ impl<'a> Parser<'a> {
         let taken = self.peeked.take().expect("just peeked");
         self.taken += 1;
         if self.taken > MAX_TOKENS {
-            return Err(FilterError::Syntax(format!("the expression has more than {MAX_TOKENS} words and signs")));
+            return Err(FilterError::Limit(format!("the expression has more than {MAX_TOKENS} words and signs")));
         }
         self.next_at = taken.at + taken.text.len();
         Ok(taken)
@@ -128,7 +128,7 @@ impl<'a> Parser<'a> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             let text = format!("the expression is nested more than {MAX_DEPTH} levels deep");
-            return Err(FilterError::Syntax(text));
+            return Err(FilterError::Limit(text));
         }
         Ok(())
     }
@@ -138,7 +138,7 @@ impl<'a> Parser<'a> {
         self.height = highest + levels;
         if self.height > MAX_HEIGHT {
             let text = format!("the tree of the expression is more than {MAX_HEIGHT} levels high");
-            return Err(FilterError::Syntax(text));
+            return Err(FilterError::Limit(text));
         }
         Ok(())
     }

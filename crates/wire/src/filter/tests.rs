@@ -141,7 +141,7 @@ fn text_tokens_depth_and_height_have_bounds() {
     ];
     for text in &refused {
         let shown = &text[..text.len().min(40)];
-        assert!(matches!(Filter::compile(text), Err(FilterError::Syntax(_))), "{shown}");
+        assert!(matches!(Filter::compile(text), Err(FilterError::Limit(_))), "{shown}");
     }
 }
 
