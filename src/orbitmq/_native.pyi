@@ -73,6 +73,10 @@ __all__ = [
 ]
 
 VERSION: Final[str]
+
+class PanicException(BaseException):
+    """A panic of the native code; see `orbitmq.errors.FAILURES`."""
+
 """The version of the package."""
 
 # ---- commands ----------------------------------------------------------------------------------

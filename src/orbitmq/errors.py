@@ -46,6 +46,7 @@
         ├── FileExpired          retention deleted a file that was being read
         ├── CorruptStore         bytes that recovery cannot explain away
         ├── FlushFailed          the disk refused a flush; what came after may be lost
+        ├── StorePanic           the store's own code met a case that it does not provide for
         └── StoreIOError         any other refusal of the operating system
 
 Every class says whose fault it is (`fault`) and whether the same call can succeed when it is
@@ -60,10 +61,13 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from orbitmq._native import PanicException
+
 if TYPE_CHECKING:
     from orbitmq._native import Appended
 
 __all__ = [
+    "FAILURES",
     "BadMessage",
     "BadPipeline",
     "BatchNotTaken",
@@ -106,11 +110,20 @@ __all__ = [
     "StoreError",
     "StoreIOError",
     "StoreLocked",
+    "StorePanic",
     "StrayFile",
     "UnreadableFile",
     "WireError",
     "WrongFileSize",
 ]
+
+
+FAILURES: tuple[type[BaseException], ...] = (Exception, PanicException)
+"""What a dispatcher or a loop catches that has to go on whatever happens.
+
+A panic of the native code is no `Exception`, and so passes ``except Exception``. What must not be
+caught (`KeyboardInterrupt`, `SystemExit`, `asyncio.CancelledError`) is not among these.
+"""
 
 
 class Fault(Enum):
@@ -421,6 +434,13 @@ class CorruptStore(StoreError):
 
 class FlushFailed(StoreError):
     """The disk refused a flush: what was written since may be lost, so nothing more is taken."""
+
+
+class StorePanic(StoreError):
+    """The store's own code met a case that it does not provide for, and gave the call up.
+
+    After an append that ended so nothing more is taken until the broker is started again.
+    """
 
 
 class StoreIOError(StoreError):

@@ -43,6 +43,10 @@ mod _native {
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+    /// What PyO3 raises for a panic. It is no `Exception`, so that who goes on after any error must name it.
+    #[pymodule_export]
+    use pyo3::panic::PanicException;
+
     #[pymodule_export]
     use crate::{
         appended::{Appended, answer_send},

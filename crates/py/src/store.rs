@@ -3,12 +3,13 @@
 //! Every call that can wait for a disk or another thread lets go of the GIL: opening, appending, reading, flushing, cleaning and
 //! closing. Nothing else does; asking for an offset is cheaper than letting go.
 use std::os::fd::IntoRawFd;
-use std::path::PathBuf;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
-use store::{CleanRules, Limits, Options, ReadRequest, StoreError};
+use store::{CleanRules, Limits, Options, ReadRequest, StoreError, panic_text};
 
 use crate::appended::Appended;
 use crate::bytes_like::BytesLike;
@@ -21,6 +22,12 @@ use crate::recovery::Recovery;
 use crate::store_options::StoreOptions;
 use crate::stored_ids::{StoredIds, restore};
 
+/// Does something with a store; a panic becomes an error like any other. Only what PyO3 makes of one elsewhere is no `Exception`.
+fn caught<T>(path: &Path, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|payload| Err(StoreError::Panicked { path: path.to_path_buf(), reason: panic_text(&*payload) }))
+}
+
 /// A store directory.
 #[pyclass(frozen, module = "orbitmq._native")]
 pub struct Store(store::Store);
@@ -32,7 +39,7 @@ impl Store {
         py: Python<'_>,
         work: impl FnOnce(&store::Store) -> Result<T, StoreError> + Send,
     ) -> PyResult<T> {
-        py.detach(|| work(&self.0)).map_err(|error| store_error(py, &error))
+        py.detach(|| caught(self.0.root(), || work(&self.0))).map_err(|error| store_error(py, &error))
     }
 
     fn attached<T>(&self, py: Python<'_>, outcome: Result<T, StoreError>) -> PyResult<T> {
@@ -47,7 +54,9 @@ impl Store {
     #[pyo3(signature = (path, options = None))]
     fn open(py: Python<'_>, path: PathBuf, options: Option<&Bound<'_, StoreOptions>>) -> PyResult<Store> {
         let options = options.map_or_else(Options::default, |options| options.get().0.clone());
-        py.detach(|| store::Store::open(&path, options)).map(Store).map_err(|error| store_error(py, &error))
+        py.detach(|| caught(&path, || store::Store::open(&path, options)))
+            .map(Store)
+            .map_err(|error| store_error(py, &error))
     }
 
     #[getter]
@@ -73,13 +82,14 @@ impl Store {
         let borrowed: Vec<_> = messages.iter().map(|message| message.as_message(py)).collect();
         let now_ms = now_ms.unwrap_or_else(clock_ms);
         let mut appended = Vec::with_capacity(borrowed.len());
-        let outcome = py.detach(|| {
+        let append = || {
             if atomic {
                 self.0.append_batch(&borrowed, now_ms, &mut appended)
             } else {
                 self.0.append_many(&borrowed, now_ms, &mut appended)
             }
-        });
+        };
+        let outcome = py.detach(|| caught(self.0.root(), append));
         let appended = PyList::new(py, appended.into_iter().map(Appended))?;
         match outcome {
             Ok(()) => Ok(appended),
@@ -93,8 +103,8 @@ impl Store {
         let message = message.as_message(py);
         let now_ms = now_ms.unwrap_or_else(clock_ms);
         let mut appended = Vec::with_capacity(1);
-        py.detach(|| self.0.append_many(std::slice::from_ref(&message), now_ms, &mut appended))
-            .map_err(|error| store_error(py, &error))?;
+        let append = || self.0.append_many(std::slice::from_ref(&message), now_ms, &mut appended);
+        py.detach(|| caught(self.0.root(), append)).map_err(|error| store_error(py, &error))?;
         Ok(Appended(appended.pop().expect("appended without an error")))
     }
 

@@ -17,6 +17,7 @@ use wire::record::MIN_LEN;
 
 use crate::error::{Result, StoreError};
 use crate::file_sequence::FileSequence;
+use crate::locks::Whole;
 use crate::mapped_file::{MappedFile, PAGE};
 
 pub(crate) const UNIT_LEN: u64 = 20;
@@ -122,7 +123,7 @@ impl ConsumeQueue {
     #[inline]
     pub fn prepare(&self, count: u64) -> Result<()> {
         let from = self.max() as u64 * UNIT_LEN;
-        let mut tail = self.tail.lock().expect("queue tail lock");
+        let mut tail = self.tail.lock().whole();
         self.file_for(&mut tail, from)?;
         let last_byte = from + count * UNIT_LEN - 1;
         let file = tail.as_ref().expect("just set");
@@ -159,7 +160,7 @@ impl ConsumeQueue {
     pub fn push(&self, unit: Unit) -> Result<()> {
         let max = self.max();
         let byte = max as u64 * UNIT_LEN;
-        let mut tail = self.tail.lock().expect("queue tail lock");
+        let mut tail = self.tail.lock().whole();
         self.file_for(&mut tail, byte)?;
         let file = tail.as_ref().expect("just set");
         file.reserve(byte - file.start + UNIT_LEN, RESERVE_STRIDE)?;
@@ -242,7 +243,7 @@ impl ConsumeQueue {
 
     /// Declares `max` the end of the queue; units behind it are erased, files behind it deleted.
     pub fn set_end(&self, max: i64, max_physical: i64) -> Result<()> {
-        *self.tail.lock().expect("queue tail lock") = None;
+        *self.tail.lock().whole() = None;
         let first = self.files.first().map_or(0, |file| file.start);
         let end = max as u64 * UNIT_LEN;
         if end <= first {

@@ -51,6 +51,9 @@ pub enum StoreError {
     #[error("flushing {} failed earlier and what was written since may be lost: {reason}; restart after repairing the disk", path.display())]
     FlushFailed { path: PathBuf, reason: String },
 
+    #[error("the store in {} met a defect of its own code: {reason}", path.display())]
+    Panicked { path: PathBuf, reason: String },
+
     #[error("the store in {} is closed", path.display())]
     Closed { path: PathBuf },
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 
 use crate::error::{Result, StoreError};
+use crate::locks::Whole;
 use crate::mapped_file::{MappedFile, sync_dir};
 
 #[derive(Debug)]
@@ -49,11 +50,11 @@ impl FileSequence {
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, VecDeque<Arc<MappedFile>>> {
-        self.files.read().expect("file list lock")
+        self.files.read().whole()
     }
 
     fn write(&self) -> std::sync::RwLockWriteGuard<'_, VecDeque<Arc<MappedFile>>> {
-        self.files.write().expect("file list lock")
+        self.files.write().whole()
     }
 
     pub fn is_empty(&self) -> bool {

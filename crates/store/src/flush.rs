@@ -9,6 +9,7 @@
 //!
 //! A failed flush is final: the kernel may have dropped the pages and a second try would lie. The watermark fails, appends are refused.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -19,6 +20,7 @@ use crate::checkpoint::Checkpoint;
 use crate::commit_log::CommitLog;
 use crate::error::{Result, StoreError};
 use crate::index::Index;
+use crate::locks::{Whole, panic_text};
 use crate::mapped_file::PAGE;
 use crate::options::{Flush, Options};
 use crate::queue_table::QueueTable;
@@ -108,7 +110,7 @@ struct Signal {
 
 impl Signal {
     fn ask(&self) {
-        let mut state = self.state.lock().expect("flush signal lock");
+        let mut state = self.state.lock().whole();
         if !state.0 {
             state.0 = true;
             self.changed.notify_one();
@@ -116,15 +118,15 @@ impl Signal {
     }
 
     fn stop(&self) {
-        self.state.lock().expect("flush signal lock").1 = true;
+        self.state.lock().whole().1 = true;
         self.changed.notify_one();
     }
 
     /// Waits until asked or until the interval is over. `None` when it is time to stop, else whether somebody asked.
     fn wait(&self, interval: Duration) -> Option<bool> {
-        let state = self.state.lock().expect("flush signal lock");
+        let state = self.state.lock().whole();
         let wait = self.changed.wait_timeout_while(state, interval, |(asked, stopping)| !*asked && !*stopping);
-        let mut state = wait.expect("flush signal lock").0;
+        let mut state = wait.whole().0;
         let asked = std::mem::take(&mut state.0);
         (!state.1).then_some(asked)
     }
@@ -153,10 +155,17 @@ impl Flusher {
         Ok(flusher)
     }
 
-    fn spawn(&mut self, name: &str, durable: &Durable, work: impl FnOnce() + Send + 'static) -> Result<()> {
+    fn spawn(&mut self, name: &str, durable: &Arc<Durable>, work: impl FnOnce() + Send + 'static) -> Result<()> {
+        // Were the thread gone without a word, appends would wait for it for ever.
+        let shared = durable.clone();
+        let guarded = move || {
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(work)) {
+                shared.flushed.fail(format!("a thread that flushes panicked: {}", panic_text(&*payload)));
+            }
+        };
         let thread = std::thread::Builder::new()
             .name(name.into())
-            .spawn(work)
+            .spawn(guarded)
             .map_err(|e| StoreError::io("starting a thread for", &durable.log.files.dir, 0, e))?;
         self.threads.push(thread);
         Ok(())

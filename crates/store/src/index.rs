@@ -13,6 +13,7 @@ use wire::hash::index_hash;
 use crate::error::{Result, StoreError};
 use crate::index_file::IndexFile;
 use crate::local_time;
+use crate::locks::Whole;
 use crate::mapped_file::sync_dir;
 use crate::options::Options;
 
@@ -69,12 +70,12 @@ impl Index {
     }
 
     fn files(&self) -> Vec<Arc<IndexFile>> {
-        self.files.read().expect("index lock").clone()
+        self.files.read().whole().clone()
     }
 
     #[inline]
     fn newest(&self) -> Option<Arc<IndexFile>> {
-        self.files.read().expect("index lock").last().cloned()
+        self.files.read().whole().last().cloned()
     }
 
     /// Makes the file that follows the newest one.
@@ -96,7 +97,7 @@ impl Index {
 
     /// Goes over to the next file.
     fn add_file(&self, now_ms: i64) -> Result<Arc<IndexFile>> {
-        let made = self.next.lock().expect("next index file lock").take();
+        let made = self.next.lock().whole().take();
         let file = Arc::new(match made {
             Some(file) => file,
             None => self.make_file(now_ms)?,
@@ -104,7 +105,7 @@ impl Index {
         if let Some(newest) = self.newest() {
             file.begin_after(newest.end_physical()?, newest.end_timestamp()?)?;
         }
-        self.files.write().expect("index lock").push(file.clone());
+        self.files.write().whole().push(file.clone());
         Ok(file)
     }
 
@@ -118,7 +119,7 @@ impl Index {
         let room = file.room()?;
         file.prepare(count.min(room))?;
         if room < count {
-            let mut next = self.next.lock().expect("next index file lock");
+            let mut next = self.next.lock().whole();
             if next.is_none() {
                 let following = self.make_file(now_ms)?;
                 following.prepare(count)?;
@@ -193,7 +194,7 @@ impl Index {
 
     /// After a crash: keeps what was on disk by `trusted_ms`. Returns the physical offset from which messages must be indexed again.
     pub fn recover(&self, trusted_ms: i64, log_end: i64) -> Result<i64> {
-        let mut files = self.files.write().expect("index lock");
+        let mut files = self.files.write().whole();
         while let Some(newest) = files.last() {
             // If the newest file has anything to keep, those before it are complete.
             if let Some(from) = newest.keep_until(trusted_ms, log_end)? {
@@ -207,7 +208,7 @@ impl Index {
 
     /// Deletes files (not the newest) all of whose messages have left the log. Returns how many went.
     pub fn drop_expired(&self, min_physical: i64) -> Result<usize> {
-        let mut files = self.files.write().expect("index lock");
+        let mut files = self.files.write().whole();
         let mut dropped = 0;
         while files.len() > 1 && files[0].end_physical()? < min_physical {
             files.remove(0).file.delete()?;
@@ -223,7 +224,7 @@ impl Index {
 
     /// Removes the file that was made in advance and not needed.
     pub fn drop_unused(&self) -> Result<()> {
-        match self.next.lock().expect("next index file lock").take() {
+        match self.next.lock().whole().take() {
             Some(file) => file.file.delete(),
             None => Ok(()),
         }
@@ -236,7 +237,7 @@ fn collect(file: &IndexFile, hash: i32, max: usize, begin_ms: i64, end_ms: i64, 
     let mut number = file.slot(hash)?;
     while number > 0 && number < next_entry && found.len() < max {
         let entry = file.entry(number)?;
-        let time = file_begin + i64::from(entry.seconds) * 1000;
+        let time = file_begin.saturating_add(i64::from(entry.seconds) * 1000);
         if entry.seconds < 0 || time < begin_ms {
             break;
         }

@@ -93,9 +93,10 @@ impl Words {
         self.u64_at(pos).store(u64::from_ne_bytes(value.to_be_bytes()), Ordering::Release);
     }
 
+    /// The header may be damaged: there are never more than `entries`.
     #[inline]
-    fn next_entry(&self) -> i32 {
-        self.i32(NEXT_ENTRY).max(1)
+    fn next_entry(&self, entries: u32) -> i32 {
+        self.i32(NEXT_ENTRY).clamp(1, entries.max(1) as i32)
     }
 }
 
@@ -162,7 +163,7 @@ impl IndexFile {
 
     #[inline]
     pub fn next_entry(&self) -> Result<i32> {
-        Ok(self.words()?.next_entry())
+        Ok(self.words()?.next_entry(self.entries))
     }
 
     #[inline]
@@ -191,12 +192,15 @@ impl IndexFile {
     #[inline]
     pub fn put(&self, hash: i32, physical_offset: i64, store_timestamp: i64) -> Result<()> {
         let words = self.words()?;
-        let number = words.next_entry();
+        let number = words.next_entry(self.entries);
         let slot = self.slot_pos(hash);
         let previous = Some(words.i32(slot)).filter(|&p| p > 0 && p <= number).unwrap_or(0);
         let begin = words.i64(BEGIN_TIMESTAMP);
-        let seconds =
-            if begin > 0 { ((store_timestamp - begin) / 1000).clamp(0, i64::from(i32::MAX)) as i32 } else { 0 };
+        let seconds = if begin > 0 {
+            (store_timestamp.saturating_sub(begin) / 1000).clamp(0, i64::from(i32::MAX)) as i32
+        } else {
+            0
+        };
 
         let mut bytes = [0u8; ENTRY_LEN as usize];
         bytes[0..4].copy_from_slice(&hash.to_be_bytes());
@@ -212,7 +216,7 @@ impl IndexFile {
             words.set_i64(BEGIN_TIMESTAMP, store_timestamp);
         }
         if previous == 0 {
-            words.set_i32(SLOTS_USED, words.i32(SLOTS_USED) + 1);
+            words.set_i32(SLOTS_USED, words.i32(SLOTS_USED).saturating_add(1));
         }
         // Its end before its fullness: the checkpoint notes the end of a file that is full.
         words.set_i64(END_TIMESTAMP, store_timestamp);
@@ -239,10 +243,10 @@ impl IndexFile {
         let (mut end, mut last_physical, mut last_start) = (1, -1i64, 1);
         while end < claimed {
             let entry = self.entry(end)?;
-            let time = begin + i64::from(entry.seconds) * 1000;
+            let time = begin.saturating_add(i64::from(entry.seconds) * 1000);
             let rises = entry.physical_offset >= last_physical.max(0) && entry.physical_offset < log_end;
             // Seconds are rounded down: one more second belongs to the doubtful part.
-            if !rises || entry.seconds < 0 || time + 1000 > until_ms {
+            if !rises || entry.seconds < 0 || time.saturating_add(1000) > until_ms {
                 break;
             }
             if entry.physical_offset != last_physical {
@@ -258,7 +262,7 @@ impl IndexFile {
         let words = self.words()?;
         words.set_i32(NEXT_ENTRY, last_start);
         words.set_i64(END_PHYSICAL, kept_last.physical_offset);
-        words.set_i64(END_TIMESTAMP, begin + i64::from(kept_last.seconds) * 1000);
+        words.set_i64(END_TIMESTAMP, begin.saturating_add(i64::from(kept_last.seconds) * 1000));
         // Not from where the first entry that is not kept says: that is in doubt, too.
         Ok(Some(kept_last.physical_offset))
     }

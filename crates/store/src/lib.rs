@@ -10,7 +10,7 @@
 //! ├ clean                     expiry
 //! ├ scan                      the same files read without owning them
 //! └ commit_log, queue_table ─ consume_queue, index ─ index_file, checkpoint, presence
-//!   └ file_sequence ─ mapped_file
+//!   └ file_sequence ─ mapped_file, locks
 //! ```
 //! Every file is byte for byte what Apache RocketMQ 4.9 writes, so either can open the other's directory. A store dropped without
 //! `close` is left as by a crash: nothing is lost, the next opening recovers.
@@ -26,6 +26,7 @@ mod flush;
 mod index;
 mod index_file;
 mod local_time;
+mod locks;
 mod log_peek;
 mod log_walk;
 mod lookup;
@@ -47,6 +48,7 @@ pub use clean::{CleanRules, Cleaned, disk_used_ratio};
 pub use consume_queue::Unit;
 pub use error::{Result, StoreError};
 pub use index::MAX_QUERY_RESULTS;
+pub use locks::panic_text;
 pub use message::{Appended, Message, SCHEDULE_TOPIC};
 pub use options::{Flush, Options};
 pub use read::{Limits, ReadRequest, ReadResult, ReadStatus};

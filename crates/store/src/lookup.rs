@@ -13,7 +13,7 @@ use crate::mapped_file::MappedFile;
 const QUERY_ROUNDS: usize = 3;
 
 /// Queue files are flushed once a minute at the latest; a modification time further off than that was not made by writing.
-const BELIEVABLE_LAG_MS: i64 = 120_000;
+const BELIEVABLE_LAG_MS: u64 = 120_000;
 
 impl Durable {
     /// The record at a physical offset, if a whole message begins there.
@@ -68,11 +68,7 @@ impl Durable {
         }
         Ok(match (before, after) {
             (Some((left, before)), Some((right, after))) => {
-                if timestamp_ms - before > after - timestamp_ms {
-                    right
-                } else {
-                    left
-                }
+                if timestamp_ms.abs_diff(before) > after.abs_diff(timestamp_ms) { right } else { left }
             }
             (Some((left, _)), None) => left,
             (None, Some((right, _))) => right,
@@ -91,7 +87,7 @@ impl Durable {
         for file in files {
             let modified = file.modified_ms()?;
             let written = match self.time_at(queue, (file.end() / UNIT_LEN) as i64 - 1)? {
-                Some(stored) if (stored - modified).abs() > BELIEVABLE_LAG_MS => stored,
+                Some(stored) if stored.abs_diff(modified) > BELIEVABLE_LAG_MS => stored,
                 _ => modified,
             };
             if written >= timestamp_ms {

@@ -19,6 +19,7 @@ use memmap2::{Advice, MmapRaw, UncheckedAdvice};
 use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::error::{Result, StoreError};
+use crate::locks::Whole;
 
 pub(crate) const PAGE: u64 = 4096;
 
@@ -99,11 +100,23 @@ impl MappedFile {
         }
     }
 
+    /// Places come from the disk, which may be damaged: one past the end is an error of the file.
+    #[inline]
+    fn check(&self, pos: u64, len: u64) -> Result<()> {
+        if pos <= self.size && len <= self.size - pos { Ok(()) } else { Err(self.past_the_end(pos, len)) }
+    }
+
+    #[cold]
+    fn past_the_end(&self, pos: u64, len: u64) -> StoreError {
+        let reason = format!("something points to {len} bytes past the end of the file");
+        StoreError::Corrupt { path: self.path.clone(), offset: self.start.saturating_add(pos), reason }
+    }
+
     /// `len` bytes at `pos` (relative to this file). Callers stay below the published position, or hold the append lock.
     #[inline]
     pub fn bytes(&self, pos: u64, len: usize) -> Result<&[u8]> {
         let map = self.map()?;
-        assert!(pos <= self.size && len as u64 <= self.size - pos, "read past the end of {}", self.path.display());
+        self.check(pos, len as u64)?;
         // SAFETY: inside the mapping (just checked), which lives as long as self; the writer does not touch published bytes.
         Ok(unsafe { std::slice::from_raw_parts(map.as_ptr().add(pos as usize), len) })
     }
@@ -116,7 +129,7 @@ impl MappedFile {
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn bytes_mut(&self, pos: u64, len: usize) -> Result<&mut [u8]> {
         let map = self.map()?;
-        assert!(pos <= self.size && len as u64 <= self.size - pos, "write past the end of {}", self.path.display());
+        self.check(pos, len as u64)?;
         // SAFETY: inside the mapping (just checked); exclusive by the caller's promise.
         Ok(unsafe { std::slice::from_raw_parts_mut(map.as_mut_ptr().add(pos as usize), len) })
     }
@@ -125,7 +138,7 @@ impl MappedFile {
     #[inline]
     pub fn address(&self, pos: u64, len: u64) -> Result<*mut u8> {
         let map = self.map()?;
-        assert!(pos <= self.size && len <= self.size - pos, "access past the end of {}", self.path.display());
+        self.check(pos, len)?;
         // SAFETY: inside the mapping, just checked.
         Ok(unsafe { map.as_mut_ptr().add(pos as usize) })
     }
@@ -152,7 +165,7 @@ impl MappedFile {
 
     #[cold]
     fn reserve_slowly(&self, upto: u64, stride: u64) -> Result<()> {
-        let _guard = self.reserving.lock().expect("reserve lock");
+        let _guard = self.reserving.lock().whole();
         let from = self.reserved();
         if upto <= from {
             return Ok(());

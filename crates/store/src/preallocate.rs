@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::commit_log::CommitLog;
 use crate::error::Result;
+use crate::locks::Whole;
 use crate::mapped_file::MappedFile;
 
 /// Populated at once; in between the thread looks where the writer is.
@@ -58,30 +59,30 @@ impl Preallocator {
 
     /// Tells how far the writer is. Called each time it has used up a quarter of the least that is kept ready.
     pub fn advance(&self, file: &Arc<MappedFile>, pos: u64) {
-        self.shared.plan.lock().expect("preallocation lock").news = Some((file.clone(), pos));
+        self.shared.plan.lock().whole().news = Some((file.clone(), pos));
         self.shared.wake.notify_one();
     }
 
     /// The file made in advance for `start`, if it is ready.
     pub fn take_spare(&self, start: u64) -> Option<Arc<MappedFile>> {
-        let mut plan = self.shared.plan.lock().expect("preallocation lock");
+        let mut plan = self.shared.plan.lock().whole();
         plan.claimed = Some(start);
         plan.spare.take_if(|spare| spare.start == start)
     }
 
     /// Takes back a file that could not be used yet.
     pub fn give_back(&self, spare: Arc<MappedFile>) {
-        self.shared.plan.lock().expect("preallocation lock").spare = Some(spare);
+        self.shared.plan.lock().whole().spare = Some(spare);
     }
 
     /// Stops the thread and removes the unused file, so that a clean directory ends with its last record.
     pub fn stop(&mut self) -> Result<()> {
         if let Some(thread) = self.thread.take() {
-            self.shared.plan.lock().expect("preallocation lock").stopping = true;
+            self.shared.plan.lock().whole().stopping = true;
             self.shared.wake.notify_one();
             let _ = thread.join();
         }
-        match self.shared.plan.lock().expect("preallocation lock").spare.take() {
+        match self.shared.plan.lock().whole().spare.take() {
             Some(spare) => spare.delete(),
             None => Ok(()),
         }
@@ -115,7 +116,7 @@ impl Shared {
 
     /// Where the writer is now; `None` when it is time to stop.
     fn wait_for_news(&self) -> Option<(Arc<MappedFile>, u64)> {
-        let mut plan = self.plan.lock().expect("preallocation lock");
+        let mut plan = self.plan.lock().whole();
         loop {
             if plan.stopping {
                 return None;
@@ -123,12 +124,12 @@ impl Shared {
             if let Some(news) = plan.news.take() {
                 return Some(news);
             }
-            plan = self.wake.wait(plan).expect("preallocation lock");
+            plan = self.wake.wait(plan).whole();
         }
     }
 
     fn has_news(&self) -> bool {
-        let plan = self.plan.lock().expect("preallocation lock");
+        let plan = self.plan.lock().whole();
         plan.stopping || plan.news.is_some()
     }
 
@@ -147,14 +148,14 @@ impl Shared {
 
     /// The file made in advance for `start`, made now if it is not there; `None` when the writer was faster.
     fn spare(&self, start: u64) -> Option<Arc<MappedFile>> {
-        if let Some(spare) = self.plan.lock().expect("preallocation lock").spare.as_ref() {
+        if let Some(spare) = self.plan.lock().whole().spare.as_ref() {
             return (spare.start == start).then(|| spare.clone());
         }
         if self.log.files.file_at(start).is_some() {
             return None;
         }
         let made = self.log.files.make(start).ok()?;
-        let mut plan = self.plan.lock().expect("preallocation lock");
+        let mut plan = self.plan.lock().whole();
         if plan.claimed.is_some_and(|claimed| claimed >= start) {
             return None;
         }

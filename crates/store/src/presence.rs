@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex};
 
 use crate::error::{Result, StoreError};
+use crate::locks::Whole;
 use crate::mapped_file::sync_dir;
 
 static HELD: LazyLock<Mutex<HashSet<PathBuf>>> = LazyLock::new(Mutex::default);
@@ -29,7 +30,7 @@ impl DirectoryLock {
     pub fn take(root: &Path) -> Result<DirectoryLock> {
         let path = root.join("lock");
         let root = root.canonicalize().map_err(|e| StoreError::io("resolving", root, 0, e))?;
-        let mut held = HELD.lock().expect("held directories lock");
+        let mut held = HELD.lock().whole();
         if held.contains(&root) {
             return Err(StoreError::Locked { path, holder: Some(std::process::id() as i32) });
         }
@@ -62,14 +63,14 @@ impl DirectoryLock {
 
 impl Drop for DirectoryLock {
     fn drop(&mut self) {
-        HELD.lock().expect("held directories lock").remove(&self.root);
+        HELD.lock().whole().remove(&self.root);
     }
 }
 
 /// Whether somebody on this machine has the directory open, found out without taking the lock.
 pub(crate) fn is_in_use(root: &Path) -> bool {
     // Kept to the end: were this process to take the lock meanwhile, closing the file here would let it go again.
-    let held = HELD.lock().expect("held directories lock");
+    let held = HELD.lock().whole();
     if root.canonicalize().is_ok_and(|root| held.contains(&root)) {
         return true;
     }

@@ -10,6 +10,7 @@ use foldhash::fast::RandomState;
 use crate::consume_queue::{ConsumeQueue, check_name};
 use crate::error::{Result, StoreError};
 use crate::file_sequence::FileSequence;
+use crate::locks::Whole;
 use crate::mapped_file::{entries, remove_unfinished};
 
 // Looked up once per message; topics come from clients, so the hash is seeded.
@@ -45,7 +46,7 @@ impl QueueTable {
 
     #[inline]
     pub fn get(&self, topic: &str, queue_id: i32) -> Option<Arc<ConsumeQueue>> {
-        self.queues.read().expect("queue table lock").get(topic)?.get(&queue_id).cloned()
+        self.queues.read().whole().get(topic)?.get(&queue_id).cloned()
     }
 
     /// The queue, made in memory if it is new; its directory appears with its first unit.
@@ -62,18 +63,18 @@ impl QueueTable {
         check_name(topic, queue_id)?;
         let files = FileSequence::empty(ConsumeQueue::dir(&self.root, topic, queue_id), self.file_size);
         let queue = Arc::new(ConsumeQueue::new(topic, queue_id, files));
-        let mut queues = self.queues.write().expect("queue table lock");
+        let mut queues = self.queues.write().whole();
         Ok(queues.entry(topic.into()).or_default().entry(queue_id).or_insert(queue).clone())
     }
 
     pub fn all(&self) -> Vec<Arc<ConsumeQueue>> {
-        self.queues.read().expect("queue table lock").values().flat_map(HashMap::values).cloned().collect()
+        self.queues.read().whole().values().flat_map(HashMap::values).cloned().collect()
     }
 
     /// Forgets the queues that `doomed` says and deletes their files. Returns how many went.
     pub fn remove(&self, doomed: impl Fn(&ConsumeQueue) -> bool) -> Result<usize> {
         let mut removed = Vec::new();
-        let mut queues = self.queues.write().expect("queue table lock");
+        let mut queues = self.queues.write().whole();
         for topic in queues.values_mut() {
             topic.retain(|_, queue| {
                 let goes = doomed(queue);

@@ -9,6 +9,7 @@ use crate::append::Appender;
 use crate::clean::{CleanRules, Cleaned, disk_used_ratio};
 use crate::error::{Result, StoreError};
 use crate::flush::{Durable, Flusher};
+use crate::locks::Whole;
 use crate::mapped_file::{entries, remove_unfinished};
 use crate::message::{Appended, Message};
 use crate::options::Options;
@@ -60,7 +61,7 @@ impl Store {
 
     #[inline]
     fn with<T>(&self, work: impl FnOnce(&Open) -> Result<T>) -> Result<T> {
-        let guard: RwLockReadGuard<'_, Option<Open>> = self.open.read().expect("store lock");
+        let guard: RwLockReadGuard<'_, Option<Open>> = self.open.read().whole();
         match &*guard {
             Some(open) => work(open),
             None => Err(StoreError::Closed { path: self.root.clone() }),
@@ -92,11 +93,18 @@ impl Store {
             if let Some(reason) = open.durable.flushed.failure() {
                 return Err(StoreError::FlushFailed { path: self.root.clone(), reason: reason.into() });
             }
-            if let Some(reason) = &*open.refusal.lock().expect("refusal lock") {
+            if let Some(reason) = &*open.refusal.lock().whole() {
                 let offset = open.durable.log.max();
                 return Err(StoreError::DiskFull { path: self.root.clone(), offset, reason: reason.clone() });
             }
-            let outcome = append(&mut open.appender.lock().expect("append lock"));
+            let outcome = match open.appender.lock() {
+                Ok(mut appender) => append(&mut appender),
+                // Half of an append may have happened, which only recovery can put right.
+                Err(_) => {
+                    let reason = "an earlier append ended in a panic; restart the broker to recover the log".into();
+                    return Err(StoreError::Panicked { path: self.root.clone(), reason });
+                }
+            };
             open.flusher.appended();
             outcome
         })
@@ -219,7 +227,7 @@ impl Store {
             None => disk_used_ratio(&self.root)?,
         };
         self.with(|open| {
-            *open.refusal.lock().expect("refusal lock") = (used_ratio > rules.warn_ratio).then(|| {
+            *open.refusal.lock().whole() = (used_ratio > rules.warn_ratio).then(|| {
                 format!(
                     "the disk is {:.0} % full, appends stop above {:.0} %",
                     used_ratio * 100.0,
@@ -244,17 +252,46 @@ impl Store {
         })
     }
 
-    /// Brings everything to disk and leaves the directory as a clean exit does. Later calls do nothing.
+    /// Brings everything to disk and leaves the directory as a clean exit does. Later calls do nothing. After an append that panicked
+    /// the exit is no clean one, so that the next start looks at what is there.
     pub fn close(&self) -> Result<()> {
-        let Some(mut open) = self.open.write().expect("store lock").take() else { return Ok(()) };
-        open.appender.get_mut().expect("append lock").stop()?;
+        let Some(mut open) = self.open.write().whole().take() else { return Ok(()) };
+        let panicked = open.appender.is_poisoned();
+        open.appender.get_mut().whole().stop()?;
         open.flusher.stop();
         open.durable.flush_log()?;
         if let Some(index) = &open.durable.index {
             index.drop_unused()?;
         }
-        open.durable.write_checkpoint()?;
+        if !panicked {
+            open.durable.write_checkpoint()?;
+        }
         open.durable.flushed.fail("the store was closed".into());
-        presence::mark_clean_exit(&self.root)
+        if panicked { Ok(()) } else { presence::mark_clean_exit(&self.root) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    #[test]
+    fn after_an_append_that_panicked_appends_are_refused_reads_go_on_and_the_exit_is_not_clean() {
+        let place = tempfile::tempdir().expect("directory");
+        let options = || Options { commit_log_file_size: 4096, ..Options::default() };
+        let store = Store::open(place.path(), options()).expect("open");
+        let panicked = catch_unwind(AssertUnwindSafe(|| store.append_with(|_| panic!("half-way"))));
+        assert!(panicked.is_err());
+        for _ in 0..2 {
+            let refused = store.append_many(&[], 0, &mut Vec::new()).expect_err("must not append");
+            assert!(matches!(&refused, StoreError::Panicked { reason, .. } if reason.contains("restart")), "{refused}");
+        }
+        assert_eq!(store.max_offset("T", 0).expect("read"), 0);
+        store.close().expect("close");
+        let again = Store::open(place.path(), options()).expect("open");
+        assert!(!again.recovery().clean_exit);
+        again.append_many(&[], 0, &mut Vec::new()).expect("append");
     }
 }

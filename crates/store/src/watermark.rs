@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::locks::Whole;
+
 #[derive(Debug)]
 pub(crate) struct Watermark {
     position: AtomicI64,
@@ -52,7 +54,7 @@ impl Watermark {
     }
 
     fn announce(&self) {
-        drop(self.lock.lock().expect("watermark lock"));
+        drop(self.lock.lock().whole());
         self.risen.notify_all();
         // A full counter means that the event is pending anyway.
         let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
@@ -61,7 +63,7 @@ impl Watermark {
     /// Waits until the position has reached `position`. False when the time is over or no rise can come any more.
     pub fn wait(&self, position: i64, timeout: Duration) -> bool {
         let deadline = Instant::now().checked_add(timeout);
-        let mut guard = self.lock.lock().expect("watermark lock");
+        let mut guard = self.lock.lock().whole();
         while self.get() < position {
             if self.failure.get().is_some() {
                 return false;
@@ -70,7 +72,7 @@ impl Watermark {
             if left.is_zero() {
                 return false;
             }
-            guard = self.risen.wait_timeout(guard, left).expect("watermark lock").0;
+            guard = self.risen.wait_timeout(guard, left).whole().0;
         }
         true
     }

@@ -34,6 +34,54 @@ fn a_second_store_on_the_directory_is_told_who_holds_it() {
     place.open();
 }
 
+/// Messages `0..count` are in two queues, whatever became of the index.
+fn assert_queues_hold(store: &Store, count: usize) {
+    for i in 0..count {
+        let found = read(store, "T", i as i32 % 2, i as i64 / 2, 1);
+        let record = found.records().next().expect("a record").expect("readable");
+        assert_eq!(wire::Record::decode(record, wire::Crc::Verify).expect("whole").0.body, body_of(i));
+    }
+}
+
+#[test]
+fn a_damaged_index_header_costs_entries_and_nothing_else() {
+    for (at, bytes) in [
+        (36, i32::MAX.to_be_bytes().to_vec()),
+        (36, (-1i32).to_be_bytes().to_vec()),
+        (36, 21i32.to_be_bytes().to_vec()),
+        (32, i32::MAX.to_be_bytes().to_vec()),
+        (0, i64::MAX.to_be_bytes().to_vec()),
+        (0, i64::MIN.to_be_bytes().to_vec()),
+        (8, i64::MIN.to_be_bytes().to_vec()),
+        (24, i64::MAX.to_be_bytes().to_vec()),
+        (24, i64::MIN.to_be_bytes().to_vec()),
+        (40, [0x7f, 0xff, 0xff, 0xfe].repeat(7)),
+        (40 + 28, vec![0xff; 20 * 20]),
+        (40 + 28, vec![0x7f; 20 * 20]),
+        (0, vec![0xff; 40 + 28 + 20 * 20]),
+        (0, vec![0x7f; 40 + 28 + 20 * 20]),
+    ] {
+        let place = Place::new();
+        let store = place.open();
+        append_numbered(&store, 0..4, 2);
+        let [file] = place.files("index").try_into().expect("one index file");
+        let open = std::fs::OpenOptions::new().write(true).open(file).expect("open");
+        std::os::unix::fs::FileExt::write_all_at(&open, &bytes, at).expect("damage");
+        store.query("T", "k1", 64, 0, i64::MAX).expect("query");
+        append_numbered(&store, 4..20, 2);
+        for i in 0..20 {
+            store.query("T", &format!("k{i}"), 64, 0, i64::MAX).expect("query");
+        }
+        assert_queues_hold(&store, 20);
+        store.close().expect("close");
+        let store = place.open();
+        append_numbered(&store, 20..30, 2);
+        assert_queues_hold(&store, 30);
+        drop(store);
+        assert_queues_hold(&place.open(), 30);
+    }
+}
+
 #[test]
 fn files_of_another_size_foreign_files_and_gaps_are_named() {
     let place = closed_with(60);

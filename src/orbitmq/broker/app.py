@@ -55,6 +55,7 @@ from orbitmq.broker.transaction_check import TransactionCheck
 from orbitmq.broker.wanting import Wanting
 from orbitmq.config import BrokerConfig, delay_levels_ms
 from orbitmq.config.address import resolved
+from orbitmq.errors import FAILURES
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.remoting.access.control import AccessControl
 from orbitmq.remoting.access.editing import AccountEditor
@@ -343,7 +344,7 @@ class Broker:
             for last in (self._stop_serving, self.tables.save_all, self.deduplication.save):
                 try:
                     await last()
-                except Exception:
+                except FAILURES:
                     _log.exception("%s failed", last.__name__)
         finally:
             await asyncio.to_thread(self.store.close)

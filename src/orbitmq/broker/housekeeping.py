@@ -8,6 +8,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import ParamSpec, TypeVar
 
+from orbitmq.errors import FAILURES
+
 __all__ = ["Housekeeping", "in_thread"]
 
 _log = logging.getLogger(__name__)
@@ -57,7 +59,7 @@ class Housekeeping:
             try:
                 if (pending := work()) is not None:
                     await pending
-            except Exception:
+            except FAILURES:
                 _log.exception("%s failed", getattr(work, "__name__", work))
             await asyncio.sleep(period_ms / 1000)
 

@@ -12,7 +12,7 @@ from orbitmq._native import Command, body_crc, dumps_lenient, loads_lenient
 from orbitmq.broker.queue_notices import QueueNotices
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerConfig
-from orbitmq.errors import OrbitError
+from orbitmq.errors import FAILURES, OrbitError
 from orbitmq.protocol.bodies import TopicConfig
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import Permission
@@ -65,7 +65,7 @@ class Registration:
         """Register; what goes wrong (an answer nobody can read, a full disk) may do so once."""
         try:
             await self.register()
-        except Exception:
+        except FAILURES:
             _log.exception("registration failed, it is tried again")
 
     async def stop(self) -> None:

@@ -20,7 +20,7 @@ from orbitmq.broker.housekeeping import in_thread
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.timers import TimerService
 from orbitmq.broker.topics import TopicTable
-from orbitmq.errors import UnreadableFile
+from orbitmq.errors import FAILURES, UnreadableFile
 
 __all__ = ["TableFiles"]
 
@@ -132,5 +132,5 @@ class TableFiles:
         ):
             try:
                 await save()
-            except Exception:
+            except FAILURES:
                 _log.exception("%s failed", save.__name__)

@@ -22,7 +22,7 @@ from orbitmq.client.identity import join, leave
 from orbitmq.client.settings import ClientSettings
 from orbitmq.client.state.routes import Nameservers, RouteTable
 from orbitmq.client.wishes import Flow
-from orbitmq.errors import BrokerRefused, OrbitError, RemotingError
+from orbitmq.errors import FAILURES, BrokerRefused, OrbitError, RemotingError
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.remoting.client import RemotingClient
 from orbitmq.remoting.connection import Connection
@@ -76,7 +76,7 @@ class Repeating:
             except OrbitError as error:
                 name = getattr(self._work, "__qualname__", repr(self._work))
                 _log.warning("%s: %s", name, error)
-            except Exception:
+            except FAILURES:
                 _log.exception("background work failed and will be tried again")
 
 

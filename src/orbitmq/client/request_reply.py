@@ -27,7 +27,7 @@ from orbitmq.client.instance import ClientInstance
 from orbitmq.client.producing import BaseProducer
 from orbitmq.client.state.namespace import unwrap, wrap
 from orbitmq.client.wishes import Flow
-from orbitmq.errors import BadMessage, NoReply, RemotingError
+from orbitmq.errors import FAILURES, BadMessage, NoReply, RemotingError
 from orbitmq.message import Message, MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.names import Property, reply_topic
@@ -165,7 +165,7 @@ class Requesting(BaseProducer):
     def _reply_came(self, request: Command, _connection: Connection) -> Command:
         try:
             reply = _as_message(request, self.settings.namespace)
-        except Exception as error:
+        except FAILURES as error:
             _log.warning("a reply cannot be read: %s", error)
             return respond(request, ResponseCode.SYSTEM_ERROR, "process reply message fail")
         correlation_id = reply.get_property(CORRELATION_ID) or ""

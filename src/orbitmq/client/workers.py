@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
+from orbitmq.errors import FAILURES
+
 __all__ = ["TaskWorkers", "ThreadWorkers", "Workers", "is_told_to_end"]
 
 _log = logging.getLogger(__name__)
@@ -137,7 +139,7 @@ class TaskWorkers:
             while self._work:
                 try:
                     await self._work.popleft()()
-                except Exception:
+                except FAILURES:
                     _log.exception("a worker failed")
         finally:
             self._looking_for_work -= 1

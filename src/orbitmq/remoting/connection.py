@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Literal, cast
 
 from orbitmq._native import Command, FrameReader, encode_commands
-from orbitmq.errors import ConnectionLost, OrbitError, RequestTimeout
+from orbitmq.errors import FAILURES, ConnectionLost, OrbitError, RequestTimeout
 from orbitmq.protocol.flags import CommandFlag
 from orbitmq.remoting.handling import Handler, Router, answer_error
 from orbitmq.remoting.partial_frames import PartialFrames
@@ -204,7 +204,7 @@ class Connection(asyncio.Protocol):
     def _handle(self, request: Command, handler: Handler) -> None:
         try:
             answer = handler(request, self)
-        except Exception as error:
+        except FAILURES as error:
             answer = answer_error(request, error)
         if answer is None:
             return
@@ -224,7 +224,7 @@ class Connection(asyncio.Protocol):
     async def _answer_later(self, request: Command, awaited: Awaitable[Command | None]) -> None:
         try:
             answer = await awaited
-        except Exception as error:
+        except FAILURES as error:
             answer = answer_error(request, error)
         if answer is not None and not request.is_oneway:
             self.send(answer)

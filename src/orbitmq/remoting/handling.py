@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from orbitmq._native import Command
-from orbitmq.errors import Fault, OrbitError
+from orbitmq.errors import Fault, OrbitError, StorePanic
 from orbitmq.protocol.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def answer_error(request: Command, error: BaseException) -> Command:
     """Make the response that tells a peer why its request failed."""
     if isinstance(error, Refused):
         return respond(request, error.code, error.remark, ext=error.ext)
-    if not isinstance(error, OrbitError):
+    if not isinstance(error, OrbitError) or isinstance(error, StorePanic):
         _log.error("request %d failed", request.code, exc_info=error)
     remark = f"{type(error).__name__}: {error}"
     return respond(request, ResponseCode.SYSTEM_ERROR, remark)

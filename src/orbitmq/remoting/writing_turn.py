@@ -16,6 +16,7 @@ import asyncio
 import logging
 from typing import Protocol
 
+from orbitmq.errors import FAILURES
 from orbitmq.remoting.staying_awake import StayingAwake
 
 __all__ = ["WritingTurn"]
@@ -75,7 +76,7 @@ class WritingTurn:
         for connection in waiting:
             try:
                 connection.write_collected()
-            except Exception:
+            except FAILURES:
                 _log.exception("%r could not write", connection)
         if self._awake is not None:
             self._awake.answered(len(waiting))

@@ -79,7 +79,7 @@ fn entry_problem(view: &IndexView, number: u64, entry: &Entry, record: &Record<'
         return Some(format!("the message there (topic {}) has no key of hash {}", record.topic, entry.hash));
     }
     // The time of a file's first entry counts from the file before it.
-    let seconds = ((record.store_timestamp - view.begin_ms) / 1000).clamp(0, i64::from(i32::MAX));
+    let seconds = (record.store_timestamp.saturating_sub(view.begin_ms) / 1000).clamp(0, i64::from(i32::MAX));
     if number > 1 && i64::from(entry.seconds) != seconds {
         return Some(format!("says {} s after the file's first message, it was {seconds} s", entry.seconds));
     }

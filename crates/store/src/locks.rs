@@ -1,0 +1,26 @@
+//! Locks after a panic.
+//!
+//! A lock is poisoned when its holder panics, and `expect` would make every later request panic, too. What these locks guard (lists
+//! of files, flags, a plan) is changed by single assignments, so it is whole at any moment, and the next holder can go on. The append
+//! lock is another matter: see `Store::append_with`.
+
+use std::any::Any;
+use std::sync::{LockResult, PoisonError};
+
+pub(crate) trait Whole<T> {
+    /// The guard, whether or not an earlier holder panicked.
+    fn whole(self) -> T;
+}
+
+impl<T> Whole<T> for LockResult<T> {
+    #[inline]
+    fn whole(self) -> T {
+        self.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a panic said.
+pub fn panic_text(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic without words").to_owned()
+}
