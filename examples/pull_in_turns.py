@@ -3,7 +3,7 @@
 import sys
 import threading
 
-from orbitmq import Admin, Message, Producer, PullSchedule, PullTurn
+from orbitmq import Admin, Message, Producer, PullSchedule, PullStatus, PullTurn
 
 address = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"
 schedule = PullSchedule(address, group="example-archive", consume_from="first")
@@ -17,7 +17,7 @@ def archive(turn: PullTurn) -> None:
         print(turn.queue.queue_id, message.body.decode())
         archived.release()
     turn.commit(result.next_offset)  # brokers hear of it every few seconds, and at the end
-    turn.next_in_s = 0 if result.messages else 0.5
+    turn.next_in_s = 0.5 if result.status is PullStatus.NO_NEW_MESSAGE else 0
 
 
 with Admin(address) as admin, Producer(address, group="example-shop") as producer:

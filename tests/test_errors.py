@@ -42,4 +42,4 @@ def test_every_class_says_whose_fault_it_is_and_whether_to_retry() -> None:
 
 
 def test_all_lists_every_class() -> None:
-    assert set(errors.__all__) == {*_classes(), "Fault"}
+    assert set(errors.__all__) == {*_classes(), "Fault", "FAILURES"}

@@ -16,7 +16,7 @@ from orbitmq.client.producer import Producer
 from orbitmq.client.pull import AsyncPullConsumer, PullConsumer
 from orbitmq.client.pull_schedule import AsyncPullSchedule, PullSchedule
 from orbitmq.errors import ConfigError
-from orbitmq.message import Message, MessageQueue
+from orbitmq.message import Message, MessageQueue, PullStatus
 
 Open = Callable[..., Any]
 
@@ -220,15 +220,15 @@ def test_classic_pulls(
     with way(PullConsumer, AsyncPullConsumer)(cluster.address, group=group) as consumer:
         assert sorted(consumer.queues(topic)) == sorted(producer.queues(topic))
         result = consumer.pull(queue, 0, 4)
-        assert (result.status, result.next_offset, result.max_offset) == ("found", 4, 10)
+        assert (result.status, result.next_offset, result.max_offset) == (PullStatus.FOUND, 4, 10)
         assert bodies_of(result.messages) == [b"0", b"1", b"2", b"3"]
         odd = consumer.pull(queue, 4, 32, tags="odd")
         assert bodies_of(odd.messages) == [b"5", b"7", b"9"]
         assert odd.next_offset == 10
         some = consumer.pull(queue, 0, 32, sql="n BETWEEN 2 AND 4")
         assert bodies_of(some.messages) == [b"2", b"3", b"4"]
-        assert consumer.pull(queue, 10, 32).status == "nothing"
-        assert consumer.pull(queue, 1000, 32).status == "moved"
+        assert consumer.pull(queue, 10, 32).status is PullStatus.NO_NEW_MESSAGE
+        assert consumer.pull(queue, 1000, 32).status is PullStatus.OFFSET_ILLEGAL
         assert consumer.committed(queue) in (0, None)
         consumer.commit({queue: 4})
         assert consumer.committed(queue) == 4

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         TransactionResult,
         TransactionState,
     )
-    from orbitmq.message import Message, MessageQueue, SendResult, SendStatus
+    from orbitmq.message import Message, MessageQueue, PullStatus, SendResult, SendStatus
     from orbitmq.remoting.tls import Tls
 
 __all__ = [
@@ -73,6 +73,7 @@ __all__ = [
     "Producer",
     "PullConsumer",
     "PullSchedule",
+    "PullStatus",
     "PullTurn",
     "PushConsumer",
     "ReadResult",
@@ -115,6 +116,7 @@ _LOADED_LATER = {
     "Producer": "orbitmq.client.producer",
     "PullConsumer": "orbitmq.client.pull",
     "PullSchedule": "orbitmq.client.pull_schedule",
+    "PullStatus": "orbitmq.message",
     "PullTurn": "orbitmq.client.pull_schedule",
     "PushConsumer": "orbitmq.client.push",
     "RetryLater": "orbitmq.client.handlers",

@@ -29,6 +29,7 @@ __all__ = [
     "LogScan",
     "NewMessage",
     "PackedSend",
+    "PanicException",
     "ReadResult",
     "ReceivedMessage",
     "Record",

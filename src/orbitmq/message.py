@@ -19,7 +19,14 @@ from orbitmq.protocol.names import Property
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["RESERVED_PROPERTIES", "Message", "MessageQueue", "SendResult", "SendStatus"]
+__all__ = [
+    "RESERVED_PROPERTIES",
+    "Message",
+    "MessageQueue",
+    "PullStatus",
+    "SendResult",
+    "SendStatus",
+]
 
 RESERVED_PROPERTIES = frozenset(
     {
@@ -106,6 +113,25 @@ class Message:
         if self.system is not None:
             properties.update(self.system)
         return properties
+
+
+class PullStatus(Enum):
+    """What a pull has come upon, in RocketMQ's four words.
+
+    ::
+
+        while (result := consumer.pull(queue, offset)).status is not PullStatus.NO_NEW_MESSAGE:
+            offset = result.next_offset
+    """
+
+    FOUND = "FOUND"
+    """Messages that are wanted."""
+    NO_NEW_MESSAGE = "NO_NEW_MESSAGE"
+    """The end of the queue: there is nothing at the offset yet."""
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    """Messages of which none is wanted; behind them, at the next offset, there may be one."""
+    OFFSET_ILLEGAL = "OFFSET_ILLEGAL"
+    """The queue does not have the offset; the next offset is the nearest that it has."""
 
 
 class SendStatus(Enum):

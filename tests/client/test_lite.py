@@ -14,7 +14,7 @@ from orbitmq import Admin
 from orbitmq.client.lite import AsyncConsumer, Consumer
 from orbitmq.client.pull import AsyncPullConsumer, PullConsumer
 from orbitmq.errors import ClientClosed, ClientError, ConfigError
-from orbitmq.message import MessageQueue
+from orbitmq.message import MessageQueue, PullStatus
 from orbitmq.testing import LocalCluster
 from tests.client.conftest import LIMIT_S, eventually
 
@@ -273,12 +273,19 @@ def test_classic_pulls(way: Any, cluster: LocalCluster, group: str, send: Any, t
         assert len(consumer.queues(topic)) == 4
         end = consumer.end_offset(queue)
         result = consumer.pull(queue, end - 5, 3)
-        assert (result.status, [m.body for m in result.messages]) == ("found", [b"0", b"1", b"2"])
+        assert (result.status, [m.body for m in result.messages]) == (
+            PullStatus.FOUND,
+            [b"0", b"1", b"2"],
+        )
         assert result.next_offset == end - 2
         assert {m.topic for m in result.messages} == {topic}
         nothing = consumer.pull(queue, end)
-        assert (nothing.status, nothing.messages, nothing.next_offset) == ("nothing", [], end)
-        assert consumer.pull(queue, end + 100).status == "moved"
+        assert nothing.status is PullStatus.NO_NEW_MESSAGE
+        assert (nothing.messages, nothing.next_offset) == ([], end)
+        unwanted = consumer.pull(queue, end - 5, tags="none")
+        assert unwanted.status is PullStatus.NO_MATCHED_MESSAGE
+        assert (unwanted.messages, unwanted.next_offset) == ([], end)
+        assert consumer.pull(queue, end + 100).status is PullStatus.OFFSET_ILLEGAL
         consumer.commit({queue: end - 1})
         assert consumer.committed(queue) == end - 1
         assert consumer.offset_for_time(queue, 0) == consumer.begin_offset(queue) == 0

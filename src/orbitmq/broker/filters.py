@@ -139,7 +139,7 @@ class ConsumerFilters:
         if known is not None:
             self._forget(known)
         if (reason := self._refusal(group, wanted)) is not None:
-            _warn(group, wanted.topic, *reversed(said), reason)
+            _warn(group, wanted.topic, wanted.expression_type, wanted.sub_string, reason)
             return
         self._add(
             FilterData(
@@ -233,7 +233,7 @@ class ConsumerFilters:
                                  MAX_FILTERS)  # fmt: skip
                     break
                 if not isinstance(entry, Mapping) or max(len(topic), len(group)) > MAX_NAME_CHARS:
-                    _log.warning("consumerFilter.json: an entry is ignored, because it is no filter")
+                    _log.warning("an entry of consumerFilter.json is ignored: it is no filter")
                     continue
                 bloom = self._bloom.as_json(group, topic)
                 if entry.get("bloomFilterData") != bloom:

@@ -72,7 +72,8 @@ class TableFiles:
                 self.filters.load(value)
         except (UnreadableFile, OSError, ValueError, TypeError, AttributeError) as error:
             _log.warning(
-                "saved filters are not taken: %s; the next heartbeats of consumers bring them", error
+                "saved filters are not taken: %s; the next heartbeats of consumers bring them",
+                error,
             )
 
     def _save(self, name: str, value: dict[str, Any]) -> None:

@@ -100,7 +100,7 @@ class Wanting:
         try:
             selector = self.filters.compiled.get(kind, pull.subscription)
         except FilterTooLarge as error:
-            # Java has no such limit. No filter at all would give the consumer what it does not want.
+            # Java has no such limit. Without a filter the consumer would get what it does not want.
             raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
         return Wanted(None, selector)
 

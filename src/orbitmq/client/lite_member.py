@@ -24,6 +24,7 @@ from orbitmq.client.state.namespace import wrap
 from orbitmq.client.state.process_queue import ProcessQueue, QueueCache
 from orbitmq.client.state.subscription import subscribe
 from orbitmq.errors import BrokerBusy, ClientError, ConfigError, OrbitError
+from orbitmq.message import PullStatus
 from orbitmq.protocol.bodies import MessageQueue, Subscription
 from orbitmq.protocol.flags import PullFlag
 
@@ -185,7 +186,7 @@ class LiteMember(PullingMember[ProcessQueue]):
             return
         cache.last_error = None
         cache.broker_id = pulled.broker_id
-        if pulled.status == "moved":
+        if pulled.status is PullStatus.OFFSET_ILLEGAL:
             _log.warning(
                 "%s has no offset %d, going on at %d", queue, cache.next_offset, pulled.next_offset
             )

@@ -13,9 +13,9 @@ from orbitmq.client import background
 from orbitmq.client.consumer_base import AsyncWithBlock, WithBlock
 from orbitmq.client.pull_base import BasePullConsumer, PullResult
 from orbitmq.errors import ClientClosed
-from orbitmq.message import MessageQueue
+from orbitmq.message import MessageQueue, PullStatus
 
-__all__ = ["AsyncPullConsumer", "PullConsumer", "PullResult"]
+__all__ = ["AsyncPullConsumer", "PullConsumer", "PullResult", "PullStatus"]
 
 
 class PullConsumer(WithBlock, BasePullConsumer):
@@ -26,8 +26,12 @@ class PullConsumer(WithBlock, BasePullConsumer):
         with PullConsumer("127.0.0.1:9876", group="audit") as consumer:
             for queue in consumer.queues("orders"):
                 offset = consumer.begin_offset(queue)
-                while (result := consumer.pull(queue, offset, 100)).messages:
-                    print(len(result.messages))
+                while True:
+                    result = consumer.pull(queue, offset, 100, tags="paid")
+                    if result.status is PullStatus.NO_NEW_MESSAGE:
+                        break
+                    for message in result.messages:  # none, if no message here is wanted
+                        print(message.body)
                     offset = result.next_offset
                 consumer.commit({queue: offset})
     """
@@ -66,7 +70,9 @@ class PullConsumer(WithBlock, BasePullConsumer):
         sql: str | None = None,
         block: bool = False,
     ) -> PullResult:
-        """Return what a queue has from an offset on; with `block` wait for it, up to 20 s. ::
+        """Return what a queue has from an offset on; with `block` wait for it, up to 20 s.
+
+        A result without messages is the end of the queue only if its status says so. ::
 
         result = consumer.pull(queue, 0, 100, tags="paid")
         """
@@ -130,7 +136,14 @@ class AsyncPullConsumer(AsyncWithBlock, BasePullConsumer):
 
         async with AsyncPullConsumer("127.0.0.1:9876", group="audit") as consumer:
             (queue, *_) = await consumer.queues("orders")
-            result = await consumer.pull(queue, 0, 100)
+            offset = await consumer.begin_offset(queue)
+            while True:
+                result = await consumer.pull(queue, offset, 100, tags="paid")
+                if result.status is PullStatus.NO_NEW_MESSAGE:
+                    break
+                for message in result.messages:  # none, if no message here is wanted
+                    print(message.body)
+                offset = result.next_offset
     """
 
     async def start(self) -> Self:
@@ -162,7 +175,9 @@ class AsyncPullConsumer(AsyncWithBlock, BasePullConsumer):
         sql: str | None = None,
         block: bool = False,
     ) -> PullResult:
-        """Return what a queue has from an offset on; with `block` wait for it, up to 20 s. ::
+        """Return what a queue has from an offset on; with `block` wait for it, up to 20 s.
+
+        A result without messages is the end of the queue only if its status says so. ::
 
         result = await consumer.pull(queue, 0, 100, tags="paid")
         """

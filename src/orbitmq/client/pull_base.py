@@ -24,7 +24,7 @@ from orbitmq.client.state.namespace import wrap
 from orbitmq.client.state.subscription import subscribe
 from orbitmq.client.wishes import Flow
 from orbitmq.errors import ClientClosed, ConfigError
-from orbitmq.message import MessageQueue
+from orbitmq.message import MessageQueue, PullStatus
 from orbitmq.protocol.flags import PullFlag
 
 __all__ = ["BasePullConsumer", "PullHow", "PullResult", "pull_once"]
@@ -40,14 +40,14 @@ SUSPENDED_TIMEOUT_MS = 30_000
 class PullResult:
     """What a pull has brought, and where the next one begins.
 
-    >>> PullResult("nothing", [], 7, 0, 7).next_offset
+    >>> PullResult(PullStatus.NO_NEW_MESSAGE, [], 7, 0, 7).next_offset
     7
 
-    `status` is ``found``; ``nothing``, when there is nothing new or nothing wanted; or ``moved``,
-    when the queue does not have the offset, and `next_offset` is the nearest it has.
+    `messages` is empty unless `status` is ``FOUND``. That alone does not mean the end of the queue:
+    a pull with tags or SQL also ends after some hundred messages that are not wanted.
     """
 
-    status: Literal["found", "nothing", "moved"]
+    status: PullStatus
     messages: list[ReceivedMessage]
     next_offset: int
     min_offset: int
@@ -91,9 +91,10 @@ async def pull_once(
     )
     pulled = await instance.run(pull(instance.routes, request))
     messages = messages_of(pulled, queue, subscription, topic=queue.topic)
-    return PullResult(
-        pulled.status, messages, pulled.next_offset, pulled.min_offset, pulled.max_offset
-    )
+    status = pulled.status
+    if status is PullStatus.FOUND and not messages:
+        status = PullStatus.NO_MATCHED_MESSAGE  # brokers compare the hashes of tags only
+    return PullResult(status, messages, pulled.next_offset, pulled.min_offset, pulled.max_offset)
 
 
 class BasePullConsumer:

@@ -27,6 +27,7 @@ from orbitmq.client.state.subscription import subscribe
 from orbitmq.client.trace import Tracer
 from orbitmq.client.workers import Workers
 from orbitmq.errors import BrokerBusy, BrokerRefused, ConnectionLost, OrbitError
+from orbitmq.message import PullStatus
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.flags import PullFlag
@@ -215,7 +216,7 @@ class PushMember(LendingMember):
         except OrbitError as error:
             await self._pull_failed(cache, error)
             return
-        if pulled.status == "moved":
+        if pulled.status is PullStatus.OFFSET_ILLEGAL:
             await self._moved(cache, pulled.next_offset)
         elif self.settings.pull_interval_ms:
             await asyncio.sleep(self.settings.pull_interval_ms / 1000)
@@ -235,7 +236,7 @@ class PushMember(LendingMember):
         if cache.is_stopped:
             return
         cache.broker_id = pulled.broker_id
-        if pulled.status == "moved":
+        if pulled.status is PullStatus.OFFSET_ILLEGAL:
             return
         cache.next_offset = pulled.next_offset
         if messages:

@@ -42,6 +42,7 @@ from orbitmq.errors import (
     ConnectionLost,
     RequestTimeout,
 )
+from orbitmq.message import PullStatus
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import PullFlag
@@ -163,16 +164,21 @@ def _pulled(code: int = 0, **ext: int) -> Command:
 @pytest.mark.parametrize(
     ("code", "status"),
     [
-        (ResponseCode.SUCCESS, "found"),
-        (ResponseCode.PULL_NOT_FOUND, "nothing"),
-        (ResponseCode.PULL_RETRY_IMMEDIATELY, "nothing"),
-        (ResponseCode.PULL_OFFSET_MOVED, "moved"),
+        (ResponseCode.SUCCESS, PullStatus.FOUND),
+        (ResponseCode.PULL_NOT_FOUND, PullStatus.NO_NEW_MESSAGE),
+        (ResponseCode.PULL_RETRY_IMMEDIATELY, PullStatus.NO_MATCHED_MESSAGE),
+        (ResponseCode.PULL_OFFSET_MOVED, PullStatus.OFFSET_ILLEGAL),
     ],
 )
-def test_what_a_pull_says(code: int, status: str) -> None:
-    pulled, _ = _pull(_pulled(code, nextBeginOffset=15, suggestWhichBrokerId=1))
-    assert (pulled.status, pulled.next_offset, pulled.broker_id) == (status, 15, 1)
+def test_what_a_pull_says(code: int, status: PullStatus) -> None:
+    pulled, _ = _pull(_pulled(code, nextBeginOffset=10, suggestWhichBrokerId=1))
+    assert (pulled.status, pulled.next_offset, pulled.broker_id) == (status, 10, 1)
     assert (pulled.min_offset, pulled.max_offset) == (0, 20)
+
+
+def test_a_hole_in_a_queue_is_not_its_end() -> None:
+    pulled, _ = _pull(_pulled(ResponseCode.PULL_NOT_FOUND, nextBeginOffset=15))
+    assert (pulled.status, pulled.next_offset) == (PullStatus.NO_MATCHED_MESSAGE, 15)
 
 
 def test_a_pull_asks_for_what_it_should() -> None:

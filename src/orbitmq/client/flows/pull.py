@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from orbitmq._native import ReceivedMessage, decode_messages
 from orbitmq.client.flows.refusals import refusal
@@ -11,6 +10,7 @@ from orbitmq.client.flows.routes import fetch_route
 from orbitmq.client.state.routes import MASTER_ID, RouteTable
 from orbitmq.client.wishes import Call, Flow
 from orbitmq.errors import ClientError
+from orbitmq.message import PullStatus
 from orbitmq.protocol.bodies import MessageQueue, Subscription
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import PullFlag
@@ -24,11 +24,11 @@ BULK_BYTES = 1 << 20
 """How much an OrbitMQ broker may send at once. Apache's know no such field and keep to their own
 limit, 32 messages unless set up otherwise."""
 
-_STATUS: dict[int, Literal["found", "nothing", "moved"]] = {
-    ResponseCode.SUCCESS: "found",
-    ResponseCode.PULL_NOT_FOUND: "nothing",
-    ResponseCode.PULL_RETRY_IMMEDIATELY: "nothing",
-    ResponseCode.PULL_OFFSET_MOVED: "moved",
+_STATUS: dict[int, PullStatus] = {
+    ResponseCode.SUCCESS: PullStatus.FOUND,
+    ResponseCode.PULL_NOT_FOUND: PullStatus.NO_NEW_MESSAGE,
+    ResponseCode.PULL_RETRY_IMMEDIATELY: PullStatus.NO_MATCHED_MESSAGE,
+    ResponseCode.PULL_OFFSET_MOVED: PullStatus.OFFSET_ILLEGAL,
 }
 
 
@@ -53,13 +53,9 @@ class PullRequest:
 
 @dataclass(slots=True)
 class Pulled:
-    """What the broker says.
+    """What the broker says: `body` has messages if they were found; go on at `next_offset`."""
 
-    ``found``: `body` has messages. ``nothing``: none here, or none that is wanted; go on at
-    `next_offset`. ``moved``: the queue has no such offset, `next_offset` is the nearest it has.
-    """
-
-    status: Literal["found", "nothing", "moved"]
+    status: PullStatus
     next_offset: int
     min_offset: int
     max_offset: int
@@ -102,9 +98,13 @@ def pull(routes: RouteTable, request: PullRequest) -> Flow[Pulled]:
     if status is None:
         raise refusal(response, address)
     answer = response.ext or {}
+    next_offset = int(answer.get("nextBeginOffset", request.offset))
+    if status is PullStatus.NO_NEW_MESSAGE and next_offset > request.offset:
+        # A hole in the queue, where a file is missing: the broker names the end of the hole.
+        status = PullStatus.NO_MATCHED_MESSAGE
     return Pulled(
         status,
-        int(answer.get("nextBeginOffset", request.offset)),
+        next_offset,
         int(answer.get("minOffset", 0)),
         int(answer.get("maxOffset", 0)),
         int(answer.get("suggestWhichBrokerId", MASTER_ID)),
@@ -122,7 +122,7 @@ def messages_of(
     after: int | None = None,
 ) -> list[ReceivedMessage]:
     """Return the messages of a pull that the subscription wants."""
-    if pulled.status != "found":
+    if pulled.status is not PullStatus.FOUND:
         return []
     return decode_messages(
         pulled.body,
