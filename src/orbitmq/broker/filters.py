@@ -15,7 +15,7 @@ have a limit, because anybody may send a heartbeat for any group.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -226,21 +226,19 @@ class ConsumerFilters:
         What makes no sense is left out: consumers tell their filters again with each heartbeat.
         """
         loaded: list[FilterData] = []
-        for topic, of_topic in _items(_member(value, "filterDataByTopic")):
-            for group, entry in _items(_member(of_topic, "groupFilterData")):
-                if len(loaded) >= MAX_FILTERS:
-                    _log.warning("consumerFilter.json has more than %d filters: the rest is ignored",
-                                 MAX_FILTERS)  # fmt: skip
-                    break
-                if not isinstance(entry, Mapping) or max(len(topic), len(group)) > MAX_NAME_CHARS:
-                    _log.warning("an entry of consumerFilter.json is ignored: it is no filter")
-                    continue
-                bloom = self._bloom.as_json(group, topic)
-                if entry.get("bloomFilterData") != bloom:
-                    _log.warning("consumerFilter.json is ignored: its Bloom filter is another")
-                    return
-                if (data := self._loaded(topic, group, entry, bloom)) is not None:
-                    loaded.append(data)
+        for topic, group, entry in _entries(value):
+            if len(loaded) >= MAX_FILTERS:
+                _log.warning("consumerFilter.json: what follows %d filters is ignored", MAX_FILTERS)
+                break
+            if not isinstance(entry, Mapping) or max(len(topic), len(group)) > MAX_NAME_CHARS:
+                _log.warning("consumerFilter.json: an entry is ignored, because it is no filter")
+                continue
+            bloom = self._bloom.as_json(group, topic)
+            if entry.get("bloomFilterData") != bloom:
+                _log.warning("consumerFilter.json is ignored: its Bloom filter is another")
+                return
+            if (data := self._loaded(topic, group, entry, bloom)) is not None:
+                loaded.append(data)
         for data in loaded:
             if self._chars + len(data.expression) <= MAX_CHARS:
                 self._add(data)
@@ -268,6 +266,13 @@ class ConsumerFilters:
             bloom=bloom,
             dead_ms=_moment(entry.get("deadTime")) or alive_until_ms,
         )
+
+
+def _entries(value: Any) -> Iterator[tuple[str, str, Any]]:
+    """Go through topics, their groups, and what the file has for them."""
+    for topic, of_topic in _items(_member(value, "filterDataByTopic")):
+        for group, entry in _items(_member(of_topic, "groupFilterData")):
+            yield topic, group, entry
 
 
 def _member(value: Any, name: str) -> Any:
