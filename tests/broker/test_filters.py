@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from orbitmq._native import Command, Filter, decode_records, dumps_lenient
-from orbitmq.broker import compiled_filters
+from orbitmq.broker import compiled_filters, longpoll
 from orbitmq.broker import filters as filters_module
 from orbitmq.broker.bloom import BloomSize
 from orbitmq.broker.compiled_filters import CompiledFilters
 from orbitmq.broker.filters import ConsumerFilters
-from orbitmq.errors import FilterTooLarge
+from orbitmq.errors import CorruptStore, FilterTooLarge
 from orbitmq.protocol.bodies import Subscription
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.testing import LocalCluster
@@ -373,6 +373,47 @@ def test_a_held_pull_is_woken_by_what_it_wants_alone(wire: Wire) -> None:
     wire.send("t", b"7", properties="n\x017")
     found = wire.answer(held)
     assert (found.code, bodies(found)) == (0, [b"7"])
+
+
+def test_a_look_that_fails_ends_no_other_wait(
+    cluster: LocalCluster, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(longpoll, "SCAN_S", 3600.0)  # the arrival alone shall wake them
+    (broker,) = cluster.brokers.values()
+    handlers: Any = broker.held.finds.__self__  # type: ignore[attr-defined]
+    store = handlers.store
+
+    class Damaged:
+        """A store in which one group's look meets damage."""
+
+        def __init__(self) -> None:
+            self.looks = 0
+
+        def read(self, *args: Any, **how: Any) -> Any:
+            if how.get("max_messages") == 1:
+                self.looks += 1
+                if self.looks == 1:
+                    raise CorruptStore("damaged", path=Path("somewhere"))
+            return store.read(*args, **how)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(store, name)
+
+    numbered(wire, 3)
+    held = [
+        wire.post(
+            RequestCode.PULL_MESSAGE,
+            pull_ext(
+                "t", 3, **SQL, sysFlag="6", suspendTimeoutMillis="3600000", subscription=f"n > {n}"
+            ),
+        )
+        for n in (5, 6)
+    ]
+    wire.send("other")
+    handlers.store = Damaged()
+    wire.send("t", b"7", properties="n\x017")
+    for opaque in held:
+        assert bodies(wire.answer(opaque)) == [b"7"], "woken at once, both of them"
 
 
 def test_retried_messages_are_filtered_if_wished(cluster: LocalCluster, wire: Wire) -> None:

@@ -20,7 +20,7 @@ from orbitmq.broker.stats import BrokerStats
 from orbitmq.broker.topics import TopicTable
 from orbitmq.broker.wanting import Wanted, Wanting
 from orbitmq.config import BrokerConfig
-from orbitmq.errors import HeaderFault, OrbitError
+from orbitmq.errors import FAILURES, HeaderFault, OrbitError
 from orbitmq.protocol.bodies import MessageQueue, SubscriptionGroup
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import Permission, PullFlag
@@ -262,7 +262,14 @@ class PullHandlers:
     def _finds(self, pull: HeldPull) -> bool:
         """Whether a held pull would find a message, looking at what was not looked at before."""
         begin = max(pull.looked_up_to, pull.offset)
-        found = self.store.read(*pull.queue, begin, max_messages=1, filter=pull.filter)
+        try:
+            found = self.store.read(*pull.queue, begin, max_messages=1, filter=pull.filter)
+        except FAILURES as error:
+            # The pull is run again and answered with the error; the others that wait are looked at.
+            _log.warning(
+                "a look into queue %d of %s failed: %s", pull.queue[1], pull.queue[0], error
+            )
+            return True
         pull.looked_up_to = found.next_offset
         return found.status != "NO_MATCHED_MESSAGE"
 
