@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from orbitmq.protocol.bodies import DataVersion, SubscriptionGroup
-from orbitmq.protocol.names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS
+from orbitmq.protocol.names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS, group_name_fault
 
 __all__ = ["GroupTable"]
 
@@ -28,9 +28,11 @@ class GroupTable:
         self.groups = {name: SubscriptionGroup(name) for name in SYSTEM_GROUPS}
 
     def find(self, name: str) -> SubscriptionGroup | None:
-        """Return a group, created if that is allowed."""
+        """Return a group, created if that is allowed and its name is."""
         group = self.groups.get(name)
         if group is None and (self.auto_create or name.startswith(SYSTEM_GROUP_PREFIX)):
+            if group_name_fault(name) is not None:
+                return None
             group = SubscriptionGroup(name)
             self.put(group)
         return group

@@ -27,7 +27,9 @@ __all__ = [
     "TRANS_OP_HALF_TOPIC",
     "Property",
     "dlq_topic",
+    "group_name_fault",
     "group_of_retry_topic",
+    "is_storable_topic",
     "reply_topic",
     "retry_topic",
     "topic_name_fault",
@@ -92,6 +94,7 @@ ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 """Namespace of the nameserver's key-value table that makes topics ordered."""
 
 MAX_TOPIC_LENGTH = 127
+MAX_GROUP_LENGTH = 255
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 """The tail of many of Java's remarks."""
 
@@ -146,6 +149,29 @@ def reply_topic(cluster: str) -> str:
 def group_of_retry_topic(topic: str) -> str:
     """Return the group a retry topic belongs to."""
     return topic.removeprefix(RETRY_PREFIX)
+
+
+def is_storable_topic(topic: str) -> bool:
+    """Whether a topic's name fits a record and can name a directory of the store."""
+    return (
+        topic not in ("", ".", "..")
+        and "/" not in topic
+        and "\0" not in topic
+        and len(topic.encode()) <= MAX_TOPIC_LENGTH
+    )
+
+
+def group_name_fault(group: str) -> str | None:
+    """Say what is wrong with the name of a consumer group, or None.
+
+    4.9.7's clients allow the characters of topics and a length of 255, its brokers check nothing.
+    Refused here are only names for which no retry topic can be stored, whatever the client.
+    """
+    if "/" in group or "\0" in group:
+        return "The specified group contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+    if len(group) > MAX_GROUP_LENGTH:
+        return "The specified group is longer than group max length 255."
+    return None
 
 
 def topic_name_fault(topic: str | None) -> str | None:

@@ -12,6 +12,7 @@ from orbitmq.config import BrokerConfig
 from orbitmq.protocol.bodies import SubscriptionGroup
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.headers import Header
+from orbitmq.protocol.names import group_name_fault
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Refused, Router, respond
 
@@ -47,6 +48,8 @@ class GroupAdminHandlers:
             return respond(request)
         if not isinstance(value, dict) or value.get("groupName") is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, "the body names no group")
+        if fault := group_name_fault(str(value["groupName"])):
+            raise Refused(ResponseCode.SYSTEM_ERROR, fault)
         self.groups.put(SubscriptionGroup.from_json(value))
         return respond(request)
 
