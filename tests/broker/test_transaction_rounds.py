@@ -10,7 +10,13 @@ from typing import Any
 
 import pytest
 
-from orbitmq._native import Command, NewMessage, decode_records
+from orbitmq._native import (
+    Command,
+    NewMessage,
+    decode_records,
+    encode_offset_id,
+    encode_record,
+)
 from orbitmq.broker.transaction_check import STEPS_PER_TURN
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.names import (
@@ -207,6 +213,21 @@ def test_only_half_messages_can_be_revived(wire: Wire, stored: Stored) -> None:
     assert revived.code == ResponseCode.SYSTEM_ERROR
     assert "is no half message" in (revived.remark or "")
     assert stored(TRANS_HALF_TOPIC) == []
+
+
+def test_bytes_inside_a_body_cannot_be_revived(
+    wire: Wire, cluster: LocalCluster, stored: Stored
+) -> None:
+    begin(wire, b"real")
+    (broker,) = cluster.brokers.values()
+    at = broker.store.max_physical_offset
+    fake = encode_record(TRANS_HALF_TOPIC, b"fake", physical_offset=at)
+    wire.send("t", fake)
+    body_at = broker.store.record_at(at).index(fake)  # type: ignore[union-attr]
+    forged = encode_offset_id(("127.0.0.1", 1), at + body_at)
+    revived = wire.ask(RequestCode.RESUME_CHECK_HALF_MESSAGE, {"msgId": forged})
+    assert revived.code == ResponseCode.SYSTEM_ERROR
+    assert [record.body for record in stored(TRANS_HALF_TOPIC)] == [b"real"]
 
 
 def test_a_half_message_without_a_queue_cannot_be_revived(

@@ -28,14 +28,17 @@ class GroupTable:
         self.groups = {name: SubscriptionGroup(name) for name in SYSTEM_GROUPS}
 
     def find(self, name: str) -> SubscriptionGroup | None:
-        """Return a group, created if that is allowed and its name is."""
+        """Return a group, created if that is allowed."""
         group = self.groups.get(name)
-        if group is None and (self.auto_create or name.startswith(SYSTEM_GROUP_PREFIX)):
-            if group_name_fault(name) is not None:
-                return None
+        if group is None and self._may_create(name):
             group = SubscriptionGroup(name)
             self.put(group)
         return group
+
+    def _may_create(self, name: str) -> bool:
+        if group_name_fault(name):
+            return False
+        return self.auto_create or name.startswith(SYSTEM_GROUP_PREFIX)
 
     def put(self, group: SubscriptionGroup) -> None:
         """Create or replace a group."""

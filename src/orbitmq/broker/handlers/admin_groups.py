@@ -48,9 +48,10 @@ class GroupAdminHandlers:
             return respond(request)
         if not isinstance(value, dict) or value.get("groupName") is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, "the body names no group")
-        if fault := group_name_fault(str(value["groupName"])):
-            raise Refused(ResponseCode.SYSTEM_ERROR, fault)
-        self.groups.put(SubscriptionGroup.from_json(value))
+        group = SubscriptionGroup.from_json(value)
+        if fault := group_name_fault(group.group_name):
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"field groupName {fault}")
+        self.groups.put(group)
         return respond(request)
 
     def delete(self, request: Command, _connection: Connection) -> Command:

@@ -61,7 +61,7 @@ class SendBackHandlers:
         """Put a message into the group's retry topic, or among its dead letters."""
         header = SendBackHeader.decode(request)
         if fault := group_name_fault(header.group):
-            raise Refused(ResponseCode.SYSTEM_ERROR, fault)
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"field group {fault}")
         group = self.groups.find(header.group)
         if group is None:
             remark = f"subscription group not exist, {header.group} {FAQ}"

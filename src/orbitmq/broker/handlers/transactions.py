@@ -144,7 +144,7 @@ class TransactionHandlers:
             if data is None:
                 raise _refused(remark)
             (record,) = decode_records(data, check_crc=False)
-            if record.topic not in (TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC):
+            if not self._is_half(record, physical_offset):
                 # Java would take any message, whose properties are then its sender's.
                 raise _refused(f"{remark} The message at {physical_offset} is no half message.")
             real_queue_id(record)
@@ -154,6 +154,13 @@ class TransactionHandlers:
         except (OrbitError, ValueError):
             raise _refused(remark) from None
         return respond(request)
+
+    def _is_half(self, record: Record, physical_offset: int) -> bool:
+        """Whether this is a half message, or a discarded one, and not bytes of another's body."""
+        if record.topic not in (TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC):
+            return False
+        unit = self.store.unit_at(record.topic, record.queue_id, record.queue_offset)
+        return unit is not None and unit[0] == physical_offset
 
 
 def _refused(remark: str) -> Refused:
