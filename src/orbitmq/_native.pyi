@@ -281,8 +281,8 @@ def decode_properties(text: str, /) -> dict[str, str]:
 def encode_properties(properties: dict[str, str], /) -> str:
     """Write a properties string, in the dict's order.
 
-    Raises `ValueError` for what would not read back: an empty name or value, or one with a
-    separator (the characters 1 and 2) in it.
+    Raises `ValueError` for what would not read back: an empty name or value, the character 2 in
+    either, the character 1 in a name. What `decode_properties` returns can always be written again.
     """
 
 # ---- filters -----------------------------------------------------------------------------------

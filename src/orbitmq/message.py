@@ -1,8 +1,8 @@
 """Messages and what becomes of them when they are sent.
 
-A property's name or value may not be empty nor hold the characters 1 and 2, which separate
-properties on the wire. Properties that RocketMQ uses itself are set through the arguments that
-stand for them.
+A property's name or value may not be empty nor hold the character 2, which separates properties
+on the wire; a name may not hold the character 1 either, which ends it. Properties that RocketMQ
+uses itself are set through the arguments that stand for them.
 """
 
 from __future__ import annotations

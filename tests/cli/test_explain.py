@@ -310,7 +310,12 @@ def test_a_dead_letter_and_back(
 
 def test_a_group_without_dead_letters_has_nothing_to_send_again(run: Run) -> None:
     resend = ("message", "resend", "-g", "never-failed", "--all")
-    assert run(*resend, "-o", "json").json == {"done": True, "count": 0, "messageIds": []}
+    assert run(*resend, "-o", "json").json == {
+        "done": True,
+        "count": 0,
+        "messageIds": [],
+        "failed": [],
+    }
     assert run(*resend, "--dry-run", "-o", "json").json == []
     assert "0 messages are sent again" in run(*resend).out
 

@@ -37,6 +37,7 @@ class PlayedCluster:
         self.committed: dict[str, int] = {}
         self.arrived = asyncio.Event()
         self.queue_count = 2
+        self.topics = {"T"}
 
     def codes(self, *wanted: int) -> list[int]:
         return [code for code, _, _ in self.log if code in wanted]
@@ -61,7 +62,7 @@ class PlayedCluster:
     def _answer(self, code: int, ext: dict[str, str], body: bytes | None) -> Command:
         if code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
             count = self.queue_count
-            if ext["topic"] != "T":
+            if ext["topic"] not in self.topics:
                 return answer(ResponseCode.TOPIC_NOT_EXIST)
             brokers = [{"brokerName": "a", "cluster": "c", "brokerAddrs": {0: BROKER}}]
             queues = [
@@ -85,6 +86,8 @@ class PlayedCluster:
 
     async def _pull(self, ext: dict[str, str]) -> Command:
         queue, offset = int(ext["queueId"]), int(ext["queueOffset"])
+        if ext["topic"] != "T":
+            await asyncio.Event().wait()  # nothing comes
         while not self.messages[queue][offset:]:
             await self.arrived.wait()
             self.arrived.clear()
@@ -368,6 +371,127 @@ def test_what_no_broker_takes_back_is_tried_here_again(monkeypatch: pytest.Monke
         await _until(lambda: member.queues[QUEUES[0]].commit_offset == 1)
 
     _play(test, handle=fail)
+
+
+def _never_back(cluster: PlayedCluster, code: int = ResponseCode.MESSAGE_ILLEGAL) -> None:
+    """Have no broker take a message back, nor a copy of it."""
+    cluster.answers[RequestCode.CONSUMER_SEND_MSG_BACK] = lambda _: answer(1)
+    cluster.answers[RequestCode.SEND_MESSAGE] = lambda _: answer(code)
+    cluster.topics.add("%RETRY%g")
+
+
+@pytest.mark.parametrize("ordered", [False, True], ids=["any order", "ordered"])
+def test_what_no_broker_can_ever_take_back_is_set_aside_in_the_end(
+    ordered: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(settling, "LOCAL_RETRY_S", 0.001)
+    tries: list[int] = []
+
+    def fail(message: Any) -> None:
+        if message.body == b"bad":
+            tries.append(message.reconsume_times)
+            raise ValueError("no")
+
+    async def test(member: PushMember, cluster: PlayedCluster, done: list[bytes]) -> None:
+        _never_back(cluster)
+        cluster.put(0, b"0", b"bad", b"2")
+        await member.start()
+        await _until(lambda: member.queues != {} and member.queues[QUEUES[0]].commit_offset == 3)
+        assert done == [b"0", b"2"]
+        assert tries == [0, 1, 2, 3]
+        (record,) = [record for record in caplog.records if record.levelname == "ERROR"]
+        assert "at offset 1, physical offset 0, was tried 3 times" in record.getMessage()
+
+    _play(test, handle=fail, ordered=ordered, max_reconsume_times=3, suspend_ms=10)
+
+
+def test_what_brokers_do_not_take_now_is_never_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settling, "LOCAL_RETRY_S", 0.001)
+    tries: list[int] = []
+
+    def fail(message: Any) -> None:
+        tries.append(message.reconsume_times)
+        if len(tries) < 8:
+            raise ValueError("no")
+
+    async def test(member: PushMember, cluster: PlayedCluster, done: list[bytes]) -> None:
+        _never_back(cluster, ResponseCode.SERVICE_NOT_AVAILABLE)
+        cluster.put(0, b"0")
+        await member.start()
+        await _until(lambda: done == [b"0"])
+        assert tries == list(range(8))
+
+    _play(test, handle=fail, max_reconsume_times=3)
+
+
+def test_an_error_that_nobody_foresaw_stops_no_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settling, "LOCAL_RETRY_S", 0.001)
+    broken = ["first", "second"]
+
+    def fail(message: Any) -> None:
+        if broken:
+            raise ValueError("no")
+
+    def send(*_args: Any, **_how: Any) -> Any:
+        raise KeyError(broken.pop())
+
+    async def test(member: PushMember, cluster: PlayedCluster, done: list[bytes]) -> None:
+        monkeypatch.setattr(settling, "send_back", send)
+        cluster.put(0, b"0")
+        await member.start()
+        await _until(lambda: done == [b"0"])
+        await _until(lambda: member.queues[QUEUES[0]].commit_offset == 1)
+
+    _play(test, handle=fail)
+
+
+def test_an_ordered_queue_goes_on_when_settling_fails() -> None:
+    tries: list[int] = []
+
+    def fail(message: Any) -> None:
+        tries.append(message.reconsume_times)
+        if len(tries) < 3:
+            raise ValueError("no")
+
+    async def test(member: PushMember, cluster: PlayedCluster, done: list[bytes]) -> None:
+        async def broken(*_args: Any) -> None:
+            raise KeyError("unforeseen")
+
+        member.orderly._settle = broken
+        cluster.put(0, b"0")
+        await member.start()
+        await _until(lambda: done == [b"0"])
+
+    _play(test, handle=fail, ordered=True, suspend_ms=10)
+
+
+def test_a_damaged_record_is_left_out_and_named(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(member: PushMember, cluster: PlayedCluster, done: list[bytes]) -> None:
+        cluster.put(0, b"0", b"flipped", b"2")
+        record = cluster.messages[0][1]
+        cluster.messages[0][1] = record.replace(b"flipped", b"flopped")
+        await member.start()
+        await _until(lambda: member.queues != {} and member.queues[QUEUES[0]].commit_offset == 3)
+        assert done == [b"0", b"2"]
+        (told,) = [record for record in caplog.records if record.levelname == "ERROR"]
+        assert "at offset 1, physical offset 0, is damaged" in told.getMessage()
+
+    _play(test)
+
+
+def test_an_answer_that_makes_no_sense_does_not_end_the_pulling() -> None:
+    async def test(member: PushMember, cluster: PlayedCluster, done: list[bytes]) -> None:
+        def nonsense(_ext: dict[str, str]) -> Command:
+            del cluster.answers[RequestCode.PULL_MESSAGE]
+            return answer(ext={"nextBeginOffset": "many"})
+
+        cluster.answers[RequestCode.PULL_MESSAGE] = nonsense
+        cluster.put(0, b"0")
+        cluster.put(1, b"1")
+        await member.start()
+        await _until(lambda: sorted(done) == [b"0", b"1"])
+
+    _play(test, error_delay_ms=1)
 
 
 def test_broadcast_failures_are_dropped(tmp_path: Any) -> None:

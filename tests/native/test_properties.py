@@ -16,6 +16,12 @@ def test_round_trip(properties: dict[str, str]) -> None:
     assert decode_properties(encode_properties(properties)) == properties
 
 
+@given(st.text(st.sampled_from("ab\x01\x02"), max_size=30))
+def test_what_is_read_can_be_written_again(text: str) -> None:
+    properties = decode_properties(text)
+    assert decode_properties(encode_properties(properties)) == properties
+
+
 def test_written_form_has_no_closing_separator() -> None:
     assert encode_properties({"TAGS": "a", "KEYS": "k"}) == "TAGS\x01a\x02KEYS\x01k"
 

@@ -15,6 +15,7 @@ from typing import Any
 import fastavro
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from orbitmq import Message
@@ -23,7 +24,7 @@ from orbitmq.spark.pipelines import Table, plots
 from orbitmq.spark.pipelines.avro import Framing
 from orbitmq.spark.pipelines.dead_letters import SelectSpec, chosen, explained, summary
 from orbitmq.spark.pipelines.decoding import as_ddl, decode, infer_json_schema
-from orbitmq.spark.pipelines.redrive import back_to, not_yet_redriven, remember
+from orbitmq.spark.pipelines.redrive import back_to, can_be_sent, not_yet_redriven, remember
 from orbitmq.spark.pipelines.spec import Interval
 from orbitmq.spark.pipelines.topics import as_messages
 from orbitmq.spark.pipelines.trace import failures, percentiles_of, slowest
@@ -282,6 +283,24 @@ def test_selecting(spark: SparkSession, select: SelectSpec, expected: list[str])
     letters = dead(spark, ("billing", 1, 0.1, {}), ("mail", 17, 9, {"RETRY_TOPIC": "letters"}))
     rows = rows_of(chosen(explained(letters), select))
     assert sorted(row["originMsgId"] for row in rows) == expected
+
+
+def test_dead_letters_that_cannot_be_sent_are_told_from_the_others(spark: SparkSession) -> None:
+    letters = dead(
+        spark,
+        ("good", 17, 1, {"odd": "a\1b"}),
+        ("long", 17, 1, {"p": "v" * 32_500}),
+        ("homeless", 17, 1, {"RETRY_TOPIC": "no topic !"}),
+        ("empty", 17, 1, {}),
+    )
+    emptied = F.when(F.col("topic") == "%DLQ%empty", F.lit(b"")).otherwise(F.col("body"))
+    rows = explained(letters.withColumn("body", emptied))
+
+    def groups(target: str) -> list[str]:
+        return sorted(row["group"] for row in rows_of(rows.where(can_be_sent(target))))
+
+    assert groups("group") == groups("topic") == ["good"]
+    assert groups("elsewhere") == ["good", "homeless"]
 
 
 def test_redriving_keeps_the_message_and_never_repeats(spark: SparkSession, tmp_path: Path) -> None:

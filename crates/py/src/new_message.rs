@@ -140,7 +140,7 @@ impl NewMessage {
     /// they are; the store refuses them.
     #[pyo3(signature = (name, value, /))]
     fn set_property(&mut self, name: &str, value: Option<&str>) -> PyResult<()> {
-        if !wire::properties::is_plain(name) || value.is_some_and(|value| !wire::properties::is_plain(value)) {
+        if !wire::properties::is_name(name) || value.is_some_and(|value| !wire::properties::is_value(value)) {
             return Err(not_plain(name, value.unwrap_or_default()));
         }
         if value.is_some() || wire::properties::get(&self.properties, name).is_some() {

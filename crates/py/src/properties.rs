@@ -16,7 +16,8 @@ pub fn decode_properties<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py
 
 /// The properties string of a dict, in its order.
 ///
-/// Raises `ValueError` for what no reader would give back: an empty name or value, or a separator inside one.
+/// Raises `ValueError` for what would not read back: an empty name or value, a separator in a name, the character 2 in a value. So
+/// what `decode_properties` returns can always be written again.
 #[pyfunction]
 #[pyo3(signature = (properties, /))]
 pub fn encode_properties(properties: &Bound<'_, PyDict>) -> PyResult<String> {
@@ -24,7 +25,7 @@ pub fn encode_properties(properties: &Bound<'_, PyDict>) -> PyResult<String> {
     let mut pairs = Vec::with_capacity(items.len());
     for (name, value) in &items {
         let (name, value) = (name.cast::<PyString>()?.to_str()?, value.cast::<PyString>()?.to_str()?);
-        if !wire::properties::is_plain(name) || !wire::properties::is_plain(value) {
+        if !wire::properties::is_name(name) || !wire::properties::is_value(value) {
             return Err(not_plain(name, value));
         }
         pairs.push((name, value));
@@ -35,7 +36,7 @@ pub fn encode_properties(properties: &Bound<'_, PyDict>) -> PyResult<String> {
 /// A property that would not read back.
 pub fn not_plain(name: &str, value: &str) -> PyErr {
     PyValueError::new_err(format!(
-        "property {name:?} = {value:?} cannot be stored: neither side may be empty or hold the characters 1 and 2"
+        "property {name:?} = {value:?} cannot be stored: neither side may be empty or hold the character 2, nor a name the character 1"
     ))
 }
 

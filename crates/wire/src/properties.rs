@@ -92,8 +92,8 @@ pub fn get_many<'a, const N: usize>(properties: &'a str, names: [&str; N]) -> [O
 
 /// The properties string of `pairs`, in their order, without a closing separator.
 ///
-/// Names and values are taken as they are. One that contains a separator reads back differently, so whoever takes them from
-/// users refuses those first (see [`is_plain`]).
+/// Names and values are taken as they are. Callers that take them from users refuse what would not read back first (see
+/// [`is_name`] and [`is_value`]). What [`iter`] returns always reads back.
 pub fn encode<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let mut out = String::with_capacity(256);
     for (index, (name, value)) in pairs.into_iter().enumerate() {
@@ -145,10 +145,17 @@ pub fn edited(properties: &str, edits: &[(&str, Option<&str>)]) -> String {
     encode(pairs)
 }
 
-/// Whether `text` can be a name or a value and come back the same: not empty and free of separators.
+/// Whether `text` can be a name and read back the same: not empty and free of both separators.
 #[inline]
-pub fn is_plain(text: &str) -> bool {
+pub fn is_name(text: &str) -> bool {
     !text.is_empty() && memchr::memchr2(NAME_VALUE_SEPARATOR, ENTRY_SEPARATOR, text.as_bytes()).is_none()
+}
+
+/// Whether `text` can be a value and read back the same: not empty and free of [`ENTRY_SEPARATOR`]. The other separator may occur
+/// in it, because the first one of an entry splits it; Java's clients send such values.
+#[inline]
+pub fn is_value(text: &str) -> bool {
+    !text.is_empty() && memchr(ENTRY_SEPARATOR, text.as_bytes()).is_none()
 }
 
 #[inline]
@@ -236,8 +243,17 @@ mod tests {
     }
 
     #[test]
-    fn separators_are_not_plain() {
-        assert!(is_plain("x y"));
-        assert!(!is_plain("") && !is_plain("a\u{1}") && !is_plain("\u{2}"));
+    fn a_value_may_hold_the_separator_of_names_and_a_name_may_not() {
+        assert!(is_name("x y") && is_value("x y"));
+        assert!(!is_name("") && !is_name("a\u{1}") && !is_name("\u{2}"));
+        assert!(!is_value("") && is_value("a\u{1}b\u{1}") && !is_value("\u{2}"));
+    }
+
+    #[test]
+    fn what_is_read_can_be_written_again() {
+        let text = "n\u{1}v\u{1}w\u{2}\u{1}\u{2}x\u{2}m\u{1}\u{1}";
+        assert!(pairs(text).iter().all(|(name, value)| is_name(name) && is_value(value)));
+        assert_eq!(encode(iter(text)), "n\u{1}v\u{1}w\u{2}m\u{1}\u{1}");
+        assert_eq!(edited(text, &[("a", Some("b"))]), "n\u{1}v\u{1}w\u{2}m\u{1}\u{1}\u{2}a\u{1}b");
     }
 }

@@ -15,6 +15,7 @@ from orbitmq._native import (
 from orbitmq.admin.asking import QUERY_TIMEOUT_MS, ask
 from orbitmq.admin.clusters import cluster_info
 from orbitmq.admin.topics import address_of, brokers_of, topic_route
+from orbitmq.client.damaged_records import decode_whole
 from orbitmq.client.state.namespace import unwrap
 from orbitmq.client.wishes import Flow
 from orbitmq.errors import BrokerRefused, MalformedId
@@ -150,5 +151,6 @@ def _query(
             timeout_ms=QUERY_TIMEOUT_MS,
         )
         if response.code == ResponseCode.SUCCESS:
-            records += [(record, broker) for record in decode_records(response.body)]
+            found = decode_whole(response.body, decode_records, f"topic {topic}")
+            records += [(record, broker) for record in found]
     return records

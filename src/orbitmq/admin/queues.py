@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from orbitmq._native import Record, decode_records
 from orbitmq.admin.asking import ask, read
 from orbitmq.admin.topics import address_of, topic_route
+from orbitmq.client.damaged_records import decode_whole
 from orbitmq.client.wishes import Flow
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode
@@ -94,7 +95,9 @@ def read_queue(
         ),
         timeout_ms=PULL_TIMEOUT_MS,
     )
-    records = decode_records(response.body) if response.code == ResponseCode.SUCCESS else []
+    records = []
+    if response.code == ResponseCode.SUCCESS:
+        records = decode_whole(response.body, decode_records, queue)
     # Brokers compare hashes of tags; the tags themselves are for the reader to compare.
     wanted = None if tags.strip() == "*" else {tag.strip() for tag in tags.split("||")}
     if wanted is not None:

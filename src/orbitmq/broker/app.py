@@ -180,6 +180,7 @@ class Broker:
             self.delay,
             self.filters,
             self.timers,
+            self.store,
         )
         self.tables.load()
         self.timers.find_near()
@@ -241,7 +242,14 @@ class Broker:
             self.query_handlers,
             BulkReadHandlers(config, store, self.topics, self.stats),
             TransactionHandlers(
-                config, store, self.putting, self.placing, self.host, self.clock, self.acks
+                config,
+                store,
+                self.putting,
+                self.placing,
+                self.host,
+                self.clock,
+                self.acks,
+                self.transaction_check,
             ),
         ):
             family.register(self.router)

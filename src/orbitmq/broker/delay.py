@@ -6,8 +6,10 @@ time and one timer per level, set for the queue's head, is enough. A level whose
 no timer until a message arrives.
 
 What has been delivered is remembered per level, as the next offset of its queue, and written to
-``config/delayOffset.json`` every few seconds: after a crash the last deliveries are repeated, none
-is lost.
+``config/delayOffset.json`` every few seconds, once the delivered messages are on disk: after a
+crash or a power cut the last deliveries are repeated, none is lost.
+
+A message that can never be delivered does not hold up its level: it is set aside (`set_aside`).
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from orbitmq._native import NewMessage, Record, Store, decode_records
-from orbitmq.broker.putting import put_or_drop
+from orbitmq.broker.record_copy import copy_of, real_queue_id
+from orbitmq.broker.set_aside import Place, SetAside
 from orbitmq.errors import OrbitError
 from orbitmq.protocol.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC, Property
 
@@ -27,6 +30,8 @@ __all__ = ["DelayService", "delivered"]
 _log = logging.getLogger(__name__)
 
 RETRY_MS = 100
+FAULT_RETRY_MS = 10_000
+"""Pause of a level after an error that nobody foresaw; as long as Java's."""
 BATCH = 200
 """Messages of one level delivered before others get a turn."""
 
@@ -47,6 +52,7 @@ class DelayService:
         self._clock = clock
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._offsets: dict[int, int] = {}
+        self._aside = SetAside("delayed message")
         self._is_running = False
 
     def load(self, value: Mapping[str, Any]) -> None:
@@ -95,8 +101,15 @@ class DelayService:
         try:
             wait_ms = self._deliver(level)
         except OrbitError as error:
-            _log.warning("delay level %d is tried again: %s", level, error)
+            _log.warning(
+                "delivery of delay level %d failed, next try in %d ms: %s", level, RETRY_MS, error
+            )
             wait_ms = RETRY_MS
+        except Exception:
+            _log.exception(
+                "delivery of delay level %d failed, next try in %d ms", level, FAULT_RETRY_MS
+            )
+            wait_ms = FAULT_RETRY_MS
         if wait_ms is not None and self._is_running:
             self._set_timer(level, wait_ms)
 
@@ -119,31 +132,27 @@ class DelayService:
             # A level made shorter, or a clock set back: nothing is due later than its whole delay.
             if due_ms > now and due_ms <= now + self._levels_ms[level - 1]:
                 return due_ms - now
-            data = self._store.record_at(physical_offset)
-            if data is not None:
-                (record,) = decode_records(data, check_crc=False)
-                message = delivered(record)
-                if message.topic == TRANS_HALF_TOPIC:
-                    _log.error("a delayed half message was dropped: %s", record.offset_id)
-                else:
-                    put_or_drop(self._put, message, record)
+            try:
+                self._deliver_one(physical_offset)
+            except Exception as error:
+                place = Place(SCHEDULE_TOPIC, queue_id, offset, physical_offset)
+                if not self._aside.takes(place, error):
+                    raise
             offset += 1
             self._offsets[level] = offset
         return 0
 
+    def _deliver_one(self, physical_offset: int) -> None:
+        data = self._store.record_at(physical_offset)
+        if data is None:
+            return  # it has expired
+        (record,) = decode_records(data, check_crc=False)
+        message = delivered(record)
+        if message.topic == TRANS_HALF_TOPIC:
+            raise ValueError("it belongs to the topic of half messages, which is never delayed")
+        self._put(message)
+
 
 def delivered(record: Record) -> NewMessage:
     """Return what a message becomes when its delay is over; its properties stay as they are."""
-    properties = record.properties
-    return NewMessage(
-        properties.get(Property.REAL_TOPIC, ""),
-        record.stored_body,
-        queue_id=int(properties.get(Property.REAL_QUEUE_ID, "0")),
-        properties=properties,
-        born_timestamp=record.born_timestamp,
-        born_host=record.born_host,
-        store_host=record.store_host,
-        flag=record.flag,
-        sys_flag=record.sys_flag,
-        reconsume_times=record.reconsume_times,
-    )
+    return copy_of(record, record.get_property(Property.REAL_TOPIC) or "", real_queue_id(record))

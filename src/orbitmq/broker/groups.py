@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from orbitmq.protocol.bodies import DataVersion, SubscriptionGroup
-from orbitmq.protocol.names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS
+from orbitmq.protocol.names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS, group_name_fault
 
 __all__ = ["GroupTable"]
 
@@ -30,10 +30,15 @@ class GroupTable:
     def find(self, name: str) -> SubscriptionGroup | None:
         """Return a group, created if that is allowed."""
         group = self.groups.get(name)
-        if group is None and (self.auto_create or name.startswith(SYSTEM_GROUP_PREFIX)):
+        if group is None and self._may_create(name):
             group = SubscriptionGroup(name)
             self.put(group)
         return group
+
+    def _may_create(self, name: str) -> bool:
+        if group_name_fault(name):
+            return False
+        return self.auto_create or name.startswith(SYSTEM_GROUP_PREFIX)
 
     def put(self, group: SubscriptionGroup) -> None:
         """Create or replace a group."""

@@ -7,11 +7,10 @@ refuses becomes the code and the remark that Java would give.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from orbitmq._native import Appended, NewMessage, Record, Store, tags_code
+from orbitmq._native import Appended, NewMessage, Store, tags_code
 from orbitmq.broker.longpoll import HeldPulls
 from orbitmq.broker.put_times import SLOWEST_MS
 from orbitmq.broker.stats import BrokerStats
@@ -26,12 +25,10 @@ from orbitmq.errors import (
 )
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.flags import MessageFlag
-from orbitmq.protocol.names import MAX_TOPIC_LENGTH, SCHEDULE_TOPIC, Property
+from orbitmq.protocol.names import SCHEDULE_TOPIC, Property, is_storable_topic
 from orbitmq.remoting.handling import Refused
 
-__all__ = ["Putting", "delay_level", "put_or_drop"]
-
-_log = logging.getLogger(__name__)
+__all__ = ["Putting", "delay_level"]
 
 
 @dataclass(slots=True)
@@ -143,11 +140,11 @@ class Putting:
         self.held.arrived(message.topic, message.queue_id, code)
 
     def check_topic(self, message: NewMessage) -> None:
-        """Refuse what will be put elsewhere first and never fit where it belongs.
+        """Refuse a message that is put elsewhere first and can never be put where it belongs.
 
-        Now: once it is due nobody is there to be told.
+        Once it is due, there is nobody left to tell.
         """
-        if len(message.topic.encode()) > MAX_TOPIC_LENGTH:
+        if not is_storable_topic(message.topic) or message.queue_id < 0:
             raise self.illegal()
 
     def illegal(self) -> Refused:
@@ -167,16 +164,6 @@ class Putting:
             f"the broker's disk is full [CL: {ratio:5.2f} CQ: {ratio:5.2f} INDEX: {ratio:5.2f}], "
             "messages are put to the slave, message store has been shut down, etc.",
         )
-
-
-def put_or_drop(put: Callable[[NewMessage], object], message: NewMessage, held: Record) -> None:
-    """Put a message that was held; one that no queue can take must not hold up all others."""
-    try:
-        put(message)
-    except Refused as refusal:
-        if refusal.code != ResponseCode.MESSAGE_ILLEGAL:
-            raise
-        _log.error("message %s was held and is dropped: %s", held.offset_id, refusal)
 
 
 def delay_level(message: NewMessage) -> int:

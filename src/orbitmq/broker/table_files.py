@@ -2,17 +2,22 @@
 
 Topics and groups are written when they change. Offsets change all the time: they are written every
 few seconds, by a thread, if they have changed; what is lost in a crash is consumed once more.
+
+Offsets vouch for messages: a delayed or a half message that an offset has passed is there again as
+a copy. So a file of offsets is written only after the log is on disk up to where it ended when they
+were taken. Else a power cut could keep the offset and take the copy.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from orbitmq import persist
-from orbitmq._native import dumps_lenient, loads_lenient
+from orbitmq._native import Store, dumps_lenient, loads_lenient
 from orbitmq.broker.delay import DelayService
 from orbitmq.broker.filters import ConsumerFilters
 from orbitmq.broker.groups import GroupTable
@@ -20,7 +25,7 @@ from orbitmq.broker.housekeeping import in_thread
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.timers import TimerService
 from orbitmq.broker.topics import TopicTable
-from orbitmq.errors import FAILURES, UnreadableFile
+from orbitmq.errors import FAILURES, FlushFailed, UnreadableFile
 
 __all__ = ["TableFiles"]
 
@@ -28,6 +33,7 @@ _log = logging.getLogger(__name__)
 
 MAX_FILTERS_FILE_BYTES = 64 << 20
 """A larger `consumerFilter.json` is not read."""
+FLUSH_TIMEOUT_MS = 60_000
 
 
 @dataclass(slots=True)
@@ -41,6 +47,7 @@ class TableFiles:
     delay: DelayService
     filters: ConsumerFilters
     timers: TimerService
+    store: Store
     _written: dict[str, bytes] = field(default_factory=dict)
 
     def load(self) -> None:
@@ -86,6 +93,26 @@ class TableFiles:
             persist.save(self.directory / name, content)
             self._written[name] = content
 
+    async def _save_vouching(
+        self, save: Callable[[str, dict[str, Any]], None], name: str, value: dict[str, Any]
+    ) -> None:
+        """Write a table after the log that it vouches for is on disk."""
+        await in_thread(self._save_behind_log, save, name, value, self.store.max_physical_offset)
+
+    def _save_behind_log(
+        self,
+        save: Callable[[str, dict[str, Any]], None],
+        name: str,
+        value: dict[str, Any],
+        end: int,
+    ) -> None:
+        if not self.store.wait_flushed(end, FLUSH_TIMEOUT_MS):
+            raise FlushFailed(
+                f"{name} is not written, next try with the next save: the log was not on disk up "
+                f"to {end} within {FLUSH_TIMEOUT_MS // 1000} s"
+            )
+        save(name, value)
+
     def save_topics(self) -> None:
         """Write the topics."""
         self._save("topics.json", self.topics.as_json())
@@ -99,20 +126,23 @@ class TableFiles:
         if self.offsets.is_dirty:
             self.offsets.is_dirty = False
             try:
-                await in_thread(self._save, "consumerOffset.json", self.offsets.as_json())
+                value = self.offsets.as_json()
+                await self._save_vouching(self._save, "consumerOffset.json", value)
             except BaseException:
                 self.offsets.is_dirty = True  # it is tried again, whether or not one moves
                 raise
 
     async def save_delay_offsets(self) -> None:
         """Write how far delayed messages have been delivered."""
-        await in_thread(self._save_if_new, "delayOffset.json", self.delay.as_json())
+        value = self.delay.as_json()
+        await self._save_vouching(self._save_if_new, "delayOffset.json", value)
 
     async def save_timers(self) -> None:
         """Write how far timers have been delivered, if one has been."""
         if self.timers.is_dirty:
             try:
-                await in_thread(self._save, "timers.json", self.timers.as_json())
+                value = self.timers.as_json()
+                await self._save_vouching(self._save, "timers.json", value)
             except BaseException:
                 self.timers.is_dirty = True
                 raise

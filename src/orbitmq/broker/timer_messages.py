@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from orbitmq._native import NewMessage, Record
+from orbitmq.broker.record_copy import copy_of, real_queue_id
 from orbitmq.config import BrokerConfig
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.names import Property
@@ -72,23 +73,20 @@ def held_until(message: NewMessage, due_ms: int) -> None:
 
 
 def due_of(record: Record) -> int:
-    """Return when a held message is due."""
-    return int(record.get_property(Property.TIMER_OUT_MS) or 0)
+    """Return when a held message is due; raises `ValueError` if it does not say so."""
+    text = record.get_property(Property.TIMER_OUT_MS) or "0"
+    due_ms = int(text)
+    if not 0 <= due_ms < 1 << 63:
+        raise ValueError(f"property {Property.TIMER_OUT_MS} is {text[:50]!r}, which is no time")
+    return due_ms
 
 
 def released(record: Record) -> NewMessage:
     """Return what a held message becomes when it is due."""
-    message = NewMessage(
+    message = copy_of(
+        record,
         record.get_property(Property.REAL_TOPIC) or "",
-        record.stored_body,
-        queue_id=int(record.get_property(Property.REAL_QUEUE_ID) or 0),
-        properties=record.properties_text,
-        born_timestamp=record.born_timestamp,
-        born_host=record.born_host,
-        store_host=record.store_host,
-        flag=record.flag,
-        sys_flag=record.sys_flag,
-        reconsume_times=record.reconsume_times,
+        real_queue_id(record),
         prepared_transaction_offset=record.prepared_transaction_offset,
     )
     message.set_property(Property.TIMER_OUT_MS, None)

@@ -14,10 +14,13 @@ the log keeps them less than two days, nothing waits in the highest tiers. Shoul
 more wait nearby than the heap may hold, queue 4 takes them for half a minute each. So memory has a
 bound whatever is pending.
 
-What a crash may take back. ``config/timers.json`` is written every second in which something moved:
-the heads of the tiers, and for the near queue an end and a time: what stands before that end and
-was due by that time has been delivered. After a crash the rest is read again, and what was
-delivered within the last second is delivered once more; nothing is lost.
+What a crash may take back. ``config/timers.json`` is written every second in which something moved,
+once all that was moved is on disk: the heads of the tiers, and for the near queue an end and a
+time: what stands before that end and was due by that time has been delivered. After a crash the
+rest is read again, and what was delivered within the last second is delivered once more; nothing is
+lost.
+
+A message that can never be delivered holds up no other: it is set aside (`set_aside`).
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from orbitmq._native import Appended, NewMessage, Record, Store, decode_records
-from orbitmq.broker.putting import put_or_drop
+from orbitmq.broker.record_copy import copy_of
+from orbitmq.broker.set_aside import Place, SetAside
 from orbitmq.broker.timer_messages import due_of, held_until, released
 from orbitmq.errors import OrbitError
 from orbitmq.protocol.names import TIMER_TOPIC
@@ -47,6 +51,8 @@ NEAR_MS = TIERS_MS[1]
 MAX_NEAR = 1_000_000
 """Some fifty megabytes; beyond it messages are put again every half minute, which costs the log."""
 RETRY_MS = 100
+FAULT_RETRY_MS = 10_000
+"""Pause of a queue after an error that nobody foresaw."""
 BATCH = 200
 """Messages moved before others get a turn."""
 OFFSET_BITS = 63
@@ -74,6 +80,7 @@ class TimerService:
         self._near: list[int] = []
         """A heap: due time and physical offset in one number each."""
         self._delivered = (0, 0)
+        self._aside = SetAside("timed message")
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._is_running = False
         self.is_dirty = False
@@ -135,9 +142,17 @@ class TimerService:
             nearest = self._store.offset_by_time(TIMER_TOPIC, NEAR, first_ms)
             offset = max(offset, min(nearest, end) - 1)
         while (unit := self._store.unit_at(TIMER_TOPIC, NEAR, offset)) is not None:
-            record = self._record(unit[0])
-            if record is not None and (offset >= end or due_of(record) > due_until):
-                heapq.heappush(self._near, due_of(record) << OFFSET_BITS | unit[0])
+            try:
+                record = self._record(unit[0])
+                due_ms = 0 if record is None else due_of(record)
+                waits = record is not None and (offset >= end or due_ms > due_until)
+            except Exception as error:
+                # A broker starts whatever one message is like. One that may be readable later is
+                # tried at once.
+                place = Place(TIMER_TOPIC, NEAR, offset, unit[0])
+                due_ms, waits = 0, not self._aside.takes(place, error)
+            if waits:
+                heapq.heappush(self._near, due_ms << OFFSET_BITS | unit[0])
             offset += 1
 
     # ---- holding
@@ -188,8 +203,20 @@ class TimerService:
         try:
             wait_ms = self.deliver_near() if queue_id == NEAR else self.move_on(queue_id)
         except OrbitError as error:
-            _log.warning("timers of queue %d are tried again: %s", queue_id, error)
+            _log.warning(
+                "moving timed messages of queue %d failed, next try in %d ms: %s",
+                queue_id,
+                RETRY_MS,
+                error,
+            )
             wait_ms = RETRY_MS
+        except Exception:
+            _log.exception(
+                "moving timed messages of queue %d failed, next try in %d ms",
+                queue_id,
+                FAULT_RETRY_MS,
+            )
+            wait_ms = FAULT_RETRY_MS
         if wait_ms is not None and self._is_running:
             self._run_in(queue_id, wait_ms)
 
@@ -202,9 +229,16 @@ class TimerService:
             wait_ms = (near[0] >> OFFSET_BITS) - self._clock()
             if wait_ms > 0:
                 return wait_ms
-            record = self._record(near[0] & OFFSET_MASK)
-            if record is not None:
-                put_or_drop(self._put, released(record), record)
+            entry = near[0]
+            physical_offset = entry & OFFSET_MASK
+            try:
+                record = self._record(physical_offset)
+                if record is not None:
+                    self._put(released(record))
+            except Exception as error:
+                # The heap knows a message by its place in the log alone.
+                if not self._aside.takes(Place(TIMER_TOPIC, NEAR, None, physical_offset), error):
+                    raise
             heapq.heappop(near)
             self.is_dirty = True
         return 0
@@ -221,13 +255,16 @@ class TimerService:
             unit = self._store.unit_at(TIMER_TOPIC, queue_id, offset)
             if unit is None:
                 return None
-            record = self._record(unit[0])
-            if record is not None:
-                now_ms = self._clock()
-                wait_ms = record.store_timestamp + tier_ms - now_ms
-                if 0 < wait_ms <= tier_ms:
-                    return wait_ms
-                self._place(_again(record), due_of(record))
+            try:
+                record = self._record(unit[0])
+                if record is not None:
+                    wait_ms = record.store_timestamp + tier_ms - self._clock()
+                    if 0 < wait_ms <= tier_ms:
+                        return wait_ms
+                    self._place(_again(record, queue_id), due_of(record))
+            except Exception as error:
+                if not self._aside.takes(Place(TIMER_TOPIC, queue_id, offset, unit[0]), error):
+                    raise
             offset += 1
             self._heads[queue_id] = offset
             self.is_dirty = True
@@ -236,22 +273,15 @@ class TimerService:
     def _record(self, physical_offset: int) -> Record | None:
         data = self._store.record_at(physical_offset)
         if data is None:
-            _log.error("a timer at %d is not in the log any more", physical_offset)
+            _log.error(
+                "timed message at physical offset %d is no longer in the log; it is not delivered",
+                physical_offset,
+            )
             return None
         (record,) = decode_records(data, check_crc=False)
         return record
 
 
-def _again(record: Record) -> NewMessage:
-    return NewMessage(
-        TIMER_TOPIC,
-        record.stored_body,
-        properties=record.properties_text,
-        born_timestamp=record.born_timestamp,
-        born_host=record.born_host,
-        store_host=record.store_host,
-        flag=record.flag,
-        sys_flag=record.sys_flag,
-        reconsume_times=record.reconsume_times,
-        prepared_transaction_offset=record.prepared_transaction_offset,
-    )
+def _again(record: Record, queue_id: int) -> NewMessage:
+    prepared = record.prepared_transaction_offset
+    return copy_of(record, TIMER_TOPIC, queue_id, prepared_transaction_offset=prepared)

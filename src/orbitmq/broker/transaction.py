@@ -15,6 +15,7 @@ Everything is in the log, so a broker that comes back knows what it knew; see `t
 from __future__ import annotations
 
 from orbitmq._native import Appended, NewMessage, Record, encode_record
+from orbitmq.broker.record_copy import copy_of, real_queue_id
 from orbitmq.protocol.flags import MessageFlag
 from orbitmq.protocol.names import (
     TRANS_CHECK_MAX_TIME_TOPIC,
@@ -53,24 +54,17 @@ def becomes_half(message: NewMessage) -> None:
 
 def final(half: Record) -> NewMessage:
     """Return what a half message becomes when it is committed."""
-    properties: dict[str, str] | str = half.properties_text
-    if half.get_property(Property.DELAY) not in (None, "0"):
-        # It waits among the delayed messages first, where it must not be taken for a half one.
-        properties = half.properties
-        properties.pop(Property.TRANSACTION, None)
-    return NewMessage(
+    message = copy_of(
+        half,
         half.get_property(Property.REAL_TOPIC) or "",
-        half.stored_body,
-        queue_id=int(half.get_property(Property.REAL_QUEUE_ID) or 0),
-        properties=properties,
-        born_timestamp=half.born_timestamp,
-        born_host=half.born_host,
-        store_host=half.store_host,
-        flag=half.flag,
+        real_queue_id(half),
         sys_flag=half.sys_flag & ~MessageFlag.TRANSACTION_MASK | MessageFlag.TRANSACTION_COMMIT,
-        reconsume_times=half.reconsume_times,
         prepared_transaction_offset=half.physical_offset,
     )
+    if message.get_property(Property.DELAY) not in (None, "0"):
+        # It waits among the delayed messages first, where it must not be taken for a half one.
+        message.set_property(Property.TRANSACTION, None)
+    return message
 
 
 def op(half: Record, host: tuple[str, int], now_ms: int) -> NewMessage:
@@ -86,27 +80,16 @@ def op(half: Record, host: tuple[str, int], now_ms: int) -> NewMessage:
     )
 
 
-def again(half: Record, properties: dict[str, str]) -> NewMessage:
-    """Return a half message for the end of its queue, with other properties."""
-    return _copied(half, half.topic, half.queue_id, properties)
+def again(half: Record, name: str, value: str) -> NewMessage:
+    """Return a half message for the end of its queue, with one property changed."""
+    message = copy_of(half, TRANS_HALF_TOPIC, HALF_QUEUE, flag=0, reconsume_times=0)
+    message.set_property(name, value)
+    return message
 
 
-def discarded(half: Record, properties: dict[str, str]) -> NewMessage:
+def discarded(half: Record) -> NewMessage:
     """Return a half message for the discard topic: nobody would say what became of it."""
-    return _copied(half, TRANS_CHECK_MAX_TIME_TOPIC, 0, properties)
-
-
-def _copied(half: Record, topic: str, queue_id: int, properties: dict[str, str]) -> NewMessage:
-    return NewMessage(
-        topic,
-        half.stored_body,
-        queue_id=queue_id,
-        properties=properties,
-        born_timestamp=half.born_timestamp,
-        born_host=half.born_host,
-        store_host=half.store_host,
-        sys_flag=half.sys_flag,
-    )
+    return copy_of(half, TRANS_CHECK_MAX_TIME_TOPIC, 0, flag=0, reconsume_times=0)
 
 
 def check_body(half: Record, copy: NewMessage, appended: Appended, now_ms: int) -> bytes:
@@ -114,7 +97,7 @@ def check_body(half: Record, copy: NewMessage, appended: Appended, now_ms: int) 
     return encode_record(
         half.get_property(Property.REAL_TOPIC) or "",
         half.stored_body,
-        queue_id=int(half.get_property(Property.REAL_QUEUE_ID) or 0),
+        queue_id=real_queue_id(half),
         queue_offset=appended.queue_offset,
         physical_offset=appended.physical_offset,
         flag=half.flag,

@@ -7,13 +7,19 @@ counted, and one of the producers of its group is asked, by the place of the cop
 place of both queues moves on, and what stays undecided is asked about once per round. After the
 last check, or when it is older than the log keeps messages, it goes to the discard topic.
 
-How far both queues are done stands among the consumer offsets, in one file: what a crash takes back
-is taken back of both, and found out again. A place behind a queue's end is none: at a start the
+How far both queues are done stands among the consumer offsets, in one file, which is written once
+the copies it vouches for are on disk: what a crash takes back is taken back of both, and found out
+again. A place behind a queue's end is none: at a start the
 log has lost its tail, and what is left of the queue is done; later on the whole queue had expired,
 and it has begun anew.
 
 A producer may be late and decide about an earlier copy of a message. As long as this process lives
-it knows which copy followed which, so that decision counts for the latest one.
+it knows which copy followed which, so that decision counts for the latest one, and a second one
+about the same message does not. A decision may also come while a round runs that has read all op
+messages there were: the handler of decisions tells `decided`, and the round looks there, too.
+
+A half message that cannot be asked about (its properties name no queue, or have no room for one
+more) goes to the discard topic at once. It stops neither the round nor the next one.
 """
 
 from __future__ import annotations
@@ -23,14 +29,22 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from orbitmq._native import NewMessage, Record, Store, decode_records, encode_offset_id
+from orbitmq._native import (
+    Appended,
+    NewMessage,
+    Record,
+    Store,
+    decode_records,
+    encode_offset_id,
+)
 from orbitmq.broker.clients import ProducerClients
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.putting import Putting
+from orbitmq.broker.record_copy import real_queue_id
+from orbitmq.broker.set_aside import Place, SetAside, passes
 from orbitmq.broker.topics import TopicTable
 from orbitmq.broker.transaction import OP_TAG, again, check_body, discarded
 from orbitmq.config import BrokerConfig
-from orbitmq.errors import OrbitError
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.protocol.names import (
     TRANS_CHECK_MAX_TIME_TOPIC,
@@ -48,6 +62,8 @@ OP_BATCH = 256
 STEPS_PER_TURN = 50
 """Half messages looked at before the event loop does something else."""
 HOUR_MS = 3_600_000
+READ_ATTEMPTS = 3
+"""Rounds that cannot read a half message before they pass it over."""
 
 
 @dataclass(slots=True)
@@ -98,6 +114,10 @@ class _Copies:
         for place in told:
             self._latest[place] = new
 
+    def __contains__(self, place: int) -> bool:
+        """Whether this is the latest place of a message that was put again."""
+        return place in self._told
+
     def latest(self, place: int) -> int:
         """Return where the message that was there is now."""
         return self._latest.get(place, place)
@@ -129,6 +149,25 @@ class TransactionCheck:
         self._putting = putting
         self._clock = clock
         self._copies = _Copies()
+        self._decided: set[int] = set()
+        """Latest places of messages whose op messages no round has seen yet."""
+        self._at: int | None = None
+        """The half message that the running round looks at; None between rounds."""
+        self._aside = SetAside("half message", READ_ATTEMPTS)
+
+    def is_decided(self, place: int) -> bool:
+        """Whether a decision about this message, at any of its places, is known already."""
+        return self._copies.latest(place) in self._decided
+
+    def decided(self, place: int, *, is_noted: bool) -> None:
+        """Take note of a decision; `is_noted` says if there is an op message for it.
+
+        What a later round finds among the op messages by itself is not kept in memory.
+        """
+        latest = self._copies.latest(place)
+        is_ahead = self._at is not None and latest >= self._at
+        if is_ahead or latest in self._copies or not is_noted:
+            self._decided.add(latest)
 
     def fit_to_store(self) -> None:
         """Take back what lies behind the ends of the queues; to be called before they grow."""
@@ -146,18 +185,24 @@ class TransactionCheck:
         ops = _Ops(next_offset=op_offset, stored_offset=op_offset)
         began_ms = self._clock()
         offset, steps = half_offset, 0
-        while self._clock() - began_ms <= self._config.transaction_check_interval:
-            following = self._step(offset, began_ms, ops)
-            if following is None:
-                break
-            offset = following
-            steps += 1
-            if steps % STEPS_PER_TURN == 0:
-                await asyncio.sleep(0)
-        if offset != half_offset:
-            self._offsets.commit(TRANS_HALF_TOPIC, GROUP, 0, offset)
-        if (settled := ops.settled()) != op_offset:
-            self._offsets.commit(TRANS_OP_HALF_TOPIC, GROUP, 0, settled)
+        try:
+            while self._clock() - began_ms <= self._config.transaction_check_interval:
+                self._at = offset
+                following = self._step(offset, began_ms, ops)
+                if following is None:
+                    break
+                offset = following
+                steps += 1
+                if steps % STEPS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+        finally:
+            # Also after an error: what was put again must not be put again once more.
+            self._at = None
+            self._decided = {place for place in self._decided if place >= offset}
+            if offset != half_offset:
+                self._offsets.commit(TRANS_HALF_TOPIC, GROUP, 0, offset)
+            if (settled := ops.settled()) != op_offset:
+                self._offsets.commit(TRANS_OP_HALF_TOPIC, GROUP, 0, settled)
 
     def _stored(self, topic: str) -> int:
         known = self._offsets.get(topic, GROUP, 0)
@@ -165,17 +210,24 @@ class TransactionCheck:
 
     def _step(self, offset: int, began_ms: int, ops: _Ops) -> int | None:
         """Deal with one half message; returns where to go on, None when the round is over."""
-        if ops.finish(offset):
-            self._copies.over(offset)
+        if ops.finish(offset) or offset in self._decided:
+            self._over(offset)
             return offset + 1
-        found = self._store.read(TRANS_HALF_TOPIC, 0, offset, max_messages=1)
-        if found.next_offset < offset:
-            _log.warning("the queue of half messages has begun anew at %d", found.min_offset)
-            self._copies = _Copies()
-            return found.min_offset
-        if found.status != "FOUND":
-            return None if found.next_offset == offset else self._jump(found.next_offset)
-        (half,) = decode_records(found.data, check_crc=False)
+        try:
+            found = self._store.read(TRANS_HALF_TOPIC, 0, offset, max_messages=1)
+            if found.next_offset < offset:
+                _log.warning("the queue of half messages has begun anew at %d", found.min_offset)
+                self._copies = _Copies()
+                self._decided.clear()
+                return found.min_offset
+            if found.status != "FOUND":
+                return None if found.next_offset == offset else self._jump(found.next_offset)
+            (half,) = decode_records(found.data, check_crc=False)
+        except Exception as error:
+            if not self._aside.takes(Place(TRANS_HALF_TOPIC, 0, offset, None), error):
+                raise
+            self._over(offset)
+            return offset + 1
         if half.store_timestamp >= began_ms:
             return None
         now_ms = self._clock()
@@ -196,7 +248,11 @@ class TransactionCheck:
         return offset
 
     def _immunity_ms(self, half: Record) -> int | None:
-        """How long a message may stay undecided by its own wish; None if it has none."""
+        """How long a message may stay undecided by its own wish; None if it has none.
+
+        At most half the time that the log keeps messages: each round puts the message again, and
+        after its time it must still be asked about.
+        """
         text = half.get_property(Property.CHECK_IMMUNITY_SECONDS)
         if text is None:
             return None
@@ -204,11 +260,35 @@ class TransactionCheck:
             seconds = int(text)
         except ValueError:
             seconds = -1
-        return self._config.transaction_time_out if seconds == -1 else seconds * 1000
+        if seconds == -1:
+            return self._config.transaction_time_out
+        return min(seconds * 1000, self._reserved_ms() // 2)
+
+    def _reserved_ms(self) -> int:
+        return self._config.file_reserved_time * HOUR_MS
+
+    def _over(self, place: int) -> None:
+        """Forget a message."""
+        self._copies.over(place)
+        self._decided.discard(place)
 
     def _read_ops(self, ops: _Ops, half_offset: int) -> None:
+        try:
+            self._read_ops_from(ops, half_offset, OP_BATCH)
+        except Exception:
+            # One of them is damaged: read them one by one and pass over that one.
+            at = ops.next_offset
+            try:
+                self._read_ops_from(ops, half_offset, 1)
+            except Exception as error:
+                if not self._aside.takes(Place(TRANS_OP_HALF_TOPIC, 0, at, None), error):
+                    raise
+                ops.done.add(at)
+                ops.next_offset = at + 1
+
+    def _read_ops_from(self, ops: _Ops, half_offset: int, max_messages: int) -> None:
         found = self._store.read(
-            TRANS_OP_HALF_TOPIC, 0, ops.next_offset, max_messages=OP_BATCH, max_bytes=1 << 20
+            TRANS_OP_HALF_TOPIC, 0, ops.next_offset, max_messages=max_messages, max_bytes=1 << 20
         )
         if found.status != "FOUND":
             if found.next_offset < ops.next_offset:
@@ -234,39 +314,63 @@ class TransactionCheck:
     def _undecided(
         self, half: Record, age_ms: int, immunity_ms: int | None, now_ms: int
     ) -> int | None:
-        properties = half.properties
         try:
-            if immunity_ms is not None and 0 <= age_ms < immunity_ms:
-                self._put_again(half, properties)
+            try:
+                self._deal_with(half, age_ms, immunity_ms, now_ms)
+            except Exception as error:
+                place = Place(half.topic, half.queue_id, half.queue_offset, half.physical_offset)
+                if not self._aside.takes(place, error):
+                    raise
+                self._discard(half)
+        except Exception as error:
+            if not passes(error):
+                # Even the discard topic does not take it. Its place in the log is logged above.
+                _log.error("half message %s cannot be discarded: %s", half.offset_id, error)
+                self._over(half.queue_offset)
                 return half.queue_offset + 1
-            checks = _number(properties.get(Property.TRANSACTION_CHECK_TIMES))
-            is_too_old = age_ms > self._config.file_reserved_time * HOUR_MS
-            if checks >= self._config.transaction_check_max or is_too_old:
-                self._discard(half, properties)
-            else:
-                properties[Property.TRANSACTION_CHECK_TIMES] = str(checks + 1)
-                self._ask(half, again(half, properties), now_ms)
-        except OrbitError as error:
-            _log.error("half message %s is left for the next round: %s", half.offset_id, error)
+            _log.error(
+                "transaction check of half message %s failed, next try in the following round: %s",
+                half.offset_id,
+                error,
+            )
             return None
         return half.queue_offset + 1
 
-    def _put_again(self, half: Record, properties: dict[str, str]) -> None:
-        """Move a message whose time has not come out of the way of those behind it."""
-        is_first = Property.PREPARED_QUEUE_OFFSET not in properties
-        properties.setdefault(Property.PREPARED_QUEUE_OFFSET, str(half.queue_offset))
-        appended = self._putting.put_as_is(again(half, properties))
-        self._copies.moved(half.queue_offset, appended.queue_offset, was_told=is_first)
-
-    def _discard(self, half: Record, properties: dict[str, str]) -> None:
-        _log.warning("nobody decides about half message %s, it is discarded", half.offset_id)
-        self._topics.find_or_create(TRANS_CHECK_MAX_TIME_TOPIC, 1)
-        self._putting.put_as_is(discarded(half, properties))
-        self._copies.over(half.queue_offset)
-
-    def _ask(self, half: Record, copy: NewMessage, now_ms: int) -> None:
+    def _deal_with(self, half: Record, age_ms: int, immunity_ms: int | None, now_ms: int) -> None:
+        if immunity_ms is not None and 0 <= age_ms < immunity_ms:
+            self._put_again(half)
+            return
+        checks = max(0, _number(half.get_property(Property.TRANSACTION_CHECK_TIMES)))
+        if checks >= self._config.transaction_check_max or age_ms > self._reserved_ms():
+            _log.warning("nobody decides about half message %s, it is discarded", half.offset_id)
+            self._discard(half)
+            return
+        real_queue_id(half)  # before anything is put: one without a queue cannot be asked about
+        copy = again(half, Property.TRANSACTION_CHECK_TIMES, str(checks + 1))
         appended = self._putting.put_as_is(copy)
         self._copies.moved(half.queue_offset, appended.queue_offset, was_told=True)
+        try:
+            self._ask(half, copy, appended, now_ms)
+        except Exception:
+            _log.exception(
+                "half message %s was put again but not asked about, next try in the following "
+                "round",
+                half.offset_id,
+            )
+
+    def _put_again(self, half: Record) -> None:
+        """Move a message whose time has not come out of the way of those behind it."""
+        first = half.get_property(Property.PREPARED_QUEUE_OFFSET)
+        text = str(half.queue_offset) if first is None else first
+        appended = self._putting.put_as_is(again(half, Property.PREPARED_QUEUE_OFFSET, text))
+        self._copies.moved(half.queue_offset, appended.queue_offset, was_told=first is None)
+
+    def _discard(self, half: Record) -> None:
+        self._topics.find_or_create(TRANS_CHECK_MAX_TIME_TOPIC, 1)
+        self._putting.put_as_is(discarded(half))
+        self._over(half.queue_offset)
+
+    def _ask(self, half: Record, copy: NewMessage, appended: Appended, now_ms: int) -> None:
         group = half.get_property(Property.PRODUCER_GROUP) or ""
         producer = self._producers.any_of(group)
         if producer is None:

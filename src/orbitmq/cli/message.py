@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orbitmq.cli.asking import Verb, asks, reaches
-from orbitmq.cli.exits import NothingFound
+from orbitmq.cli.exits import Exit, NothingFound, fail
 from orbitmq.cli.message_looks import VERBS as LOOKS
 from orbitmq.cli.message_looks import find_message
 from orbitmq.cli.message_rows import message_rows
@@ -171,9 +171,13 @@ def resend_command(
     if dry_run:
         present(Table(*message_rows(found)), output)
         return
-    sent = send_again(place, found, group if to == "group" else None)
-    values: dict[str, Any] = {"count": len(sent), "messageIds": sent}
+    sent, failed = send_again(place, found, group if to == "group" else None)
+    values: dict[str, Any] = {"count": len(sent), "messageIds": sent, "failed": failed}
     present(Done(f"{len(sent)} messages are sent again", values), output)
+    for one in failed:
+        click.echo(f"Message {one['messageId']} at {one['place']}: {one['reason']}", err=True)
+    if failed:
+        fail(f"{len(failed)} messages cannot be sent again and stay where they are", Exit.FAILED)
 
 
 for _verb in (*LOOKS, send_command, consume_directly_command, resend_command):

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from orbitmq._native import ReceivedMessage
     from orbitmq.admin.admin import Admin
     from orbitmq.cli.asking import Place
+    from orbitmq.message import Message
 
 __all__ = ["dead_letters", "send_again"]
 
@@ -39,36 +40,59 @@ def dead_letters(admin: Admin, group: str, limit: int | None) -> Iterator[Receiv
     yield from progress(islice(letters, limit), total, "Reading")
 
 
-def send_again(place: Place, messages: Sequence[ReceivedMessage], group: str | None) -> list[str]:
-    """Send messages again, to their topics, or as one more try of a group; returns their new ids.
+def send_again(
+    place: Place, messages: Sequence[ReceivedMessage], group: str | None
+) -> tuple[list[str], list[dict[str, str]]]:
+    """Send messages again, to their topics, or as one more try of a group.
 
-    In a group's retry topic a message says which topic it is of; consumers of the group take it for
-    one of that topic, nobody else sees it.
+    Returns the new ids, and the places and reasons of messages that can never be sent: one of them
+    stops no other. In a group's retry topic a message says which topic it is of; consumers of the
+    group take it for one of that topic, nobody else sees it.
     """
+    from orbitmq.client.flows.refusals import is_hopeless
     from orbitmq.client.producer import Producer
+
+    sent: list[str] = []
+    failed: list[dict[str, str]] = []
+    with Producer(place.settings(), group=TOOLS_GROUP) as producer:
+        for message in progress(messages, len(messages), "Sending"):
+            try:
+                sent.append(producer.send(_again(message, group)).message_id)
+            except Exception as error:
+                if not is_hopeless(error):
+                    raise
+                failed.append(
+                    {
+                        "place": _place_of(message),
+                        "messageId": message.message_id,
+                        "reason": str(error),
+                    }
+                )
+    return sent, failed
+
+
+def _place_of(message: ReceivedMessage) -> str:
+    queue = message.queue
+    place = f"{message.stored_topic}/{queue.broker_name}/{queue.queue_id}"
+    return f"{place}/{message.queue_offset}"
+
+
+def _again(message: ReceivedMessage, group: str | None) -> Message:
     from orbitmq.message import RESERVED_PROPERTIES, Message
     from orbitmq.protocol.names import Property, retry_topic
 
-    sent = []
-    with Producer(place.settings(), group=TOOLS_GROUP) as producer:
-        for message in progress(messages, len(messages), "Sending"):
-            origin = message.get_property(Property.RETRY_TOPIC) or message.topic
-            own = {
-                name: value
-                for name, value in message.properties.items()
-                if name not in RESERVED_PROPERTIES
-            }
-            queue = message.queue
-            place_text = f"{message.stored_topic}/{queue.broker_name}/{queue.queue_id}"
-            own["REDRIVEN_FROM"] = f"{place_text}/{message.queue_offset}"
-            again = Message(
-                origin if group is None else retry_topic(group),
-                message.body,
-                tags=message.tags,
-                keys=message.keys,
-                properties=own,
-            )
-            if group is not None:
-                again.system = {Property.RETRY_TOPIC: origin}
-            sent.append(producer.send(again).message_id)
-    return sent
+    origin = message.get_property(Property.RETRY_TOPIC) or message.topic
+    own = {
+        name: value for name, value in message.properties.items() if name not in RESERVED_PROPERTIES
+    }
+    own["REDRIVEN_FROM"] = _place_of(message)
+    again = Message(
+        origin if group is None else retry_topic(group),
+        message.body,
+        tags=message.tags,
+        keys=message.keys,
+        properties=own,
+    )
+    if group is not None:
+        again.system = {Property.RETRY_TOPIC: origin}
+    return again

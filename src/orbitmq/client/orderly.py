@@ -192,7 +192,15 @@ class OrderlyService:
         taken: list[ReceivedMessage],
         error: BaseException,
     ) -> None:
-        back = None if queue.is_dropped else await self._settle(queue, taken, error)
+        try:
+            back = None if queue.is_dropped else await self._settle(queue, taken, error)
+        except Exception:
+            # Nobody else sends a worker to this queue again.
+            _log.exception(
+                "settling message %s failed, it is tried again in this consumer",
+                ", ".join(message.message_id for message in taken),
+            )
+            back = taken
         if back is None:
             if handler.auto_commit:
                 queue.commit()
@@ -204,7 +212,11 @@ class OrderlyService:
             await self._resume(queue, suspend_ms(error, self._suspend_ms) / 1000)
 
     async def _resume_when_ours(self, queue: OrderlyQueue) -> None:
-        ours = await self._relock(queue)
+        try:
+            ours = await self._relock(queue)
+        except Exception:
+            _log.exception("locking %s failed, next try in %.0f s", queue.queue, LOCK_RETRY_S)
+            ours = False
         await self._resume(queue, RESUME_S if ours else LOCK_RETRY_S)
 
     async def _resume(self, queue: OrderlyQueue, delay_s: float) -> None:

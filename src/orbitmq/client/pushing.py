@@ -216,6 +216,11 @@ class PushMember(LendingMember):
         except OrbitError as error:
             await self._pull_failed(cache, error)
             return
+        except Exception:
+            # A queue is pulled as long as it is ours, whatever one answer was like.
+            _log.exception("pull of %s failed, next try in a moment", cache.queue)
+            await asyncio.sleep(self.settings.error_delay_ms / 1000)
+            return
         if pulled.status is PullStatus.OFFSET_ILLEGAL:
             await self._moved(cache, pulled.next_offset)
         elif self.settings.pull_interval_ms:

@@ -1,7 +1,9 @@
 """What becomes of messages whose handlers failed, or never came back.
 
 They go back to their brokers, to be retried later or to become dead letters; until a broker has
-taken one, its offset is not committed. A message that no broker takes is tried again here.
+taken one, its offset is not committed. A message that no broker takes is tried again here. One that
+no broker can ever take, because of the message itself, is tried here as often as it would have been
+elsewhere; then it is set aside with an error in the log, and its queue goes on.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Any
 
 from orbitmq._native import ReceivedMessage
 from orbitmq.client.concurrent import ConcurrentService
+from orbitmq.client.flows.refusals import is_hopeless
 from orbitmq.client.flows.send_back import send_back, send_copy
 from orbitmq.client.group import GroupMember
 from orbitmq.client.handlers import Failure
@@ -74,11 +77,13 @@ class Settling:
             return
         kept = []
         for failure in failed:
+            message = failure.message
             try:
-                await self._send_back(failure.message, failure.delay_level)
-            except OrbitError as error:
-                message = failure.message
-                _log.warning("message %s stays here: %s", message.message_id, error)
+                await self._send_back(message, failure.delay_level)
+            except Exception as error:
+                if self._is_set_aside(message, error, self._member.settings.send_back_limit):
+                    continue
+                _stays_here(message, error)
                 kept.append(message.with_reconsume_times(message.reconsume_times + 1))
         runs = run.queue.finish(run, kept)
         if not self._member.instance.routes.route(retry_topic(self._member.group)):
@@ -105,10 +110,27 @@ class Settling:
             try:
                 for message in stuck.messages:
                     await self._send_back(message, STUCK_DELAY_LEVEL)
-            except OrbitError as error:
-                _log.warning("message %s stays here: %s", names, error)
+            except Exception as error:
+                _log.warning("message %s stays with its handler: %s", names, error)
                 continue
             self._service.give_up(stuck)
+
+    @staticmethod
+    def _is_set_aside(message: ReceivedMessage, error: Exception, limit: int) -> bool:
+        """Set a message aside that was tried often enough, if no broker can ever take it."""
+        if message.reconsume_times < limit or not is_hopeless(error):
+            return False
+        _log.error(
+            "message %s of %s at offset %d, physical offset %d, was tried %d times and is set "
+            "aside, because no broker can take it as a dead letter: %s",
+            message.message_id,
+            message.queue,
+            message.queue_offset,
+            message.physical_offset,
+            message.reconsume_times,
+            error,
+        )
+        return True
 
     async def _send_back(self, message: ReceivedMessage, delay_level: int) -> None:
         queue: MessageQueue = message.queue
@@ -132,19 +154,38 @@ class Settling:
             limit = FOREVER if limit < 0 else limit
             if all(message.reconsume_times >= limit for message in taken):
                 return None
-        elif limit >= 0 and all(message.reconsume_times >= limit for message in taken):
-            try:
-                for message in taken:
-                    await self._member.instance.run(
-                        send_copy(
-                            self._member.instance.routes,
-                            self._member.group,
-                            message,
-                            reconsume_times=message.reconsume_times,
-                            max_reconsume_times=limit,
-                        )
-                    )
-                return None
-            except OrbitError as error:
-                _log.warning("message %s stays here: %s", taken[0].message_id, error)
+        elif (
+            limit >= 0
+            and all(message.reconsume_times >= limit for message in taken)
+            and await self._are_dead_letters(taken, limit)
+        ):
+            return None
         return [message.with_reconsume_times(message.reconsume_times + 1) for message in taken]
+
+    async def _are_dead_letters(self, taken: list[ReceivedMessage], limit: int) -> bool:
+        """Make messages dead letters; returns whether they need not be tried any more."""
+        for message in taken:
+            try:
+                await self._member.instance.run(
+                    send_copy(
+                        self._member.instance.routes,
+                        self._member.group,
+                        message,
+                        reconsume_times=message.reconsume_times,
+                        max_reconsume_times=limit,
+                    )
+                )
+            except Exception as error:
+                if not self._is_set_aside(message, error, limit):
+                    _stays_here(message, error)
+                    return False
+        return True
+
+
+def _stays_here(message: ReceivedMessage, error: Exception) -> None:
+    _log.warning(
+        "could not send message %s back to its broker, retrying it in this consumer: %s",
+        message.message_id,
+        error,
+        exc_info=None if isinstance(error, OrbitError) else error,
+    )

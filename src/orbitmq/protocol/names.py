@@ -27,7 +27,9 @@ __all__ = [
     "TRANS_OP_HALF_TOPIC",
     "Property",
     "dlq_topic",
+    "group_name_fault",
     "group_of_retry_topic",
+    "is_storable_topic",
     "reply_topic",
     "retry_topic",
     "topic_name_fault",
@@ -92,6 +94,7 @@ ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 """Namespace of the nameserver's key-value table that makes topics ordered."""
 
 MAX_TOPIC_LENGTH = 127
+MAX_GROUP_LENGTH = 255
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 """The tail of many of Java's remarks."""
 
@@ -146,6 +149,29 @@ def reply_topic(cluster: str) -> str:
 def group_of_retry_topic(topic: str) -> str:
     """Return the group a retry topic belongs to."""
     return topic.removeprefix(RETRY_PREFIX)
+
+
+def is_storable_topic(topic: str) -> bool:
+    """Whether a topic's name fits a record and can name a directory of the store."""
+    return (
+        topic not in ("", ".", "..")
+        and "/" not in topic
+        and "\0" not in topic
+        and len(topic.encode()) <= MAX_TOPIC_LENGTH
+    )
+
+
+def group_name_fault(group: str) -> str | None:
+    """Say why no group can have a name, or None; Java's brokers take any name, its clients do not.
+
+    A name with control characters would break the properties of messages that are sent back. A name
+    with a slash would have a retry topic that cannot be stored.
+    """
+    if len(group) > MAX_GROUP_LENGTH:
+        return f"has {len(group)} characters, must have {MAX_GROUP_LENGTH} at most"
+    if any(character < " " or character == "/" for character in group):
+        return f"is {group!r}, must have no control characters and no slash"
+    return None
 
 
 def topic_name_fault(topic: str | None) -> str | None:

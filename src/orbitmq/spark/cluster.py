@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from orbitmq._native import Command, decode_messages, loads_lenient
+from orbitmq.client.damaged_records import decode_whole
 from orbitmq.client.state.namespace import wrap
 from orbitmq.client.state.routes import MASTER_ID, TopicRoute
 from orbitmq.errors import BrokerBusy, BrokerRefused, NoRoute, OrbitError
@@ -282,7 +283,7 @@ class Cluster:
         Where there are none, because they expire just now, the broker says where the next are.
         """
         response = self._pull(queue, offset, count)
-        messages = decode_messages(response.body, queue)
+        messages = decode_whole(response.body, lambda data: decode_messages(data, queue), queue)
         times = [(each.queue_offset, each.store_timestamp) for each in messages]
         go_on = times[-1][0] + 1 if times else int(response.get_ext("nextBeginOffset") or 0)
         if go_on <= offset:

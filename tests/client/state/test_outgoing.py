@@ -107,15 +107,22 @@ def test_reconsume_times_of_a_retry_are_fields() -> None:
         (Message("T", bytes((4 << 20) + 1)), "max_message_bytes=4194304"),
         (Message("T", b"x", properties={"a": ""}), "may be empty"),
         (Message("T", b"x", properties={"": "a"}), "may be empty"),
-        (Message("T", b"x", properties={"a": "b\1c"}), "characters 1 and 2"),
-        (Message("T", b"x", properties={"a\2": "b"}), "characters 1 and 2"),
-        (Message("T", b"x", tags="a\2b"), "characters 1 and 2"),
+        (Message("T", b"x", properties={"a\1": "b"}), "names the character 1"),
+        (Message("T", b"x", properties={"a": "b\2c"}), "the character 2"),
+        (Message("T", b"x", properties={"a\2": "b"}), "the character 2"),
+        (Message("T", b"x", tags="a\2b"), "the character 2"),
         (Message("T", b"x", properties={"a": "ö" * 17000}), "more than 32767 bytes"),
     ],
 )
 def test_messages_that_no_broker_would_take(message: Message, words: str) -> None:
     with pytest.raises(BadMessage, match=words):
         outgoing(message)
+
+
+def test_a_value_may_hold_the_character_1_as_with_java() -> None:
+    text = outgoing(Message("T", b"x", tags="a\1b", properties={"k": "v\1w"})).ext["i"]
+    properties = decode_properties(text)
+    assert (properties["TAGS"], properties["k"]) == ("a\1b", "v\1w")
 
 
 def test_a_message_says_at_once_what_is_wrong_with_it() -> None:

@@ -5,7 +5,7 @@ use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use wire::batch::BatchMessage;
 use wire::hash::java_hash;
-use wire::properties::{DELAY, KEYS, MAX_LEN, TAGS, UNIQ_KEY};
+use wire::properties::{DELAY, KEYS, MAX_LEN, TAGS, UNIQ_KEY, is_name};
 
 use super::ids::{Ids, RowText};
 use super::rows::{Rows, int_at, long_at, text_at};
@@ -208,7 +208,7 @@ impl Packer {
                     name => name.is_empty() || self.left_out.contains(name),
                 };
                 if let (false, Some(value)) = (own, value) {
-                    if name.bytes().any(is_separator) {
+                    if !is_name(name) {
                         return Err(PackError::Separator { row: number, what: "the name of a property" });
                     }
                     put_checked(text, name, value, number, "a property")?;
@@ -276,10 +276,6 @@ fn check_topic(topic: &str, row: u64) -> Result<(), PackError> {
     Ok(())
 }
 
-fn is_separator(byte: u8) -> bool {
-    byte == 1 || byte == 2
-}
-
 fn put(text: &mut String, name: &str, value: &str) {
     if !text.is_empty() {
         text.push('\u{2}');
@@ -290,7 +286,7 @@ fn put(text: &mut String, name: &str, value: &str) {
 }
 
 fn put_checked(text: &mut String, name: &str, value: &str, row: u64, what: &'static str) -> Result<(), PackError> {
-    if value.bytes().any(is_separator) {
+    if value.contains('\u{2}') {
         return Err(PackError::Separator { row, what });
     }
     put(text, name, value);
@@ -305,7 +301,7 @@ fn put_keys(text: &mut String, keys: &arrow_array::StringArray, row: u64) -> Res
         }
         if is_first {
             put_checked(text, KEYS, key, row, "a key")?;
-        } else if key.bytes().any(is_separator) {
+        } else if key.contains('\u{2}') {
             return Err(PackError::Separator { row, what: "a key" });
         } else {
             text.push(' ');

@@ -46,7 +46,7 @@ pub enum PackError {
     BodyTooLarge { row: u64, len: usize, limit: usize },
     #[error("row {row}: tags, keys and properties have {len} bytes, at most 32767 fit")]
     PropertiesTooLong { row: u64, len: usize },
-    #[error("row {row}: {what} holds the character 1 or 2, which separate properties")]
+    #[error("row {row}: {what} holds a character that separates properties: 2, or 1 in a name")]
     Separator { row: u64, what: &'static str },
     #[error("row {row}: key {key:?} has a space in it, which separates keys")]
     KeyWithSpace { row: u64, key: String },

@@ -91,7 +91,7 @@ def _half(seen: MessageSeen, half: Copy) -> Finding:
         text = f"message {seen.message_id} was rolled back by its producer (group {group})"
         advice = "nothing to do, unless the transaction should have been committed"
         return Finding(Verdict.ROLLED_BACK, NOTE, seen.message_id, text, advice)
-    checks = int(half.properties.get(Property.TRANSACTION_CHECK_TIMES) or 0)
+    checks = _number(half, Property.TRANSACTION_CHECK_TIMES)
     next_ms = half.stored_ms + seen.check_interval_ms
     text = (
         f"message {seen.message_id} is the first half of a transaction of producer group {group} "
@@ -255,7 +255,15 @@ def _real_topic(copy: Copy) -> str:
 
 
 def _due_of_timer(copy: Copy) -> int:
-    return int(copy.properties.get(Property.TIMER_OUT_MS) or 0)
+    return _number(copy, Property.TIMER_OUT_MS)
+
+
+def _number(copy: Copy, name: str) -> int:
+    """Return the number in a property; 0 if it is none, as brokers take it."""
+    try:
+        return int(copy.properties.get(name) or 0)
+    except ValueError:
+        return 0
 
 
 def _due_of_level(seen: MessageSeen, copy: Copy) -> int:

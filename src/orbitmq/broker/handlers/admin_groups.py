@@ -12,6 +12,7 @@ from orbitmq.config import BrokerConfig
 from orbitmq.protocol.bodies import SubscriptionGroup
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.headers import Header
+from orbitmq.protocol.names import group_name_fault
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Refused, Router, respond
 
@@ -47,7 +48,10 @@ class GroupAdminHandlers:
             return respond(request)
         if not isinstance(value, dict) or value.get("groupName") is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, "the body names no group")
-        self.groups.put(SubscriptionGroup.from_json(value))
+        group = SubscriptionGroup.from_json(value)
+        if fault := group_name_fault(group.group_name):
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"field groupName {fault}")
+        self.groups.put(group)
         return respond(request)
 
     def delete(self, request: Command, _connection: Connection) -> Command:

@@ -185,6 +185,7 @@ class SendHandlers:
             remark = f"the broker[{self.store_host[0]}] sending transaction message is forbidden"
             raise Refused(ResponseCode.NO_PERMISSION, remark)
         self.placing.wishes.due_ms(message)  # a time that is refused had better be so now
+        self.putting.check_topic(message)
         becomes_half(message)
         return self.putting.put_as_is(message)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from orbitmq._native import Command, NewMessage, Record, Store, decode_records
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.putting import Putting
+from orbitmq.broker.record_copy import copy_of
 from orbitmq.broker.stats import BrokerStats
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerConfig
@@ -19,7 +20,7 @@ from orbitmq.protocol.bodies import SubscriptionGroup
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import Permission, Version
 from orbitmq.protocol.headers import Header, Long
-from orbitmq.protocol.names import FAQ, Property, dlq_topic, retry_topic
+from orbitmq.protocol.names import FAQ, Property, dlq_topic, group_name_fault, retry_topic
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Refused, Router, respond
 
@@ -59,6 +60,8 @@ class SendBackHandlers:
     def send_back(self, request: Command, _connection: Connection) -> Command:
         """Put a message into the group's retry topic, or among its dead letters."""
         header = SendBackHeader.decode(request)
+        if fault := group_name_fault(header.group):
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"field group {fault}")
         group = self.groups.find(header.group)
         if group is None:
             remark = f"subscription group not exist, {header.group} {FAQ}"
@@ -91,28 +94,24 @@ class SendBackHandlers:
         limit = group.retry_max_times
         if header.max_reconsume_times is not None and request.version >= Version.V3_4_9:
             limit = header.max_reconsume_times
-        properties = record.properties
-        properties.setdefault(Property.RETRY_TOPIC, record.topic)
-        properties.setdefault(Property.ORIGIN_MESSAGE_ID, record.offset_id)
-        properties[Property.WAIT] = "false"
         if record.reconsume_times >= limit or header.delay_level < 0:
-            topic, queue_id = dlq_topic(header.group), 0
+            topic, queue_id, level = dlq_topic(header.group), 0, 0
             self.topics.find_or_create(topic, 1)
-            properties[Property.DELAY] = "0"
         else:
             topic = retry_topic(header.group)
             queue_id = random.randrange(group.retry_queue_nums)
             level = header.delay_level or FIRST_RETRY_LEVEL + record.reconsume_times
-            properties[Property.DELAY] = str(level)
-        return NewMessage(
+        message = copy_of(
+            record,
             topic,
-            record.stored_body,
-            queue_id=queue_id,
-            properties=properties,
-            born_timestamp=record.born_timestamp,
-            born_host=record.born_host,
+            queue_id,
             store_host=self.store_host,
-            flag=record.flag,
-            sys_flag=record.sys_flag,
             reconsume_times=record.reconsume_times + 1,
         )
+        if message.get_property(Property.RETRY_TOPIC) is None:
+            message.set_property(Property.RETRY_TOPIC, record.topic)
+        if message.get_property(Property.ORIGIN_MESSAGE_ID) is None:
+            message.set_property(Property.ORIGIN_MESSAGE_ID, record.offset_id)
+        message.set_property(Property.WAIT, "false")
+        message.set_property(Property.DELAY, str(level))
+        return message

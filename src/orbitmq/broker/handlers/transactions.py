@@ -10,13 +10,15 @@ from orbitmq._native import Appended, Command, Record, Store, decode_offset_id, 
 from orbitmq.broker.acks import FlushAcks
 from orbitmq.broker.placing import Placing
 from orbitmq.broker.putting import Putting
+from orbitmq.broker.record_copy import real_queue_id
 from orbitmq.broker.transaction import again, final, op
+from orbitmq.broker.transaction_check import TransactionCheck
 from orbitmq.config import BrokerConfig
 from orbitmq.errors import HeaderFault, OrbitError
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import MessageFlag
 from orbitmq.protocol.headers import Header, Long
-from orbitmq.protocol.names import TRANS_HALF_TOPIC, Property
+from orbitmq.protocol.names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, Property
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Refused, Router, respond
 
@@ -58,6 +60,7 @@ class TransactionHandlers:
     host: tuple[str, int]
     clock: Callable[[], int]
     acks: FlushAcks | None
+    check: TransactionCheck
 
     def register(self, router: Router) -> None:
         """Take over the codes of this family."""
@@ -75,11 +78,12 @@ class TransactionHandlers:
         if decision == UNKNOWN:
             return None
         half = self._checked_half(header)
-        safe_at = None
-        if decision == COMMIT:
-            safe_at = self.placing.put(final(half), from_producer=False).end
-        if (noted := self._is_over(half)) is not None:
-            safe_at = noted.end
+        if self.check.is_decided(half.queue_offset):
+            # Decided by way of an earlier copy while this one was asked about.
+            _log.info("half message %s is decided already, not once more", half.offset_id)
+            safe_at: int | None = self.store.max_physical_offset
+        else:
+            safe_at = self._decide(half, decision)
         if self.acks is None or safe_at is None or request.is_oneway:
             return respond(request)
 
@@ -88,6 +92,16 @@ class TransactionHandlers:
 
         self.acks.when_flushed(safe_at, release)
         return None
+
+    def _decide(self, half: Record, decision: int) -> int | None:
+        """Carry a decision out; returns where the log ends that has it."""
+        safe_at = None
+        if decision == COMMIT:
+            safe_at = self.placing.put(final(half), from_producer=False).end
+        if (noted := self._is_over(half)) is not None:
+            safe_at = noted.end
+        self.check.decided(half.queue_offset, is_noted=noted is not None)
+        return safe_at
 
     def _checked_half(self, header: EndTransactionHeader) -> Record:
         data = self.store.record_at(header.commit_log_offset)
@@ -112,7 +126,12 @@ class TransactionHandlers:
         try:
             return self.putting.put(op(half, self.host, self.clock()), from_producer=False)
         except OrbitError as error:
-            _log.error("half message %s will be asked about again: %s", half.offset_id, error)
+            _log.error(
+                "the end of half message %s is not stored, after a restart it is asked about "
+                "again: %s",
+                half.offset_id,
+                error,
+            )
             return None
 
     def resume_check(self, request: Command, _connection: Connection) -> Command:
@@ -125,15 +144,23 @@ class TransactionHandlers:
             if data is None:
                 raise _refused(remark)
             (record,) = decode_records(data, check_crc=False)
-            properties = record.properties | {Property.TRANSACTION_CHECK_TIMES: "0"}
-            message = again(record, properties)
-            message.topic, message.queue_id = TRANS_HALF_TOPIC, 0
-            self.putting.put_as_is(message)
+            if not self._is_half(record, physical_offset):
+                # Java would take any message, whose properties are then its sender's.
+                raise _refused(f"{remark} The message at {physical_offset} is no half message.")
+            real_queue_id(record)
+            self.putting.put_as_is(again(record, Property.TRANSACTION_CHECK_TIMES, "0"))
         except Refused:
             raise
-        except OrbitError:
+        except (OrbitError, ValueError):
             raise _refused(remark) from None
         return respond(request)
+
+    def _is_half(self, record: Record, physical_offset: int) -> bool:
+        """Whether this is a half message, or a discarded one, and not bytes of another's body."""
+        if record.topic not in (TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC):
+            return False
+        unit = self.store.unit_at(record.topic, record.queue_id, record.queue_offset)
+        return unit is not None and unit[0] == physical_offset
 
 
 def _refused(remark: str) -> Refused:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orbitmq._native import ReceivedMessage, decode_messages
+from orbitmq.client.damaged_records import decode_whole
 from orbitmq.client.flows.refusals import refusal
 from orbitmq.client.flows.routes import fetch_route
 from orbitmq.client.state.routes import MASTER_ID, RouteTable
@@ -121,16 +122,20 @@ def messages_of(
     namespace: str | None = None,
     after: int | None = None,
 ) -> list[ReceivedMessage]:
-    """Return the messages of a pull that the subscription wants."""
+    """Return the messages of a pull that the subscription wants, without damaged ones."""
     if pulled.status is not PullStatus.FOUND:
         return []
-    return decode_messages(
-        pulled.body,
-        queue,
-        topic=topic,
-        namespace=namespace or "",
-        tags=subscription.tags or None,
-        after=after,
-        min_offset=pulled.min_offset,
-        max_offset=pulled.max_offset,
-    )
+
+    def decode(data: bytes) -> list[ReceivedMessage]:
+        return decode_messages(
+            data,
+            queue,
+            topic=topic,
+            namespace=namespace or "",
+            tags=subscription.tags or None,
+            after=after,
+            min_offset=pulled.min_offset,
+            max_offset=pulled.max_offset,
+        )
+
+    return decode_whole(pulled.body, decode, queue)

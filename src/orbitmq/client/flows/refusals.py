@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from orbitmq._native import Command
-from orbitmq.errors import BrokerBusy, BrokerRefused
+from orbitmq.errors import (
+    BadMessage,
+    BrokerBusy,
+    BrokerRefused,
+    OrbitError,
+    SendFailed,
+    WireError,
+)
 from orbitmq.protocol.codes import BUSY, ResponseCode
 
-__all__ = ["access_hint", "refusal"]
+__all__ = ["access_hint", "is_hopeless", "refusal"]
 
 _HINTS = {
     ResponseCode.SYSTEM_BUSY: "The broker has too much to do; send less at once, or try again.",
@@ -69,6 +76,17 @@ def refusal(response: Command, address: str) -> BrokerRefused:
     busy = response.code in BUSY
     kind = BrokerBusy if busy else BrokerRefused
     return kind(response.code, remark, address=address, hint=hint)
+
+
+def is_hopeless(error: Exception) -> bool:
+    """Whether a send failed because of the message itself, so that every other try fails, too.
+
+    >>> is_hopeless(BadMessage("too long")), is_hopeless(BrokerBusy(2, "later"))
+    (True, False)
+    """
+    if isinstance(error, BrokerRefused | SendFailed):
+        return error.code == ResponseCode.MESSAGE_ILLEGAL
+    return isinstance(error, BadMessage | WireError) or not isinstance(error, OrbitError | OSError)
 
 
 _CODES = frozenset(int(code) for code in ResponseCode)

@@ -150,8 +150,13 @@ def more_properties(message: Message, namespace: str | None = None) -> str:
                 raise BadMessage(f"property {name!r} is {value!r}; neither may be empty")
             pairs.append((name, value))
     text = "".join([f"\2{name}\1{value}" for name, value in pairs])
-    if text.count("\1") != len(pairs) or text.count("\2") != len(pairs):
-        raise BadMessage("tags, keys and properties may not hold the characters 1 and 2")
+    count = len(pairs)
+    if text.count("\2") != count or (
+        text.count("\1") != count and any("\1" in name for name, _ in pairs)
+    ):
+        raise BadMessage(
+            "tags, keys and properties may not hold the character 2, nor names the character 1"
+        )
     if len(text) > MAX_PROPERTIES_BYTES // 4 - ID_BYTES and (
         len(text.encode()) + ID_BYTES > MAX_PROPERTIES_BYTES
     ):

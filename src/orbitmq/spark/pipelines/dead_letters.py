@@ -35,7 +35,14 @@ from orbitmq.protocol.names import DLQ_PREFIX, TRACE_TOPIC
 from orbitmq.spark.cluster import Cluster
 from orbitmq.spark.pipelines.kinds import Kind
 from orbitmq.spark.pipelines.plan import Job, Report, Table
-from orbitmq.spark.pipelines.redrive import RedriveSpec, back_to, not_yet_redriven, remember
+from orbitmq.spark.pipelines.redrive import (
+    PLACE,
+    RedriveSpec,
+    back_to,
+    can_be_sent,
+    not_yet_redriven,
+    remember,
+)
 from orbitmq.spark.pipelines.spec import Interval, PipelineSpec
 from orbitmq.spark.pipelines.tables import Mistakes
 from orbitmq.spark.pipelines.topics import (
@@ -58,6 +65,7 @@ __all__ = ["KIND", "DeadLettersSpec", "build", "explained", "summary"]
 
 AGES = ((60, "1 minute"), (3600, "1 hour"), (86_400, "1 day"), (604_800, "1 week"))
 OLDEST_SHOWN = 10
+MOST_NAMED = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,9 +251,9 @@ def _run(spec: DeadLettersSpec, workspace: Workspace, rows: DataFrame, absent: l
         facts: dict[str, Any] = {"messages": rows.count()}
         notes = [f"group {group} has no dead letters" for group in absent]
         if spec.redrive is not None:
-            sent, note = _redrive(spec, spec.redrive, workspace, rows)
+            sent, more = _redrive(spec, spec.redrive, workspace, rows)
             facts |= {"redriven": 0 if spec.redrive.dry_run else sent}
-            notes.append(note)
+            notes += more
     finally:
         rows.unpersist()
     return Report(tables=tuple(tables), notes=tuple(notes), facts=facts)
@@ -253,17 +261,21 @@ def _run(spec: DeadLettersSpec, workspace: Workspace, rows: DataFrame, absent: l
 
 def _redrive(
     spec: DeadLettersSpec, redrive: RedriveSpec, workspace: Workspace, rows: DataFrame
-) -> tuple[int, str]:
+) -> tuple[int, list[str]]:
     """Send dead letters back, then remember them; returns how many, and that in words."""
     ledger = workspace.locate(redrive.ledger)
     waiting = not_yet_redriven(rows, ledger)
+    can = can_be_sent(redrive.to)
+    notes = _set_aside(waiting.where(~can))
+    waiting = waiting.where(can)
     if redrive.max_messages is not None:
         waiting = waiting.orderBy("storeTimestamp").limit(redrive.max_messages)
     waiting = waiting.persist()
     try:
         count = waiting.count()
         if redrive.dry_run:
-            return count, f"{count} would be redriven to {redrive.target_in_words}; dry_run is on"
+            note = f"{count} would be redriven to {redrive.target_in_words}; dry_run is on"
+            return count, [note, *notes]
         if count:
             options = redrive.writer_options(spec.reader_options)
             back_to(redrive.to, waiting).write.format("rocketmq").options(**options).mode(
@@ -272,7 +284,21 @@ def _redrive(
             remember(waiting, ledger, datetime.now(UTC))
     finally:
         waiting.unpersist()
-    return count, f"{count} redriven to {redrive.target_in_words}"
+    return count, [f"{count} redriven to {redrive.target_in_words}", *notes]
+
+
+def _set_aside(bad: DataFrame) -> list[str]:
+    """Name the dead letters that cannot be sent; they stay where they are."""
+    places = bad.select(F.concat_ws("/", *PLACE).alias("place")).limit(MOST_NAMED + 1).collect()
+    if not places:
+        return []
+    named = ", ".join(row["place"] for row in places[:MOST_NAMED])
+    more = " and others" if len(places) > MOST_NAMED else ""
+    note = (
+        "set aside, because their body is empty, their properties are too long or their topic is "
+        f"unknown (topic/broker/queue/offset): {named}{more}"
+    )
+    return [note]
 
 
 KIND = Kind("dead-letters", DeadLettersSpec, build)

@@ -24,11 +24,14 @@ from orbitmq.spark.pipelines.tables import Mistakes
 from orbitmq.spark.pipelines.topics import reconnected
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
-__all__ = ["RedriveSpec", "back_to", "not_yet_redriven", "remember"]
+__all__ = ["RedriveSpec", "back_to", "can_be_sent", "not_yet_redriven", "remember"]
 
 PLACE: Final = ["topic", "brokerName", "queueId", "queueOffset"]
+MAX_PROPERTIES_BYTES: Final = 32_767
+MARKS_BYTES: Final = 500
+"""More than a redriven message has beside its own properties: where from, topic, ids."""
 LEDGER: Final = (
     "topic STRING, brokerName STRING, queueId INT, queueOffset LONG, redrivenAt TIMESTAMP"
 )
@@ -83,6 +86,23 @@ def back_to(target: str, rows: DataFrame) -> DataFrame:
         "body",
         F.map_concat(own, F.create_map(*pairs)).alias("properties"),
     )
+
+
+def can_be_sent(target: str) -> Column:
+    """Return the condition for a dead letter that the sink can take.
+
+    Clients other than Java's store empty bodies, and what a broker has stored may have no room for
+    one more property. One such row would end the whole job.
+    """
+    text_bytes = F.aggregate(
+        F.map_entries(F.coalesce(F.col("properties"), F.create_map())),
+        F.lit(0),
+        lambda sum_, pair: sum_ + F.octet_length(pair["key"]) + F.octet_length(pair["value"]) + 2,
+    )
+    can = (F.octet_length("body") > 0) & (text_bytes <= MAX_PROPERTIES_BYTES - MARKS_BYTES)
+    if target in ("group", "topic"):
+        can &= F.col("originTopic").rlike("^[%|a-zA-Z0-9_-]{1,127}$")
+    return F.coalesce(can, F.lit(False))
 
 
 def not_yet_redriven(rows: DataFrame, ledger: str) -> DataFrame:
