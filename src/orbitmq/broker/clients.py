@@ -5,7 +5,7 @@ Pure state: the methods change the tables and return what others must be told.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from orbitmq.protocol.bodies import Subscription
@@ -24,6 +24,8 @@ class ClientInfo:
     language: str
     version: int
     last_seen_ms: int
+    access_key: str | None = None
+    """The account it signs with, None if it need not sign."""
 
 
 @dataclass(slots=True)
@@ -151,9 +153,15 @@ class ProducerClients:
                     return connection
         return None
 
-    def any_of(self, name: str) -> Connection | None:
-        """Return the group's members in turn, for asking one of them."""
-        members = [c for c in self.groups.get(name, {}) if c.is_open]
+    def any_of(
+        self, name: str, may_be_asked: Callable[[ClientInfo], bool] = lambda _client: True
+    ) -> Connection | None:
+        """Return the group's members in turn, for asking one of them that may be asked."""
+        members = [
+            connection
+            for connection, client in self.groups.get(name, {}).items()
+            if connection.is_open and may_be_asked(client)
+        ]
         if not members:
             return None
         turn = self._next[name] = self._next.get(name, -1) + 1
@@ -166,3 +174,4 @@ def _seen(
     """Note a heartbeat; what a client is, its first one has said."""
     known = members.setdefault(connection, client)
     known.last_seen_ms = client.last_seen_ms
+    known.access_key = client.access_key

@@ -58,7 +58,7 @@ def final(half: Record) -> NewMessage:
         # It waits among the delayed messages first, where it must not be taken for a half one.
         properties = half.properties
         properties.pop(Property.TRANSACTION, None)
-    return NewMessage(
+    message = NewMessage(
         half.get_property(Property.REAL_TOPIC) or "",
         half.stored_body,
         queue_id=int(half.get_property(Property.REAL_QUEUE_ID) or 0),
@@ -71,6 +71,9 @@ def final(half: Record) -> NewMessage:
         reconsume_times=half.reconsume_times,
         prepared_transaction_offset=half.physical_offset,
     )
+    for name in Property.OF_BROKERS:
+        message.set_property(name, None)
+    return message
 
 
 def op(half: Record, host: tuple[str, int], now_ms: int) -> NewMessage:

@@ -129,6 +129,8 @@ class TransactionCheck:
         self._putting = putting
         self._clock = clock
         self._copies = _Copies()
+        self.may_be_asked: Callable[[str | None, Record], bool] = lambda _key, _half: True
+        """Whether the account of a producer may see a half message."""
 
     def fit_to_store(self) -> None:
         """Take back what lies behind the ends of the queues; to be called before they grow."""
@@ -268,7 +270,9 @@ class TransactionCheck:
         appended = self._putting.put_as_is(copy)
         self._copies.moved(half.queue_offset, appended.queue_offset, was_told=True)
         group = half.get_property(Property.PRODUCER_GROUP) or ""
-        producer = self._producers.any_of(group)
+        producer = self._producers.any_of(
+            group, lambda client: self.may_be_asked(client.access_key, half)
+        )
         if producer is None:
             _log.warning("no producer of group %s to ask about %s", group, half.offset_id)
             return

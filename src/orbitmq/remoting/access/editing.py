@@ -19,11 +19,9 @@ from orbitmq.errors import ConfigError
 from orbitmq.remoting.access.accounts import MIN_KEY_LENGTH, Account
 from orbitmq.remoting.access.addresses import address_pattern
 from orbitmq.remoting.access.files import AccountFiles
+from orbitmq.remoting.access.rights import PERMISSION_TEXTS
 
 __all__ = ["AccountEditor"]
-
-PERMISSIONS = ("DENY", "PUB", "SUB", "PUB|SUB", "SUB|PUB")
-
 
 class AccountEditor:
     """Adds, changes and removes accounts."""
@@ -99,7 +97,7 @@ def _check_resource(line: str) -> None:
             f"Parse Resource format error for {line}.\n"
             "The expected resource format is 'Res=Perm'. For example: topicA=SUB"
         )
-    if parts[1].strip() not in PERMISSIONS:
+    if parts[1].strip() not in PERMISSION_TEXTS:
         raise ConfigError(
             f"Parse resource permission error for {line}.\n"
             "The expected permissions are 'SUB' or 'PUB' or 'SUB|PUB' or 'PUB|SUB'."
