@@ -64,10 +64,12 @@ def rewrite_properties(content: bytes, changes: Mapping[str, str]) -> bytes:
             out.append(format_properties({key: changes[key]}).rstrip("\n") + (ends[last] or "\n"))
             done = last + 1
             missing.pop(key, None)
-    kept = "".join([lines[i] + ends[i] for i in range(done, len(lines))])
-    if missing and kept and not kept.endswith(("\n", "\r")):
-        kept += "\n"
-    whole = "".join(out) + kept + format_properties(missing)
+    whole = "".join([*out, *(lines[i] + ends[i] for i in range(done, len(lines)))])
+    if missing:
+        whole += "" if whole.endswith(("\n", "\r")) or not whole else "\n"
+        # A last line that goes on must not go on in ours.
+        whole += "\n" if whole.rstrip("\r\n").endswith("\\") else ""
+        whole += format_properties(missing)
     try:
         content.decode()
     except UnicodeDecodeError:
