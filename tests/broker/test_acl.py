@@ -359,3 +359,13 @@ def test_address_patterns(pattern: str, inside: list[str], outside: list[str]) -
 def test_patterns_that_are_none(pattern: str) -> None:
     with pytest.raises(ConfigError):
         address_pattern(pattern)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_who_is_not_strict_is_told_at_the_start(
+    home: Path, strict: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with guarded(home, strict):
+        pass
+    warned = [one for one in caplog.messages if "make itself an administrator" in one]
+    assert len(warned) == (not strict)
