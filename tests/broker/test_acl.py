@@ -74,6 +74,7 @@ class Signed(Wire):
         tls: ssl.SSLContext | None = None,
     ) -> None:
         super().__init__(address, encoding, tls)
+        self.key = key
         self._sign = signing(key, secret)
 
     def signed(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> Command:

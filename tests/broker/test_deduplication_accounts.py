@@ -1,4 +1,4 @@
-"""Ids of exactly-once senders belong to an account and a topic, and no plain send can claim them."""
+"""Ids of exactly-once senders belong to an account and a topic; no plain send can claim them."""
 
 from __future__ import annotations
 

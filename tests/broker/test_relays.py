@@ -37,7 +37,9 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LocalClu
 
 
 @pytest.mark.parametrize("code", ASKED)
-def test_a_consumer_is_asked_without_the_askers_key(cluster: LocalCluster, code: RequestCode) -> None:
+def test_a_consumer_is_asked_without_the_askers_key(
+    cluster: LocalCluster, code: RequestCode
+) -> None:
     manager = Signed(broker_address(cluster), "json", "manager1", "s3cret-s3cret")
     consumer = Signed(broker_address(cluster), "json", "consumer1", "consumer-secret")
     group = {"groupName": "g", "subscriptionDataSet": [{"topic": "t"}]}

@@ -1,8 +1,8 @@
 """The table of codes and rights, walked by an account that has none, and attacked by one with few.
 
-The accounts of the attacks: the *victim* owns topic ``secrets`` and group ``clerks``; the *spy* owns
-topic ``own`` and group ``spies``; the *guest* may read and write whatever is not said otherwise,
-and may not touch ``secrets``.
+The accounts of the attacks: the *victim* owns topic ``secrets`` and group ``clerks``; the *spy*
+owns topic ``own`` and group ``spies``; the *guest* may read and write whatever is not said
+otherwise, and may not touch ``secrets``.
 """
 
 from __future__ import annotations
@@ -211,8 +211,8 @@ def test_a_message_is_not_consumed_directly_by_a_group_that_may_not_read_it(logi
     assert is_refused(spy.signed(RequestCode.CONSUME_MESSAGE_DIRECTLY, ext))
 
 
-def hear_of_producer(wire: Signed) -> None:
-    body = {"clientID": "c", "producerDataSet": [{"groupName": "makers"}]}
+def hear_of_producer(wire: Signed, client_id: str = "c") -> None:
+    body = {"clientID": client_id, "producerDataSet": [{"groupName": "makers"}]}
     assert wire.signed(RequestCode.HEART_BEAT, None, dumps_lenient(body)).code == 0
 
 
@@ -221,7 +221,7 @@ def test_only_those_are_asked_about_a_transaction_who_could_have_sent_it(
 ) -> None:
     victim, spy, guest = login("victim1"), login("spy-spy"), login("guest-1")
     for wire in (spy, guest, victim):
-        hear_of_producer(wire)
+        hear_of_producer(wire, wire.key)
     begin(victim, "secrets", b"hush")
     for _ in range(3):  # members are asked in turn
         check_round(cluster)
@@ -244,6 +244,19 @@ def test_another_accounts_half_message_is_shown_to_those_who_may_read_its_topic(
     check_round(cluster)
     pushed = guest.next_push()
     assert pushed.code == RequestCode.CHECK_TRANSACTION_STATE
+
+
+def test_a_client_id_in_use_is_not_taken_over_with_its_replies(login: Login) -> None:
+    victim, spy, again = login("victim1"), login("spy-spy"), login("victim1")
+    hear_of_producer(victim)
+    body = dumps_lenient({"clientID": "c", "producerDataSet": [{"groupName": "any"}]})
+    refused = spy.signed(RequestCode.HEART_BEAT, None, body)
+    assert refused.code == ResponseCode.NO_PERMISSION
+    hear_of_producer(again)  # its fast port, say
+    for wire in (victim, again):
+        leave = {"clientID": "c", "producerGroup": "makers"}
+        assert wire.signed(RequestCode.UNREGISTER_CLIENT, leave).code == 0
+    assert spy.signed(RequestCode.HEART_BEAT, None, body).code == 0, "it is free again"
 
 
 def java_hash(text: str) -> int:

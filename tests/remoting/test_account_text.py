@@ -1,4 +1,4 @@
-"""Account files that are changed by requests keep what an operator has written between the lines."""
+"""Account files that requests change keep what an operator has written between the lines."""
 
 from __future__ import annotations
 
@@ -95,9 +95,7 @@ names = st.text("abc'\": #-0", min_size=1, max_size=6)
 entries = st.dictionaries(names, names | st.lists(names, max_size=2), min_size=1, max_size=3)
 
 
-@given(
-    st.lists(entries, max_size=4), st.lists(entries, max_size=4), st.sets(st.integers(0, 3))
-)
+@given(st.lists(entries, max_size=4), st.lists(entries, max_size=4), st.sets(st.integers(0, 3)))
 def test_what_is_written_always_says_what_was_meant(
     before: list[Any], added: list[Any], gone: set[int]
 ) -> None:

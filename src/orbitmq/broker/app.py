@@ -247,7 +247,7 @@ class Broker:
             self.clock,
             memory_bytes,
         )
-        if access is not None:
+        if access is not None and access.is_strict:
             self.consumer_handlers.key_of = access.key_of
         send_back = SendBackHandlers(
             config, store, self.topics, self.groups, self.putting, self.stats, self.host

@@ -73,9 +73,7 @@ class Nameserver:
         self._accounts: AccountFiles | None = None
         if self.config.acl_enable:
             self._accounts = AccountFiles(self.config.rocketmq_home)
-            control = AccessControl(
-                self._accounts, NAMESERVER_RULES, strict=True, own=own_account
-            )
+            control = AccessControl(self._accounts, NAMESERVER_RULES, strict=True, own=own_account)
             self.router.guard(control.guard)
 
     @property

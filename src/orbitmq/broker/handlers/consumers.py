@@ -102,6 +102,11 @@ class ConsumerHandlers:
             self.clock(),
             self.key_of(request, connection),
         )
+        if body.get("producerDataSet") and self.producers.is_anothers(
+            client.client_id, client.access_key
+        ):
+            remark = f"a client of another account is here by the id {client.client_id}"
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
         for consumer in body.get("consumerDataSet") or ():
             self._consumer_is_here(consumer, connection, client)
         for producer in body.get("producerDataSet") or ():

@@ -107,9 +107,12 @@ def _with_accounts(
 
 def _last_line(node: yaml.Node) -> int:
     """Return the last line with something of a node on it; a block's own end is behind comments."""
-    if isinstance(node, yaml.ScalarNode) or node.flow_style or not node.value:
+    is_block = isinstance(node, yaml.CollectionNode) and not node.flow_style
+    if not is_block or not node.value:
         end = node.end_mark
-        return int(end.line - 1 if end.column == 0 and end.line > node.start_mark.line else end.line)
+        return int(
+            end.line - 1 if end.column == 0 and end.line > node.start_mark.line else end.line
+        )
     last = node.value[-1]
     return _last_line(last[1] if isinstance(node, yaml.MappingNode) else last)
 

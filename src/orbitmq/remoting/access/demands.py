@@ -1,4 +1,4 @@
-"""Demands that a request is checked against: rights on the resources it names, or nothing but a key.
+"""Demands that a request is checked against: rights on the resources it names, or none.
 
 A demand reads the request in the way its handler does, so that nobody is asked about one topic and
 served another. A body of another shape than the handler's raises, which refuses the request.
@@ -66,7 +66,7 @@ class Demand:
     is_served: bool = True
 
 
-class NeedsAdmin(Exception):  # noqa: N818 - a finding, not a failure
+class NeedsAdmin(Exception):
     """What a request asks for is for administrators alone."""
 
 

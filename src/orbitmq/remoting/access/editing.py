@@ -25,6 +25,7 @@ __all__ = ["AccountEditor"]
 
 _log = logging.getLogger(__name__)
 
+
 class AccountEditor:
     """Adds, changes and removes accounts."""
 

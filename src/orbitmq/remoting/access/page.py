@@ -17,21 +17,25 @@ __all__ = ["page"]
 HEAD = """\
 # Requests and rights
 
-Made from `orbitmq.remoting.access.rules`, which is what requests are checked by: `python -m orbitmq.remoting.access.page`.
+Made from `orbitmq.remoting.access.rules`, which is what requests are checked by
+(`python -m orbitmq.remoting.access.page > docs/rights.md`).
 
-Every request must be signed by an account once `aclEnable=true`, unless it comes from a white address. This page says what the
-account needs besides. *Any account* means nothing besides. The rights are those of `plain_acl.yml`: `PUB` and `SUB` on a topic
-(`topicPerms`), `SUB` on a consumer group (`groupPerms`), or `admin: true`.
+Every request must be signed by an account once `aclEnable=true`, unless it comes from a white
+address. This page says what the account needs besides. *Any account* means nothing besides. The
+rights are those of `plain_acl.yml`: `PUB` and `SUB` on a topic (`topicPerms`), `SUB` on a
+consumer group (`groupPerms`), or `admin: true`.
 
 With `aclStrict=true`:
 
-- a default (`defaultTopicPerm`) covers topics of users. The broker's own (`SCHEDULE_TOPIC_XXXX`, `RMQ_SYS_*`, `rmq_sys_*`,
-  `OFFSET_MOVED_EVENT`, `<cluster>_REPLY_TOPIC` and the like) must be named in `topicPerms`. Everybody may write to the trace topic.
-- a retry topic and the dead letters of a group belong to the group: `SUB` on it. `topicPerms` may name `%DLQ%group`, too.
-- a message that is pointed to by its place counts with the topic it belongs to, also while it waits to be due. A place where no
-  message begins is for administrators.
-- a producer is asked about a half message (39) only if its account may write to the topic and has sent it, or may also read the
-  topic.
+- a default (`defaultTopicPerm`) covers topics of users. The broker's own (`SCHEDULE_TOPIC_XXXX`,
+  `RMQ_SYS_*`, `rmq_sys_*`, `OFFSET_MOVED_EVENT`, `<cluster>_REPLY_TOPIC` and the like) must be
+  named in `topicPerms`. Everybody may write to the trace topic.
+- a retry topic and the dead letters of a group belong to the group: `SUB` on it. `topicPerms` may
+  name `%DLQ%group`, too.
+- a message that is pointed to by its place counts with the topic it belongs to, also while it
+  waits to be due. A place where no message begins is for administrators.
+- a producer is asked about a half message (39) only if its account may write to the topic and has
+  sent it, or may also read the topic.
 """
 
 
