@@ -96,6 +96,7 @@ class Standalone:
             self.broker.open(self.port)
             self._router.merge(self.nameserver.router)
             self._router.merge(self.broker.router)
+            self._router.fallback = self.broker.router.fallback
             await self.nameserver.start()
             await self.broker.start()
         except BaseException:

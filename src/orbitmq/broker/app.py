@@ -341,7 +341,7 @@ class Broker:
 
     async def _listen_on_fast_port(self, port: int) -> None:
         """Listen on the second port, which serves everything but pulls."""
-        router = Router()
+        router = Router(fallback=self.router.fallback)
         router.merge(self.router, without=[RequestCode.PULL_MESSAGE])
         server = self._make_server(router)
         try:
