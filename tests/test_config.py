@@ -16,6 +16,7 @@ from orbitmq.config import (
     delay_levels_ms,
     format_properties,
     parse_properties,
+    rewrite_properties,
 )
 from orbitmq.config.address import (
     choose_address,
@@ -268,3 +269,42 @@ def test_a_host_of_any_form_has_an_address(host: str, address: str) -> None:
 def test_a_host_that_is_none_is_told() -> None:
     with pytest.raises(ConfigError, match=r"brokerIP1=no-such-host\.invalid is neither"):
         resolved("no-such-host.invalid")
+
+
+CONF = (
+    "# Ask Anna first.\r\n"
+    "  tls.server.mode = enforcing\r\n"
+    "orderMessageEnable: \\\r\n   false\r\n"
+    "\r\n"
+    "! grün\r\n"
+    "made.by=somebody else"
+)
+
+
+def test_a_rewritten_file_keeps_every_line_but_those_of_changed_keys() -> None:
+    changes = {"orderMessageEnable": "true", "serverSelectorThreads": "4"}
+    for encoding in ("utf-8", "iso-8859-1"):
+        after = rewrite_properties(CONF.encode(encoding), changes).decode(encoding)
+        assert after == (
+            "# Ask Anna first.\r\n"
+            "  tls.server.mode = enforcing\r\n"
+            "orderMessageEnable=true\r\n"
+            "\r\n"
+            "! grün\r\n"
+            "made.by=somebody else\n"
+            "serverSelectorThreads=4\n"
+        )
+    assert rewrite_properties(CONF.encode(), {}) == CONF.encode()
+
+
+@given(
+    st.text("ab=:\\# !\n\r\t\x0c", max_size=40),
+    st.dictionaries(st.sampled_from(["a", "b", "ab", "a b"]), st.text("ab \\=\n", max_size=4)),
+)
+def test_a_rewritten_file_says_what_it_said_and_the_changes(
+    text: str, changes: dict[str, str]
+) -> None:
+    if text.endswith("\\"):
+        text += "\n"
+    after = rewrite_properties(text.encode(), changes)
+    assert parse_properties(after.decode()) == parse_properties(text) | changes

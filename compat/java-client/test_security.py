@@ -33,14 +33,18 @@ REFUSED = "org.apache.rocketmq.acl.common.AclException: "
 class Guarded:
     """A cluster, and what a client needs to be let in."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, strict: bool) -> None:
         self.authority = Authority(directory / "authority")
         self.client = self.authority.sign("client")
         self.stranger = Authority(directory / "other").sign("stranger")
         conf = directory / "home" / "conf"
         conf.mkdir(parents=True)
         (conf / "plain_acl.yml").write_text(ACCOUNTS)
-        accounts = {"aclEnable": "true", "rocketmqHome": str(conf.parent)}
+        accounts = {
+            "aclEnable": "true",
+            "aclStrict": str(strict).lower(),
+            "rocketmqHome": str(conf.parent),
+        }
         self.cluster = LocalCluster(settings=accounts | self.authority.cluster_settings())
 
     def tls(self, own: Certified | None, trust: Path | None = None) -> dict[str, str]:
@@ -51,9 +55,11 @@ class Guarded:
         return words
 
 
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    made = Guarded(tmp_path_factory.mktemp("guarded"))
+@pytest.fixture(scope="module", params=[False, True], ids=["as in 4.9.7", "strict"])
+def guarded(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Guarded]:
+    made = Guarded(tmp_path_factory.mktemp("guarded"), strict=request.param)
     with made.cluster as cluster:
         tls = Tls(ca_file=made.authority.cert, cert_file=made.client.cert, key_file=made.client.key)
         keys = {"access_key": "manager1", "secret_key": "s3cret-s3cret"}

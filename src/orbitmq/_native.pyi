@@ -1095,19 +1095,39 @@ class StoredIds:
     """Which messages of exactly-once senders are in the log: those of each one's newest batch.
 
     Ids are 32 hex digits. A sender numbers its batches, and begins one when all of the one before
-    is stored.
+    is stored. It belongs to an account (empty without access control) and to a topic.
     """
 
     def __new__(cls) -> Self: ...
-    def stored(self, sender: str, batch: int, ids: Sequence[str], /, *, limit: int) -> list[bool]:
+    def stored(
+        self,
+        sender: str,
+        batch: int,
+        ids: Sequence[str],
+        /,
+        *,
+        limit: int,
+        topic: str = "",
+        account: str = "",
+    ) -> list[bool]:
         """Return which of these ids are stored already; nothing is noted.
 
         Raises `BatchNotTaken` for a batch that is over, or when more than `limit` ids would have to
-        be kept, and `MalformedId`.
+        be kept for the account, and `MalformedId`.
         """
-    def add(self, sender: str, batch: int, ids: Sequence[str], /, *, now_ms: int) -> None:
+    def add(
+        self,
+        sender: str,
+        batch: int,
+        ids: Sequence[str],
+        /,
+        *,
+        now_ms: int,
+        topic: str = "",
+        account: str = "",
+    ) -> None:
         """Note ids that are in the log now."""
-    def end(self, sender: str, batch: int, /) -> int:
+    def end(self, sender: str, batch: int, /, *, topic: str = "", account: str = "") -> int:
         """Let go of the ids of a batch that nobody will send again; returns how many that were.
 
         Whoever sends it all the same is refused, as if the next batch had begun.

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from secrets import token_hex
 
 from orbitmq.broker.app import Broker
 from orbitmq.config import BrokerConfig, NameserverConfig, local_address
 from orbitmq.nameserver.app import Nameserver
+from orbitmq.remoting.access.accounts import Account
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Router
+from orbitmq.remoting.hooks import signing
 from orbitmq.remoting.server import Server
 
 __all__ = ["Cluster", "Standalone"]
@@ -60,11 +63,23 @@ class Standalone:
         self.config = broker_config(data, settings or {})
         if "brokerIP1" not in self.config.given:
             self.config.broker_ip1 = local_address() if host in EVERY_HOST else host
-        self.nameserver = Nameserver(nameserver_config(data / "namesrv", {}), hosts=())
-        self.broker = Broker(self.config, hosts=())
+        # No file has this account: the broker registers with it, and nobody else can.
+        own = Account(token_hex(16), token_hex(32), is_admin=True)
+        self.nameserver = Nameserver(
+            self._nameserver_config(data / "namesrv"), hosts=(), own_account=own
+        )
+        hooks = [signing(own.access_key, own.secret_key)] if self.config.acl_enable else []
+        self.broker = Broker(self.config, hosts=(), hooks=hooks)
         self._router = Router(fallback=self.broker.router.fallback)
         self._server = Server(self._router, on_close=self._closed, tls=self.broker.tls)
         self.broker.close_with(self._server)
+
+    def _nameserver_config(self, data: Path) -> NameserverConfig:
+        """Return the nameserver's configuration: it asks for the accounts that the broker has."""
+        config = nameserver_config(data, {})
+        config.acl_enable = self.config.acl_enable
+        config.rocketmq_home = self.config.rocketmq_home
+        return config
 
     @property
     def address(self) -> str:
@@ -81,6 +96,7 @@ class Standalone:
             self.broker.open(self.port)
             self._router.merge(self.nameserver.router)
             self._router.merge(self.broker.router)
+            self._router.fallback = self.broker.router.fallback
             await self.nameserver.start()
             await self.broker.start()
         except BaseException:

@@ -31,7 +31,10 @@ def save(path: Path, content: bytes) -> None:
     """Replace a file's content; directories are made as needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(path.name + ".tmp")
+    mode = path.stat().st_mode & 0o777 if path.exists() else None
     with fresh.open("wb") as file:
+        if mode is not None:  # passwords stay with those who could read them before
+            os.fchmod(file.fileno(), mode)
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
@@ -40,7 +43,11 @@ def save(path: Path, content: bytes) -> None:
     except FileNotFoundError:
         pass
     else:
-        backup_of(path).write_bytes(previous)
+        backup = backup_of(path)
+        backup.touch()
+        if mode is not None:
+            backup.chmod(mode)
+        backup.write_bytes(previous)
     fresh.replace(path)
 
 

@@ -74,6 +74,7 @@ class Signed(Wire):
         tls: ssl.SSLContext | None = None,
     ) -> None:
         super().__init__(address, encoding, tls)
+        self.key = key
         self._sign = signing(key, secret)
 
     def signed(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> Command:
@@ -359,3 +360,13 @@ def test_address_patterns(pattern: str, inside: list[str], outside: list[str]) -
 def test_patterns_that_are_none(pattern: str) -> None:
     with pytest.raises(ConfigError):
         address_pattern(pattern)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_who_is_not_strict_is_told_at_the_start(
+    home: Path, strict: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with guarded(home, strict):
+        pass
+    warned = [one for one in caplog.messages if "make itself an administrator" in one]
+    assert len(warned) == (not strict)

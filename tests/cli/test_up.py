@@ -10,10 +10,18 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-from orbitmq._native import Command, FrameReader, decode_records, loads_lenient
+from orbitmq._native import (
+    Command,
+    FrameReader,
+    decode_records,
+    dumps_lenient,
+    loads_lenient,
+)
 from orbitmq.protocol.codes import RequestCode
+from orbitmq.remoting.hooks import signing
 
 SEND = {
     "producerGroup": "p",
@@ -87,6 +95,49 @@ def test_one_port_serves_everything_and_a_signal_leaves_it_clean(tmp_path: Path)
             process.send_signal(signal.SIGTERM)
             assert process.wait(60) == 0
         assert not (tmp_path / "abort").exists()
+
+
+ACCOUNTS = """
+accounts:
+- {accessKey: shopkeeper, secretKey: shopkeeper1, defaultTopicPerm: PUB|SUB, defaultGroupPerm: SUB}
+"""
+REGISTER = {
+    "brokerName": "DefaultBroker", "brokerAddr": "10.9.9.9:10911", "clusterName": "DefaultCluster",
+    "brokerId": "0", "haServerAddr": "10.9.9.9:10912",
+}  # fmt: skip
+
+
+def test_with_accounts_the_nameserver_asks_for_them_too(tmp_path: Path) -> None:
+    (tmp_path / "home" / "conf").mkdir(parents=True)
+    (tmp_path / "home" / "conf" / "plain_acl.yml").write_text(ACCOUNTS)
+    sets = ["--set", "aclEnable=true", "--set", f"rocketmqHome={tmp_path / 'home'}"]
+    sign = signing("shopkeeper", "shopkeeper1")
+
+    def signed(code: int, ext: dict[str, str], body: bytes = b"") -> Command:
+        given = dict(ext)
+        sign(code, given, body)
+        return ask(port, code, given, body)
+
+    with running("up", "--data", str(tmp_path / "data"), "--port", "0", *sets) as (_, line):
+        port = port_of(line)
+        table = {"topicConfigTable": {"hello": {"topicName": "hello", "readQueueNums": 4}}}
+        body = dumps_lenient({"topicConfigSerializeWrapper": table})
+        look = {"topic": "TBW102"}
+        for ask_ in (partial(ask, port), signed):
+            for code in (RequestCode.REGISTER_BROKER, RequestCode.UNREGISTER_BROKER):
+                answer = ask_(code, REGISTER, body)
+                assert "AclException" in (answer.remark or ""), "a route is not taken over"
+        for code in (RequestCode.GET_ROUTEINFO_BY_TOPIC, 9999):
+            assert "AclException" in (ask(port, code, look).remark or "")
+        route = loads_lenient(signed(RequestCode.GET_ROUTEINFO_BY_TOPIC, look).body)
+        (broker,) = route["brokerDatas"]
+        assert list(broker["brokerAddrs"].values()) == [f"127.0.0.1:{port}"]
+        assert signed(RequestCode.SEND_MESSAGE, SEND, b"x").code == 0
+        # What Spark's sink notes needs the right to write to its topic, and no more.
+        pin = {"namespace": "ORBITMQ_SINK_BROKERS", "key": "sender@hello", "value": "b"}
+        assert signed(RequestCode.PUT_KV_CONFIG, pin).code == 0
+        other = pin | {"namespace": "ORDER_TOPIC_CONFIG"}
+        assert "Need admin" in (signed(RequestCode.PUT_KV_CONFIG, other).remark or "")
 
 
 def test_a_second_start_says_who_holds_the_directory(tmp_path: Path) -> None:

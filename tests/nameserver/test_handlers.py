@@ -266,6 +266,43 @@ def test_settings_are_told_changed_and_kept(tmp_path: Path, encoding: Encoding) 
     run(test)
 
 
+def test_a_change_of_settings_leaves_the_rest_of_the_file_alone(tmp_path: Path) -> None:
+    """Without its lines of TLS a nameserver would come back open to everybody."""
+    file = tmp_path / "namesrv.properties"
+    before = (
+        "# Ours.\ntls.server.mode=enforcing\ntls.server.keyPassword=hush\nnoSuchKey=1\n"
+        "orderMessageEnable=false\n"
+    )
+    file.write_text(before)
+    file.chmod(0o600)
+
+    async def test() -> None:
+        async with running(tmp_path) as cluster:
+            caller = await cluster.caller()
+            assert (await caller.ask(318, b"orderMessageEnable=true")).code == 0
+
+    run(test)
+    assert file.read_text() == before.replace("Enable=false", "Enable=true")
+    for path in (file, file.with_name(file.name + ".bak")):
+        assert path.stat().st_mode & 0o777 == 0o600, "the password is for nobody else"
+
+
+def test_the_table_of_values_keeps_what_else_its_file_says(tmp_path: Path) -> None:
+    file = tmp_path / "kvConfig.json"
+    file.write_text('{"configTable":{"N":{"k":"v"}},"madeBy":"somebody else"}')
+
+    async def test() -> None:
+        async with running(tmp_path) as cluster:
+            caller = await cluster.caller()
+            assert (await caller.ask(100, namespace="N", key="l", value="w")).code == 0
+
+    run(test)
+    assert json.loads(file.read_text()) == {
+        "configTable": {"N": {"k": "v", "l": "w"}},
+        "madeBy": "somebody else",
+    }
+
+
 @pytest.mark.parametrize(
     ("change", "code", "remark"),
     [

@@ -22,8 +22,11 @@ def put(store: Store, number: int, batch: int = 1, topic: str = "orders") -> Non
     store.append(NewMessage(topic, b"x" * 300, properties=properties))
 
 
-def known(ids: StoredIds, numbers: range, batch: int = 1) -> list[bool]:
-    return ids.stored("query", batch, [name_of(number) for number in numbers], limit=LIMIT)
+def known(
+    ids: StoredIds, numbers: range, batch: int = 1, topic: str = "orders", account: str = ""
+) -> list[bool]:
+    names = [name_of(number) for number in numbers]
+    return ids.stored("query", batch, names, limit=LIMIT, topic=topic, account=account)
 
 
 def test_the_log_alone_is_enough(tmp_path: Path) -> None:
@@ -78,7 +81,9 @@ def test_copies_for_another_try_are_not_the_senders(tmp_path: Path) -> None:
     with Store.open(tmp_path, OPTIONS) as store:
         put(store, 1, topic="%RETRY%group")
         put(store, 2, topic="SCHEDULE_TOPIC_XXXX")
-        assert known(store.stored_ids(), range(1, 3)) == [False, True]
+        ids = store.stored_ids()
+        assert known(ids, range(1, 3), topic="%RETRY%group") == [False, False]
+        assert known(ids, range(1, 3), topic="SCHEDULE_TOPIC_XXXX") == [False, True]
 
 
 def test_older_batches_are_over(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as sf
 
 from orbitmq import Admin
 from orbitmq.broker import runtime_info
-from orbitmq.spark.sink_once import PINS
+from orbitmq.protocol.names import SINK_BROKERS
 from orbitmq.testing import LocalCluster
 from tests.spark.topics import bodies_in, records_in
 
@@ -179,7 +179,7 @@ def test_a_job_without_a_name_leaves_nothing_behind(
         (broker,) = cluster.brokers.values()
         assert len(broker.deduplication) == 0
         with Admin(cluster.address) as admin:
-            assert not admin.key_values(PINS)
+            assert not admin.key_values(SINK_BROKERS)
 
 
 def test_a_query_is_named_by_its_checkpoint_alone(

@@ -53,6 +53,7 @@ def guarded(
     operator = authority.sign("operator")
     settings = {
         "aclEnable": "true",
+        "aclStrict": "true",
         "rocketmqHome": str(home),
         "tls.enable": "true",
     }

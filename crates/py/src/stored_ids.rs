@@ -3,7 +3,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use store::stored_ids::{self, Id, NotTaken};
+use store::stored_ids::{self, Id, NotTaken, Owner};
 
 use crate::bytes_like::BytesLike;
 use crate::errors::{not_taken, snapshot_error, unknown_id};
@@ -31,25 +31,46 @@ impl StoredIds {
     }
 
     /// Which of a batch's ids are stored already.
-    #[pyo3(signature = (sender, batch, ids, /, *, limit))]
-    fn stored(&self, py: Python<'_>, sender: &str, batch: u64, ids: Vec<String>, limit: usize) -> PyResult<Vec<bool>> {
+    #[pyo3(signature = (sender, batch, ids, /, *, limit, topic = "", account = ""))]
+    #[allow(clippy::too_many_arguments)] // they are Python's, by name
+    fn stored(
+        &self,
+        py: Python<'_>,
+        sender: &str,
+        batch: u64,
+        ids: Vec<String>,
+        limit: usize,
+        topic: &str,
+        account: &str,
+    ) -> PyResult<Vec<bool>> {
         let ids = parse(py, &ids)?;
-        let stored: Result<Vec<bool>, NotTaken> = self.lock().stored(sender, batch, &ids, limit);
+        let stored: Result<Vec<bool>, NotTaken> =
+            self.lock().stored(Owner { account, topic, sender }, batch, &ids, limit);
         stored.map_err(|error| not_taken(py, &error))
     }
 
     /// Notes ids that are in the log now.
-    #[pyo3(signature = (sender, batch, ids, /, *, now_ms))]
-    fn add(&self, py: Python<'_>, sender: &str, batch: u64, ids: Vec<String>, now_ms: i64) -> PyResult<()> {
+    #[pyo3(signature = (sender, batch, ids, /, *, now_ms, topic = "", account = ""))]
+    #[allow(clippy::too_many_arguments)]
+    fn add(
+        &self,
+        py: Python<'_>,
+        sender: &str,
+        batch: u64,
+        ids: Vec<String>,
+        now_ms: i64,
+        topic: &str,
+        account: &str,
+    ) -> PyResult<()> {
         let ids = parse(py, &ids)?;
-        self.lock().add(sender, batch, ids, now_ms);
+        self.lock().add(Owner { account, topic, sender }, batch, ids, now_ms);
         Ok(())
     }
 
     /// Lets go of the ids of a batch that nobody will send again.
-    #[pyo3(signature = (sender, batch, /))]
-    fn end(&self, sender: &str, batch: u64) -> usize {
-        self.lock().end(sender, batch)
+    #[pyo3(signature = (sender, batch, /, *, topic = "", account = ""))]
+    fn end(&self, sender: &str, batch: u64, topic: &str, account: &str) -> usize {
+        self.lock().end(Owner { account, topic, sender }, batch)
     }
 
     /// Forgets senders that have sent nothing since.

@@ -30,7 +30,7 @@ from orbitmq.broker.handlers.consumers import ConsumerHandlers
 from orbitmq.broker.handlers.pull import PullHandlers
 from orbitmq.broker.handlers.queries import QueryHandlers
 from orbitmq.broker.handlers.replies import ReplyHandlers
-from orbitmq.broker.handlers.send import SendHandlers
+from orbitmq.broker.handlers.send import SendHandlers, nobody
 from orbitmq.broker.handlers.send_back import SendBackHandlers
 from orbitmq.broker.handlers.send_once import SendOnceHandlers
 from orbitmq.broker.handlers.transactions import TransactionHandlers
@@ -57,11 +57,13 @@ from orbitmq.config import BrokerConfig, delay_levels_ms
 from orbitmq.config.address import resolved
 from orbitmq.errors import FAILURES
 from orbitmq.protocol.codes import RequestCode
-from orbitmq.remoting.access.control import AccessControl
+from orbitmq.remoting.access.control import MADE_ADMIN, AccessControl
 from orbitmq.remoting.access.editing import AccountEditor
 from orbitmq.remoting.access.files import RELOAD_S, AccountFiles
+from orbitmq.remoting.access.rules import BROKER_RULES
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Router
+from orbitmq.remoting.hooks import RequestHook
 from orbitmq.remoting.server import Server
 from orbitmq.remoting.server_tls import ServerTls, own_connections_context
 
@@ -87,6 +89,8 @@ class Broker:
     To serve on somebody else's socket, make it with no hosts, `open` it with that socket's port,
     merge `router` into that server's router and hand its closed connections to `connection_closed`;
     `close_with` it, so that nothing is acknowledged that the last save has not seen.
+
+    `hooks` see the requests to nameservers before they leave.
     """
 
     def __init__(
@@ -95,8 +99,10 @@ class Broker:
         *,
         hosts: Sequence[str] = ("0.0.0.0",),
         clock: Callable[[], int] = wall_clock_ms,
+        hooks: Sequence[RequestHook] = (),
     ) -> None:
         self.config = config
+        self._hooks = tuple(hooks)
         self.clock = clock
         self.flow_control = FlowControl(config)
         self.router: Router = FlowControlledRouter(self.flow_control)
@@ -168,6 +174,7 @@ class Broker:
             self.queue_notices,
             any_host="brokerIP1" not in config.given,
             tls=own_connections_context(config.tls, use_tls=config.use_tls),
+            hooks=self._hooks,
         )
         self.transaction_check = TransactionCheck(
             config, self.store, self.topics, self.offsets, self.producers, self.putting, clock
@@ -185,23 +192,37 @@ class Broker:
         self.tables.load()
         self.timers.find_near()
         self.transaction_check.fit_to_store()
-        self._make_handlers(memory_bytes)
+        self.query_handlers = QueryHandlers(config, self.store)
         self.accounts = AccountFiles(config.rocketmq_home) if config.acl_enable else None
+        self.access = self._make_access_control()
+        self._make_handlers(memory_bytes)
         self._make_admin_handlers()
-        if self.accounts is not None:
-            access = AccessControl(
-                self.accounts,
-                strict=config.acl_strict,
-                topic_looked_at=self.query_handlers.topic_by_offset,
-            )
-            self.router.guard(access.guard)
+        if self.access is not None:
+            self.router.guard(self.access.guard)
         self._is_open = True
 
+    def _make_access_control(self) -> AccessControl | None:
+        if self.accounts is None:
+            return None
+        if not self.config.acl_strict:
+            _log.warning(MADE_ADMIN)
+        access = AccessControl(
+            self.accounts,
+            BROKER_RULES,
+            strict=self.config.acl_strict,
+            message_at=self.query_handlers.message_at,
+            is_system=self.topics.is_system,
+        )
+        self.transaction_check.may_be_asked = access.may_be_asked
+        return access
+
     def _make_handlers(self, memory_bytes: int) -> None:
-        config, store = self.config, self.store
+        config, store, access = self.config, self.store, self.access
         self.send_handlers = SendHandlers(
             config, self.topics, self.groups, self.putting, self.placing, self.host, self.acks
         )
+        if access is not None and access.is_strict:
+            self.send_handlers.half_owner = access.owner
         self.pull_handlers = PullHandlers(
             config,
             store,
@@ -228,7 +249,8 @@ class Broker:
             self.clock,
             memory_bytes,
         )
-        self.query_handlers = QueryHandlers(config, store)
+        if access is not None and access.is_strict:
+            self.consumer_handlers.key_of = access.key_of
         send_back = SendBackHandlers(
             config, store, self.topics, self.groups, self.putting, self.stats, self.host
         )
@@ -237,7 +259,12 @@ class Broker:
             self.pull_handlers,
             self.consumer_handlers,
             send_back,
-            SendOnceHandlers(self.send_handlers, self.putting, self.deduplication),
+            SendOnceHandlers(
+                self.send_handlers,
+                self.putting,
+                self.deduplication,
+                access.owner if access is not None else nobody,
+            ),
             ReplyHandlers(self.send_handlers, self.producers),
             self.query_handlers,
             BulkReadHandlers(config, store, self.topics, self.stats),
@@ -323,7 +350,7 @@ class Broker:
 
     async def _listen_on_fast_port(self, port: int) -> None:
         """Listen on the second port, which serves everything but pulls."""
-        router = Router()
+        router = Router(fallback=self.router.fallback)
         router.merge(self.router, without=[RequestCode.PULL_MESSAGE])
         server = self._make_server(router)
         try:

@@ -5,8 +5,10 @@ Pure state: the methods change the tables and return what others must be told.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from orbitmq.protocol.bodies import Subscription
 from orbitmq.remoting.connection import Connection
@@ -14,6 +16,7 @@ from orbitmq.remoting.connection import Connection
 __all__ = ["ClientInfo", "ConsumerClients", "ConsumerGroup", "ProducerClients"]
 
 EXPIRY_MS = 120_000
+_ABSENT: Final = object()
 
 
 @dataclass(slots=True)
@@ -24,6 +27,8 @@ class ClientInfo:
     language: str
     version: int
     last_seen_ms: int
+    access_key: str | None = None
+    """The account it signs with, None if it need not sign."""
 
 
 @dataclass(slots=True)
@@ -117,20 +122,39 @@ class ProducerClients:
 
     def __init__(self) -> None:
         self.groups: dict[str, dict[Connection, ClientInfo]] = {}
+        self._by_id: dict[str, Counter[Connection]] = {}
+        """By client id, in how many groups a connection is with it."""
+        self._keys: dict[Connection, str | None] = {}
+        """The account each connection signs with."""
         self._next: dict[str, int] = {}
 
     def register(self, name: str, connection: Connection, client: ClientInfo) -> None:
         """Take a heartbeat."""
-        _seen(self.groups.setdefault(name, {}), connection, client)
+        members = self.groups.setdefault(name, {})
+        if connection not in members:
+            self._by_id.setdefault(client.client_id, Counter())[connection] += 1
+        self._keys[connection] = client.access_key
+        _seen(members, connection, client)
 
     def unregister(self, name: str, connection: Connection) -> None:
         """Remove a member."""
-        members = self.groups.get(name)
-        if members is not None and members.pop(connection, None) is not None and not members:
+        members = self.groups.get(name, {})
+        client = members.pop(connection, None)
+        if client is None:
+            return
+        if not members:
             del self.groups[name]
+        connections = self._by_id[client.client_id]
+        connections[connection] -= 1
+        if not connections[connection]:
+            del connections[connection]
+        if not connections:
+            del self._by_id[client.client_id]
 
     def closed(self, connection: Connection) -> None:
         """Remove a connection everywhere."""
+        if self._keys.pop(connection, _ABSENT) is _ABSENT:
+            return
         for name in list(self.groups):
             self.unregister(name, connection)
 
@@ -145,15 +169,24 @@ class ProducerClients:
 
     def of_client(self, client_id: str) -> Connection | None:
         """Return the connection of a client, for pushing a reply to it."""
-        for members in self.groups.values():
-            for connection, client in members.items():
-                if client.client_id == client_id and connection.is_open:
-                    return connection
-        return None
+        return next((one for one in self._by_id.get(client_id, ()) if one.is_open), None)
 
-    def any_of(self, name: str) -> Connection | None:
-        """Return the group's members in turn, for asking one of them."""
-        members = [c for c in self.groups.get(name, {}) if c.is_open]
+    def is_anothers(self, client_id: str, access_key: str | None) -> bool:
+        """Whether a client of another account is here with this id: replies go by ids."""
+        return any(
+            connection.is_open and self._keys.get(connection) != access_key
+            for connection in self._by_id.get(client_id, ())
+        )
+
+    def any_of(
+        self, name: str, may_be_asked: Callable[[ClientInfo], bool] = lambda _client: True
+    ) -> Connection | None:
+        """Return the group's members in turn, for asking one of them that may be asked."""
+        members = [
+            connection
+            for connection, client in self.groups.get(name, {}).items()
+            if connection.is_open and may_be_asked(client)
+        ]
         if not members:
             return None
         turn = self._next[name] = self._next.get(name, -1) + 1
@@ -166,3 +199,4 @@ def _seen(
     """Note a heartbeat; what a client is, its first one has said."""
     known = members.setdefault(connection, client)
     known.last_seen_ms = client.last_seen_ms
+    known.access_key = client.access_key

@@ -2,8 +2,9 @@
 
 A sender (a streaming query, see `orbitmq.spark.sink_once`) numbers its batches and gives each
 message an id that is the same when the batch is sent again. `StoredIds` (Rust) holds the ids of
-every sender's newest batch; sender, batch and id stand in the properties of each message, so all of
-it follows from the log:
+every sender's newest batch; account, sender, batch and id stand in the properties of each message,
+so all of it follows from the log. A sender belongs to an account and a topic (`Scope`), so nobody
+has a say in what is stored of another's.
 
 - *snapshot*: from time to time the ids are written to ``config/deduplication.ids`` with the offset
   of the log they stand for, also when only others have written to the log, so that a start never
@@ -16,14 +17,16 @@ it follows from the log:
   ever.
 
 Bounds. A sender that has sent nothing for `deduplicationWindowMs` is forgotten, and one that says
-that its batch is over keeps no ids (`end`). At most `deduplicationMaxIds` ids are kept (about 40
-bytes each); a batch that would need more is refused rather than stored without the promise.
+that its batch is over keeps no ids (`end`). Of each account at most `deduplicationMaxIds` ids are
+kept (about 40 bytes each), so that one cannot take another's room, and one sender for every four of
+them; a batch that would need more is refused rather than stored without the promise.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from orbitmq import persist
@@ -34,7 +37,7 @@ from orbitmq.errors import BatchNotTaken, MalformedId, WireError
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.remoting.handling import Refused
 
-__all__ = ["Deduplication"]
+__all__ = ["Deduplication", "Scope"]
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +46,22 @@ FLUSH_TIMEOUT_MS = 60_000
 LOG_BEHIND_BYTES = 64 << 20
 """How far the log may grow behind a snapshot; more when a snapshot is itself large."""
 ID_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A batch of a sender, and whose it is."""
+
+    sender: str
+    batch: int
+    topic: str
+    account: str
+    """Stands for the account; empty without access control."""
+
+    @property
+    def text(self) -> str:
+        """What messages carry."""
+        return f"{self.sender}/{self.batch}"
 
 
 class Deduplication:
@@ -79,12 +98,19 @@ class Deduplication:
     def __len__(self) -> int:
         return len(self._ids)
 
-    def stored(self, sender: str, batch: int, ids: Sequence[str]) -> list[bool]:
+    def stored(self, scope: Scope, ids: Sequence[str]) -> list[bool]:
         """Return which messages of a batch are stored already; refuses what cannot be told."""
         limit = self._config.deduplication_max_ids
         for may_forget in (True, False):
             try:
-                stored = self._ids.stored(sender, batch, ids, limit=limit)
+                stored = self._ids.stored(
+                    scope.sender,
+                    scope.batch,
+                    ids,
+                    limit=limit,
+                    topic=scope.topic,
+                    account=scope.account,
+                )
             except MalformedId as error:
                 raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"UNIQ_KEY: {error}") from None
             except BatchNotTaken as error:
@@ -98,14 +124,21 @@ class Deduplication:
             return stored
         raise AssertionError  # the second round ends one way or the other
 
-    def add(self, sender: str, batch: int, ids: Sequence[str]) -> None:
+    def add(self, scope: Scope, ids: Sequence[str]) -> None:
         """Note messages that are in the log now."""
-        self._ids.add(sender, batch, ids, now_ms=self._clock())
+        self._ids.add(
+            scope.sender,
+            scope.batch,
+            ids,
+            now_ms=self._clock(),
+            topic=scope.topic,
+            account=scope.account,
+        )
         self._is_dirty = True
 
-    def end(self, sender: str, batch: int) -> None:
+    def end(self, scope: Scope) -> None:
         """Let go of the ids of a batch that will not be sent again."""
-        if self._ids.end(sender, batch):
+        if self._ids.end(scope.sender, scope.batch, topic=scope.topic, account=scope.account):
             self._is_dirty = True
 
     def prepare(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from orbitmq._native import Command, body_crc, dumps_lenient, loads_lenient
@@ -17,6 +17,7 @@ from orbitmq.protocol.bodies import TopicConfig
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import Permission
 from orbitmq.remoting.client import RemotingClient
+from orbitmq.remoting.hooks import RequestHook
 
 __all__ = ["Registration"]
 
@@ -38,13 +39,14 @@ class Registration:
         *,
         any_host: bool,
         tls: ssl.SSLContext | None = None,
+        hooks: Sequence[RequestHook] = (),
     ) -> None:
         self._config = config
         self._topics = topics
         self._address = address
         self._notices = notices
         self._any_host = any_host
-        self._client = RemotingClient(tls=tls)
+        self._client = RemotingClient(hooks=hooks, tls=tls)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._periodic: asyncio.Task[None] | None = None
         self._scheduled = False

@@ -64,6 +64,8 @@ def final(half: Record) -> NewMessage:
     if message.get_property(Property.DELAY) not in (None, "0"):
         # It waits among the delayed messages first, where it must not be taken for a half one.
         message.set_property(Property.TRANSACTION, None)
+    for name in Property.OF_BROKERS:
+        message.set_property(name, None)
     return message
 
 

@@ -154,6 +154,8 @@ class TransactionCheck:
         self._at: int | None = None
         """The half message that the running round looks at; None between rounds."""
         self._aside = SetAside("half message", READ_ATTEMPTS)
+        self.may_be_asked: Callable[[str | None, Record], bool] = lambda _key, _half: True
+        """Whether the account of a producer may see a half message."""
 
     def is_decided(self, place: int) -> bool:
         """Whether a decision about this message, at any of its places, is known already."""
@@ -372,7 +374,9 @@ class TransactionCheck:
 
     def _ask(self, half: Record, copy: NewMessage, appended: Appended, now_ms: int) -> None:
         group = half.get_property(Property.PRODUCER_GROUP) or ""
-        producer = self._producers.any_of(group)
+        producer = self._producers.any_of(
+            group, lambda client: self.may_be_asked(client.access_key, half)
+        )
         if producer is None:
             _log.warning("no producer of group %s to ask about %s", group, half.offset_id)
             return

@@ -69,7 +69,10 @@ def _of_tools() -> Mapping[str, str]:
     try:
         value: Any = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise click.UsageError(f"{path}: {error}") from error
+        # What YAML says of it quotes the line, which may be that of the secret.
+        mark = getattr(error, "problem_mark", None)
+        place = "" if mark is None else f": line {mark.line + 1}, column {mark.column + 1}"
+        raise click.UsageError(f"{path} is not valid YAML{place}") from None
     if not isinstance(value, dict):
         return {}
     return {key: str(value[key]) for key in _OF_TOOLS.values() if value.get(key)}

@@ -7,6 +7,7 @@ from orbitmq.config.properties import (
     decode,
     format_properties,
     parse_properties,
+    rewrite_properties,
 )
 from orbitmq.config.store import delay_levels_ms
 from orbitmq.config.tls import TlsSettings
@@ -20,4 +21,5 @@ __all__ = [
     "format_properties",
     "local_address",
     "parse_properties",
+    "rewrite_properties",
 ]

@@ -101,7 +101,7 @@ class BrokerConfig(StoreSettings, ServerSettings, ClientSettings):
     # Safety and statistics
     acl_enable: bool = fixed(False)
     acl_strict: bool = fixed(False)
-    """OrbitMQ's own: closes what 4.9.7 leaves open (see `orbitmq.remoting.access.needs`)."""
+    """OrbitMQ's own: closes what 4.9.7 leaves open (see `orbitmq.remoting.access.rules`)."""
     enable_detail_stat: bool = live(True)
     auto_delete_unused_stats: bool = live(False)
     isolate_log_enable: bool = fixed(False)

@@ -14,9 +14,10 @@ from collections.abc import Iterator, Mapping
 
 from orbitmq.errors import MalformedProperties
 
-__all__ = ["decode", "format_properties", "parse_properties"]
+__all__ = ["decode", "format_properties", "parse_properties", "rewrite_properties"]
 
 _BLANKS = " \t\f"
+_LINE_END = re.compile(r"\r\n|\r|\n")
 _ESCAPE = re.compile(r"\\(u([0-9a-fA-F]{4})|.|$)", re.DOTALL)
 _KEY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 _LETTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -34,7 +35,7 @@ def decode(content: bytes) -> str:
 def parse_properties(text: str) -> dict[str, str]:
     """Read properties; of equal keys the last wins."""
     properties = {}
-    for line in _logical_lines(text):
+    for _, _, line in _logical_lines(text):
         match = _KEY.fullmatch(line)
         assert match is not None  # the pattern takes any text
         properties[_unescape(match[1])] = _unescape(match[2])
@@ -48,19 +49,50 @@ def format_properties(properties: Mapping[str, str]) -> str:
     )
 
 
-def _logical_lines(text: str) -> Iterator[str]:
-    whole = ""
-    lines = re.split(r"\r\n|\r|\n", text)
-    for number, line in enumerate(lines, start=1):
+def rewrite_properties(content: bytes, changes: Mapping[str, str]) -> bytes:
+    """Change the values of some keys of a file and nothing else: comments and other keys stay."""
+    text = decode(content)
+    lines = _LINE_END.split(text)
+    ends = [*_LINE_END.findall(text), ""]
+    out, done, missing = [], 0, dict(changes)
+    for first, last, line in _logical_lines(text):
+        match = _KEY.fullmatch(line)
+        assert match is not None
+        key = _unescape(match[1])
+        if key in changes:
+            out += [lines[i] + ends[i] for i in range(done, first)]
+            out.append(format_properties({key: changes[key]}).rstrip("\n") + (ends[last] or "\n"))
+            done = last + 1
+            missing.pop(key, None)
+    whole = "".join([*out, *(lines[i] + ends[i] for i in range(done, len(lines)))])
+    if missing:
+        whole += "" if whole.endswith(("\n", "\r")) or not whole else "\n"
+        # A last line that goes on must not go on in ours.
+        whole += "\n" if whole.rstrip("\r\n").endswith("\\") else ""
+        whole += format_properties(missing)
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return whole.encode("iso-8859-1")
+    return whole.encode()
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield each logical line with the numbers of the first and the last line it stands on."""
+    whole, first = "", -1
+    lines = _LINE_END.split(text)
+    for number, line in enumerate(lines):
         line = line.lstrip(_BLANKS)
         if not whole and (not line or line[0] in "#!"):
             continue
+        if not whole:
+            first = number
         backslashes = len(line) - len(line.rstrip("\\"))
         continued = backslashes % 2 == 1
         whole += line[:-1] if continued else line
         # Lines that came to nothing are skipped, unless the text ends with a backslash.
-        if (whole and not continued) or (continued and number == len(lines)):
-            yield whole
+        if (whole and not continued) or (continued and number == len(lines) - 1):
+            yield first, number, whole
         if not continued:
             whole = ""
 

@@ -20,9 +20,10 @@ from orbitmq.config import NameserverConfig, local_address
 from orbitmq.nameserver.handlers import Handlers
 from orbitmq.nameserver.kv import KvTable
 from orbitmq.nameserver.routes import Routes
+from orbitmq.remoting.access.accounts import Account
 from orbitmq.remoting.access.control import AccessControl
 from orbitmq.remoting.access.files import RELOAD_S, AccountFiles
-from orbitmq.remoting.access.needs import NAMESERVER_ADMIN_CODES
+from orbitmq.remoting.access.rules import NAMESERVER_RULES
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Router
 from orbitmq.remoting.server import Server
@@ -46,7 +47,10 @@ def _silence(_request: object, _connection: Connection) -> None:
 
 
 class Nameserver:
-    """Everything a nameserver consists of."""
+    """Everything a nameserver consists of.
+
+    `own_account` is that of brokers in the same process; no file has it.
+    """
 
     def __init__(
         self,
@@ -54,6 +58,7 @@ class Nameserver:
         *,
         hosts: Sequence[str] = ("0.0.0.0",),
         clock: Callable[[], int] = _wall_clock_ms,
+        own_account: Account | None = None,
     ) -> None:
         self.config = config or NameserverConfig()
         self.routes = Routes()
@@ -68,7 +73,7 @@ class Nameserver:
         self._accounts: AccountFiles | None = None
         if self.config.acl_enable:
             self._accounts = AccountFiles(self.config.rocketmq_home)
-            control = AccessControl(self._accounts, admin_codes=NAMESERVER_ADMIN_CODES)
+            control = AccessControl(self._accounts, NAMESERVER_RULES, strict=True, own=own_account)
             self.router.guard(control.guard)
 
     @property

@@ -19,6 +19,7 @@ from orbitmq.config import (
     decode,
     format_properties,
     parse_properties,
+    rewrite_properties,
 )
 from orbitmq.errors import HeaderFault, MalformedProperties
 from orbitmq.nameserver.addresses import from_this_machine, seen_from
@@ -344,9 +345,20 @@ class Handlers:
         applied = self._config.update(properties)
         _log.info("update config by %s: %s", connection, ", ".join(applied) or "nothing")
         if applied:
-            text = format_properties(self._config.as_properties())
-            persist.save(Path(self._config.config_store_path), text.encode())
+            self._save_config(applied)
         return respond(request)
+
+    def _save_config(self, applied: list[str]) -> None:
+        """Write settings to the operator's file, which keeps everything else that it says."""
+        path = Path(self._config.config_store_path)
+        settings = self._config.as_properties()
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            persist.save(path, format_properties(settings).encode())
+        else:
+            changes = {key: settings[key] for key in applied}
+            persist.save(path, rewrite_properties(content, changes))
 
     def get_config(self, request: Command, _connection: Connection) -> Command:
         """Tell all settings."""

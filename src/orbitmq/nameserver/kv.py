@@ -1,7 +1,8 @@
 """The nameserver's table of configuration values: namespace → key → value.
 
 It is the only thing a nameserver keeps on disk, as ``{"configTable": {namespace: {key: value}}}``,
-written whole with every change. A namespace stays when its last key goes.
+written whole with every change. A namespace stays when its last key goes, and so does what else
+the file says.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ class KvTable:
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self._table: Table = {}
+        self._besides: dict[str, Any] = {}
 
     def load(self) -> None:
         """Read the file, if there is one."""
         if self._path is not None:
-            self._table = persist.load(self._path, _parse) or {}
+            self._table, self._besides = persist.load(self._path, _parse) or ({}, {})
 
     def put(self, namespace: str, key: str, value: str | None) -> None:
         """Set a value; None makes the namespace and removes the key, as a read would show it."""
@@ -53,12 +55,13 @@ class KvTable:
 
     def _save(self) -> None:
         if self._path is not None:
-            persist.save(self._path, dumps_lenient({"configTable": self._table}))
+            persist.save(self._path, dumps_lenient(self._besides | {"configTable": self._table}))
 
 
-def _parse(content: bytes) -> Table:
+def _parse(content: bytes) -> tuple[Table, dict[str, Any]]:
     value: Any = loads_lenient(content)
-    return {
+    table = {
         str(namespace): {str(key): text for key, text in values.items() if text is not None}
         for namespace, values in (value.get("configTable") or {}).items()
     }
+    return table, {name: member for name, member in value.items() if name != "configTable"}

@@ -16,6 +16,7 @@ __all__ = [
     "RETRY_PREFIX",
     "SCHEDULE_TOPIC",
     "SELF_TEST_TOPIC",
+    "SINK_BROKERS",
     "SYSTEM_GROUPS",
     "SYSTEM_GROUP_PREFIX",
     "SYSTEM_TOPICS",
@@ -93,6 +94,9 @@ DLQ_PREFIX = "%DLQ%"
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 """Namespace of the nameserver's key-value table that makes topics ordered."""
 
+SINK_BROKERS = "ORBITMQ_SINK_BROKERS"
+"""Namespace of that table that has the brokers of each exactly-once sender and topic."""
+
 MAX_TOPIC_LENGTH = 127
 MAX_GROUP_LENGTH = 255
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
@@ -123,6 +127,10 @@ class Property:
     TRANSACTION_CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
     SCOPE = "ORBIT_BATCH"
     """OrbitMQ's own: sender and batch of a message whose repeats are suppressed."""
+    ACCOUNT = "ORBIT_ACCOUNT"
+    """OrbitMQ's own: stands for the account of such a sender, or of a half message's."""
+    OF_BROKERS = (SCOPE, ACCOUNT)
+    """Those that only brokers write: what a sender says of them is not believed."""
     PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
     TIMER_DELAY_SECONDS = "TIMER_DELAY_SEC"
     TIMER_DELAY_MS = "TIMER_DELAY_MS"

@@ -32,12 +32,11 @@ from pyspark import TaskContext
 
 from orbitmq.errors import ConfigError, NoRoute, OrbitError
 from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.names import SINK_BROKERS
 from orbitmq.remoting.blocking import BlockingNetwork
 
 __all__ = ["Pins", "Scope", "query_scope", "sender_name"]
 
-PINS = "ORBITMQ_SINK_BROKERS"
-"""The namespace of the nameservers' table that has the brokers of each sender and topic."""
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
 PIN_TIMEOUT_MS = 5000
@@ -143,7 +142,7 @@ class Pins:
     def _ask(
         self, address: str, code: int, key: str, value: str | None = None
     ) -> tuple[int | None, str | None]:
-        ext = {"namespace": PINS, "key": key}
+        ext = {"namespace": SINK_BROKERS, "key": key}
         if value is not None:
             ext["value"] = value
         try:

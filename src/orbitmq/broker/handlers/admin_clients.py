@@ -1,7 +1,8 @@
 """Connected clients as operators see them: listed, asked, told to start over.
 
 What only a client knows is asked of it over the connection it opened; its answer goes back as it
-came.
+came. The question has the fields that are defined for it and no others: an administrator's key and
+signature are nothing for a consumer, which could use them again.
 """
 
 from __future__ import annotations
@@ -225,7 +226,8 @@ class ClientAdminHandlers:
     async def running_info(self, request: Command, _connection: Connection) -> Command:
         """Ask a consumer how it is running."""
         header = MemberHeader.decode(request)
-        return await self._relay(request, header, dict(request.ext or {}), request.body)
+        ext = header.encode() | _given(request, "jstackEnable")
+        return await self._relay(request, header, ext, None)
 
     async def consume_directly(self, request: Command, _connection: Connection) -> Command:
         """Let a consumer consume a message now, and return what came of it."""
@@ -235,11 +237,11 @@ class ClientAdminHandlers:
         if record is None:
             remark = f"there is no message {header.msg_id}"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-        ext = {**(request.ext or {}), "brokerName": self.config.broker_name}
+        ext = header.encode() | {"brokerName": self.config.broker_name}
         return await self._relay(request, header, ext, record)
 
     async def _relay(
-        self, request: Command, header: MemberHeader, ext: dict[str, str], body: bytes
+        self, request: Command, header: MemberHeader, ext: dict[str, str], body: bytes | None
     ) -> Command:
         group_name, client_id = header.consumer_group, header.client_id
         group = self.consumers.groups.get(group_name)
@@ -265,6 +267,11 @@ class ClientAdminHandlers:
             remark = f"invoke consumer <{group_name}> <{client_id}> Exception: {error}"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark) from None
         return respond(request, answer.code, answer.remark, ext=answer.ext, body=answer.body)
+
+
+def _given(request: Command, name: str) -> dict[str, str]:
+    value = request.get_ext(name)
+    return {} if value is None else {name: value}
 
 
 def _connections(members: Mapping[Connection, ClientInfo]) -> list[dict[str, Any]]:

@@ -76,6 +76,8 @@ class ConsumerHandlers:
     locks: QueueLocks
     clock: Callable[[], int]
     memory_bytes: int
+    key_of: Callable[[Command, Connection], str | None] = lambda _request, _connection: None
+    """Returns the access key of a request whose rights count."""
 
     def register(self, router: Router) -> None:
         """Take over the codes of this family."""
@@ -94,8 +96,17 @@ class ConsumerHandlers:
         """Take note of a client and its groups."""
         body = loads_lenient(request.body)
         client = ClientInfo(
-            body.get("clientID") or "", request.language, request.version, self.clock()
+            body.get("clientID") or "",
+            request.language,
+            request.version,
+            self.clock(),
+            self.key_of(request, connection),
         )
+        if body.get("producerDataSet") and self.producers.is_anothers(
+            client.client_id, client.access_key
+        ):
+            remark = f"a client of another account is here by the id {client.client_id}"
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
         for consumer in body.get("consumerDataSet") or ():
             self._consumer_is_here(consumer, connection, client)
         for producer in body.get("producerDataSet") or ():

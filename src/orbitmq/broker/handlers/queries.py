@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orbitmq._native import Command, Store, decode_records
+from orbitmq._native import Command, Record, Store, decode_records
 from orbitmq.config import BrokerConfig
 from orbitmq.errors import HeaderFault
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.headers import Header, Long
+from orbitmq.remoting.access.demands import NeedsAdmin
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Refused, Router, respond
 
@@ -64,7 +65,7 @@ class QueryHandlers:
         router.add(self.earliest_time, [RequestCode.GET_EARLIEST_MSG_STORETIME])
 
     def by_key(self, request: Command, _connection: Connection) -> Command:
-        """Return the messages that have a key, or one of the same hash."""
+        """Return the messages of a topic that have a key, or one of the same hash."""
         header = QueryHeader.decode(request)
         if header.is_unique_key:
             max_messages = self.config.default_query_max_num
@@ -79,6 +80,8 @@ class QueryHandlers:
             begin_ms=header.begin_timestamp,
             end_ms=header.end_timestamp,
         )
+        # The index knows hashes: a key of another topic may have the same.
+        records = [record for record in records if _topic_of(record) == header.topic]
         store_time, physical_offset = self.store.index_last_update if records else (0, 0)
         ext = {
             "indexLastUpdateTimestamp": str(store_time),
@@ -98,13 +101,21 @@ class QueryHandlers:
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         return respond(request, body=record)
 
-    def topic_by_offset(self, request: Command) -> str | None:
-        """Return the topic of the message that `by_offset` would return."""
-        data = self.store.record_at(PlaceHeader.decode(request).offset)
+    def message_at(self, physical_offset: int) -> Record | None:
+        """Return the message at a physical offset, for checks of what may be done with it.
+
+        A message can be made to look as if others began inside its body, with any topic and a
+        length that reaches into the next ones. So what stands in no queue at this offset raises
+        `NeedsAdmin`.
+        """
+        data = self.store.record_at(physical_offset)
         if data is None:
             return None
         (record,) = decode_records(data, check_crc=False)
-        return record.topic
+        unit = self.store.unit_at(record.topic, record.queue_id, record.queue_offset)
+        if unit is None or unit[:2] != (physical_offset, len(data)):
+            raise NeedsAdmin
+        return record
 
     def offset_by_time(self, request: Command, _connection: Connection) -> Command:
         """Return the queue offset of a time."""
@@ -129,3 +140,8 @@ class QueryHandlers:
         header = QueueHeader.decode(request)
         stored = self.store.earliest_store_time(header.topic, header.queue_id)
         return respond(request, ext={"timestamp": str(-1 if stored is None else stored)})
+
+
+def _topic_of(data: bytes) -> str:
+    (record,) = decode_records(data, check_crc=False)
+    return record.topic

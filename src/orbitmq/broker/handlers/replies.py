@@ -22,7 +22,7 @@ from orbitmq._native import (
     encode_properties,
 )
 from orbitmq.broker.clients import ProducerClients
-from orbitmq.broker.handlers.send import SendHandlers
+from orbitmq.broker.handlers.send import SendHandlers, without_own_properties
 from orbitmq.errors import OrbitError
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.names import Property
@@ -141,6 +141,7 @@ class ReplyHandlers:
             reconsume_times=message.reconsume_times,
             properties=properties,
         )
+        without_own_properties(kept)
         try:
             return self.sends.putting.put_as_is(kept)
         except OrbitError as error:

@@ -41,12 +41,19 @@ from orbitmq.protocol.names import (
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Refused, Router
 
-__all__ = ["SendHandlers"]
+__all__ = ["OWN_PROPERTIES", "SendHandlers", "nobody", "without_own_properties"]
 
 SUCCESS = int(ResponseCode.SUCCESS)
 """Once per send: an enumeration's member takes its time to find."""
 TIMER_PROPERTIES = b"TIMER_DEL"
 """In a batch with a message that names its time of delivery, and hardly in any other."""
+OWN_PROPERTIES = b"ORBIT_"
+"""In a batch with a message that has a property that only brokers write."""
+
+
+def nobody(_request: Command) -> str:
+    """Return the account of a request where there is no access control."""
+    return ""
 
 
 @dataclass(slots=True)
@@ -61,6 +68,8 @@ class SendHandlers:
     store_host: tuple[str, int]
     acks: FlushAcks | None
     """Set when a message must be on disk before it is acknowledged."""
+    half_owner: Callable[[Command], str] = nobody
+    """Returns what stands for the account of a half message's sender."""
 
     def register(self, router: Router) -> None:
         """Take over the codes of this family."""
@@ -91,8 +100,9 @@ class SendHandlers:
             elif sent.is_batch:
                 appended = self._put_batch(request, message)
             else:
+                without_own_properties(message)
                 self._divert_to_dlq(request, sent, message)
-                appended = [self._put(message)]
+                appended = [self._put(request, message)]
         except Refused as refused:
             refused.ext = {
                 Property.MSG_REGION: config.region_id,
@@ -178,7 +188,7 @@ class SendHandlers:
             self.topics.find_or_create(message.topic, 1)
             message.queue_id = 0
 
-    def _put(self, message: NewMessage) -> Appended:
+    def _put(self, request: Command, message: NewMessage) -> Appended:
         if not is_transactional(message):
             return self.placing.put(message)
         if self.config.reject_transaction_message:
@@ -187,6 +197,8 @@ class SendHandlers:
         self.placing.wishes.due_ms(message)  # a time that is refused had better be so now
         self.putting.check_topic(message)
         becomes_half(message)
+        if owner := self.half_owner(request):
+            message.set_property(Property.ACCOUNT, owner)
         return self.putting.put_as_is(message)
 
     def _put_batch(self, request: Command, message: NewMessage) -> list[Appended]:
@@ -197,6 +209,9 @@ class SendHandlers:
         if message.sys_flag & MessageFlag.TRANSACTION_MASK or delay_level(message) > 0:
             raise self.putting.illegal()
         messages = message.split()
+        if OWN_PROPERTIES in request.body or any(map(message.get_property, Property.OF_BROKERS)):
+            for one in messages:
+                without_own_properties(one)
         if TIMER_PROPERTIES in request.body and self.placing.wait_for_a_time(messages):
             # Each has a time of its own, so they are not side by side.
             return [self.placing.put(one) for one in messages]
@@ -215,3 +230,9 @@ class SendHandlers:
 
         assert self.acks is not None
         self.acks.when_flushed(appended[-1].end, release)
+
+
+def without_own_properties(message: NewMessage) -> None:
+    """Take away what only brokers write; a message that was consumed and is sent on may have it."""
+    for name in Property.OF_BROKERS:
+        message.set_property(name, None)

@@ -9,12 +9,16 @@ still waits until the log is as safe as the broker is set up to make it.
 Checking, appending and noting happen in one go on the broker's loop: of two attempts that send the
 same thing at the same time one is suppressed.
 
+A sender belongs to the account that signs for it and to the topic: the same scope of another
+account or topic is another sender. Without access control there is one account, which is empty.
+
 ORBIT_END_BATCH, with topic and ``scope``: the batch will not be sent again, as its sender is a job
 that is over. Its ids make room for those of others; who sends it all the same is refused.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from orbitmq._native import (
@@ -25,12 +29,14 @@ from orbitmq._native import (
     encode_offset_id,
     parse_scope,
 )
-from orbitmq.broker.deduplication import Deduplication
-from orbitmq.broker.handlers.send import SendHandlers
+from orbitmq.broker.deduplication import Deduplication, Scope
+from orbitmq.broker.handlers.send import OWN_PROPERTIES, SendHandlers, nobody
 from orbitmq.broker.putting import Putting, delay_level
+from orbitmq.broker.transaction import is_transactional
 from orbitmq.errors import MalformedBatch
 from orbitmq.protocol.bodies import TopicConfig
 from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.flags import MessageFlag
 from orbitmq.protocol.names import Property
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Refused, Router, respond
@@ -45,6 +51,8 @@ class SendOnceHandlers:
     sends: SendHandlers
     putting: Putting
     deduplication: Deduplication
+    owner: Callable[[Command], str] = nobody
+    """Returns what stands for the account that signed a request."""
 
     def register(self, router: Router) -> None:
         """Take over the codes of this family."""
@@ -54,17 +62,17 @@ class SendOnceHandlers:
     def send_once(self, request: Command, connection: Connection) -> Command | None:
         """Store what is not stored yet of a message or a batch."""
         sent = SendRequest(request)
-        scope, sender, batch = _scope(request)
+        scope = self._scope(request, sent.topic)
         topic = self.sends.checked_topic(sent, connection)
         messages = self._messages(request, sent, topic, scope, connection)
         ids = [message.get_property(Property.UNIQUE_KEY) or "" for message in messages]
-        known = self.deduplication.stored(sender, batch, ids)
+        known = self.deduplication.stored(scope, ids)
         new = [index for index, is_known in enumerate(known) if not is_known]
         appended: list[Appended] = []
         if new:
             self.deduplication.prepare()
             appended = self._put([messages[index] for index in new], is_batch=sent.is_batch)
-            self.deduplication.add(sender, batch, [ids[index] for index in new])
+            self.deduplication.add(scope, [ids[index] for index in new])
         ext = self._ext(sent, appended, len(messages) - len(new))
         store = self.putting.store
         end = appended[-1].end if appended else store.max_physical_offset
@@ -75,8 +83,7 @@ class SendOnceHandlers:
 
     def end_batch(self, request: Command, _connection: Connection) -> Command:
         """Let go of the ids of a batch that will not be sent again."""
-        _, sender, batch = _scope(request)
-        self.deduplication.end(sender, batch)
+        self.deduplication.end(self._scope(request, request.get_ext("b") or ""))
         return request.respond(ResponseCode.SUCCESS, None)
 
     def _messages(
@@ -84,22 +91,38 @@ class SendOnceHandlers:
         request: Command,
         sent: SendRequest,
         topic: TopicConfig,
-        scope: str,
+        scope: Scope,
         connection: Connection,
     ) -> list[NewMessage]:
         host, cluster = self.sends.store_host, self.sends.config.broker_cluster_name
         queue_id = max(sent.queue_id, 0)
         sys_flag = self.sends.flagged(sent.sys_flag, topic)
         message = sent.message(queue_id, sys_flag, connection.remote, host, cluster)
-        message.set_property(Property.SCOPE, scope)
+        self._mark(message, scope)
         if not sent.is_batch:
+            self._refuse_half(message)
             return [message]
         if len(request.body) > self.sends.config.max_message_size:
             raise self.putting.illegal()
         if not request.body:
             raise MalformedBatch("the batch is empty")
         message.set_property(Property.WAIT, None)
-        return message.split()
+        messages = message.split()
+        if OWN_PROPERTIES in request.body:
+            for one in messages:
+                self._mark(one, scope)
+        self._refuse_half(message)
+        return messages
+
+    @staticmethod
+    def _mark(message: NewMessage, scope: Scope) -> None:
+        message.set_property(Property.SCOPE, scope.text)
+        message.set_property(Property.ACCOUNT, scope.account or None)
+
+    def _refuse_half(self, message: NewMessage) -> None:
+        """Refuse half messages: they are stored again and again until they are decided."""
+        if message.sys_flag & MessageFlag.TRANSACTION_MASK or is_transactional(message):
+            raise self.putting.illegal()
 
     def _put(self, messages: list[NewMessage], *, is_batch: bool) -> list[Appended]:
         if not is_batch:
@@ -129,12 +152,10 @@ class SendOnceHandlers:
         assert self.sends.acks is not None
         self.sends.acks.when_flushed(end, release)
 
-
-def _scope(request: Command) -> tuple[str, str, int]:
-    """Return the scope of a request, as it is and in its two parts."""
-    scope = request.get_ext("scope") or ""
-    parsed = parse_scope(scope)
-    if parsed is None:
-        remark = f"scope {scope!r} is not a sender and a batch: sender/7"
-        raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
-    return scope, *parsed
+    def _scope(self, request: Command, topic: str) -> Scope:
+        text = request.get_ext("scope") or ""
+        parsed = parse_scope(text)
+        if parsed is None:
+            remark = f"scope {text!r} is not a sender and a batch: sender/7"
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+        return Scope(*parsed, topic=topic, account=self.owner(request))

@@ -117,8 +117,10 @@ class TransactionHandlers:
             raise _refused("The transaction state table offset wrong")
         if half.physical_offset != header.commit_log_offset:
             raise _refused("The commit log offset wrong")
-        if half.topic != TRANS_HALF_TOPIC:
-            # Java would deliver an ordinary message a second time.
+        unit = self.store.unit_at(half.topic, half.queue_id, half.queue_offset)
+        if half.topic != TRANS_HALF_TOPIC or unit is None or unit[0] != half.physical_offset:
+            # Java would deliver an ordinary message a second time, or what only looks like a half
+            # message inside the body of another one.
             raise _refused("Find prepared transaction message failed")
         return half
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,18 +10,11 @@ from typing import Any
 from orbitmq.errors import ConfigError
 from orbitmq.protocol.names import RETRY_PREFIX, retry_topic
 from orbitmq.remoting.access.addresses import AddressPattern, address_pattern
+from orbitmq.remoting.access.rights import Right, right_of
 
-__all__ = ["PUB", "SUB", "Account", "permission"]
+__all__ = ["MIN_KEY_LENGTH", "Account"]
 
-DENY, PUB, SUB = 1, 4, 8
 MIN_KEY_LENGTH = 7
-
-_PERMISSIONS = {"DENY": DENY, "PUB": PUB, "SUB": SUB, "PUB|SUB": PUB | SUB, "SUB|PUB": PUB | SUB}
-
-
-def permission(text: str | None) -> int:
-    """Return the bits of a permission; what is none is a denial."""
-    return _PERMISSIONS.get((text or "").strip(), DENY)
 
 
 @dataclass(slots=True)
@@ -31,13 +25,18 @@ class Account:
     secret_key: str
     is_admin: bool = False
     white_address: str | None = None
-    default_topic_permission: int = DENY
-    default_group_permission: int = DENY
-    permissions: dict[str, int] = field(default_factory=dict)
+    default_topic_permission: Right = Right.DENY
+    default_group_permission: Right = Right.DENY
+    permissions: dict[str, Right] = field(default_factory=dict)
     """By topic; a group stands under the name of its retry topic."""
     comes_from: AddressPattern = field(default=lambda _address: False)
     entry: dict[str, Any] = field(default_factory=dict)
     """What the file says of it."""
+    tag: str = field(init=False)
+    """Stands for the account in messages, whose readers need not know its key."""
+
+    def __post_init__(self) -> None:
+        self.tag = hashlib.sha256(self.access_key.encode()).hexdigest()[:32]
 
     @classmethod
     def from_entry(cls, entry: Mapping[str, Any]) -> Account:
@@ -59,8 +58,8 @@ class Account:
             secret_key=secret_key,
             is_admin=str(entry.get("admin", "")).lower() == "true",
             white_address=entry.get("whiteRemoteAddress") or None,
-            default_topic_permission=permission(entry.get("defaultTopicPerm")),
-            default_group_permission=permission(entry.get("defaultGroupPerm")),
+            default_topic_permission=right_of(entry.get("defaultTopicPerm")),
+            default_group_permission=right_of(entry.get("defaultGroupPerm")),
             permissions=permissions,
             comes_from=address_pattern(entry.get("whiteRemoteAddress")),
             entry=dict(entry),
@@ -71,18 +70,27 @@ class Account:
         """Whether it is an administrator whom nothing is said of in particular."""
         return self.is_admin and not self.permissions
 
-    def may(self, resource: str, need: int) -> bool:
+    def may(self, resource: str, need: Right) -> bool:
         """Whether the account may publish to a topic, or subscribe to a topic or as a group."""
         owned = self.permissions.get(resource)
         if owned is None:
             is_group = resource.startswith(RETRY_PREFIX)
             owned = self.default_group_permission if is_group else self.default_topic_permission
-        return not owned & DENY and bool(owned & need)
+        return _allows(owned, need)
+
+    def may_by_name(self, resource: str, need: Right) -> bool | None:
+        """Whether the file lets the account do it by the resource's name; None if it names none."""
+        owned = self.permissions.get(resource)
+        return None if owned is None else _allows(owned, need)
 
 
-def _resources(lines: Iterable[str] | None, kind: str) -> Iterable[tuple[str, int]]:
+def _allows(owned: Right, need: Right) -> bool:
+    return not owned & Right.DENY and bool(owned & need)
+
+
+def _resources(lines: Iterable[str] | None, kind: str) -> Iterable[tuple[str, Right]]:
     for line in lines or ():
         name, separator, text = str(line).partition("=")
         if not separator or not name.strip():
             raise ConfigError(f"Parse resource permission failed for {kind}:{line}")
-        yield name.strip(), permission(text)
+        yield name.strip(), right_of(text)

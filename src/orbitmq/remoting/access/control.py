@@ -12,43 +12,63 @@ import base64
 import hashlib
 import hmac
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 
-from orbitmq._native import Command
+from orbitmq._native import Command, Record
 from orbitmq.protocol.codes import RequestCode, ResponseCode
-from orbitmq.protocol.names import RETRY_PREFIX, TRACE_TOPIC, group_of_retry_topic
-from orbitmq.remoting.access.accounts import PUB, SUB, Account
+from orbitmq.protocol.names import (
+    DLQ_PREFIX,
+    RETRY_PREFIX,
+    TRACE_TOPIC,
+    group_of_retry_topic,
+    retry_topic,
+)
+from orbitmq.remoting.access.accounts import Account
+from orbitmq.remoting.access.demands import Asked, NeedsAdmin, needs_of_half
 from orbitmq.remoting.access.files import AccountFiles
-from orbitmq.remoting.access.needs import ADMIN_CODES, STRICT_ADMIN_CODES, needs
+from orbitmq.remoting.access.rights import Right
+from orbitmq.remoting.access.rules import UNKNOWN, Rule
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Answer, Handler, Refused
 
-__all__ = ["AccessControl"]
+__all__ = ["MADE_ADMIN", "AccessControl"]
 
 _log = logging.getLogger(__name__)
 
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
+MADE_ADMIN = (
+    "aclStrict=false: as in RocketMQ 4.9.7, any account can make itself an administrator by one "
+    "request and read what it has no right to (see docs/rights.md); set aclStrict=true unless "
+    "every account is trusted"
+)
 
 
 class AccessControl:
     """Lets requests through, or refuses them in Java's words.
 
-    `topic_looked_at` tells which topic a message belongs to that is asked for by its id.
+    `message_at` returns the message at a physical offset; `is_system` tells the topics that are the
+    server's own. `own` is an account that no file has, for what runs in the same process.
     """
 
     def __init__(
         self,
         files: AccountFiles,
+        rules: Mapping[RequestCode, Rule],
         *,
         strict: bool = False,
-        admin_codes: Collection[int] | None = None,
-        topic_looked_at: Callable[[Command], str | None] = lambda _: None,
+        message_at: Callable[[int], Record | None] = lambda _: None,
+        is_system: Callable[[str], bool] = lambda _: False,
+        own: Account | None = None,
     ) -> None:
         self.files = files
-        self._strict = strict
-        self._topic_looked_at = topic_looked_at
-        of_brokers = STRICT_ADMIN_CODES if strict else ADMIN_CODES
-        self._admin_codes = of_brokers if admin_codes is None else admin_codes
+        self.is_strict = strict
+        self._message_at = message_at
+        self._is_system = is_system
+        self._own = own
+        self._demands = {
+            int(code): rule.strict if strict else rule.as_4_9_7 for code, rule in rules.items()
+        }
+        self._unknown = UNKNOWN.strict if strict else UNKNOWN.as_4_9_7
 
     def guard(self, handler: Handler) -> Handler:
         """Return a handler that is asked only for requests that are let through."""
@@ -67,7 +87,7 @@ class AccessControl:
         key = ext.get("AccessKey")
         if not key:
             raise self._refusal("No accessKey is configured", address)
-        account = self.files.accounts.get(key)
+        account = self._account(key)
         if account is None:
             raise self._refusal(f"No acl config for {key}", address)
         if account.comes_from(address):
@@ -76,14 +96,21 @@ class AccessControl:
             raise self._refusal(f"Check signature failed for accessKey={key}", address)
         self._check_permissions(request, account, address)
 
+    def _account(self, key: str) -> Account | None:
+        if self._own is not None and key == self._own.access_key:
+            return self._own
+        return self.files.accounts.get(key)
+
     def _check_permissions(self, request: Command, account: Account, address: str) -> None:
-        wanted = list(needs(request, strict=self._strict))
-        is_look = request.code == RequestCode.VIEW_MESSAGE_BY_ID
-        if self._strict and is_look and (topic := self._topic_looked_at(request)) is not None:
-            wanted.append((topic, SUB))
-        if (TRACE_TOPIC, PUB) in wanted:
+        demand = self._demands.get(request.code, self._unknown)
+        is_for_admins = demand.is_admin
+        try:
+            wanted = list(demand.needs(Asked(request, account, self._message_at)))
+        except NeedsAdmin:
+            wanted, is_for_admins = [], True
+        if not self.is_strict and (TRACE_TOPIC, Right.PUB) in wanted:
             return
-        if request.code in self._admin_codes and not account.is_admin:
+        if is_for_admins and not account.is_admin:
             raise self._refusal(
                 f"Need admin permission for request code={request.code}, but "
                 f"accessKey={account.access_key} is not",
@@ -92,11 +119,49 @@ class AccessControl:
         if account.may_do_everything:
             return
         for resource, need in wanted:
-            if not account.may(resource, need):
+            if not self._may(account, resource, need):
                 kind, name = "topic", resource
                 if resource.startswith(RETRY_PREFIX):
                     kind, name = "group", group_of_retry_topic(resource)
                 raise self._refusal(f"No default permission for {kind}:{name}", address)
+
+    def _may(self, account: Account, resource: str, need: Right) -> bool:
+        if not self.is_strict:
+            return account.may(resource, need)
+        if resource == TRACE_TOPIC and need == Right.PUB:
+            return True
+        by_name = account.may_by_name(resource, need)
+        if by_name is not None:
+            return by_name
+        if resource.startswith(DLQ_PREFIX):
+            # Dead letters are messages of any topic; they are the group's that gave them up.
+            return account.may(retry_topic(resource.removeprefix(DLQ_PREFIX)), Right.SUB)
+        # A default is meant for users' topics: the broker's own hold everybody's messages.
+        return not self._is_system(resource) and account.may(resource, need)
+
+    # ---- who has asked, for those who handle what was let through
+
+    def owner(self, request: Command) -> str:
+        """Return what stands for the account that signed a request; empty if none has."""
+        account = self.files.accounts.get(request.get_ext("AccessKey") or "")
+        return "" if account is None else account.tag
+
+    def key_of(self, request: Command, connection: Connection) -> str | None:
+        """Return the access key of a request whose rights count, None for an address let in."""
+        key, address = request.get_ext("AccessKey") or "", connection.remote[0]
+        account = self.files.accounts.get(key)
+        is_let_in = account is not None and account.comes_from(address)
+        return None if is_let_in or self.files.is_white(address) else key
+
+    def may_be_asked(self, access_key: str | None, half: Record) -> bool:
+        """Whether the account of a producer may see a half message and decide about it."""
+        if not self.is_strict or access_key is None:
+            return True
+        account = self.files.accounts.get(access_key)
+        if account is None:
+            return False
+        wanted = needs_of_half(half, account)
+        return account.may_do_everything or all(self._may(account, *need) for need in wanted)
 
     @staticmethod
     def _refusal(text: str, address: str) -> Refused:

@@ -1,28 +1,29 @@
 """Changing the files of accounts, for administrators who do it by requests.
 
 An entry is changed where it stands, that is in the file that has its key; a new one goes to the
-default file. Only what was given is changed, and what the file says besides stays, but for comments
-and order: the entry that was changed is the last one then, as in Java. Every change counts the
-file's version on. A request names no file that is not one of accounts already.
+default file. Only what was given is changed, and what the file says besides stays, comments, too
+(`account_text`); the entry that was changed is the last one then, as in Java. Every change counts
+the file's version on. A request names no file that is not one of accounts already.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from orbitmq.errors import ConfigError
+from orbitmq.remoting.access.account_text import dumped, rewritten
 from orbitmq.remoting.access.accounts import MIN_KEY_LENGTH, Account
 from orbitmq.remoting.access.addresses import address_pattern
 from orbitmq.remoting.access.files import AccountFiles
+from orbitmq.remoting.access.rights import PERMISSION_TEXTS
 
 __all__ = ["AccountEditor"]
 
-PERMISSIONS = ("DENY", "PUB", "SUB", "PUB|SUB", "SUB|PUB")
+_log = logging.getLogger(__name__)
 
 
 class AccountEditor:
@@ -79,7 +80,10 @@ class AccountEditor:
     def _write(self, path: Path, content: dict[str, Any]) -> None:
         version = self._files.version(path).next(self._clock())
         content["dataVersion"] = [{"timestamp": version.timestamp, "counter": version.counter}]
-        text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+        text = rewritten(self._files.text(path), content)
+        if text is None:
+            _log.warning("%s is written anew, without its comments: its layout is unusual", path)
+            text = dumped(content)
         fresh = path.with_name(path.name + ".tmp")
         # Secrets: for nobody who could not read them before.
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -99,7 +103,7 @@ def _check_resource(line: str) -> None:
             f"Parse Resource format error for {line}.\n"
             "The expected resource format is 'Res=Perm'. For example: topicA=SUB"
         )
-    if parts[1].strip() not in PERMISSIONS:
+    if parts[1].strip() not in PERMISSION_TEXTS:
         raise ConfigError(
             f"Parse resource permission error for {line}.\n"
             "The expected permissions are 'SUB' or 'PUB' or 'SUB|PUB' or 'PUB|SUB'."

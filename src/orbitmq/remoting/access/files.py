@@ -20,13 +20,32 @@ from orbitmq.protocol.bodies import DataVersion
 from orbitmq.remoting.access.accounts import Account
 from orbitmq.remoting.access.addresses import AddressPattern, address_pattern
 
-__all__ = ["RELOAD_S", "AccountFiles"]
+__all__ = ["RELOAD_S", "AccountFiles", "parse_accounts"]
 
 _log = logging.getLogger(__name__)
 
 RELOAD_S = 5.0
 
 _Stamp = tuple[int, int]
+
+
+def parse_accounts(text: str, path: Path) -> dict[str, Any]:
+    """Read the text of a file; a `ConfigError` says where it is wrong, and quotes no secret."""
+    try:
+        # Everything is text: a secret of digits must not lose its zeros.
+        value = yaml.load(text, Loader=yaml.BaseLoader)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not valid YAML{_place(error)}") from None
+    if value in (None, ""):
+        return {}
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path} is not a table of accounts")
+    return value
+
+
+def _place(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    return "" if mark is None else f": line {mark.line + 1}, column {mark.column + 1}"
 
 
 class _File:
@@ -36,15 +55,13 @@ class _File:
         self.path = path
         self.stamp = _stamp(path)
         try:
-            # Everything is text: a secret of digits must not lose its zeros.
-            value = yaml.load(path.read_text("utf-8"), Loader=yaml.BaseLoader)
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise ConfigError(f"{path} cannot be read: {error}") from error
-        if value in (None, ""):
-            value = {}
-        if not isinstance(value, dict):
-            raise ConfigError(f"{path} is not a table of accounts")
-        self.value: dict[str, Any] = value
+            self.text = path.read_text("utf-8")
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError as error:
+            remark = f"{path} cannot be read: byte {error.start} is no UTF-8"
+            raise ConfigError(remark) from None
+        value = self.value = parse_accounts(self.text, path)
         try:
             self.white_texts = [str(t) for t in value.get("globalWhiteRemoteAddresses") or ()]
             self.white = [address_pattern(text) for text in self.white_texts]
@@ -52,7 +69,7 @@ class _File:
             stated = value.get("dataVersion") or [{"timestamp": self.stamp[0] // 1_000_000}]
             self.version = DataVersion.from_json(stated[0])
         except (ConfigError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise ConfigError(f"{path}: {error}") from error
+            raise ConfigError(f"{path}: {error}") from None
 
 
 class AccountFiles:
@@ -102,6 +119,10 @@ class AccountFiles:
     def content(self, path: Path) -> dict[str, Any]:
         """Return what a file says, to be changed."""
         return dict(self._files[path].value)
+
+    def text(self, path: Path) -> str:
+        """Return a file as it was written."""
+        return self._files[path].text
 
     def version(self, path: Path) -> DataVersion:
         """Return which state of a file this is."""

@@ -1,0 +1,121 @@
+"""The text of an account file after a change, with the operator's comments and layout kept.
+
+A YAML dump of the content would be right, too, but for an operator who has written between the
+lines. So only the lines of what has changed are replaced: a member of the table, or one account,
+which goes to the end of its list with the comment above it, as Java's broker orders them. The
+result is read again and compared; where layout is beyond this (anchors, a table in braces) the
+caller is told to dump the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+__all__ = ["dumped", "rewritten"]
+
+ACCOUNTS = "accounts"
+Content = Mapping[str, Any]
+
+
+def dumped(content: Content) -> str:
+    """Return the whole content as YAML."""
+    return yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True)
+
+
+def rewritten(text: str, content: Content) -> str | None:
+    """Return a text that says `content` and keeps what else is in `text`; None if it cannot."""
+    try:
+        before = yaml.load(text, Loader=yaml.BaseLoader) or {}
+        wanted = yaml.load(dumped(content), Loader=yaml.BaseLoader)
+        if not isinstance(before, dict) or before.keys() - wanted.keys():
+            return None
+        for name, value in wanted.items():
+            if value != before.get(name):
+                text = _with_member(text, name, before.get(name), value)
+        is_right = yaml.load(text, Loader=yaml.BaseLoader) == wanted
+    except (yaml.YAMLError, _TooIntricateError):
+        return None
+    return text if is_right else None
+
+
+class _TooIntricateError(Exception):
+    """A layout that is not taken apart by lines."""
+
+
+def _with_member(text: str, name: str, before: Any, value: Any) -> str:
+    lines = text.splitlines(keepends=True)
+    if lines and not lines[-1].endswith("\n"):
+        lines[-1] += "\n"
+    found = _member(text, name)
+    if found is None:
+        return "".join(lines) + dumped({name: value})
+    key, node = found
+    is_list = isinstance(node, yaml.SequenceNode) and not node.flow_style and bool(node.value)
+    if name == ACCOUNTS and is_list and value:
+        return "".join(_with_accounts(lines, node.value, before, value))
+    first, last = key.start_mark.line, max(key.end_mark.line, _last_line(node))
+    comments = [line for line in lines[first : last + 1] if _is_comment(line)]
+    return "".join([*lines[:first], *comments, dumped({name: value}), *lines[last + 1 :]])
+
+
+def _member(text: str, name: str) -> tuple[yaml.Node, yaml.Node] | None:
+    root = yaml.compose(text, Loader=yaml.BaseLoader)
+    if root is None:
+        return None
+    if not isinstance(root, yaml.MappingNode) or root.flow_style:
+        raise _TooIntricateError
+    return next(((key, node) for key, node in root.value if key.value == name), None)
+
+
+def _with_accounts(
+    lines: list[str], nodes: list[yaml.Node], before: list[Any], after: list[Any]
+) -> list[str]:
+    """Take out the lines of accounts that are gone or changed, and add those that are new."""
+    stay = [one for one in before if one in after]
+    added = [one for one in after if one not in before]
+    if stay + added != after or len(before) != len(nodes):
+        raise _TooIntricateError
+    indent = lines[nodes[0].start_mark.line].partition("-")[0]
+    end = _last_line(nodes[-1]) + 1
+    changed = {one.get("accessKey") for one in added}
+    out: list[str] = []
+    moved: list[str] = []
+    done, ends_before = 0, nodes[0].start_mark.line
+    for node, entry in zip(nodes, before, strict=True):
+        first, last = node.start_mark.line, _last_line(node)
+        if not lines[first].lstrip().startswith("-"):
+            raise _TooIntricateError
+        if entry not in after:
+            begin = first
+            if entry.get("accessKey") in changed:
+                while begin > ends_before and _is_comment(lines[begin - 1]):
+                    begin -= 1
+                moved += lines[begin:first]
+                moved += [line for line in lines[first : last + 1] if _is_comment(line)]
+            out += lines[done:begin]
+            done = last + 1
+        ends_before = last + 1
+    out += lines[done:end] + moved
+    if added:
+        text = yaml.safe_dump(added, sort_keys=False, allow_unicode=True)
+        out += [f"{indent}{line}\n" for line in text.splitlines()]
+    return out + lines[max(done, end) :]
+
+
+def _last_line(node: yaml.Node) -> int:
+    """Return the last line with something of a node on it; a block's own end is behind comments."""
+    is_block = isinstance(node, yaml.CollectionNode) and not node.flow_style
+    if not is_block or not node.value:
+        end = node.end_mark
+        return int(
+            end.line - 1 if end.column == 0 and end.line > node.start_mark.line else end.line
+        )
+    last = node.value[-1]
+    return _last_line(last[1] if isinstance(node, yaml.MappingNode) else last)
+
+
+def _is_comment(line: str) -> bool:
+    return line.lstrip().startswith("#")
