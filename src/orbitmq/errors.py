@@ -12,6 +12,7 @@
     │   ├── MalformedRecord      a message record breaks its layout or its CRC
     │   ├── MalformedBatch       a batch body breaks its layout
     │   ├── MalformedJson        a body is not even lenient JSON
+    │   ├── BodyFault            a member of a JSON body has the wrong type, or is out of range
     │   ├── MalformedId          a message id is not one
     │   ├── MalformedFilter      an SQL92 selector cannot be read, or compares what cannot be
     │   └── MalformedBody        a compressed body does not decompress, or grows past its limit
@@ -66,6 +67,7 @@ __all__ = [
     "BadMessage",
     "BadPipeline",
     "BatchNotTaken",
+    "BodyFault",
     "BrokenRegistration",
     "BrokerBusy",
     "BrokerRefused",
@@ -179,6 +181,10 @@ class MalformedBatch(WireError):
 
 class MalformedJson(WireError):
     """A body is not JSON, not even in the dialect that the lenient reader accepts."""
+
+
+class BodyFault(WireError):
+    """A member of a JSON body has the wrong type or is out of its range; the text names it."""
 
 
 class MalformedId(WireError):

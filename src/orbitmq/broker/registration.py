@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from orbitmq._native import Command, body_crc, dumps_lenient, loads_lenient
+from orbitmq._native import Command, body_crc, dumps_lenient
 from orbitmq.broker.queue_notices import QueueNotices
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerConfig
@@ -16,6 +16,7 @@ from orbitmq.errors import OrbitError
 from orbitmq.protocol.bodies import TopicConfig
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import Permission
+from orbitmq.protocol.members import Members
 from orbitmq.remoting.client import RemotingClient
 
 __all__ = ["Registration"]
@@ -165,7 +166,7 @@ class Registration:
 
     def _take(self, answer: Command) -> None:
         """Learn from the answer which topics are ordered."""
-        table = loads_lenient(answer.body).get("table") if answer.body else None
+        table = Members.read(answer.body).table("table") if answer.body else None
         if table:
             self._topics.set_order(set(table))
 
