@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
+from orbitmq.broker.table_rows import BadRows, good_rows, saved_version
 from orbitmq.protocol.bodies import DataVersion, SubscriptionGroup
+from orbitmq.protocol.limits import MAX_GROUP_LENGTH
+from orbitmq.protocol.members import Members
 from orbitmq.protocol.names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS
 
 __all__ = ["GroupTable"]
@@ -30,10 +33,15 @@ class GroupTable:
     def find(self, name: str) -> SubscriptionGroup | None:
         """Return a group, created if that is allowed."""
         group = self.groups.get(name)
-        if group is None and (self.auto_create or name.startswith(SYSTEM_GROUP_PREFIX)):
+        if group is None and self._may_create(name):
             group = SubscriptionGroup(name)
             self.put(group)
         return group
+
+    def _may_create(self, name: str) -> bool:
+        if len(name) > MAX_GROUP_LENGTH:
+            return False
+        return self.auto_create or name.startswith(SYSTEM_GROUP_PREFIX)
 
     def put(self, group: SubscriptionGroup) -> None:
         """Create or replace a group."""
@@ -49,13 +57,23 @@ class GroupTable:
         self.version = self.version.next(self._clock())
         self._on_change()
 
-    def load(self, value: Mapping[str, Any]) -> None:
-        """Put what a file or a master says over what is there."""
-        for name, group in (value.get("subscriptionGroupTable") or {}).items():
-            self.groups[name] = SubscriptionGroup.from_json(group, name)
-        self.version = DataVersion.from_json(value.get("dataVersion"))
+    def load(self, value: Members) -> BadRows:
+        """Put what a file or a master says over what is there; returns the bad rows."""
+        groups, bad = good_rows(value.table("subscriptionGroupTable"), SubscriptionGroup.from_json)
+        self.groups |= groups
+        self.version = saved_version(value)
+        return bad
+
+    def snapshot(self) -> Callable[[], dict[str, Any]]:
+        """Copy the table; the function that is returned makes the form of `as_json` of it."""
+        version, groups = self.version.as_json(), dict(self.groups)
+
+        def values() -> dict[str, Any]:
+            table = {name: groups[name].as_json() for name in sorted(groups)}
+            return {"dataVersion": version, "subscriptionGroupTable": table}
+
+        return values
 
     def as_json(self) -> dict[str, Any]:
         """Return the form of the file and of the wire."""
-        table = {name: self.groups[name].as_json() for name in sorted(self.groups)}
-        return {"dataVersion": self.version.as_json(), "subscriptionGroupTable": table}
+        return self.snapshot()()
