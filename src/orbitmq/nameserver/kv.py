@@ -6,13 +6,16 @@ written whole with every change. A namespace stays when its last key goes.
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
-from typing import Any
 
 from orbitmq import persist
-from orbitmq._native import dumps_lenient, loads_lenient
+from orbitmq._native import dumps_lenient
+from orbitmq.protocol.members import Members
 
 __all__ = ["KvTable"]
+
+_log = logging.getLogger(__name__)
 
 Table = dict[str, dict[str, str]]
 
@@ -57,8 +60,14 @@ class KvTable:
 
 
 def _parse(content: bytes) -> Table:
-    value: Any = loads_lenient(content)
-    return {
-        str(namespace): {str(key): text for key, text in values.items() if text is not None}
-        for namespace, values in (value.get("configTable") or {}).items()
-    }
+    """Read the table; a value that is not text was never set by a request, and is left out."""
+    namespaces = Members.read(content).member("configTable")
+    table: Table = {}
+    for namespace in namespaces.values:
+        table[str(namespace)] = values = {}
+        for key, text in namespaces.member(namespace).values.items():
+            if isinstance(text, str):
+                values[str(key)] = text
+            elif text is not None:
+                _log.error("%s of namespace %s is not loaded: it is not text", key, namespace)
+    return table
