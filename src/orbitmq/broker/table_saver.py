@@ -3,7 +3,8 @@
 Any client may invent topics and groups, and each of them changes a table that is written whole. So
 a change only marks the table. One task writes the newest state, pauses ten times as long as that
 took, and writes again if there was another change: saves take a tenth of the time, however many
-changes there are. A handler whose answer promises that a change is on disk awaits `saved`.
+changes there are, or half of it while clients wait for them. A handler whose answer promises that a
+change is on disk awaits `saved`.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class TableSaver:
         self._changes = 0
         self._saved = 0
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._wanted = asyncio.Event()
         self._hurry = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -61,7 +63,7 @@ class TableSaver:
     async def saved(self, *, hurry: bool = True) -> None:
         """Wait until all changes so far are on disk; raises the error of a save that failed.
 
-        With `hurry` a save begins at once, else after the pause that limits them.
+        With `hurry` a save begins at once, else as long after the last one as that took.
         """
         if self.is_saved:
             return
@@ -70,6 +72,7 @@ class TableSaver:
             return
         future = asyncio.get_running_loop().create_future()
         self._waiting.append((self._changes, future))
+        self._wanted.set()
         if hurry:
             self._hurry.set()
         await future
@@ -77,6 +80,7 @@ class TableSaver:
     async def close(self) -> None:
         """Write what is not written yet; later changes are written by `saved` alone."""
         self._is_closed = True
+        self._wanted.set()
         self._hurry.set()
         if self._task is not None:
             await self._task
@@ -85,6 +89,7 @@ class TableSaver:
 
     async def _run(self) -> None:
         while not self.is_saved:
+            self._wanted.clear()
             self._hurry.clear()
             began = time.monotonic()
             try:
@@ -94,14 +99,13 @@ class TableSaver:
                     "%s cannot be saved: %s. It is tried again in %g s", self.path, error, RETRY_S
                 )
                 self._answer(self._changes, error)
-                pause_s = RETRY_S
+                took_s = RETRY_S / PAUSE_FACTOR
             else:
-                pause_s = min(PAUSE_FACTOR * (time.monotonic() - began), MAX_PAUSE_S)
+                took_s = min(time.monotonic() - began, MAX_PAUSE_S / PAUSE_FACTOR)
             if self._is_closed:
                 break
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause_s):
-                    await self._hurry.wait()
+            await _until(self._hurry, took_s)
+            await _until(self._wanted, (PAUSE_FACTOR - 1) * took_s)
         self._task = None
 
     async def _save(self) -> None:
@@ -122,3 +126,9 @@ class TableSaver:
                 else:
                     future.set_exception(error)
         self._waiting = still
+
+
+async def _until(event: asyncio.Event, timeout_s: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await event.wait()

@@ -157,10 +157,10 @@ class TopicAdminHandlers:
         """Return the topics nobody may create or delete."""
         return respond(request, body=dumps_lenient({"topicList": sorted(self.topics.own)}))
 
-    def topic_stats(self, request: Command, _connection: Connection) -> Command:
+    async def topic_stats(self, request: Command, _connection: Connection) -> Command:
         """Return the ends of a topic's queues, and when they last grew."""
         name = TopicHeader.decode(request).topic
         topic = self.topics.find(name)
         if topic is None:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
-        return respond(request, body=dumps_lenient(self.progress.of_topic(topic)))
+        return respond(request, body=dumps_lenient(await self.progress.of_topic(topic)))
