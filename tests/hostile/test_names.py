@@ -92,11 +92,11 @@ def test_thousands_of_made_up_groups_topics_offsets_and_locks(victim: Victim) ->
     wire = Wire(victim.broker)
     commit = {"queueId": "0", "commitOffset": "5"}
     with victim.keeps(within_mib=100):
-        for number in range(3000):
+        for number in range(1500):
             wire.heartbeat(f"made-up-{number}")
             if number % 500 == 0:
                 victim.serves_others()
-        for number in range(200):
+        for number in range(50):
             wire.send(f"made-up-{number}")
         # Each once and never again, of topics that there are not.
         for first in range(0, 30_000, 1000):
