@@ -304,7 +304,7 @@ class Broker:
                 None if self.accounts is None else AccountEditor(self.accounts, clock),
             ),
             StatsAdminHandlers(self.stats),
-            StoreAdminHandlers(store, self.consumers, self.retention),
+            StoreAdminHandlers(store, self.consumers, self.offsets, self.retention),
         ):
             family.register(self.router)
 
