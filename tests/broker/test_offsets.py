@@ -1,4 +1,4 @@
-"""Offsets of groups fit the queues they are of, and those of made-up names are not kept for ever."""
+"""Offsets of groups fit their queues, and those of made-up names are not kept for ever."""
 
 from __future__ import annotations
 

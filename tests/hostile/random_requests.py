@@ -1,4 +1,4 @@
-"""Requests made by chance, from one seed: JSON bodies with mistakes, and any code with any fields."""
+"""Requests made by chance from a seed: JSON bodies with mistakes, any code with any fields."""
 
 from __future__ import annotations
 
@@ -84,28 +84,25 @@ VALUES: list[Any] = [
 ]
 """Values of every type in the place of any other."""
 
-PLAUSIBLE = {
-    **{"topic": "t", "consumerGroup": "fuzzed", "producerGroup": "p", "group": "fuzzed"},
-    **{"groupName": "fuzzed", "queueId": "0", "offset": "0", "commitOffset": "1"},
-    **{"queueOffset": "0", "maxMsgNums": "32", "sysFlag": "0", "subscription": "*"},
-    **{"subVersion": "1", "expressionType": "TAG", "suspendTimeoutMillis": "100"},
-    **{"defaultTopic": "TBW102", "defaultTopicQueueNums": "4", "readQueueNums": "4"},
-    **{"writeQueueNums": "4", "perm": "6", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0"},
-    **{"order": "false", "properties": "KEYS\x01k\x02TAGS\x01a\x02", "flag": "0", "batch": "false"},
-    **{"bornTimestamp": "1700000000000", "reconsumeTimes": "0", "unitMode": "false"},
-    **{"delayLevel": "0", "originTopic": "t", "maxReconsumeTimes": "16", "clientId": "c"},
-    **{"originMsgId": "7F00000100002A9F0000000000000000", "clientID": "c", "timestamp": "-1"},
-    **{"msgId": "7F00000100002A9F0000000000000000", "isForce": "true", "clientAddr": "c"},
-    **{"srcGroup": "fuzzed", "destGroup": "other", "offline": "true", "filterGroups": "g"},
-    **{"statsName": "TOPIC_PUT_NUMS", "statsKey": "t", "key": "k", "maxNum": "32", "index": "0"},
-    **{"beginTimestamp": "0", "endTimestamp": "9999999999999", "count": "5", "isOrder": "false"},
-    **{"removeOffset": "true", "tranStateTableOffset": "0", "commitLogOffset": "0"},
-    **{"commitOrRollback": "8", "transactionId": "x", "fromTransactionCheck": "false"},
-    **{"scope": "s/1", "namespace": "n", "value": "v", "brokerName": "fuzzed", "brokerId": "0"},
-    **{"brokerAddr": "127.0.0.1:1", "clusterName": "fuzzed", "cluster": "fuzzed"},
-    **{"orbitMaxBytes": "0", "maxBytes": "1000", "a": "p", "b": "t", "c": "TBW102", "d": "4"},
-    **{"e": "0", "f": "0", "g": "1700000000000", "h": "0", "i": "", "j": "0", "k": "false"},
-    **{"l": "16", "m": "false", "bname": "broker-a"},
+_WORDS = """
+    topic=t consumerGroup=fuzzed producerGroup=p group=fuzzed groupName=fuzzed queueId=0 offset=0
+    commitOffset=1 queueOffset=0 maxMsgNums=32 sysFlag=0 subscription=* subVersion=1
+    expressionType=TAG suspendTimeoutMillis=100 defaultTopic=TBW102 defaultTopicQueueNums=4
+    readQueueNums=4 writeQueueNums=4 perm=6 topicFilterType=SINGLE_TAG topicSysFlag=0 order=false
+    flag=0 batch=false bornTimestamp=1700000000000 reconsumeTimes=0 unitMode=false delayLevel=0
+    originTopic=t maxReconsumeTimes=16 clientId=c originMsgId=7F00000100002A9F0000000000000000
+    clientID=c timestamp=-1 msgId=7F00000100002A9F0000000000000000 isForce=true clientAddr=c
+    srcGroup=fuzzed destGroup=other offline=true filterGroups=g statsName=TOPIC_PUT_NUMS
+    statsKey=t key=k maxNum=32 index=0 beginTimestamp=0 endTimestamp=9999999999999 count=5
+    isOrder=false removeOffset=true tranStateTableOffset=0 commitLogOffset=0 commitOrRollback=8
+    transactionId=x fromTransactionCheck=false scope=s/1 namespace=n value=v brokerName=fuzzed
+    brokerId=0 brokerAddr=127.0.0.1:1 clusterName=fuzzed cluster=fuzzed orbitMaxBytes=0
+    maxBytes=1000 a=p b=t c=TBW102 d=4 e=0 f=0 g=1700000000000 h=0 j=0 k=false l=16 m=false
+    bname=broker-a
+"""
+PLAUSIBLE = dict(word.split("=") for word in _WORDS.split()) | {
+    "properties": "KEYS\x01k\x02TAGS\x01a\x02",
+    "i": "",
 }
 """A value that means something for every field of any request."""
 TEXTS = [

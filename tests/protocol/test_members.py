@@ -70,7 +70,7 @@ def test_a_wrong_type_is_named(read: Callable[[Members], object], message: str) 
 
 @pytest.mark.parametrize("value", [None, [], "x", 7])
 def test_a_body_that_is_no_object_is_refused(value: object) -> None:
-    with pytest.raises(BodyFault, match="the body is .*, must be an object"):
+    with pytest.raises(BodyFault, match=r"the body is .*, must be an object"):
         Members(value)
 
 
@@ -90,6 +90,7 @@ def test_a_body_that_is_no_object_is_refused(value: object) -> None:
         lambda: Heartbeat.decode(b'{"clientID":7}'),
         lambda: Heartbeat.decode(b'{"producerDataSet":[{"groupName":[]}]}'),
         lambda: Heartbeat.decode(b'{"consumerDataSet":[{"groupName":"%s"}]}' % (b"x" * 256)),
+        lambda: Heartbeat.decode(b'{"producerDataSet":[{"groupName":"a\\u0001b"}]}'),
         lambda: Heartbeat.decode(b'{"consumerDataSet":[{"subscriptionDataSet":[1]}]}'),
     ],
 )

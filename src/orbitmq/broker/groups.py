@@ -7,9 +7,8 @@ from typing import Any
 
 from orbitmq.broker.table_rows import BadRows, good_rows, saved_version
 from orbitmq.protocol.bodies import DataVersion, SubscriptionGroup
-from orbitmq.protocol.limits import MAX_GROUP_LENGTH
 from orbitmq.protocol.members import Members
-from orbitmq.protocol.names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS
+from orbitmq.protocol.names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS, group_name_fault
 
 __all__ = ["GroupTable"]
 
@@ -39,7 +38,7 @@ class GroupTable:
         return group
 
     def _may_create(self, name: str) -> bool:
-        if len(name) > MAX_GROUP_LENGTH:
+        if group_name_fault(name):
             return False
         return self.auto_create or name.startswith(SYSTEM_GROUP_PREFIX)
 

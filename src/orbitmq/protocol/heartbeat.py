@@ -7,8 +7,8 @@ from typing import Self
 
 from orbitmq.errors import BodyFault
 from orbitmq.protocol.bodies import Subscription
-from orbitmq.protocol.limits import MAX_GROUP_LENGTH
 from orbitmq.protocol.members import Members
+from orbitmq.protocol.names import group_name_fault
 
 __all__ = ["ConsumerData", "Heartbeat"]
 
@@ -72,11 +72,8 @@ class Heartbeat:
 
 def _group(members: Members) -> str:
     name = members.text("groupName")
-    if len(name) > MAX_GROUP_LENGTH:
-        place = f"{members.place}.groupName"
-        raise BodyFault(
-            f"field {place} has {len(name)} characters, must have {MAX_GROUP_LENGTH} at most"
-        )
+    if fault := group_name_fault(name):
+        raise BodyFault(f"field {members.place}.groupName {fault}")
     return name
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from orbitmq.protocol.limits import MAX_GROUP_LENGTH
+
 __all__ = [
     "AUTO_CREATE_TOPIC",
     "BENCHMARK_TOPIC",
@@ -27,6 +29,7 @@ __all__ = [
     "TRANS_OP_HALF_TOPIC",
     "Property",
     "dlq_topic",
+    "group_name_fault",
     "group_of_retry_topic",
     "reply_topic",
     "retry_topic",
@@ -146,6 +149,18 @@ def reply_topic(cluster: str) -> str:
 def group_of_retry_topic(topic: str) -> str:
     """Return the group a retry topic belongs to."""
     return topic.removeprefix(RETRY_PREFIX)
+
+
+def group_name_fault(group: str) -> str | None:
+    """Say why no group can have a name, or None; Java's brokers take any name, its clients do not.
+
+    A name with control characters would break the properties of messages that are sent back.
+    """
+    if len(group) > MAX_GROUP_LENGTH:
+        return f"has {len(group)} characters, must have {MAX_GROUP_LENGTH} at most"
+    if any(character < " " for character in group):
+        return f"is {group!r}, must have no control characters"
+    return None
 
 
 def topic_name_fault(topic: str | None) -> str | None:

@@ -13,7 +13,7 @@ from orbitmq.config import BrokerConfig
 from orbitmq.protocol.bodies import SubscriptionGroup
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.headers import Header
-from orbitmq.protocol.limits import MAX_GROUP_LENGTH
+from orbitmq.protocol.names import group_name_fault
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Refused, Router, respond
 
@@ -51,12 +51,8 @@ class GroupAdminHandlers:
         if not isinstance(value, dict) or value.get("groupName") is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, "the body names no group")
         group = SubscriptionGroup.from_json(value)
-        if len(group.group_name) > MAX_GROUP_LENGTH:
-            remark = (
-                f"field groupName has {len(group.group_name)} characters, "
-                f"must have {MAX_GROUP_LENGTH} at most"
-            )
-            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        if fault := group_name_fault(group.group_name):
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"field groupName {fault}")
         self.groups.put(group)
         await self.saver.saved()
         return respond(request)
