@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,29 @@ def test_a_file_and_the_version_before(tmp_path: Path) -> None:
     assert path.read_bytes() == b"2"
     assert persist.backup_of(path).read_bytes() == b"1"
     assert sorted(p.name for p in path.parent.iterdir()) == ["topics.json", "topics.json.bak"]
+
+
+def test_names_are_on_disk_when_a_save_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory is flushed after the file has its name, and so are directories that are new."""
+    path = tmp_path / "new" / "config" / "topics.json"
+    flushed: list[tuple[str, bool]] = []
+    fsync = os.fsync
+
+    def note(descriptor: int) -> None:
+        target = Path(f"/proc/self/fd/{descriptor}").readlink()
+        flushed.append((str(target.relative_to(tmp_path)), path.exists()))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    persist.save(path, b"1")
+    assert flushed == [
+        (".", False),
+        ("new", False),
+        ("new/config/topics.json.tmp", False),
+        ("new/config", True),
+    ]
 
 
 def test_nothing_there_is_nothing(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def pull(world: World) -> Request:
     queue_id = world.queue(topic)
     offset = world.offset(topic, queue_id)
     sys_flag = world.one([SUBSCRIPTION, SUBSCRIPTION, SUBSCRIPTION, 0, 16 | SUBSCRIPTION])
-    if world.chance(0.3):
+    if world.chance(0.3) and world.keeps_offsets(topic):
         sys_flag |= COMMIT
     expression = world.one(EXPRESSIONS)
     is_there = 0 <= offset < world.ends.get((topic, queue_id), 0)
@@ -66,7 +66,7 @@ def offset_request(world: World) -> Request:
     topic = world.topic()
     queue_id = world.queue(topic)
     ext = {"consumerGroup": world.one(GROUPS), "topic": topic, "queueId": str(queue_id)}
-    if world.chance(0.5):
+    if world.chance(0.5) or not world.keeps_offsets(topic):
         return Request(RequestCode.QUERY_CONSUMER_OFFSET, ext)
     ext["commitOffset"] = str(world.offset(topic, queue_id))
     flag = 2 if world.chance(0.05) else 0

@@ -103,6 +103,14 @@ class World:
             [0, 0, end, end + 1, end + 1000, -1, self.number(0, max(end, 1)), max(end - 3, 0)]
         )
 
+    def keeps_offsets(self, topic: str) -> bool:
+        """Tell if a topic has come and will not go: ours drops offsets with their topic."""
+        return topic in CREATED or (topic in AUTO_CREATED and topic in self.topics_sent_to)
+
+    @property
+    def topics_sent_to(self) -> set[str]:
+        return {topic for topic, _ in self.ends}
+
     def physical_offset(self) -> int:
         if self.sent and not self.chance(0.15):
             return self.one(self.sent).physical_offset

@@ -12,6 +12,7 @@
     │   ├── MalformedRecord      a message record breaks its layout or its CRC
     │   ├── MalformedBatch       a batch body breaks its layout
     │   ├── MalformedJson        a body is not even lenient JSON
+    │   ├── BodyFault            a member of a JSON body has the wrong type, or is out of range
     │   ├── MalformedId          a message id is not one
     │   ├── MalformedFilter      an SQL92 selector cannot be read, or compares what cannot be
     │   │   └── FilterTooLarge   it is longer or more nested than this broker takes
@@ -71,6 +72,7 @@ __all__ = [
     "BadMessage",
     "BadPipeline",
     "BatchNotTaken",
+    "BodyFault",
     "BrokenRegistration",
     "BrokerBusy",
     "BrokerRefused",
@@ -194,6 +196,10 @@ class MalformedBatch(WireError):
 
 class MalformedJson(WireError):
     """A body is not JSON, not even in the dialect that the lenient reader accepts."""
+
+
+class BodyFault(WireError):
+    """A member of a JSON body has the wrong type or is out of its range; the text names it."""
 
 
 class MalformedId(WireError):

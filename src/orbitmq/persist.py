@@ -2,7 +2,8 @@
 
 The procedure is RocketMQ's, so either system finds what the other left: the new content goes to
 ``<file>.tmp``, the old content is copied to ``<file>.bak``, then ``.tmp`` takes the file's place. A
-crash at any point leaves a whole file under the name or a whole ``.bak``.
+crash at any point leaves a whole file under the name or a whole ``.bak``. Unlike Java, `save` also
+flushes the directory: without that a power cut may bring the old file back after `save` returned.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def backup_of(path: Path) -> Path:
 
 def save(path: Path, content: bytes) -> None:
     """Replace a file's content; directories are made as needed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    _make_directory(path.parent)
     fresh = path.with_name(path.name + ".tmp")
     mode = path.stat().st_mode & 0o777 if path.exists() else None
     with fresh.open("wb") as file:
@@ -49,6 +50,23 @@ def save(path: Path, content: bytes) -> None:
             backup.chmod(mode)
         backup.write_bytes(previous)
     fresh.replace(path)
+    _flush_directory(path.parent)
+
+
+def _make_directory(directory: Path) -> None:
+    if not directory.is_dir():
+        _make_directory(directory.parent)
+        directory.mkdir(exist_ok=True)
+        _flush_directory(directory.parent)
+
+
+def _flush_directory(directory: Path) -> None:
+    """Bring the names in a directory to disk."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def load(path: Path, parse: Callable[[bytes], T]) -> T | None:

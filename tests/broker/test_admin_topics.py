@@ -134,6 +134,19 @@ def test_a_deleted_topic_loses_its_queues_but_not_its_neighbours(
     assert wire.send("gone").get_ext("queueOffset") == "0"
 
 
+def test_deleting_a_topic_leaves_the_queues_of_unknown_topics(
+    wire: Wire, cluster: LocalCluster, on_broker: Callable[[Callable[[], Any]], Any]
+) -> None:
+    """A table of topics may have lost rows; the messages must not follow them."""
+    wire.send("unknown")
+    wire.send("gone")
+    (broker,) = cluster.brokers.values()
+    table: TopicTable = broker.topics
+    on_broker(lambda: table.delete("unknown"))
+    wire.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "gone"})
+    assert broker.store.queues() == [("unknown", 0)]
+
+
 def test_queues_without_a_topic_are_cleaned_on_request(
     wire: Wire, cluster: LocalCluster, on_broker: Callable[[Callable[[], Any]], Any]
 ) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from orbitmq._native import dumps_lenient, loads_lenient
 from orbitmq.testing import LocalCluster
 from tests.broker.conftest import Wire, broker_address
 
@@ -29,3 +32,52 @@ def test_a_broker_at_rest_leaves_the_disk_be(tmp_path: Path) -> None:
         changed = cluster.run(save())
         assert changed[0] > first[0]
         assert changed[1] == first[1]
+
+
+def test_bad_rows_are_set_aside_and_the_rest_is_loaded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with LocalCluster(data=tmp_path) as cluster:
+        wire = Wire(broker_address(cluster))
+        assert wire.send("good").code == 0
+        (broker,) = cluster.brokers.values()
+        directory = broker.tables.directory
+        wire.close()
+    spoil(directory / "topics.json", "topicConfigTable", bad={"readQueueNums": 2**31}, seven=7)
+    spoil(directory / "subscriptionGroup.json", "subscriptionGroupTable", bad={"groupName": 7})
+    spoil(directory / "consumerOffset.json", "offsetTable", bad=[1], good={"0": "x", "1": 0})
+    spoil(directory / "delayOffset.json", "offsetTable", x=1)
+    spoil(directory / "timers.json", "heads", x=1)
+    spoil(directory / "consumerFilter.json", "filterDataByTopic", bad=7)
+    with LocalCluster(data=tmp_path) as cluster:
+        (broker,) = cluster.brokers.values()
+        assert broker.topics.find("good") is not None
+        assert broker.topics.find("bad") is None
+        assert "TOOLS_CONSUMER" in broker.groups.groups
+        assert "row 'bad' of" in caplog.text
+        assert "readQueueNums is 2147483648" in caplog.text
+        kept = loads_lenient((directory / "topics.json.rejected").read_bytes())
+        assert kept == {"bad": {"readQueueNums": 2**31}, "seven": 7}
+        wire = Wire(broker_address(cluster))
+        assert wire.send("good").code == 0
+        wire.close()
+
+
+def spoil(path: Path, table: str, **rows: object) -> None:
+    value = loads_lenient(path.read_bytes()) if path.exists() else {}
+    value[table] = {**(value.get(table) or {}), **rows}
+    path.write_bytes(dumps_lenient(value))
+
+
+def test_a_table_that_is_none_is_taken_from_its_backup(tmp_path: Path) -> None:
+    with LocalCluster(data=tmp_path) as cluster:
+        wire = Wire(broker_address(cluster))
+        for topic in ("one", "two", "three"):
+            assert wire.send(topic).code == 0
+        (broker,) = cluster.brokers.values()
+        path = broker.tables.directory / "topics.json"
+        wire.close()
+    path.write_bytes(b'{"topicConfigTable":[]}')
+    with LocalCluster(data=tmp_path) as cluster:
+        (broker,) = cluster.brokers.values()
+        assert broker.topics.find("one") is not None

@@ -195,3 +195,31 @@ def test_a_broker_in_the_place_of_a_nameserver() -> None:
     with pytest.raises(NoRoute, match="address of a broker instead of a nameserver") as caught:
         Play([answer(3, remark=" request type 105 not supported")]).run(publish_route(table(), "T"))
     assert caught.value.cause == "refused"
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (route_body("a", read=2**31 - 1), r"queueDatas\[0\].readQueueNums is 2147483647"),
+        (route_body("a", write=16_385), r"queueDatas\[0\].writeQueueNums is 16385"),
+        (route_body(*(f"b{n}" for n in range(20)), read=16_384), "it has 327680 queues"),
+        (b'{"queueDatas":[],"orderTopicConf":"a:999999999"}', "it has 999999999 queues"),
+        (b'{"queueDatas":[{"brokerName":7}]}', r"queueDatas\[0\].brokerName is 7"),
+        (b'{"brokerDatas":[{"brokerAddrs":{"0":7}}]}', "brokerAddrs.0 is 7"),
+        (b'{"brokerDatas":[{"brokerAddrs":{"x":"a:1"}}]}', "brokerAddrs is 'x'"),
+        (b"[]", "must be an object"),
+        (b"{", "byte"),
+    ],
+)
+def test_a_route_that_cannot_be_true_is_refused_by_its_name(body: bytes, reason: str) -> None:
+    routes = table()
+    routes.apply("T", route_body("a"))
+    with pytest.raises(NoRoute, match=f"route of topic 'T'.*{reason}") as raised:
+        routes.apply("T", body)
+    assert raised.value.cause == "refused"
+    assert len(routes.publish_queues("T")) == 2, "what was known before is kept"
+
+
+def test_odd_digits_are_no_count_of_ordered_queues() -> None:
+    body = '{"queueDatas":[],"orderTopicConf":"a:²;b:1"}'.encode()
+    assert [q.broker_name for q in TopicRoute.decode("T", body).publish_queues] == ["b"]

@@ -10,10 +10,11 @@ from orbitmq.admin.asking import ask, ask_nameserver, read
 from orbitmq.admin.clusters import chosen_masters
 from orbitmq.client.state.routes import QueueData, TopicRoute
 from orbitmq.client.wishes import Flow, Pause
-from orbitmq.errors import BrokerRefused, NoRoute, RemotingError
+from orbitmq.errors import BrokerRefused, ConfigError, NoRoute, RemotingError
 from orbitmq.protocol.bodies import MessageQueue, TopicConfig
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import Permission
+from orbitmq.protocol.limits import MAX_QUEUES
 
 __all__ = [
     "QueueEnds",
@@ -116,6 +117,12 @@ def create_topic(
     brokers: Iterable[str] | None = None,
 ) -> Flow[None]:
     """Create a topic on the masters chosen, or change it there; every nameserver knows it then."""
+    if max(config.read_queue_nums, config.write_queue_nums) > MAX_QUEUES:
+        raise ConfigError(
+            f"topic {config.topic_name} cannot have "
+            f"{max(config.read_queue_nums, config.write_queue_nums)} queues per broker, the limit "
+            f"is {MAX_QUEUES}"
+        )
     masters = yield from chosen_masters(nameservers, cluster=cluster, brokers=brokers)
     ext = {
         "topic": config.topic_name,

@@ -24,7 +24,7 @@ from orbitmq.broker.handlers.admin_groups import GroupAdminHandlers
 from orbitmq.broker.handlers.admin_offsets import OffsetAdminHandlers
 from orbitmq.broker.handlers.admin_stats import StatsAdminHandlers
 from orbitmq.broker.handlers.admin_store import StoreAdminHandlers
-from orbitmq.broker.handlers.admin_topics import TopicAdminHandlers
+from orbitmq.broker.handlers.admin_topics import KEPT_WITHOUT_CONFIG, TopicAdminHandlers
 from orbitmq.broker.handlers.bulk_read import BulkReadHandlers
 from orbitmq.broker.handlers.consumers import ConsumerHandlers
 from orbitmq.broker.handlers.pull import PullHandlers
@@ -56,6 +56,7 @@ from orbitmq.broker.wanting import Wanting
 from orbitmq.config import BrokerConfig, delay_levels_ms
 from orbitmq.config.address import resolved
 from orbitmq.errors import FAILURES
+from orbitmq.protocol.bodies import MessageQueue, TopicConfig
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.remoting.access.control import MADE_ADMIN, AccessControl
 from orbitmq.remoting.access.editing import AccountEditor
@@ -128,13 +129,15 @@ class Broker:
         self.stats = BrokerStats(config.broker_cluster_name, clock)
         self.consumers = ConsumerClients()
         self.queue_notices = QueueNotices(self.consumers, self._notify_of_queues)
-        self.topics = TopicTable(config, clock, self._topics_changed, self._queues_changed)
+        self.topics = TopicTable(
+            config, clock, self._topics_changed, self._queues_changed, self._topic_created
+        )
         self.groups = GroupTable(
             auto_create=config.auto_create_subscription_group,
             clock=clock,
             on_change=self._groups_changed,
         )
-        self.offsets = ConsumerOffsets()
+        self.offsets = ConsumerOffsets(self._exists)
         self.producers = ProducerClients()
         self.filters = ConsumerFilters(
             BloomSize.of(
@@ -143,7 +146,7 @@ class Broker:
             lambda: config.filter_data_clean_time_span,
             clock,
         )
-        self.locks = QueueLocks()
+        self.locks = QueueLocks(is_founded=self._queue_exists)
         self.retention = Retention(config, self.store, self.stats, clock)
         self.held = HeldPulls(self.store.max_offset)
         self.putting = Putting(
@@ -190,6 +193,7 @@ class Broker:
             self.store,
         )
         self.tables.load()
+        self._fit_offsets()
         self.timers.find_near()
         self.transaction_check.fit_to_store()
         self.query_handlers = QueryHandlers(config, self.store)
@@ -219,7 +223,14 @@ class Broker:
     def _make_handlers(self, memory_bytes: int) -> None:
         config, store, access = self.config, self.store, self.access
         self.send_handlers = SendHandlers(
-            config, self.topics, self.groups, self.putting, self.placing, self.host, self.acks
+            config,
+            self.topics,
+            self.groups,
+            self.putting,
+            self.placing,
+            self.host,
+            self.acks,
+            self.tables.topic_saver,
         )
         if access is not None and access.is_strict:
             self.send_handlers.half_owner = access.owner
@@ -252,7 +263,14 @@ class Broker:
         if access is not None and access.is_strict:
             self.consumer_handlers.key_of = access.key_of
         send_back = SendBackHandlers(
-            config, store, self.topics, self.groups, self.putting, self.stats, self.host
+            config,
+            store,
+            self.topics,
+            self.groups,
+            self.putting,
+            self.stats,
+            self.host,
+            self.tables.topic_saver,
         )
         for family in (
             self.send_handlers,
@@ -290,8 +308,17 @@ class Broker:
             config, store, self.stats, self.delay, progress, clock, self.acks
         )
         for family in (
-            TopicAdminHandlers(config, store, self.topics, self.registration, progress),
-            GroupAdminHandlers(config, self.groups, self.offsets),
+            TopicAdminHandlers(
+                config,
+                store,
+                self.topics,
+                self.offsets,
+                self.stats,
+                self.tables.topic_saver,
+                self.registration,
+                progress,
+            ),
+            GroupAdminHandlers(config, self.groups, self.offsets, self.tables.group_saver),
             OffsetAdminHandlers(
                 config,
                 store,
@@ -313,7 +340,7 @@ class Broker:
                 None if self.accounts is None else AccountEditor(self.accounts, clock),
             ),
             StatsAdminHandlers(self.stats),
-            StoreAdminHandlers(store, self.consumers, self.retention),
+            StoreAdminHandlers(store, self.consumers, self.offsets, self.retention),
         ):
             family.register(self.router)
 
@@ -332,6 +359,7 @@ class Broker:
         every(config.clean_resource_interval, self._clean, first_after_ms=1000)
         every(config.deduplication_snapshot_interval, self.deduplication.save)
         every(CLIENT_SCAN_MS, self._drop_silent_clients)
+        every(CLIENT_SCAN_MS, lambda: self.locks.drop_expired(self.clock()))
         if self.accounts is not None:
             every(int(RELOAD_S * 1000), self.accounts.reload)
         if config.broker_role != "SLAVE":
@@ -397,6 +425,27 @@ class Broker:
         """Close a server of somebody else's when this broker stops."""
         self._servers.append(server)
 
+    # ---- names that exist
+
+    def _exists(self, topic: str, group: str, queue_id: int) -> bool:
+        config = self.topics.find(topic)
+        if config is None:
+            return topic in KEPT_WITHOUT_CONFIG and group in self.groups.groups
+        queues = max(config.read_queue_nums, config.write_queue_nums)
+        return 0 <= queue_id < queues and group in self.groups.groups
+
+    def _queue_exists(self, group: str, queue: MessageQueue) -> bool:
+        is_here = queue.broker_name == self.config.broker_name
+        return is_here and self._exists(queue.topic, group, queue.queue_id)
+
+    def _fit_offsets(self) -> None:
+        """Make the offsets of groups agree with the store; a slave's are its master's."""
+        if self.config.broker_role == "SLAVE":
+            return
+        stored = {topic for topic, _ in self.store.queues()}
+        self.offsets.drop_unfounded(lambda topic: topic in stored or topic in self.topics.topics)
+        self.offsets.fit(self.store.max_offset)
+
     # ---- what comes around
 
     def connection_closed(self, connection: Connection) -> None:
@@ -420,7 +469,7 @@ class Broker:
     # ---- what changes
 
     def _topics_changed(self, announce: bool) -> None:
-        self.tables.save_topics()
+        self.tables.topic_saver.changed()
         if announce and self._is_open and self.config.nameservers:
             self.registration.soon()
 
@@ -433,8 +482,13 @@ class Broker:
     def _notify_of_queues(self, group: str, topic: str) -> None:
         self.consumer_handlers.queues_changed(group, topic)
 
+    def _topic_created(self, topic: TopicConfig) -> None:
+        """Begin a topic that bears the name of an earlier one at its own beginning."""
+        if self.config.broker_role != "SLAVE":
+            self.offsets.fit(self.store.max_offset, topic.topic_name)
+
     def _groups_changed(self) -> None:
-        self.tables.save_groups()
+        self.tables.group_saver.changed()
 
     def _settings_changed(self, keys: list[str]) -> None:
         self.groups.auto_create = self.config.auto_create_subscription_group

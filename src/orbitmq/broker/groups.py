@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
+from orbitmq.broker.table_rows import BadRows, good_rows, saved_version
 from orbitmq.protocol.bodies import DataVersion, SubscriptionGroup
+from orbitmq.protocol.members import Members
 from orbitmq.protocol.names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS, group_name_fault
 
 __all__ = ["GroupTable"]
@@ -54,13 +56,23 @@ class GroupTable:
         self.version = self.version.next(self._clock())
         self._on_change()
 
-    def load(self, value: Mapping[str, Any]) -> None:
-        """Put what a file or a master says over what is there."""
-        for name, group in (value.get("subscriptionGroupTable") or {}).items():
-            self.groups[name] = SubscriptionGroup.from_json(group, name)
-        self.version = DataVersion.from_json(value.get("dataVersion"))
+    def load(self, value: Members) -> BadRows:
+        """Put what a file or a master says over what is there; returns the bad rows."""
+        groups, bad = good_rows(value.table("subscriptionGroupTable"), SubscriptionGroup.from_json)
+        self.groups |= groups
+        self.version = saved_version(value)
+        return bad
+
+    def snapshot(self) -> Callable[[], dict[str, Any]]:
+        """Copy the table; the function that is returned makes the form of `as_json` of it."""
+        version, groups = self.version.as_json(), dict(self.groups)
+
+        def values() -> dict[str, Any]:
+            table = {name: groups[name].as_json() for name in sorted(groups)}
+            return {"dataVersion": version, "subscriptionGroupTable": table}
+
+        return values
 
     def as_json(self) -> dict[str, Any]:
         """Return the form of the file and of the wire."""
-        table = {name: self.groups[name].as_json() for name in sorted(self.groups)}
-        return {"dataVersion": self.version.as_json(), "subscriptionGroupTable": table}
+        return self.snapshot()()

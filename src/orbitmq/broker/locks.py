@@ -1,8 +1,12 @@
-"""Which client may consume which queue in order. In memory only: a restart frees all."""
+"""Which client may consume which queue in order. In memory only: a restart frees all.
+
+As in Java, a client may lock a queue that does not exist. Such locks are only granted while there
+are few locks, and all locks that nobody renews are dropped.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from orbitmq.protocol.bodies import MessageQueue
@@ -10,6 +14,8 @@ from orbitmq.protocol.bodies import MessageQueue
 __all__ = ["QueueLocks"]
 
 MAX_LIVE_MS = 60_000
+MAX_UNFOUNDED = 10_000
+"""With this many locks, queues that do not exist are not locked any more."""
 
 
 @dataclass(slots=True)
@@ -19,10 +25,18 @@ class _Lock:
 
 
 class QueueLocks:
-    """Locks by group and queue; one that is not renewed within a minute is free."""
+    """Locks by group and queue; one that is not renewed within a minute is free.
 
-    def __init__(self, max_live_ms: int = MAX_LIVE_MS) -> None:
+    `is_founded` tells if a group and a queue exist.
+    """
+
+    def __init__(
+        self,
+        max_live_ms: int = MAX_LIVE_MS,
+        is_founded: Callable[[str, MessageQueue], bool] = lambda _group, _queue: True,
+    ) -> None:
         self.max_live_ms = max_live_ms
+        self._is_founded = is_founded
         self._locks: dict[tuple[str, MessageQueue], _Lock] = {}
 
     def lock(
@@ -32,11 +46,26 @@ class QueueLocks:
         held = []
         for queue in queues:
             lock = self._locks.get((group, queue))
+            if lock is None and not self._may_add(group, queue):
+                continue
             expired = lock is None or now_ms - lock.last_update_ms > self.max_live_ms
             if lock is None or expired or lock.client_id == client_id:
                 self._locks[group, queue] = _Lock(client_id, now_ms)
                 held.append(queue)
         return held
+
+    def _may_add(self, group: str, queue: MessageQueue) -> bool:
+        return len(self._locks) < MAX_UNFOUNDED or self._is_founded(group, queue)
+
+    def __len__(self) -> int:
+        return len(self._locks)
+
+    def drop_expired(self, now_ms: int) -> None:
+        """Forget the locks that are free because nobody has renewed them."""
+        oldest_ms = now_ms - self.max_live_ms
+        self._locks = {
+            place: lock for place, lock in self._locks.items() if lock.last_update_ms >= oldest_ms
+        }
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
         """Free what the client holds."""

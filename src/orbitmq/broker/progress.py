@@ -1,11 +1,13 @@
 """How full queues are and how far their consumers have come: what operators look at.
 
-Reads only. Times are epoch milliseconds; -1 stands for none, as on the wire.
+Reads only. Times are epoch milliseconds; -1 stands for none, as on the wire. A topic may have
+thousands of queues, so the event loop gets its turn after some of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +17,15 @@ from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.stats import BrokerStats
 from orbitmq.broker.topics import TopicTable
 from orbitmq.protocol.bodies import MessageQueue, TopicConfig
+from orbitmq.protocol.codes import ResponseCode
+from orbitmq.remoting.handling import Refused
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "queue_ids"]
 
 NO_TIME = -1
+QUEUES_PER_TURN = 256
+MAX_LISTED = 50_000
+"""Queues of one answer: the answer has to fit into a frame."""
 
 
 @dataclass(slots=True)
@@ -45,10 +52,10 @@ class Progress:
         (record,) = decode_records(data, check_crc=False)
         return record.store_timestamp
 
-    def of_topic(self, topic: TopicConfig) -> dict[Any, Any]:
+    async def of_topic(self, topic: TopicConfig) -> dict[Any, Any]:
         """Return the ends of a topic's queues, by queue."""
         table = {}
-        for queue_id in range(topic.write_queue_nums):
+        async for queue_id in queue_ids(topic.write_queue_nums):
             last = self.store.max_offset(topic.topic_name, queue_id)
             stored = self.stored_at(topic.topic_name, queue_id, last - 1) if last > 0 else 0
             table[self._key(topic, queue_id)] = {
@@ -58,26 +65,29 @@ class Progress:
             }
         return {"offsetTable": table}
 
-    def of_group(self, group: str, topics: Iterable[str]) -> dict[str, Any]:
+    async def of_group(self, group: str, topics: Iterable[str]) -> dict[str, Any]:
         """Return where a group stands in the queues it can read of these topics."""
         stats: dict[str, Any] = {"consumeTps": 0.0, "offsetTable": {}}
         for name in topics:
             topic = self._consumed_topic(group, name)
             if topic is not None:
-                self._add(stats, topic, group, topic.read_queue_nums)
+                _check_size(len(stats["offsetTable"]) + topic.read_queue_nums)
+                await self._add(stats, topic, group, topic.read_queue_nums)
         return stats
 
-    def by_group(self, groups: Iterable[str], *, only_ordered: bool) -> dict[str, Any]:
+    async def by_group(self, groups: Iterable[str], *, only_ordered: bool) -> dict[str, Any]:
         """Return, for each group, where it stands in each topic it has committed offsets for."""
-        listed, total_diff = [], 0
-        for group in groups:
+        listed, total_diff, queues = [], 0, 0
+        for group in list(groups):
             of_group = []
             for name in self.offsets.topics_of(group):
                 topic = self._consumed_topic(group, name)
                 if topic is None or (only_ordered and not topic.order):
                     continue
+                queues += topic.write_queue_nums
+                _check_size(queues)
                 stats: dict[str, Any] = {"consumeTps": 0.0, "offsetTable": {}}
-                total_diff += self._add(stats, topic, group, topic.write_queue_nums)
+                total_diff += await self._add(stats, topic, group, topic.write_queue_nums)
                 of_group.append(stats)
             listed.append({group: of_group})
         return {"consumeStatsList": listed, "totalDiff": total_diff}
@@ -89,9 +99,9 @@ class Progress:
             return None
         return self.topics.find(name)
 
-    def _add(self, stats: dict[str, Any], topic: TopicConfig, group: str, queues: int) -> int:
+    async def _add(self, stats: dict[str, Any], topic: TopicConfig, group: str, queues: int) -> int:
         name, behind = topic.topic_name, 0
-        for queue_id in range(queues):
+        async for queue_id in queue_ids(queues):
             newest = self.store.max_offset(name, queue_id)
             consumed = max(self.offsets.get(name, group, queue_id) or 0, 0)
             behind += newest - consumed
@@ -106,3 +116,17 @@ class Progress:
 
     def _key(self, topic: TopicConfig, queue_id: int) -> tuple[tuple[str, Any], ...]:
         return MessageQueue(topic.topic_name, self.broker_name, queue_id).as_key()
+
+
+async def queue_ids(count: int) -> AsyncIterator[int]:
+    """Yield the ids of a topic's queues; in between others have their turn."""
+    for queue_id in range(count):
+        if queue_id % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:
+            await asyncio.sleep(0)
+        yield queue_id
+
+
+def _check_size(queues: int) -> None:
+    if queues > MAX_LISTED:
+        remark = f"the answer would list more than {MAX_LISTED} queues: ask topic by topic"
+        raise Refused(ResponseCode.SYSTEM_ERROR, remark)

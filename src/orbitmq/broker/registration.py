@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from orbitmq._native import Command, body_crc, dumps_lenient, loads_lenient
+from orbitmq._native import Command, body_crc, dumps_lenient
 from orbitmq.broker.queue_notices import QueueNotices
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerConfig
@@ -16,6 +17,7 @@ from orbitmq.errors import FAILURES, OrbitError
 from orbitmq.protocol.bodies import TopicConfig
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import Permission
+from orbitmq.protocol.members import Members
 from orbitmq.remoting.client import RemotingClient
 from orbitmq.remoting.hooks import RequestHook
 
@@ -25,6 +27,8 @@ _log = logging.getLogger(__name__)
 
 FIRST_AFTER_S = 10.0
 UNREGISTER_TIMEOUT_MS = 3000
+PAUSE_FACTOR = 10
+MAX_PAUSE_S = 1.0
 
 
 class Registration:
@@ -49,7 +53,8 @@ class Registration:
         self._client = RemotingClient(hooks=hooks, tls=tls)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._periodic: asyncio.Task[None] | None = None
-        self._scheduled = False
+        self._is_due = False
+        self._soon: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Register everywhere and go on doing so."""
@@ -83,21 +88,30 @@ class Registration:
         await self._client.close()
 
     def soon(self) -> None:
-        """Register everywhere in the background; many calls in one turn of the loop are one."""
-        if self._scheduled:
-            return
-        self._scheduled = True
+        """Register everywhere in the background.
 
-        async def register() -> None:
-            self._scheduled = False
-            await self._try_to_register()
+        A registration names all topics, and anybody may invent one. So there is one registration at
+        a time, which takes a tenth of the time at most.
+        """
+        self._is_due = True
+        if self._soon is None:
+            self._soon = self._spawn(self._register_while_due())
 
-        self._spawn(register())
+    async def _register_while_due(self) -> None:
+        try:
+            while self._is_due:
+                self._is_due = False
+                began = time.monotonic()
+                await self._try_to_register()
+                await asyncio.sleep(min(PAUSE_FACTOR * (time.monotonic() - began), MAX_PAUSE_S))
+        finally:
+            self._soon = None
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def register(self) -> None:
         """Register all topics with all nameservers at once.
@@ -167,7 +181,7 @@ class Registration:
 
     def _take(self, answer: Command) -> None:
         """Learn from the answer which topics are ordered."""
-        table = loads_lenient(answer.body).get("table") if answer.body else None
+        table = Members.read(answer.body).table("table") if answer.body else None
         if table:
             self._topics.set_order(set(table))
 

@@ -3,10 +3,14 @@
 Every counter is a pair of rising sums (value, times). Rates come from snapshots of all counters,
 taken at fixed intervals: minute, hour and day are the difference between the newest snapshot of a
 window and its oldest. Keeping snapshots of sums makes counting itself one addition.
+
+Clients invent the names of topics and groups. A counter that has not moved for longer than the
+longest window is dropped, and so are the longest idle ones while there are too many.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable
@@ -19,9 +23,15 @@ from orbitmq.protocol.names import SCHEDULE_TOPIC
 
 __all__ = ["WINDOWS", "BrokerStats", "Rate", "Totals"]
 
+_log = logging.getLogger(__name__)
+
 # (name, seconds between snapshots, snapshots kept)
 WINDOWS = (("minute", 10, 7), ("hour", 600, 7), ("day", 3600, 25))
 TPS_SAMPLES = 601
+MAX_ITEMS = 100_000
+"""Counters that are kept; a broker of a thousand topics with ten groups each has fewer."""
+IDLE_MS = 25 * 3_600_000
+"""Time after which the rates of a counter that has not moved are zero in every window."""
 PUT_TIMES_PERIOD_MS = 60_000
 
 
@@ -50,20 +60,29 @@ class Totals(NamedTuple):
 
 
 class _Item:
-    __slots__ = ("snapshots", "times", "value")
+    __slots__ = ("moved_ms", "seen_sums", "snapshots", "times", "value")
 
-    def __init__(self) -> None:
+    def __init__(self, now_ms: int) -> None:
         self.value = 0
         self.times = 0
-        self.snapshots: dict[str, deque[tuple[int, int, int]]] = {
-            name: deque(maxlen=kept) for name, _, kept in WINDOWS
-        }
+        self.moved_ms = now_ms
+        self.seen_sums = (0, 0)
+        self.snapshots: dict[str, list[tuple[int, int, int]]] = {}
+
+    def take(self, window: str, kept: int, seconds: int, now_ms: int) -> None:
+        """Add a snapshot to a window."""
+        snapshots = self.snapshots.setdefault(window, [(now_ms - seconds * 1000, 0, 0)])
+        snapshots.append((now_ms, self.value, self.times))
+        del snapshots[:-kept]
 
 
 class BrokerStats:
     """All counters of a broker."""
 
-    def __init__(self, cluster: str, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, cluster: str, clock: Callable[[], int], *, max_items: int = MAX_ITEMS
+    ) -> None:
+        self._max_items = max_items
         self._cluster = cluster
         self._clock = clock
         self._items: dict[tuple[str, str], _Item] = {}
@@ -90,7 +109,7 @@ class BrokerStats:
     def _item(self, name: str, key: str) -> _Item:
         item = self._items.get((name, key))
         if item is None:
-            item = self._items[name, key] = _Item()
+            item = self._items[name, key] = _Item(self._clock())
         return item
 
     def add(self, name: str, key: str, value: int, times: int = 1) -> None:
@@ -169,21 +188,54 @@ class BrokerStats:
         if _local_day(now) != self._day:
             self._day = _local_day(now)
             self.yesterday_morning, self.today_morning = self.today_morning, totals
-        for name, seconds, _ in WINDOWS:
+        for name, seconds, kept in WINDOWS:
             if now - self._last_taken[name] >= seconds * 1000:
                 self._last_taken[name] = now
                 for item in self._items.values():
-                    window = item.snapshots[name]
-                    if not window:
-                        window.append((now - seconds * 1000, 0, 0))
-                    window.append((now, item.value, item.times))
+                    item.take(name, kept, seconds, now)
+                if seconds == WINDOWS[0][1]:
+                    self._drop_idle(now)
+
+    def _drop_idle(self, now_ms: int) -> None:
+        """Drop counters that no window shows any more, and those beyond the limit."""
+        for item in self._items.values():
+            sums = (item.value, item.times)
+            if sums != item.seen_sums:
+                item.seen_sums, item.moved_ms = sums, now_ms
+        kept = {
+            place: item
+            for place, item in self._items.items()
+            if item is self._broker_put or now_ms - item.moved_ms <= IDLE_MS
+        }
+        if len(kept) > self._max_items:
+            newest = sorted(kept.items(), key=lambda entry: entry[1].moved_ms, reverse=True)
+            kept = dict(newest[: self._max_items])
+            kept["BROKER_PUT_NUMS", self._cluster] = self._broker_put
+            _log.warning(
+                "%d counters of the longest idle topics and groups are dropped: the limit is %d",
+                len(newest) - self._max_items, self._max_items,
+            )  # fmt: skip
+        if len(kept) < len(self._items):
+            self._items = kept
+            self._topic_items.clear()
+            self._group_items.clear()
+            self._latency_items.clear()
+
+    def forget_topic(self, topic: str) -> None:
+        """Drop the counters of a topic that is deleted."""
+        for name, key in list(self._items):
+            if topic in key.split("@"):
+                del self._items[name, key]
+        self._topic_items.clear()
+        self._group_items.clear()
+        self._latency_items.clear()
 
     def rate(self, name: str, key: str, window: str) -> Rate | None:
         """Return what a counter did within a window; None for an unknown counter."""
         item = self._items.get((name, key))
         if item is None:
             return None
-        snapshots = item.snapshots[window]
+        snapshots = item.snapshots.get(window, [])
         if len(snapshots) < 2:
             return Rate()
         (t0, v0, n0), (t1, v1, n1) = snapshots[0], snapshots[-1]

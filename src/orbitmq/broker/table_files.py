@@ -1,7 +1,8 @@
 """The files under ``config/``: which table is in which, and when they are written.
 
-Topics and groups are written when they change. Offsets change all the time: they are written every
-few seconds, by a thread, if they have changed; what is lost in a crash is consumed once more.
+Topics and groups are written soon after they change (`table_saver.py`). Offsets change all the
+time: they are written every few seconds, by a thread, if they have changed; what is lost in a crash
+is consumed once more.
 
 Offsets vouch for messages: a delayed or a half message that an offset has passed is there again as
 a copy. So a file of offsets is written only after the log is on disk up to where it ended when they
@@ -10,6 +11,7 @@ were taken. Else a power cut could keep the offset and take the copy.
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,9 +25,12 @@ from orbitmq.broker.filters import ConsumerFilters
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.housekeeping import in_thread
 from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.broker.table_rows import BadRows, good_numbers, set_aside
+from orbitmq.broker.table_saver import TableSaver
 from orbitmq.broker.timers import TimerService
 from orbitmq.broker.topics import TopicTable
-from orbitmq.errors import FAILURES, FlushFailed, UnreadableFile
+from orbitmq.errors import FAILURES, BodyFault, FlushFailed, UnreadableFile
+from orbitmq.protocol.members import LONG, Members
 
 __all__ = ["TableFiles"]
 
@@ -48,21 +53,35 @@ class TableFiles:
     filters: ConsumerFilters
     timers: TimerService
     store: Store
+    topic_saver: TableSaver = field(init=False)
+    group_saver: TableSaver = field(init=False)
     _written: dict[str, bytes] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.topic_saver = TableSaver(self.directory / "topics.json", self.topics.snapshot)
+        self.group_saver = TableSaver(
+            self.directory / "subscriptionGroup.json", self.groups.snapshot
+        )
+
     def load(self) -> None:
-        """Give every table what its file says, if there is one."""
-        for name, load in (
-            ("topics.json", self.topics.load),
-            ("subscriptionGroup.json", self.groups.load),
-            ("consumerOffset.json", self.offsets.load),
-            ("delayOffset.json", self.delay.load),
-            ("timers.json", self.timers.load),
+        """Give every table what its file says, if there is one; bad rows are set aside."""
+        for name, rows, load in (
+            ("topics.json", "topicConfigTable", self.topics.load),
+            ("subscriptionGroup.json", "subscriptionGroupTable", self.groups.load),
+            ("consumerOffset.json", "offsetTable", self.offsets.load),
+            ("delayOffset.json", "offsetTable", self._load_delay_offsets),
+            ("timers.json", "heads", self._load_timers),
         ):
-            value = persist.load(self.directory / name, loads_lenient)
+            path = self.directory / name
+            value = persist.load(path, functools.partial(_parse, rows))
             if value is not None:
-                load(value)
+                set_aside(path, load(value))
         self._load_filters()
+
+    def _load_delay_offsets(self, value: Members) -> BadRows:
+        good, bad = good_numbers(value.table("offsetTable"))
+        self.delay.load({"offsetTable": good})
+        return bad
 
     def _load_filters(self) -> None:
         """Take the saved filters; the broker starts without them if the file is of no use.
@@ -82,6 +101,17 @@ class TableFiles:
                 "saved filters are not taken: %s; the next heartbeats of consumers bring them",
                 error,
             )
+
+    def _load_timers(self, value: Members) -> BadRows:
+        heads, bad = good_numbers(value.table("heads"))
+        near, bad_near = {}, value.values.get("near")
+        try:
+            members = value.member("near")
+            near = {name: members.number(name, 0, within=LONG) for name in ("end", "dueUntil")}
+        except BodyFault as error:
+            bad["near"] = (bad_near, str(error))
+        self.timers.load({"heads": heads, "near": near})
+        return bad
 
     def _save(self, name: str, value: dict[str, Any]) -> None:
         persist.save(self.directory / name, dumps_lenient(value))
@@ -112,14 +142,6 @@ class TableFiles:
                 f"to {end} within {FLUSH_TIMEOUT_MS // 1000} s"
             )
         save(name, value)
-
-    def save_topics(self) -> None:
-        """Write the topics."""
-        self._save("topics.json", self.topics.as_json())
-
-    def save_groups(self) -> None:
-        """Write the consumer groups."""
-        self._save("subscriptionGroup.json", self.groups.as_json())
 
     async def save_offsets(self) -> None:
         """Write how far groups are, if one has moved."""
@@ -156,6 +178,8 @@ class TableFiles:
         """Write what is written now and then, for the last time; one that fails stops no other."""
         self.offsets.is_dirty = self.timers.is_dirty = True
         for save in (
+            self.topic_saver.close,
+            self.group_saver.close,
             self.save_offsets,
             self.save_delay_offsets,
             self.save_filters,
@@ -164,4 +188,10 @@ class TableFiles:
             try:
                 await save()
             except FAILURES:
-                _log.exception("%s failed", save.__name__)
+                _log.exception("%s failed", save.__qualname__)
+
+
+def _parse(rows: str, content: bytes) -> Members:
+    value = Members.read(content)
+    value.table(rows)  # one that is no table is taken from the backup
+    return value

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
+from orbitmq.broker.table_rows import BadRows, good_rows, saved_version
 from orbitmq.config import BrokerConfig
 from orbitmq.protocol.bodies import DataVersion, TopicConfig
 from orbitmq.protocol.flags import Permission, TopicFlag
+from orbitmq.protocol.limits import MAX_QUEUES
+from orbitmq.protocol.members import Members
 from orbitmq.protocol.names import (
     AUTO_CREATE_TOPIC,
     BENCHMARK_TOPIC,
@@ -31,6 +34,7 @@ class TopicTable:
 
     `on_change` is called after every change; with False if whoever made it tells the nameservers.
     `on_queues` is called before that, with the name of a topic whose queues consumers see anew.
+    `on_new` is called with each topic that was not there before.
     """
 
     def __init__(
@@ -39,11 +43,13 @@ class TopicTable:
         clock: Callable[[], int],
         on_change: Callable[[bool], None] = lambda _: None,
         on_queues: Callable[[str], None] = lambda _: None,
+        on_new: Callable[[TopicConfig], None] = lambda _: None,
     ) -> None:
         self._config = config
         self._clock = clock
         self._on_change = on_change
         self._on_queues = on_queues
+        self._on_new = on_new
         self.version = DataVersion()
         self.topics: dict[str, TopicConfig] = {}
         self.own: set[str] = set(SYSTEM_TOPICS)
@@ -99,7 +105,7 @@ class TopicTable:
             template.perm = READ_WRITE
         sys_flag = TopicFlag.UNIT if unit_mode else 0
         if template is not None and template.perm & Permission.INHERIT:
-            queues = max(0, min(wanted_queues, template.write_queue_nums))
+            queues = max(0, min(wanted_queues, template.write_queue_nums, MAX_QUEUES))
             return self.put(
                 TopicConfig(
                     name,
@@ -126,6 +132,8 @@ class TopicTable:
     def put(self, topic: TopicConfig, *, announce: bool = True) -> TopicConfig:
         """Create or replace a topic."""
         before = self.topics.get(topic.topic_name)
+        if before is None:
+            self._on_new(topic)
         self.topics[topic.topic_name] = topic
         # A group looks for its retry topic by itself, from its first heartbeat on.
         is_new_retry = before is None and topic.topic_name.startswith(RETRY_PREFIX)
@@ -160,16 +168,26 @@ class TopicTable:
         self.version = self.version.next(self._clock())
         self._on_change(announce)
 
-    def load(self, value: Mapping[str, Any]) -> None:
-        """Put what a file or a master says over what is there."""
-        for name, topic in (value.get("topicConfigTable") or {}).items():
-            self.topics[name] = TopicConfig.from_json(topic, name)
-        self.version = DataVersion.from_json(value.get("dataVersion"))
+    def load(self, value: Members) -> BadRows:
+        """Put what a file or a master says over what is there; returns the bad rows."""
+        topics, bad = good_rows(value.table("topicConfigTable"), TopicConfig.from_json)
+        self.topics |= topics
+        self.version = saved_version(value)
+        return bad
+
+    def snapshot(self) -> Callable[[], dict[str, Any]]:
+        """Copy the table; the function that is returned makes the form of `as_json` of it."""
+        version, topics = self.version.as_json(), dict(self.topics)
+
+        def values() -> dict[str, Any]:
+            table = {name: topics[name].as_json() for name in sorted(topics)}
+            return {"dataVersion": version, "topicConfigTable": table}
+
+        return values
 
     def as_json(self) -> dict[str, Any]:
         """Return the form of the file and of the wire."""
-        table = {name: self.topics[name].as_json() for name in sorted(self.topics)}
-        return {"dataVersion": self.version.as_json(), "topicConfigTable": table}
+        return self.snapshot()()
 
 
 def _queues_to_read(topic: TopicConfig | None) -> int:

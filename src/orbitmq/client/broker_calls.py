@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Iterable
 from typing import Any
 
-from orbitmq._native import Command, ReceivedMessage, decode_messages, dumps_lenient, loads_lenient
+from orbitmq._native import Command, ReceivedMessage, decode_messages, dumps_lenient
 from orbitmq.client.handlers import OrderlyStatus
 from orbitmq.client.pushing import PushMember
 from orbitmq.client.state.consume_rates import TopicRates
@@ -30,6 +30,7 @@ from orbitmq.client.state.process_queue import QueueCache
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import Version
+from orbitmq.protocol.members import LONG, Members, as_number
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Refused, respond
 
@@ -59,8 +60,7 @@ class _BrokerCalls:
         ext = request.ext or {}
         if ext.get("group") != self._member.group or not request.body:
             return
-        table = loads_lenient(request.body).get("offsetTable") or {}
-        offsets = dict(_offsets(table))
+        offsets = dict(_offsets(Members.read(request.body)))
         self._member.instance.spawn(self._reset(ext.get("topic", ""), offsets))
 
     async def _reset(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
@@ -173,14 +173,14 @@ async def _call(function: Any, argument: ReceivedMessage | list[ReceivedMessage]
     return await asyncio.to_thread(function, argument)
 
 
-def _offsets(table: Any) -> Iterable[tuple[MessageQueue, int]]:
+def _offsets(body: Members) -> Iterable[tuple[MessageQueue, int]]:
     """Read offsets by queue in both forms there are: a map, and a list for clients without maps."""
-    if isinstance(table, list):
-        for entry in table:
-            yield MessageQueue.from_json(entry), int(entry.get("offset", 0))
+    if isinstance(body.values.get("offsetTable"), list):
+        for entry in body.objects("offsetTable"):
+            yield MessageQueue.from_json(entry), entry.number("offset", 0, within=LONG)
         return
-    for key, offset in table.items():
-        yield MessageQueue.from_json(key), int(offset)
+    for key, offset in body.table("offsetTable").items():
+        yield MessageQueue.from_json(key), as_number(offset, "offsetTable")
 
 
 def _status(rates: TopicRates) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from orbitmq.client.identity import join, leave
 from orbitmq.client.settings import ClientSettings
 from orbitmq.client.state.routes import Nameservers, RouteTable
 from orbitmq.client.wishes import Flow
-from orbitmq.errors import FAILURES, BrokerRefused, OrbitError, RemotingError
+from orbitmq.errors import FAILURES, BrokerRefused, NoRoute, OrbitError, RemotingError
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.remoting.client import RemotingClient
 from orbitmq.remoting.connection import Connection
@@ -288,7 +288,12 @@ class ClientInstance:
     async def refresh_routes(self) -> None:
         """Ask for the routes of all watched topics again."""
         for topic in list(self.routes.watched):
-            await self.run(fetch_route(self.routes, topic))
+            try:
+                await self.run(fetch_route(self.routes, topic))
+            except NoRoute as error:
+                if error.cause != "refused":
+                    raise
+                _log.warning("the route of %s stays as it was: %s", topic, error)
 
     def refresh_routes_soon(self) -> None:
         """Ask for routes before their time, but not more than once a second; for any thread."""

@@ -14,13 +14,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
-from orbitmq._native import dumps_lenient, loads_lenient
+from orbitmq._native import dumps_lenient
 from orbitmq.client.flows.offsets import commit_offset, report_offset, stored_offset
 from orbitmq.client.instance import ClientInstance
 from orbitmq.client.state.offsets import OffsetTable
 from orbitmq.errors import OrbitError
 from orbitmq.persist import load, save
 from orbitmq.protocol.bodies import MessageQueue
+from orbitmq.protocol.members import Members, as_number
 
 __all__ = ["LocalOffsets", "OffsetStore", "RemoteOffsets", "default_directory"]
 
@@ -125,5 +126,8 @@ class LocalOffsets:
 
 
 def _parse(content: bytes) -> dict[MessageQueue, int]:
-    offsets = loads_lenient(content).get("offsetTable") or {}
-    return {MessageQueue.from_json(key): int(value) for key, value in offsets.items()}
+    offsets = Members.read(content).table("offsetTable")
+    return {
+        MessageQueue.from_json(key): as_number(value, "offsetTable")
+        for key, value in offsets.items()
+    }

@@ -7,13 +7,17 @@ the file says.
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
 from orbitmq import persist
-from orbitmq._native import dumps_lenient, loads_lenient
+from orbitmq._native import dumps_lenient
+from orbitmq.protocol.members import Members
 
 __all__ = ["KvTable"]
+
+_log = logging.getLogger(__name__)
 
 Table = dict[str, dict[str, str]]
 
@@ -59,9 +63,16 @@ class KvTable:
 
 
 def _parse(content: bytes) -> tuple[Table, dict[str, Any]]:
-    value: Any = loads_lenient(content)
-    table = {
-        str(namespace): {str(key): text for key, text in values.items() if text is not None}
-        for namespace, values in (value.get("configTable") or {}).items()
-    }
-    return table, {name: member for name, member in value.items() if name != "configTable"}
+    """Read the table; a value that is not text was never set by a request, and is left out."""
+    members = Members.read(content)
+    namespaces = members.member("configTable")
+    table: Table = {}
+    for namespace in namespaces.values:
+        table[str(namespace)] = values = {}
+        for key, text in namespaces.member(namespace).values.items():
+            if isinstance(text, str):
+                values[str(key)] = text
+            elif text is not None:
+                _log.error("%s of namespace %s is not loaded: it is not text", key, namespace)
+    besides = {name: value for name, value in members.values.items() if name != "configTable"}
+    return table, besides

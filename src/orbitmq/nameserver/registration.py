@@ -10,17 +10,20 @@
 
 from __future__ import annotations
 
+import logging
 import struct
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from orbitmq._native import decompress, loads_lenient
-from orbitmq.errors import BrokenRegistration
+from orbitmq.errors import BrokenRegistration, WireError
 from orbitmq.protocol.bodies import DataVersion, TopicConfig
 from orbitmq.protocol.flags import Version
+from orbitmq.protocol.limits import MAX_QUEUES
+from orbitmq.protocol.members import Members
 
 __all__ = ["RegistrationBody", "decode_registration"]
+
+_log = logging.getLogger(__name__)
 
 MAX_INFLATED_BYTES = 64 << 20
 
@@ -38,27 +41,41 @@ def decode_registration(body: bytes, *, version: int, compressed: bool) -> Regis
     """Read a body; none at all is an empty table of version zero."""
     try:
         if version < Version.V3_0_11:
-            return _from_wrapper(loads_lenient(body) if body else {}, None)
+            return _from_wrapper(Members.read(body) if body else Members({}), None)
         if not body:
             return RegistrationBody(filter_servers=[])
         if compressed:
             return _from_stream(decompress(body, "zlib", max_bytes=MAX_INFLATED_BYTES))
-        value = loads_lenient(body)
+        value = Members.read(body)
         return _from_wrapper(
-            value.get("topicConfigSerializeWrapper") or {},
-            _texts(value.get("filterServerList") or ()),
+            value.member("topicConfigSerializeWrapper"), value.texts("filterServerList")
         )
-    except (ValueError, TypeError, AttributeError, IndexError, struct.error) as error:
+    except (WireError, ValueError, struct.error) as error:
         raise BrokenRegistration(f"the registration cannot be read: {error}") from error
 
 
-def _from_wrapper(wrapper: dict[str, Any], filter_servers: list[str] | None) -> RegistrationBody:
-    table = wrapper.get("topicConfigTable") or {}
-    return RegistrationBody(
-        DataVersion.from_json(wrapper.get("dataVersion")),
-        [TopicConfig.from_json(topic, str(name)) for name, topic in table.items()],
-        filter_servers,
-    )
+def _from_wrapper(wrapper: Members, filter_servers: list[str] | None) -> RegistrationBody:
+    table = wrapper.member("topicConfigTable")
+    topics = [
+        TopicConfig.from_json(table.member(name), str(name))
+        for name in table.values
+        if _has_possible_counts(table.member(name), name)
+    ]
+    version = DataVersion.from_json(wrapper.member("dataVersion"))
+    return RegistrationBody(version, topics, filter_servers)
+
+
+def _has_possible_counts(topic: Members, name: object) -> bool:
+    """Leave a topic of too many queues out: brokers of Java take any count, from anybody."""
+    for field_name in ("readQueueNums", "writeQueueNums"):
+        count = topic.number(field_name, 0)
+        if not 0 <= count <= MAX_QUEUES:
+            _log.error(
+                "topic %s of a registration has %d queues, the limit is %d: it gets no route",
+                name, count, MAX_QUEUES,
+            )  # fmt: skip
+            return False
+    return True
 
 
 def _from_stream(data: bytes) -> RegistrationBody:
@@ -80,19 +97,26 @@ def _from_stream(data: bytes) -> RegistrationBody:
 
     version = DataVersion.from_json(loads_lenient(text()))
     topics = [_topic(text().decode()) for _ in range(number())]
-    return RegistrationBody(version, topics, _texts(loads_lenient(text())))
-
-
-def _topic(line: str) -> TopicConfig:
-    name, read_queues, write_queues, perm, filter_type = line.split(" ")
-    return TopicConfig(
-        topic_name=name,
-        read_queue_nums=int(read_queues),
-        write_queue_nums=int(write_queues),
-        perm=int(perm),
-        topic_filter_type=filter_type,
+    servers = Members({"filterServerList": loads_lenient(text())}).texts("filterServerList")
+    return RegistrationBody(
+        version,
+        [
+            TopicConfig.from_json(topic)
+            for topic in topics
+            if _has_possible_counts(topic, topic.text("topicName"))
+        ],
+        servers,
     )
 
 
-def _texts(values: Iterable[Any]) -> list[str]:
-    return [str(value) for value in values]
+def _topic(line: str) -> Members:
+    name, read_queues, write_queues, perm, filter_type = line.split(" ")
+    return Members(
+        {
+            "topicName": name,
+            "readQueueNums": read_queues,
+            "writeQueueNums": write_queues,
+            "perm": perm,
+            "topicFilterType": filter_type,
+        }
+    )

@@ -1,17 +1,19 @@
 """Values that travel in bodies and stand in config files, in the JSON Java writes for them.
 
 Each class reads what any peer may send (missing members take Java's defaults, numbers may come as
-text) and writes what Java would: members in alphabetical order.
+text), refuses members of the wrong type with a `BodyFault`, and writes what Java would: members in
+alphabetical order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from orbitmq._native import java_hash
 from orbitmq.protocol.flags import Permission
+from orbitmq.protocol.limits import MAX_QUEUES
+from orbitmq.protocol.members import INT, LONG, Members
 
 __all__ = [
     "DataVersion",
@@ -21,7 +23,7 @@ __all__ = [
     "TopicConfig",
 ]
 
-Json = Mapping[str, Any]
+QUEUES = (0, MAX_QUEUES)
 
 
 @dataclass(slots=True, frozen=True)
@@ -32,10 +34,12 @@ class DataVersion:
     counter: int = 0
 
     @classmethod
-    def from_json(cls, value: Json | None) -> Self:
+    def from_json(cls, value: object) -> Self:
         """Read it; nothing is version zero."""
-        value = value or {}
-        return cls(int(value.get("timestamp", 0)), int(value.get("counter", 0)))
+        members = Members.of({} if value is None else value)
+        return cls(
+            members.number("timestamp", 0, within=LONG), members.number("counter", 0, within=LONG)
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Write it."""
@@ -59,16 +63,17 @@ class TopicConfig:
     order: bool = False
 
     @classmethod
-    def from_json(cls, value: Json, name: str = "") -> Self:
-        """Read it."""
+    def from_json(cls, value: object, name: str = "") -> Self:
+        """Read it; a count of queues past the limit is a fault, too."""
+        members = Members.of(value)
         return cls(
-            topic_name=value.get("topicName") or name,
-            read_queue_nums=int(value.get("readQueueNums", 16)),
-            write_queue_nums=int(value.get("writeQueueNums", 16)),
-            perm=int(value.get("perm", 6)),
-            topic_filter_type=value.get("topicFilterType") or "SINGLE_TAG",
-            topic_sys_flag=int(value.get("topicSysFlag", 0)),
-            order=bool(value.get("order", False)),
+            topic_name=members.text("topicName") or name,
+            read_queue_nums=members.number("readQueueNums", 16, within=QUEUES),
+            write_queue_nums=members.number("writeQueueNums", 16, within=QUEUES),
+            perm=members.number("perm", 6),
+            topic_filter_type=members.text("topicFilterType") or "SINGLE_TAG",
+            topic_sys_flag=members.number("topicSysFlag", 0),
+            order=members.flag("order", False),
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -117,20 +122,21 @@ class SubscriptionGroup:
     notify_consumer_ids_changed_enable: bool = True
 
     @classmethod
-    def from_json(cls, value: Json, name: str = "") -> Self:
-        """Read it."""
+    def from_json(cls, value: object, name: str = "") -> Self:
+        """Read it; a count of retry queues past the limit is a fault, too."""
+        members = Members.of(value)
         return cls(
-            group_name=value.get("groupName") or name,
-            consume_enable=bool(value.get("consumeEnable", True)),
-            consume_from_min_enable=bool(value.get("consumeFromMinEnable", True)),
-            consume_broadcast_enable=bool(value.get("consumeBroadcastEnable", True)),
-            retry_queue_nums=int(value.get("retryQueueNums", 1)),
-            retry_max_times=int(value.get("retryMaxTimes", 16)),
-            broker_id=int(value.get("brokerId", 0)),
-            which_broker_when_consume_slowly=int(value.get("whichBrokerWhenConsumeSlowly", 1)),
-            notify_consumer_ids_changed_enable=bool(
-                value.get("notifyConsumerIdsChangedEnable", True)
+            group_name=members.text("groupName") or name,
+            consume_enable=members.flag("consumeEnable", True),
+            consume_from_min_enable=members.flag("consumeFromMinEnable", True),
+            consume_broadcast_enable=members.flag("consumeBroadcastEnable", True),
+            retry_queue_nums=members.number("retryQueueNums", 1, within=(INT[0], MAX_QUEUES)),
+            retry_max_times=members.number("retryMaxTimes", 16),
+            broker_id=members.number("brokerId", 0, within=LONG),
+            which_broker_when_consume_slowly=members.number(
+                "whichBrokerWhenConsumeSlowly", 1, within=LONG
             ),
+            notify_consumer_ids_changed_enable=members.flag("notifyConsumerIdsChangedEnable", True),
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -162,16 +168,17 @@ class Subscription:
     filter_class_source: str | None = field(default=None, compare=False)
 
     @classmethod
-    def from_json(cls, value: Json) -> Self:
+    def from_json(cls, value: object) -> Self:
         """Read it."""
+        members = Members.of(value)
         return cls(
-            topic=value.get("topic") or "",
-            sub_string=value.get("subString") or "",
-            tags=tuple(value.get("tagsSet") or ()),
-            codes=tuple(int(code) for code in value.get("codeSet") or ()),
-            sub_version=int(value.get("subVersion", 0)),
-            expression_type=value.get("expressionType") or "TAG",
-            class_filter_mode=bool(value.get("classFilterMode", False)),
+            topic=members.text("topic"),
+            sub_string=members.text("subString"),
+            tags=tuple(members.texts("tagsSet")),
+            codes=tuple(members.numbers("codeSet")),
+            sub_version=members.number("subVersion", 0, within=LONG),
+            expression_type=members.text("expressionType") or "TAG",
+            class_filter_mode=members.flag("classFilterMode", False),
         )
 
     @classmethod
@@ -225,18 +232,14 @@ class MessageQueue:
     queue_id: int
 
     @classmethod
-    def from_json(cls, value: Json | Iterable[tuple[str, Any]]) -> Self:
+    def from_json(cls, value: object) -> Self:
         """Read it, also from the place of a key.
 
         >>> MessageQueue.from_json({"topic": "orders", "brokerName": "broker-a", "queueId": 0})
         MessageQueue(topic='orders', broker_name='broker-a', queue_id=0)
         """
-        members = dict(value)
-        return cls(
-            topic=members.get("topic") or "",
-            broker_name=members.get("brokerName") or "",
-            queue_id=int(members.get("queueId", 0)),
-        )
+        members = Members.of(value)
+        return cls(members.text("topic"), members.text("brokerName"), members.number("queueId"))
 
     def as_json(self) -> dict[str, Any]:
         """Write it.

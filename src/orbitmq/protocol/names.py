@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from orbitmq.protocol.limits import MAX_GROUP_LENGTH
+
 __all__ = [
     "AUTO_CREATE_TOPIC",
     "BENCHMARK_TOPIC",
@@ -98,7 +100,6 @@ SINK_BROKERS = "ORBITMQ_SINK_BROKERS"
 """Namespace of that table that has the brokers of each exactly-once sender and topic."""
 
 MAX_TOPIC_LENGTH = 127
-MAX_GROUP_LENGTH = 255
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 """The tail of many of Java's remarks."""
 

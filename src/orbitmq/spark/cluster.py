@@ -14,15 +14,16 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from orbitmq._native import Command, decode_messages, loads_lenient
+from orbitmq._native import Command, decode_messages
 from orbitmq.client.damaged_records import decode_whole
 from orbitmq.client.state.namespace import wrap
 from orbitmq.client.state.routes import MASTER_ID, TopicRoute
 from orbitmq.errors import BrokerBusy, BrokerRefused, NoRoute, OrbitError
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import NOT_NOW, PULL_ANSWERS, RequestCode, ResponseCode
-from orbitmq.protocol.features import features_of
+from orbitmq.protocol.features import FEATURES_KEY, features_of
 from orbitmq.protocol.flags import PullFlag
+from orbitmq.protocol.members import LONG, Members
 from orbitmq.remoting.blocking import BlockingNetwork
 from orbitmq.remoting.pipeline import Pipeline
 from orbitmq.spark.directory import Directory
@@ -167,8 +168,8 @@ class Cluster:
             )
             if response.code != ResponseCode.SUCCESS:
                 return Endpoint(address, NO_FEATURES)  # for now: it may tell next time
-            table = loads_lenient(response.body).get("table") if response.body else None
-            features = features_of(table or {})
+            table = Members.read(response.body or b"{}").member("table")
+            features = features_of({FEATURES_KEY: table.text(FEATURES_KEY)})
             self._features[address] = (features, self.clock() + FEATURES_TTL_S)
         return Endpoint(address, features)
 
@@ -228,11 +229,12 @@ class Cluster:
         response = self.ask(
             address, RequestCode.GET_TOPIC_STATS_INFO, {"topic": self.stored_name(topic)}
         )
-        table = loads_lenient(response.body).get("offsetTable") or {}
+        table = Members.read(response.body).table("offsetTable")
         ends = {}
         for key, value in table.items():
-            queue = MessageQueue.from_json(key)
-            least, most = int(value["minOffset"]), int(value["maxOffset"])
+            queue, members = MessageQueue.from_json(key), Members(value, "offsetTable")
+            least = members.number("minOffset", within=LONG)
+            most = members.number("maxOffset", within=LONG)
             ends[queue.broker_name, queue.queue_id] = QueueEnds(max(least, 0), max(most, 0))
         return ends
 

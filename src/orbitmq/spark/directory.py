@@ -14,11 +14,12 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from orbitmq._native import Command, loads_lenient
+from orbitmq._native import Command
 from orbitmq.client.state.namespace import unwrap, wrap
 from orbitmq.client.state.routes import Nameservers, TopicRoute
 from orbitmq.errors import NoRoute, RemotingError
 from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.members import Members
 from orbitmq.protocol.names import (
     DLQ_PREFIX,
     RETRY_PREFIX,
@@ -87,7 +88,7 @@ class Directory:
             response = self._ask(RequestCode.GET_BROKER_CLUSTER_INFO)
         except NoRoute:
             return None
-        return set(loads_lenient(response.body).get("brokerAddrTable") or ())
+        return set(Members.read(response.body).table("brokerAddrTable"))
 
     def forget(self) -> None:
         """Have the next question answered by a nameserver, if there is one."""
@@ -161,7 +162,7 @@ class Directory:
         return [name for each in stored if wrap(namespace, name := unwrap(namespace, each)) == each]
 
     def _topic_list(self, code: int) -> frozenset[str]:
-        return frozenset(loads_lenient(self._ask(code).body).get("topicList") or ())
+        return frozenset(Members.read(self._ask(code).body).texts("topicList"))
 
 
 def _is_hidden(name: str, systems: frozenset[str], pattern: str) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orbitmq._native import Command, Store, decode_offset_id, dumps_lenient, loads_lenient
+from orbitmq._native import Command, Store, decode_offset_id, dumps_lenient
 from orbitmq.broker.clients import ClientInfo, ConsumerClients, ProducerClients
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.topics import TopicTable
@@ -22,6 +22,7 @@ from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import Version, version_name
 from orbitmq.protocol.headers import Header, Long
+from orbitmq.protocol.members import Members, as_number
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Refused, Router, respond
 
@@ -214,8 +215,7 @@ class ClientAdminHandlers:
                     timeout_ms=STATUS_TIMEOUT_MS,
                 )
                 if answer.code == ResponseCode.SUCCESS and answer.body:
-                    table = loads_lenient(answer.body).get("messageQueueTable") or {}
-                    tables[client.client_id] = table
+                    tables[client.client_id] = _offset_table(answer.body)
             except OrbitError as error:
                 _log.warning("%s does not tell its offsets: %s", client.client_id, error)
             if wanted:
@@ -272,6 +272,11 @@ class ClientAdminHandlers:
 def _given(request: Command, name: str) -> dict[str, str]:
     value = request.get_ext(name)
     return {} if value is None else {name: value}
+
+
+def _offset_table(body: bytes) -> dict[Any, int]:
+    table = Members.read(body).table("messageQueueTable")
+    return {key: as_number(offset, "messageQueueTable") for key, offset in table.items()}
 
 
 def _connections(members: Mapping[Connection, ClientInfo]) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from orbitmq._native import Command, dumps_lenient, loads_lenient
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.handlers.admin_topics import NOT_ON_SLAVE
 from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.broker.table_saver import TableSaver
 from orbitmq.config import BrokerConfig
 from orbitmq.protocol.bodies import SubscriptionGroup
 from orbitmq.protocol.codes import RequestCode, ResponseCode
@@ -33,6 +34,7 @@ class GroupAdminHandlers:
     config: BrokerConfig
     groups: GroupTable
     offsets: ConsumerOffsets
+    saver: TableSaver
 
     def register(self, router: Router) -> None:
         """Take over the codes of this family."""
@@ -40,8 +42,8 @@ class GroupAdminHandlers:
         router.add(self.delete, [RequestCode.DELETE_SUBSCRIPTIONGROUP])
         router.add(self.all_groups, [RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG])
 
-    def create(self, request: Command, _connection: Connection) -> Command:
-        """Create a group, or replace what is known of it."""
+    async def create(self, request: Command, _connection: Connection) -> Command:
+        """Create or replace a group; it is on disk before the answer."""
         self._refuse_on_slave()
         value = loads_lenient(request.body)
         if value is None:
@@ -52,15 +54,17 @@ class GroupAdminHandlers:
         if fault := group_name_fault(group.group_name):
             raise Refused(ResponseCode.SYSTEM_ERROR, f"field groupName {fault}")
         self.groups.put(group)
+        await self.saver.saved()
         return respond(request)
 
-    def delete(self, request: Command, _connection: Connection) -> Command:
+    async def delete(self, request: Command, _connection: Connection) -> Command:
         """Forget a group; one that is not there is gone already."""
         self._refuse_on_slave()
         header = DeleteGroupHeader.decode(request)
         self.groups.delete(header.group_name)
         if header.remove_offset:
             self.offsets.forget_group(header.group_name)
+        await self.saver.saved()
         return respond(request)
 
     def _refuse_on_slave(self) -> None:

@@ -13,7 +13,7 @@ from orbitmq.broker.delay import DelayService
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.handlers.admin_topics import TopicHeader
 from orbitmq.broker.offsets import ConsumerOffsets
-from orbitmq.broker.progress import Progress
+from orbitmq.broker.progress import Progress, queue_ids
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerConfig
 from orbitmq.protocol.bodies import MessageQueue, TopicConfig
@@ -93,18 +93,18 @@ class OffsetAdminHandlers:
 
     # ---- where groups stand
 
-    def consume_stats(self, request: Command, _connection: Connection) -> Command:
+    async def consume_stats(self, request: Command, _connection: Connection) -> Command:
         """Return where a group stands, in one topic or in all it has offsets for."""
         header = ConsumeStatsHeader.decode(request)
         group = header.consumer_group
         one = (header.topic or "").strip()
         topics = [header.topic or ""] if one else self.offsets.topics_of(group)
-        return respond(request, body=dumps_lenient(self.progress.of_group(group, topics)))
+        return respond(request, body=dumps_lenient(await self.progress.of_group(group, topics)))
 
-    def broker_consume_stats(self, request: Command, _connection: Connection) -> Command:
+    async def broker_consume_stats(self, request: Command, _connection: Connection) -> Command:
         """Return where every group stands."""
         only_ordered = (request.ext or {}).get("isOrder", "").lower() == "true"
-        stats = self.progress.by_group(self.groups.groups, only_ordered=only_ordered)
+        stats = await self.progress.by_group(self.groups.groups, only_ordered=only_ordered)
         return respond(request, body=dumps_lenient({"brokerAddr": self.config.address, **stats}))
 
     def consumed_by(self, request: Command, _connection: Connection) -> Command:
@@ -113,14 +113,15 @@ class OffsetAdminHandlers:
         groups = {*self.consumers.groups_of(topic), *self.offsets.groups_of(topic)}
         return respond(request, body=dumps_lenient({"groupList": sorted(groups)}))
 
-    def time_span(self, request: Command, _connection: Connection) -> Command:
+    async def time_span(self, request: Command, _connection: Connection) -> Command:
         """Return the times of the oldest, the newest and the last consumed message of queues."""
         header = TimeSpanHeader.decode(request)
         topic = self.topics.find(header.topic)
         if topic is None:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
         spans = [
-            self._span(topic, header.group, queue_id) for queue_id in range(topic.write_queue_nums)
+            self._span(topic, header.group, queue_id)
+            async for queue_id in queue_ids(topic.write_queue_nums)
         ]
         return respond(request, body=dumps_lenient({"consumeTimeSpanSet": spans}))
 

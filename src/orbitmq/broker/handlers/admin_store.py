@@ -7,6 +7,7 @@ from typing import Any
 
 from orbitmq._native import Command, Store, dumps_lenient
 from orbitmq.broker.clients import ConsumerClients
+from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.retention import Retention
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.headers import Header, Long
@@ -36,6 +37,7 @@ class StoreAdminHandlers:
 
     store: Store
     consumers: ConsumerClients
+    offsets: ConsumerOffsets
     retention: Retention
 
     def register(self, router: Router) -> None:
@@ -83,7 +85,8 @@ class StoreAdminHandlers:
 
     def clean_queues(self, request: Command, _connection: Connection) -> Command:
         """Delete the queues all of whose messages have expired."""
-        self.store.remove_expired_queues(kept_topic=SCHEDULE_TOPIC)
+        if self.store.remove_expired_queues(kept_topic=SCHEDULE_TOPIC):
+            self.offsets.fit(self.store.max_offset)  # what comes there now begins at 0
         return respond(request)
 
     def delete_expired(self, request: Command, _connection: Connection) -> Command:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from orbitmq._native import Command, Store, dumps_lenient
+from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.progress import Progress
 from orbitmq.broker.registration import Registration
+from orbitmq.broker.stats import BrokerStats
+from orbitmq.broker.table_saver import TableSaver
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerConfig
 from orbitmq.protocol.bodies import TopicConfig
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.headers import Header
+from orbitmq.protocol.limits import MAX_QUEUES
 from orbitmq.protocol.names import (
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
@@ -22,7 +27,9 @@ from orbitmq.protocol.names import (
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Refused, Router, respond
 
-__all__ = ["NOT_ON_SLAVE", "TopicAdminHandlers", "TopicHeader"]
+__all__ = ["KEPT_WITHOUT_CONFIG", "NOT_ON_SLAVE", "TopicAdminHandlers", "TopicHeader"]
+
+_log = logging.getLogger(__name__)
 
 NOT_ON_SLAVE = (
     "Can't modify topic or subscription group from slave broker, "
@@ -59,6 +66,9 @@ class TopicAdminHandlers:
     config: BrokerConfig
     store: Store
     topics: TopicTable
+    offsets: ConsumerOffsets
+    stats: BrokerStats
+    saver: TableSaver
     registration: Registration
     progress: Progress
 
@@ -72,13 +82,20 @@ class TopicAdminHandlers:
         router.add(self.clean_unused, [RequestCode.CLEAN_UNUSED_TOPIC])
 
     async def create(self, request: Command, _connection: Connection) -> Command:
-        """Create a topic, or replace what is known of it; all nameservers know before we answer."""
+        """Create or replace a topic; it is on disk and at all nameservers before the answer."""
         self._refuse_on_slave()
         name = self._checked_name((request.ext or {}).get("topic"))
         header = CreateTopicHeader.decode(request)
         if header.topic_filter_type not in FILTER_TYPES:
             remark = f"{header.topic_filter_type} is no filter type of topics"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        for field in ("read_queue_nums", "write_queue_nums"):
+            if not 0 <= getattr(header, field) <= MAX_QUEUES:
+                remark = (
+                    f"topic[{name}] cannot have {getattr(header, field)} queues, "
+                    f"the limit is {MAX_QUEUES}"
+                )
+                raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         topic = TopicConfig(
             name,
             header.read_queue_nums,
@@ -88,25 +105,36 @@ class TopicAdminHandlers:
             header.topic_sys_flag,
         )
         self.topics.put(topic, announce=False)
+        await self.saver.saved()
         await self.registration.register()
         return respond(request)
 
-    def delete(self, request: Command, _connection: Connection) -> Command:
-        """Forget a topic and delete its queues; one that is not there is gone already."""
+    async def delete(self, request: Command, _connection: Connection) -> Command:
+        """Delete a topic, its queues and its offsets; one that is not there is gone already.
+
+        Java deletes the queues of every topic without a configuration here. A table that was lost
+        in part would cost messages then, so others' queues are left to CLEAN_UNUSED_TOPIC.
+        """
         self._refuse_on_slave()
-        self.topics.delete(self._checked_name((request.ext or {}).get("topic")))
-        self._remove_unused()
+        name = self._checked_name((request.ext or {}).get("topic"))
+        self.topics.delete(name)
+        self._remove_queues(name)
+        await self.saver.saved()
         return respond(request)
 
     def clean_unused(self, request: Command, _connection: Connection) -> Command:
         """Delete the queues of topics that are no more."""
-        self._remove_unused()
-        return respond(request)
-
-    def _remove_unused(self) -> None:
         for topic in {topic for topic, _ in self.store.queues()}:
             if self.topics.find(topic) is None and topic not in KEPT_WITHOUT_CONFIG:
-                self.store.remove_topic(topic)
+                self._remove_queues(topic)
+        return respond(request)
+
+    def _remove_queues(self, topic: str) -> None:
+        count = self.store.remove_topic(topic)
+        _log.info("deleted %d queues of topic %s", count, topic)
+        self.offsets.forget_topic(topic)
+        if self.config.auto_delete_unused_stats:
+            self.stats.forget_topic(topic)
 
     def _refuse_on_slave(self) -> None:
         if self.config.broker_role == "SLAVE":
@@ -129,10 +157,10 @@ class TopicAdminHandlers:
         """Return the topics nobody may create or delete."""
         return respond(request, body=dumps_lenient({"topicList": sorted(self.topics.own)}))
 
-    def topic_stats(self, request: Command, _connection: Connection) -> Command:
+    async def topic_stats(self, request: Command, _connection: Connection) -> Command:
         """Return the ends of a topic's queues, and when they last grew."""
         name = TopicHeader.decode(request).topic
         topic = self.topics.find(name)
         if topic is None:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
-        return respond(request, body=dumps_lenient(self.progress.of_topic(topic)))
+        return respond(request, body=dumps_lenient(await self.progress.of_topic(topic)))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from orbitmq._native import Command, Filter, Store, dumps_lenient, loads_lenient
+from orbitmq._native import Command, Filter, Store, dumps_lenient
 from orbitmq.broker.clients import ClientInfo, ConsumerClients, ProducerClients
 from orbitmq.broker.filters import SQL92, ConsumerFilters
 from orbitmq.broker.groups import GroupTable
@@ -18,23 +17,13 @@ from orbitmq.errors import MalformedFilter
 from orbitmq.protocol.bodies import MessageQueue, Subscription
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.headers import Header, Long
+from orbitmq.protocol.heartbeat import ConsumerData, Heartbeat
+from orbitmq.protocol.members import Members
 from orbitmq.protocol.names import retry_topic
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Refused, Router, respond
 
 __all__ = ["ConsumerHandlers"]
-
-# Go sends some enumerations as numbers.
-_CONSUME_TYPES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY")
-_MESSAGE_MODELS = ("BROADCASTING", "CLUSTERING")
-_FROM_WHERE = (
-    "CONSUME_FROM_LAST_OFFSET",
-    "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST",
-    "CONSUME_FROM_MIN_OFFSET",
-    "CONSUME_FROM_MAX_OFFSET",
-    "CONSUME_FROM_FIRST_OFFSET",
-    "CONSUME_FROM_TIMESTAMP",
-)
 
 
 class UnregisterHeader(Header):
@@ -94,51 +83,46 @@ class ConsumerHandlers:
 
     def heartbeat(self, request: Command, connection: Connection) -> Command:
         """Take note of a client and its groups."""
-        body = loads_lenient(request.body)
+        heartbeat = Heartbeat.decode(request.body)
         client = ClientInfo(
-            body.get("clientID") or "",
+            heartbeat.client_id,
             request.language,
             request.version,
             self.clock(),
             self.key_of(request, connection),
         )
-        if body.get("producerDataSet") and self.producers.is_anothers(
+        if heartbeat.producer_groups and self.producers.is_anothers(
             client.client_id, client.access_key
         ):
             remark = f"a client of another account is here by the id {client.client_id}"
             raise Refused(ResponseCode.NO_PERMISSION, remark)
-        for consumer in body.get("consumerDataSet") or ():
+        for consumer in heartbeat.consumers:
             self._consumer_is_here(consumer, connection, client)
-        for producer in body.get("producerDataSet") or ():
-            self.producers.register(producer.get("groupName") or "", connection, client)
+        for group in heartbeat.producer_groups:
+            self.producers.register(group, connection, client)
         return respond(request)
 
     def _consumer_is_here(
-        self, consumer: dict[str, Any], connection: Connection, client: ClientInfo
+        self, consumer: ConsumerData, connection: Connection, client: ClientInfo
     ) -> None:
-        name = consumer.get("groupName") or ""
+        name = consumer.group
         group = self.groups.find(name)
         notify = True
         if group is not None:
             notify = group.notify_consumer_ids_changed_enable
             self.topics.find_or_create(
-                retry_topic(name),
-                group.retry_queue_nums,
-                unit_mode=bool(consumer.get("unitMode", False)),
+                retry_topic(name), group.retry_queue_nums, unit_mode=consumer.unit_mode
             )
-        subscriptions = [
-            Subscription.from_json(one) for one in consumer.get("subscriptionDataSet") or ()
-        ]
         changed = self.consumers.register(
             name,
             connection,
             client,
-            consume_type=_enum(consumer.get("consumeType"), _CONSUME_TYPES, 1),
-            message_model=_enum(consumer.get("messageModel"), _MESSAGE_MODELS, 1),
-            consume_from_where=_enum(consumer.get("consumeFromWhere"), _FROM_WHERE, 0),
-            subscriptions=subscriptions,
+            consume_type=consumer.consume_type,
+            message_model=consumer.message_model,
+            consume_from_where=consumer.consume_from_where,
+            subscriptions=consumer.subscriptions,
         )
-        self.filters.heard(name, subscriptions)
+        self.filters.heard(name, consumer.subscriptions)
         if changed and notify:
             self.notify_members(name)
 
@@ -189,8 +173,8 @@ class ConsumerHandlers:
 
     def check_config(self, request: Command, _connection: Connection) -> Command:
         """Say whether a subscription can be served."""
-        body = loads_lenient(request.body)
-        subscription = Subscription.from_json(body.get("subscriptionData") or {})
+        body = Members.read(request.body)
+        subscription = Subscription.from_json(body.member("subscriptionData"))
         kind = subscription.expression_type
         if subscription.is_tags:
             return respond(request)
@@ -259,12 +243,6 @@ class ConsumerHandlers:
 
 
 def _lock_request(request: Command) -> tuple[str, str, list[MessageQueue]]:
-    body = loads_lenient(request.body)
-    queues = dict.fromkeys(MessageQueue.from_json(queue) for queue in body.get("mqSet") or ())
-    return body.get("consumerGroup") or "", body.get("clientId") or "", list(queues)
-
-
-def _enum(value: Any, names: tuple[str, ...], default: int) -> str:
-    if isinstance(value, int) and 0 <= value < len(names):
-        return names[value]
-    return value if isinstance(value, str) else names[default]
+    body = Members.read(request.body)
+    queues = dict.fromkeys(MessageQueue.from_json(queue) for queue in body.objects("mqSet"))
+    return body.text("consumerGroup"), body.text("clientId"), list(queues)

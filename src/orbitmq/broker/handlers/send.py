@@ -6,10 +6,11 @@ trace switch whatever its code.
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from orbitmq._native import (
     Appended,
@@ -22,6 +23,7 @@ from orbitmq.broker.acks import FlushAcks
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.placing import Placing
 from orbitmq.broker.putting import Putting, delay_level
+from orbitmq.broker.table_saver import TableSaver
 from orbitmq.broker.topics import TopicTable
 from orbitmq.broker.transaction import becomes_half, is_transactional
 from orbitmq.config import BrokerConfig
@@ -39,7 +41,7 @@ from orbitmq.protocol.names import (
     topic_name_fault,
 )
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Refused, Router
+from orbitmq.remoting.handling import Answer, Refused, Router
 
 __all__ = ["OWN_PROPERTIES", "SendHandlers", "nobody", "without_own_properties"]
 
@@ -68,8 +70,12 @@ class SendHandlers:
     store_host: tuple[str, int]
     acks: FlushAcks | None
     """Set when a message must be on disk before it is acknowledged."""
+    saver: TableSaver
+    """Tells when a topic that a message has created is on disk."""
     half_owner: Callable[[Command], str] = nobody
     """Returns what stands for the account of a half message's sender."""
+    unsaved: set[str] = field(default_factory=set)
+    """Topics that messages have created and that are not on disk yet."""
 
     def register(self, router: Router) -> None:
         """Take over the codes of this family."""
@@ -82,7 +88,7 @@ class SendHandlers:
             ],
         )
 
-    def send(self, request: Command, connection: Connection) -> Command | None:
+    def send(self, request: Command, connection: Connection) -> Answer:
         """Take one message, or a batch of them for one queue."""
         config = self.config
         try:
@@ -121,10 +127,44 @@ class SendHandlers:
                 appended,
             )
 
-        if self.acks is None or not sent.waits:
+        waits = self.acks is not None and sent.waits
+        if self.unsaved and sent.topic in self.unsaved:
+            flushed = self.flushed(appended[-1].end) if waits else None
+            return self._answer_when_saved(answer, sent.topic, flushed)
+        if not waits:
             return answer(SUCCESS)
         self._acknowledge_when_flushed(request, connection, answer, appended)
         return None
+
+    def flushed(self, end: int) -> asyncio.Future[bool]:
+        """Return a future that tells if the log was flushed up to an offset in time."""
+        flushed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def release(in_time: bool) -> None:
+            if not flushed.done():
+                flushed.set_result(in_time)
+
+        assert self.acks is not None
+        self.acks.when_flushed(end, release)
+        return flushed
+
+    async def _answer_when_saved(
+        self,
+        answer: Callable[[int], Command],
+        topic: str,
+        flushed: asyncio.Future[bool] | None,
+    ) -> Command:
+        """Acknowledge a message once its new topic is on disk: nobody could read it without."""
+        await self.topic_saved(topic)
+        in_time = flushed is None or await flushed
+        return answer(SUCCESS if in_time else ResponseCode.FLUSH_DISK_TIMEOUT)
+
+    async def topic_saved(self, topic: str) -> None:
+        """Wait until a topic that a message has created is on disk."""
+        try:
+            await self.saver.saved(hurry=False)
+        finally:
+            self.unsaved.discard(topic)
 
     def checked_topic(self, sent: SendRequest, connection: Connection) -> TopicConfig:
         """Return the topic a message is for, created if that is allowed; or refuse."""
@@ -151,6 +191,8 @@ class SendHandlers:
                 sent.default_topic_queue_nums,
                 unit_mode=sent.unit_mode,
             )
+            if topic is not None:
+                self.unsaved.add(name)
         if topic is None:
             remark = f"topic[{name}] not exist, apply first please!{FAQ}"
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, remark)
@@ -185,7 +227,9 @@ class SendHandlers:
             limit = sent.max_reconsume_times
         if sent.reconsume_times >= limit:
             message.topic = dlq_topic(name)
-            self.topics.find_or_create(message.topic, 1)
+            if self.topics.find(message.topic) is None:
+                self.topics.find_or_create(message.topic, 1)
+                self.unsaved.add(sent.topic)
             message.queue_id = 0
 
     def _put(self, request: Command, message: NewMessage) -> Appended:

@@ -14,6 +14,7 @@ from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.putting import Putting
 from orbitmq.broker.record_copy import copy_of
 from orbitmq.broker.stats import BrokerStats
+from orbitmq.broker.table_saver import TableSaver
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerConfig
 from orbitmq.protocol.bodies import SubscriptionGroup
@@ -22,7 +23,7 @@ from orbitmq.protocol.flags import Permission, Version
 from orbitmq.protocol.headers import Header, Long
 from orbitmq.protocol.names import FAQ, Property, dlq_topic, group_name_fault, retry_topic
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Refused, Router, respond
+from orbitmq.remoting.handling import Answer, Refused, Router, respond
 
 __all__ = ["SendBackHandlers"]
 
@@ -52,14 +53,15 @@ class SendBackHandlers:
     putting: Putting
     stats: BrokerStats
     store_host: tuple[str, int]
+    saver: TableSaver
 
     def register(self, router: Router) -> None:
         """Take over the codes of this family."""
         router.add(self.send_back, [RequestCode.CONSUMER_SEND_MSG_BACK])
 
-    def send_back(self, request: Command, _connection: Connection) -> Command:
+    def send_back(self, request: Command, _connection: Connection) -> Answer:
         """Put a message into the group's retry topic, or among its dead letters."""
-        header = SendBackHeader.decode(request)
+        header, before = SendBackHeader.decode(request), self.topics.version
         if fault := group_name_fault(header.group):
             raise Refused(ResponseCode.SYSTEM_ERROR, f"field group {fault}")
         group = self.groups.find(header.group)
@@ -86,7 +88,13 @@ class SendBackHandlers:
         self.stats.sent_back(
             record.get_property(Property.RETRY_TOPIC) or record.topic, header.group
         )
-        return respond(request)
+        response = respond(request)
+        return response if self.topics.version is before else self._when_saved(response)
+
+    async def _when_saved(self, response: Command) -> Command:
+        """Acknowledge a message once the topic that was made for it is on disk, too."""
+        await self.saver.saved(hurry=False)
+        return response
 
     def _again(
         self, request: Command, header: SendBackHeader, group: SubscriptionGroup, record: Record

@@ -18,6 +18,7 @@ that is over. Its ids make room for those of others; who sends it all the same i
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -39,7 +40,7 @@ from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import MessageFlag
 from orbitmq.protocol.names import Property
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Refused, Router, respond
+from orbitmq.remoting.handling import Answer, Refused, Router, respond
 
 __all__ = ["SendOnceHandlers"]
 
@@ -59,7 +60,7 @@ class SendOnceHandlers:
         router.add(self.send_once, [RequestCode.ORBIT_SEND_ONCE])
         router.add(self.end_batch, [RequestCode.ORBIT_END_BATCH])
 
-    def send_once(self, request: Command, connection: Connection) -> Command | None:
+    def send_once(self, request: Command, connection: Connection) -> Answer:
         """Store what is not stored yet of a message or a batch."""
         sent = SendRequest(request)
         scope = self._scope(request, sent.topic)
@@ -76,10 +77,26 @@ class SendOnceHandlers:
         ext = self._ext(sent, appended, len(messages) - len(new))
         store = self.putting.store
         end = appended[-1].end if appended else store.max_physical_offset
-        if self.sends.acks is None or not sent.waits or end <= store.flushed_offset:
+        waits = self.sends.acks is not None and sent.waits and end > store.flushed_offset
+        if sent.topic in self.sends.unsaved:
+            flushed = self.sends.flushed(end) if waits else None
+            return self._answer_when_saved(request, sent.topic, ext, flushed)
+        if not waits:
             return request.respond(ResponseCode.SUCCESS, None, ext)
         self._acknowledge_when_flushed(request, connection, ext, end)
         return None
+
+    async def _answer_when_saved(
+        self,
+        request: Command,
+        topic: str,
+        ext: dict[str, str],
+        flushed: asyncio.Future[bool] | None,
+    ) -> Command:
+        await self.sends.topic_saved(topic)
+        in_time = flushed is None or await flushed
+        code = ResponseCode.SUCCESS if in_time else ResponseCode.FLUSH_DISK_TIMEOUT
+        return request.respond(code, None, ext)
 
     def end_batch(self, request: Command, _connection: Connection) -> Command:
         """Let go of the ids of a batch that will not be sent again."""

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Iterable
 
-from orbitmq._native import dumps_lenient, loads_lenient
+from orbitmq._native import dumps_lenient
 from orbitmq.client.flows.refusals import access_hint
 from orbitmq.client.state.routes import RouteTable
 from orbitmq.client.wishes import Call, Flow, Notify
-from orbitmq.errors import BrokerRefused, ConfigError, RemotingError
+from orbitmq.errors import BrokerRefused, ConfigError, RemotingError, WireError
 from orbitmq.protocol.bodies import MessageQueue, Subscription
 from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.members import Members
 
 __all__ = ["check_filter", "group_members", "lock_queues", "unlock_queues"]
+
+_log = logging.getLogger(__name__)
 
 LOCK_TIMEOUT_MS = 1000
 
@@ -29,8 +33,13 @@ def group_members(routes: RouteTable, topic: str, group: str) -> Flow[list[str] 
         except RemotingError:
             continue
         if response.code == ResponseCode.SUCCESS and response.body:
-            members = loads_lenient(response.body).get("consumerIdList")
-            return None if members is None else list(members)
+            try:
+                body = Members.read(response.body)
+                members = body.texts("consumerIdList")
+            except WireError as error:
+                _log.warning("broker %s does not list group %s: %s", address, group, error)
+                return None
+            return members if body.values.get("consumerIdList") is not None else None
         return None
     return None
 
@@ -64,8 +73,11 @@ def lock_queues(
         except RemotingError:
             continue
         if response.code == ResponseCode.SUCCESS and response.body:
-            answer = loads_lenient(response.body).get("lockOKMQSet") or ()
-            granted.update(MessageQueue.from_json(queue) for queue in answer)
+            try:
+                answer = Members.read(response.body).objects("lockOKMQSet")
+                granted.update(MessageQueue.from_json(queue) for queue in answer)
+            except WireError as error:
+                _log.warning("locks at %s count as not granted: %s", address, error)
     return granted
 
 

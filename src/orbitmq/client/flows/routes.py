@@ -6,12 +6,15 @@ goes on asking until it knows which of the causes it is, and says what can be do
 
 from __future__ import annotations
 
-from orbitmq._native import Command, loads_lenient
+from collections.abc import Mapping
+
+from orbitmq._native import Command
 from orbitmq.client.state.routes import MASTER_ID, RouteTable, TopicRoute
 from orbitmq.client.wishes import Call, Flow
 from orbitmq.errors import NoRoute, RemotingError
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import Permission
+from orbitmq.protocol.members import Members
 from orbitmq.protocol.names import AUTO_CREATE_TOPIC
 
 __all__ = ["ask_nameserver", "fetch_route", "publish_route", "route_or_diagnose"]
@@ -121,9 +124,9 @@ def _diagnose(
     response = yield from ask_nameserver(
         table, RequestCode.GET_BROKER_CLUSTER_INFO, timeout_ms=timeout_ms
     )
-    brokers: dict[str, object] = {}
+    brokers: Mapping[str, object] = {}
     if response.code == ResponseCode.SUCCESS and response.body:
-        brokers = loads_lenient(response.body).get("brokerAddrTable") or {}
+        brokers = Members.read(response.body).table("brokerAddrTable")
     where = table.nameservers.in_turn()[0]
     if not brokers:
         return NoRoute(

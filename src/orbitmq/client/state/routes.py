@@ -10,18 +10,21 @@ make new ones from; it is replaced by the real route once there is one.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
 
-from orbitmq._native import loads_lenient
+from orbitmq.errors import BodyFault, NoRoute, WireError
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.flags import Permission
+from orbitmq.protocol.limits import MAX_QUEUES, MAX_ROUTE_QUEUES
+from orbitmq.protocol.members import INT, Members, as_number
 
 __all__ = ["MASTER_ID", "Nameservers", "QueueData", "RouteTable", "TopicRoute"]
 
 MASTER_ID = 0
+_COUNT = re.compile("[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -53,29 +56,27 @@ class TopicRoute:
 
     @classmethod
     def decode(cls, topic: str, body: bytes) -> TopicRoute:
-        """Read a nameserver's answer."""
-        value: dict[str, Any] = loads_lenient(body)
-        queues = tuple(
-            sorted(
-                QueueData(
-                    broker_name=data["brokerName"],
-                    read_queue_nums=int(data.get("readQueueNums", 0)),
-                    write_queue_nums=int(data.get("writeQueueNums", 0)),
-                    perm=int(data.get("perm", 0)),
-                )
-                for data in value.get("queueDatas") or ()
-            )
-        )
-        broker_datas = value.get("brokerDatas") or ()
-        brokers = {
-            data["brokerName"]: {
-                int(broker_id): address
-                for broker_id, address in (data.get("brokerAddrs") or {}).items()
-            }
-            for data in broker_datas
-        }
-        clusters = {data["brokerName"]: data.get("cluster") or "" for data in broker_datas}
-        return cls.of(topic, queues, brokers, value.get("orderTopicConf") or None, False, clusters)
+        """Read a nameserver's answer; raises `NoRoute` for one that cannot be true.
+
+        Anybody may register brokers with most nameservers, so nothing in the answer is certain. A
+        route past the limits would make clients build an object for each of its queues.
+        """
+        try:
+            value = Members.read(body)
+            queues = tuple(sorted(_queue_data(data) for data in value.objects("queueDatas")))
+            broker_datas = value.objects("brokerDatas")
+            brokers = {data.text("brokerName"): _addresses(data) for data in broker_datas}
+            clusters = {data.text("brokerName"): data.text("cluster") for data in broker_datas}
+            order_conf = value.text("orderTopicConf") or None
+            _check_count(queues, order_conf)
+        except WireError as error:
+            raise NoRoute(
+                f"the route of topic {topic!r} that a nameserver gave is refused: {error}. Check "
+                "which brokers are registered there (mqadmin topicRoute, mqadmin clusterList).",
+                topic=topic,
+                cause="refused",
+            ) from error
+        return cls.of(topic, queues, brokers, order_conf, False, clusters)
 
     @classmethod
     def of(
@@ -91,9 +92,8 @@ class TopicRoute:
         if order_conf:
             publish = tuple(
                 MessageQueue(topic, name, queue_id)
-                for name, _, count in (part.partition(":") for part in order_conf.split(";"))
-                if count.strip().isdigit()
-                for queue_id in range(int(count))
+                for name, count in _ordered_queues(order_conf)
+                for queue_id in range(count)
             )
         else:
             publish = tuple(
@@ -137,6 +137,34 @@ class TopicRoute:
             for data in self.queues
         )
         return TopicRoute.of(topic, queues, self.brokers, None, True, self.clusters)
+
+
+def _queue_data(members: Members) -> QueueData:
+    return QueueData(
+        broker_name=members.text("brokerName"),
+        read_queue_nums=members.number("readQueueNums", 0, within=(INT[0], MAX_QUEUES)),
+        write_queue_nums=members.number("writeQueueNums", 0, within=(INT[0], MAX_QUEUES)),
+        perm=members.number("perm", 0),
+    )
+
+
+def _addresses(members: Members) -> dict[int, str]:
+    addresses = members.member("brokerAddrs")
+    return {as_number(key, addresses.place): addresses.text(key) for key in addresses.values}
+
+
+def _ordered_queues(order_conf: str) -> list[tuple[str, int]]:
+    """Read ``broker-a:8;broker-b:8``; a part without a count is left out."""
+    parts = [part.partition(":") for part in order_conf.split(";")]
+    return [(name, int(count)) for name, _, count in parts if _COUNT.fullmatch(count.strip())]
+
+
+def _check_count(queues: Iterable[QueueData], order_conf: str | None) -> None:
+    counts = [max(data.read_queue_nums, data.write_queue_nums, 0) for data in queues]
+    ordered = [count for _, count in _ordered_queues(order_conf or "")]
+    total = max(sum(counts), sum(ordered))
+    if total > MAX_ROUTE_QUEUES:
+        raise BodyFault(f"it has {total} queues, the limit is {MAX_ROUTE_QUEUES}")
 
 
 class Nameservers:
