@@ -4,6 +4,11 @@ Theory of operation. The first byte of a connection says which kind it is; it is
 being taken (`MSG_PEEK`), so that whoever serves the connection finds it whole. A peer that says
 nothing costs a socket and nothing else, and is closed with the idle ones.
 
+Connections may not take the last descriptors (see `descriptors`). When they have all that they may,
+a new one takes the place of the one that has been open longest without a single request; when all
+have asked for something, the new one is closed. So peers that only sit there keep nobody out, and
+nobody who is being served is cut off for somebody new.
+
 A handshake is one task. It has to end within `HANDSHAKE_TIMEOUT_S`; of those that are under way at
 once, the oldest give way to new ones, because an honest handshake ends within milliseconds: peers
 that begin many and finish none take a bounded amount of memory and keep nobody out.
@@ -19,6 +24,8 @@ import socket
 import ssl
 from collections.abc import Callable
 
+from orbitmq.remoting.descriptors import connection_limit
+from orbitmq.remoting.rare_log import RareLog
 from orbitmq.remoting.server_tls import ServerTls
 
 __all__ = ["Accepting"]
@@ -38,8 +45,15 @@ _TOO_MANY = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 class Accepting:
     """Listening sockets, and what was accepted but is not a connection yet."""
 
-    def __init__(self, make: Callable[[], asyncio.Protocol], tls: ServerTls | None) -> None:
+    def __init__(
+        self,
+        make: Callable[[], asyncio.Protocol],
+        tls: ServerTls | None,
+        make_room: Callable[[], bool],
+    ) -> None:
         self._make = make
+        self._make_room = make_room
+        self._full = RareLog(_log)
         self._tls = tls
         self._loop = asyncio.get_running_loop()
         self._listening: list[socket.socket] = []
@@ -100,6 +114,7 @@ class Accepting:
     # ---- from a listening socket to a protocol
 
     def _accept(self, listening: socket.socket) -> None:
+        limit = connection_limit()
         for _ in range(ACCEPTS_PER_TURN):
             try:
                 sock, _address = listening.accept()
@@ -112,6 +127,14 @@ class Accepting:
                 self._loop.remove_reader(listening)
                 self._loop.call_later(ACCEPT_AGAIN_S, self._accept_again, listening)
                 return
+            is_beyond = sock.fileno() >= limit
+            if is_beyond and not self._has_made_room():
+                self._full.warning(
+                    "closing %s: connections may not take more than %d descriptors; the rest is "
+                    "for files (raise `ulimit -n`)", _peer(sock), limit,
+                )  # fmt: skip
+                sock.close()
+                continue
             sock.setblocking(False)
             with contextlib.suppress(OSError):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -119,6 +142,20 @@ class Accepting:
                 self._serve(sock, None)
             else:
                 self._look(sock, self._tls)
+            if is_beyond:
+                return  # what has been closed for it is only free in the next turn
+
+    def _has_made_room(self) -> bool:
+        """Close one that has not asked for anything; whether there was any."""
+        if not self._silent:
+            return self._make_room()
+        oldest = next(iter(self._silent))
+        self._take_from_silent(oldest)
+        self._full.warning(
+            "closing %s: it has not said anything, and others need its descriptor", _peer(oldest)
+        )
+        oldest.close()
+        return True
 
     def _accept_again(self, listening: socket.socket) -> None:
         if listening in self._listening:

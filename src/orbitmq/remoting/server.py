@@ -10,7 +10,8 @@ from collections.abc import Callable
 from orbitmq.remoting.accepting import Accepting
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Router
-from orbitmq.remoting.partial_frames import PartialFrames
+from orbitmq.remoting.limits import Limits
+from orbitmq.remoting.rare_log import RareLog
 from orbitmq.remoting.server_tls import ServerTls
 from orbitmq.remoting.writing_turn import WritingTurn
 
@@ -23,7 +24,10 @@ CLOSING_GRACE_S = 2.0
 
 
 class Server:
-    """Accepts connections and lets a router answer their requests; without `tls`, plain ones."""
+    """Accepts connections and lets a router answer their requests; without `tls`, plain ones.
+
+    Servers with the same `limits` share them.
+    """
 
     def __init__(
         self,
@@ -32,6 +36,7 @@ class Server:
         max_idle_s: float = 120,
         on_close: Callable[[Connection], None] | None = None,
         tls: ServerTls | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self._router = router
         self._max_idle_s = max_idle_s
@@ -40,13 +45,15 @@ class Server:
         self._accepting: Accepting | None = None
         self._sweeper: asyncio.Task[None] | None = None
         self._all_closed = asyncio.Event()
-        self._partial_frames: PartialFrames[Connection] = PartialFrames()
+        self._limits = limits or Limits()
+        self._newcomers: dict[Connection, None] = {}
+        self._full = RareLog(_log)
         self.connections: set[Connection] = set()
 
     async def listen(self, host: str, port: int) -> int:
         """Listen on an address; port 0 takes a free one. Returns the port."""
         if self._accepting is None:
-            self._accepting = Accepting(self._accept, self._tls)
+            self._accepting = Accepting(self._accept, self._tls, self._make_room)
             WritingTurn.of(asyncio.get_running_loop()).stay_awake()
         bound = await self._accepting.listen(host, port)
         if self._sweeper is None:
@@ -59,15 +66,31 @@ class Server:
             self._router,
             on_open=self._opened,
             on_close=self._closed,
-            partial_frames=self._partial_frames,
+            limits=self._limits,
         )
+
+    def _make_room(self) -> bool:
+        """Close the oldest connection that has not asked for anything; whether there was any."""
+        while self._newcomers:
+            oldest = next(iter(self._newcomers))
+            del self._newcomers[oldest]
+            if oldest.is_open and not oldest.has_asked:
+                self._full.warning(
+                    "closing %s: it has not asked for anything, and others need its descriptor",
+                    oldest.remote_text,
+                )
+                oldest.abort()
+                return True
+        return False
 
     def _opened(self, connection: Connection) -> None:
         self.connections.add(connection)
+        self._newcomers[connection] = None
         self._all_closed.clear()
 
     def _closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
+        self._newcomers.pop(connection, None)
         if not self.connections:
             self._all_closed.set()
         if self._on_close is not None:

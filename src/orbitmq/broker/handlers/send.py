@@ -39,7 +39,7 @@ from orbitmq.protocol.names import (
     topic_name_fault,
 )
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Refused, Router
+from orbitmq.remoting.handling import Refused, Router, without_content
 
 __all__ = ["SendHandlers"]
 
@@ -113,6 +113,7 @@ class SendHandlers:
 
         if self.acks is None or not sent.waits:
             return answer(SUCCESS)
+        request = without_content(request)  # the body is not kept until the disk has it
         self._acknowledge_when_flushed(request, connection, answer, appended)
         return None
 

@@ -33,7 +33,7 @@ from orbitmq.protocol.bodies import TopicConfig
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.names import Property
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Refused, Router, respond
+from orbitmq.remoting.handling import Refused, Router, respond, without_content
 
 __all__ = ["SendOnceHandlers"]
 
@@ -70,7 +70,7 @@ class SendOnceHandlers:
         end = appended[-1].end if appended else store.max_physical_offset
         if self.sends.acks is None or not sent.waits or end <= store.flushed_offset:
             return request.respond(ResponseCode.SUCCESS, None, ext)
-        self._acknowledge_when_flushed(request, connection, ext, end)
+        self._acknowledge_when_flushed(without_content(request), connection, ext, end)
         return None
 
     def end_batch(self, request: Command, _connection: Connection) -> Command:
