@@ -19,12 +19,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import functools
 import logging
 import socket
 import ssl
 from collections.abc import Callable
 
-from orbitmq.remoting.descriptors import connection_limit
+from orbitmq.remoting.descriptors import connections_have_all
+from orbitmq.remoting.newcomers import Newcomers
 from orbitmq.remoting.rare_log import RareLog
 from orbitmq.remoting.server_tls import ServerTls
 
@@ -49,10 +51,10 @@ class Accepting:
         self,
         make: Callable[[], asyncio.Protocol],
         tls: ServerTls | None,
-        make_room: Callable[[], bool],
+        newcomers: Newcomers,
     ) -> None:
         self._make = make
-        self._make_room = make_room
+        self._newcomers = newcomers
         self._full = RareLog(_log)
         self._tls = tls
         self._loop = asyncio.get_running_loop()
@@ -114,8 +116,10 @@ class Accepting:
     # ---- from a listening socket to a protocol
 
     def _accept(self, listening: socket.socket) -> None:
-        limit = connection_limit()
         for _ in range(ACCEPTS_PER_TURN):
+            is_full = connections_have_all(listening)
+            if is_full and self._newcomers.make_room():
+                return  # the descriptor is free in the next turn
             try:
                 sock, _address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -127,11 +131,10 @@ class Accepting:
                 self._loop.remove_reader(listening)
                 self._loop.call_later(ACCEPT_AGAIN_S, self._accept_again, listening)
                 return
-            is_beyond = sock.fileno() >= limit
-            if is_beyond and not self._has_made_room():
+            if is_full:
                 self._full.warning(
-                    "closing %s: connections may not take more than %d descriptors; the rest is "
-                    "for files (raise `ulimit -n`)", _peer(sock), limit,
+                    "closing %s: connections have all descriptors that they may, the others are "
+                    "for files; raise `ulimit -n` to allow more", _peer(sock),
                 )  # fmt: skip
                 sock.close()
                 continue
@@ -142,20 +145,6 @@ class Accepting:
                 self._serve(sock, None)
             else:
                 self._look(sock, self._tls)
-            if is_beyond:
-                return  # what has been closed for it is only free in the next turn
-
-    def _has_made_room(self) -> bool:
-        """Close one that has not asked for anything; whether there was any."""
-        if not self._silent:
-            return self._make_room()
-        oldest = next(iter(self._silent))
-        self._take_from_silent(oldest)
-        self._full.warning(
-            "closing %s: it has not said anything, and others need its descriptor", _peer(oldest)
-        )
-        oldest.close()
-        return True
 
     def _accept_again(self, listening: socket.socket) -> None:
         if listening in self._listening:
@@ -167,6 +156,7 @@ class Accepting:
         except (BlockingIOError, InterruptedError):
             if sock not in self._silent:
                 self._silent[sock] = self._loop.time()
+                self._newcomers.add(sock, functools.partial(self._close_silent, sock))
                 self._loop.add_reader(sock, self._look, sock, tls)
             return
         except OSError:
@@ -181,7 +171,14 @@ class Accepting:
                 _log.warning("closing %s: it does not speak TLS", _peer(sock))
             sock.close()
 
+    def _close_silent(self, sock: socket.socket) -> str:
+        address = _peer(sock)
+        self._take_from_silent(sock)
+        sock.close()
+        return address
+
     def _take_from_silent(self, sock: socket.socket) -> None:
+        self._newcomers.discard(sock)
         if self._silent.pop(sock, None) is not None:
             self._loop.remove_reader(sock)
 

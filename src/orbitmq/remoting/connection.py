@@ -97,8 +97,7 @@ class Connection(asyncio.Protocol):
         self._waits_for_peers: set[asyncio.Task[Any]] = set()
         self.written_bytes = 0
         """What has been written since the beginning."""
-        self.has_asked = False
-        """Whether the peer has sent a whole request."""
+        self._has_asked = False
         self.remote: tuple[str, int] = ("", 0)
         self.local: tuple[str, int] = ("", 0)
         self.last_active = self._loop.time()
@@ -286,7 +285,7 @@ class Connection(asyncio.Protocol):
         self._turns.join(self)
 
     def _handle(self, request: Command, handler: Handler) -> None:
-        self.has_asked = True
+        self._has_asked = True
         try:
             answer = handler(request, self)
         except Exception as error:
@@ -513,6 +512,13 @@ class Connection(asyncio.Protocol):
         """Close at once."""
         if self._transport is not None:
             self._transport.abort()
+
+    def abort_unless_asked(self) -> str | None:
+        """Close at once if the peer has not sent a whole request; returns its address then."""
+        if self._has_asked or not self.is_open:
+            return None
+        self.abort()
+        return self.remote_text
 
 
 def _encode_or_tell(command: Command) -> bytes:

@@ -22,8 +22,8 @@ __all__ = ["FairTurns"]
 
 _log = logging.getLogger(__name__)
 
-SHARE_S = 0.001
-TURN_S = 0.01
+SHARE_S = 0.0005
+TURN_S = 0.004
 """What all connections together take before the loop looks at its sockets again."""
 
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from orbitmq.remoting.newcomers import Newcomers
 from orbitmq.remoting.partial_frames import PartialFrames
 from orbitmq.remoting.shared_budget import SharedBudget
 from orbitmq.remoting.unsent import Unsent
@@ -43,6 +44,7 @@ class Limits:
     partial_frames: PartialFrames[Connection] = field(default_factory=PartialFrames)
     in_work: SharedBudget[Connection] = field(default_factory=lambda: SharedBudget(IN_WORK_BYTES))
     unsent: Unsent[Connection] = field(default_factory=Unsent)
+    newcomers: Newcomers = field(default_factory=Newcomers)
     connections: set[Connection] = field(default_factory=set)
     uncut_bytes: int = 0
     is_full: bool = False

@@ -11,7 +11,6 @@ from orbitmq.remoting.accepting import Accepting
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Router
 from orbitmq.remoting.limits import Limits
-from orbitmq.remoting.rare_log import RareLog
 from orbitmq.remoting.server_tls import ServerTls
 from orbitmq.remoting.writing_turn import WritingTurn
 
@@ -46,14 +45,12 @@ class Server:
         self._sweeper: asyncio.Task[None] | None = None
         self._all_closed = asyncio.Event()
         self._limits = limits or Limits()
-        self._newcomers: dict[Connection, None] = {}
-        self._full = RareLog(_log)
         self.connections: set[Connection] = set()
 
     async def listen(self, host: str, port: int) -> int:
         """Listen on an address; port 0 takes a free one. Returns the port."""
         if self._accepting is None:
-            self._accepting = Accepting(self._accept, self._tls, self._make_room)
+            self._accepting = Accepting(self._accept, self._tls, self._limits.newcomers)
             WritingTurn.of(asyncio.get_running_loop()).stay_awake()
         bound = await self._accepting.listen(host, port)
         if self._sweeper is None:
@@ -69,28 +66,14 @@ class Server:
             limits=self._limits,
         )
 
-    def _make_room(self) -> bool:
-        """Close the oldest connection that has not asked for anything; whether there was any."""
-        while self._newcomers:
-            oldest = next(iter(self._newcomers))
-            del self._newcomers[oldest]
-            if oldest.is_open and not oldest.has_asked:
-                self._full.warning(
-                    "closing %s: it has not asked for anything, and others need its descriptor",
-                    oldest.remote_text,
-                )
-                oldest.abort()
-                return True
-        return False
-
     def _opened(self, connection: Connection) -> None:
         self.connections.add(connection)
-        self._newcomers[connection] = None
+        self._limits.newcomers.add(connection, connection.abort_unless_asked)
         self._all_closed.clear()
 
     def _closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
-        self._newcomers.pop(connection, None)
+        self._limits.newcomers.discard(connection)
         if not self.connections:
             self._all_closed.set()
         if self._on_close is not None:
