@@ -22,8 +22,12 @@ request needs no answer; only then is the connection gone for others.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
 import itertools
 import logging
+import sys
+import termios
 from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import Any, Literal, cast
@@ -88,6 +92,7 @@ class Connection(asyncio.Protocol):
         self._in_turn = False
         self._reading = True
         self._noted_bytes = 0
+        self._largest_write = 0
         self._write_paused = False
         self._opaques = itertools.count()
         self._writable: asyncio.Event | None = None
@@ -95,8 +100,7 @@ class Connection(asyncio.Protocol):
         self._gone: asyncio.Event | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._waits_for_peers: set[asyncio.Task[Any]] = set()
-        self.written_bytes = 0
-        """What has been written since the beginning."""
+        self._written_bytes = 0
         self._has_asked = False
         self.remote: tuple[str, int] = ("", 0)
         self.local: tuple[str, int] = ("", 0)
@@ -361,6 +365,7 @@ class Connection(asyncio.Protocol):
         if self._transport is None:
             return
         self.last_active = self._loop.time()
+        written = 0
         if commands:
             try:
                 buffers = encode_commands(commands)
@@ -368,24 +373,41 @@ class Connection(asyncio.Protocol):
                 buffers = [_encode_or_tell(command) for command in commands]
             if len(buffers) == 1:
                 self._transport.write(buffers[0])
-                self.written_bytes += len(buffers[0])
             else:
                 self._transport.writelines(buffers)
-                self.written_bytes += sum(map(len, buffers))
+            written = sum(map(len, buffers))
         if frames:
             joined = frames[0] if len(frames) == 1 else b"".join(frames)
             self._transport.write(joined)
-            self.written_bytes += len(joined)
-        if self.written_bytes - self._noted_bytes > SMALL_BYTES:
+            written += len(joined)
+        self._written_bytes += written
+        self._largest_write = max(self._largest_write, written)
+        if self._written_bytes - self._noted_bytes > SMALL_BYTES:
             self._note_unsent()
 
     @property
     def unsent_bytes(self) -> int:
-        """What waits in memory until the peer reads it."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+        """What is kept in memory until the peer has read it."""
+        waits = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        if not waits:
+            self._largest_write = 0
+        # What was written at once is kept until the last byte of it is gone.
+        return waits + self._largest_write
+
+    @property
+    def taken_bytes(self) -> int:
+        """What the peer has acknowledged since the beginning."""
+        waits = 0
+        if self._transport is not None:
+            with contextlib.suppress(OSError):
+                sock = self._transport.get_extra_info("socket")
+                answer = fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4))
+                waits = int.from_bytes(answer, sys.byteorder)
+            waits += self._transport.get_write_buffer_size()
+        return self._written_bytes - waits
 
     def _note_unsent(self) -> None:
-        self._noted_bytes = self.written_bytes
+        self._noted_bytes = self._written_bytes
         if self._limits is None:
             return
         for other in self._limits.unsent.note(self):

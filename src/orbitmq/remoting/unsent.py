@@ -21,15 +21,15 @@ SMALL_BYTES = 64 << 10
 
 
 class Sends(Protocol):
-    """A connection that knows how much of what it has written is on its way."""
+    """A connection that knows how much of what it has written its peer has."""
 
     @property
     def unsent_bytes(self) -> int:
-        """What waits to be sent."""
+        """What is kept in memory until the peer has read it."""
 
     @property
-    def written_bytes(self) -> int:
-        """What has been written since the beginning."""
+    def taken_bytes(self) -> int:
+        """What the peer has taken since the beginning."""
 
 
 C = TypeVar("C", bound=Sends)
@@ -64,7 +64,7 @@ class Unsent(Generic[C]):
             if known:
                 self.forget(connection)
             return
-        taken = connection.written_bytes - amount
+        taken = connection.taken_bytes
         if known and taken > known_taken:
             del self._amounts[connection]  # it has moved: to the end
         self._amounts[connection] = (amount, taken)
