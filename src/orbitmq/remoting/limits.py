@@ -5,7 +5,7 @@ What is kept       When it becomes too much                                Bound
 =================  ======================================================  =======================
 requests that are  the connections whose requests began to arrive the      256 MiB
 not whole, or wait longest ago are closed (`PartialFrames`)
-requests in work   those of peers above the average are answered           512 MiB
+requests in work   those of peers that have many are answered              256 MiB
                    SYSTEM_BUSY (`SharedBudget`)
 unsent answers     the connections whose peers have taken nothing for the  256 MiB, and one answer
                    longest time are closed (`Unsent`)
@@ -13,9 +13,9 @@ bytes that are not nobody is read from until half of them are requests;    64 Mi
 requests yet       those of peers that are gone are dropped
 =================  ======================================================  =======================
 
-A connection may have 64 KiB of the first and of the third kind beside that; together with the
-sockets' own buffers that is the price of a connection, and their number is limited by the
-descriptors (see `descriptors`).
+A connection may have 64 KiB of the first three kinds beside that; together with the sockets' own
+buffers that is the price of a connection, and their number is limited by the descriptors (see
+`descriptors`). Pulls that are held have a limit of their own (`broker/longpoll.py`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A limit on what many owners together may keep, in which nobody can take the share of another.
 
-Below the limit everybody gets what they ask for. Beyond it only those get more who stay below the
-average, so that the greedy are refused and the modest are not. All together never have more than
-twice the limit.
+Below the limit everybody gets what they ask for. Beyond it only those get more who have little, so
+that the greedy are refused and the modest are not.
 
 Pure state.
 """
@@ -11,9 +10,12 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-__all__ = ["SharedBudget"]
+__all__ = ["SMALL_BYTES", "SharedBudget"]
 
 C = TypeVar("C")
+
+SMALL_BYTES = 64 << 10
+"""What every owner may have, whatever the others have."""
 
 
 class SharedBudget(Generic[C]):
@@ -27,10 +29,8 @@ class SharedBudget(Generic[C]):
     def take(self, owner: C, size: int) -> bool:
         """Let an owner keep so many bytes more; False, and nothing changes, if it may not."""
         wanted = self._kept.get(owner, 0) + size
-        if self.total_bytes + size > self._limit_bytes:
-            owners = len(self._kept) + (owner not in self._kept)
-            if wanted * owners > self._limit_bytes:
-                return False
+        if self.total_bytes + size > self._limit_bytes and wanted > SMALL_BYTES:
+            return False
         self._kept[owner] = wanted
         self.total_bytes += size
         return True
