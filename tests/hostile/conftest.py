@@ -73,7 +73,7 @@ class Victim:
     @property
     def descriptors(self) -> int:
         """How many files and sockets it has open."""
-        return len(os.listdir(f"/proc/{self._process.pid}/fd"))
+        return sum(1 for _ in Path(f"/proc/{self._process.pid}/fd").iterdir())
 
     @property
     def sockets(self) -> int:

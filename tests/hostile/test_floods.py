@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import select
 import socket
 import statistics
@@ -73,7 +74,7 @@ def test_one_who_asks_one_thing_at_a_time_is_served_beside_a_flood(
                 offsets.append(int(sent.get_ext("queueOffset") or 0))
         polite.close()
     # All are in one queue: its offsets count what was handled in between.
-    between = [after - before for before, after in zip(offsets, offsets[1:], strict=False)]
+    between = [after - before for before, after in itertools.pairwise(offsets)]
     often = statistics.quantiles(between, n=20)[18]  # a machine may stall once
     p99_ms = statistics.quantiles(took_ms, n=100)[98]
     record_property("p99_ms", p99_ms)

@@ -280,7 +280,7 @@ def test_notifications_to_a_peer_that_does_not_read_are_dropped() -> None:
 def test_only_so_many_requests_are_in_work_and_the_others_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("orbitmq.remoting.connection.MAX_REQUESTS_IN_WORK", 3)
+    monkeypatch.setattr("orbitmq.remoting.in_work.MAX_REQUESTS", 3)
 
     async def test() -> None:
         async with serving() as (peer, server, address):
@@ -289,7 +289,7 @@ def test_only_so_many_requests_are_in_work_and_the_others_wait(
             echo = asyncio.create_task(client.invoke(address, ECHO))
             await until(lambda: any(one._inbox for one in server.connections))
             (connection,) = server.connections
-            assert len(connection._tasks) == 3
+            assert len(connection._in_work.requests) == 3
             assert peer.seen == []
             peer.gate.set()
             assert {(await task).body for task in later} == {b"later"}
@@ -343,7 +343,7 @@ def test_a_peer_that_has_sent_much_does_not_keep_others_waiting() -> None:
             peer.router.add(slow, [SLOW])
             client = RemotingClient()
             await client.invoke(address, ECHO)
-            reader, writer = await asyncio.open_connection(*split_address(address))
+            _, writer = await asyncio.open_connection(*split_address(address))
             writer.write(Command(SLOW, body=b"flood").encode() * 300)
             await until(lambda: bool(order))
             await client.invoke(address, SLOW, body=b"polite")
@@ -357,7 +357,7 @@ def test_a_peer_that_has_sent_much_does_not_keep_others_waiting() -> None:
 
 
 def test_what_was_sent_before_the_end_is_handled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orbitmq.remoting.connection.MAX_REQUESTS_IN_WORK", 1)
+    monkeypatch.setattr("orbitmq.remoting.in_work.MAX_REQUESTS", 1)
 
     async def test() -> None:
         closed: list[Connection] = []
@@ -382,7 +382,7 @@ def test_what_was_sent_before_the_end_is_handled(monkeypatch: pytest.MonkeyPatch
 def test_answers_are_read_though_many_requests_are_in_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("orbitmq.remoting.connection.MAX_REQUESTS_IN_WORK", 2)
+    monkeypatch.setattr("orbitmq.remoting.in_work.MAX_REQUESTS", 2)
 
     async def test() -> None:
         async with serving() as (_, _, address):
@@ -399,13 +399,14 @@ def test_answers_are_read_though_many_requests_are_in_work(
 def test_requests_that_wait_for_other_peers_do_not_keep_the_next_from_being_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("orbitmq.remoting.connection.MAX_REQUESTS_IN_WORK", 1)
+    monkeypatch.setattr("orbitmq.remoting.in_work.MAX_REQUESTS", 1)
 
     async def test() -> None:
-        async with serving() as (peer, _, address):
+        async with serving() as (peer, server, address):
             peer.router.add(awaits_peer(peer.later), [SLOW])
             client = RemotingClient()
             waiting = [asyncio.create_task(client.invoke(address, SLOW)) for _ in range(100)]
+            await until(lambda: any(one._in_work.waits_for_peers for one in server.connections))
             assert (await client.invoke(address, ECHO, body=b"next")).body == b"next"
             assert not any(task.done() for task in waiting)
             peer.gate.set()
@@ -479,6 +480,19 @@ def test_a_oneway_request_that_fails_is_logged(
             await client.invoke(address, ECHO)
             assert "one-way request 4 of 127.0.0.1" in caplog.text
             assert "no such topic" in caplog.text
+            await client.close()
+
+    run(test)
+
+
+def test_oneway_requests_wait_for_a_peer_that_is_behind() -> None:
+    async def test() -> None:
+        async with serving() as (peer, _, address):
+            client = RemotingClient()
+            body = bytes(100_000)
+            for _ in range(200):  # 20 MB, faster than they are read
+                await client.notify(address, NEVER, body=body)
+            await until(lambda: len(peer.seen) == 200)
             await client.close()
 
     run(test)

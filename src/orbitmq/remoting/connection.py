@@ -22,27 +22,24 @@ request needs no answer; only then is the connection gone for others.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import fcntl
 import itertools
 import logging
-import sys
-import termios
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from time import monotonic
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from orbitmq._native import Command, encode_commands
 from orbitmq.errors import ConnectionLost, OrbitError, RequestTimeout
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.flags import CommandFlag
 from orbitmq.remoting.fair_turns import FairTurns
-from orbitmq.remoting.handling import Handler, PeerAwaited, Router, answer_error, respond
+from orbitmq.remoting.handling import Handler, Router, answer_error
+from orbitmq.remoting.in_work import InWork
 from orbitmq.remoting.inbox import CUT_BYTES, Inbox
 from orbitmq.remoting.limits import Limits
 from orbitmq.remoting.pending import PendingRequests
 from orbitmq.remoting.rare_log import RareLog
-from orbitmq.remoting.unsent import SMALL_BYTES
+from orbitmq.remoting.write_meter import WriteMeter
 from orbitmq.remoting.writing_turn import WritingTurn
 
 __all__ = ["Connection"]
@@ -50,12 +47,6 @@ __all__ = ["Connection"]
 _log = logging.getLogger(__name__)
 _unheard = RareLog(_log)
 
-MAX_REQUESTS_IN_WORK = 64
-"""Each may come back with a body of megabytes."""
-MAX_WAITS_FOR_PEERS = 1024
-"""Of requests whose answers wait for other peers."""
-IN_WORK_BYTES = 4096
-"""What a request in work takes beside its own bytes."""
 READ_AHEAD_BYTES = 1 << 20
 """Requests that may wait while answers are looked for among what comes after them."""
 WRITE_BUFFER_BYTES = 1 << 20
@@ -91,16 +82,13 @@ class Connection(asyncio.Protocol):
         self._turn = WritingTurn.of(self._loop)
         self._in_turn = False
         self._reading = True
-        self._noted_bytes = 0
-        self._largest_write = 0
+        self._meter: WriteMeter | None = None
         self._write_paused = False
         self._opaques = itertools.count()
         self._writable: asyncio.Event | None = None
         self._frames: list[bytes] = []
         self._gone: asyncio.Event | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._waits_for_peers: set[asyncio.Task[Any]] = set()
-        self._written_bytes = 0
+        self._in_work = InWork(self, self._loop, limits)
         self._has_asked = False
         self.remote: tuple[str, int] = ("", 0)
         self.local: tuple[str, int] = ("", 0)
@@ -126,6 +114,8 @@ class Connection(asyncio.Protocol):
         # uvloop's transports do what asyncio's do without being of that class.
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        if self._limits is not None:
+            self._meter = WriteMeter(self._transport)
         peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
         if peer:
             self.remote = (peer[0], peer[1])
@@ -151,10 +141,13 @@ class Connection(asyncio.Protocol):
                 self._handle(commands[0], self._router.find(commands[0].code))
             elif commands:
                 inbox.take(commands)
-        if not (inbox.requests or inbox.uncut_bytes) or self._waits_for_share:
+        if inbox.requests or inbox.uncut_bytes:
+            if self._waits_for_share:
+                self._after_work()
+            elif self.work(self._turns.share()):
+                self._wait_for_share()
+        elif inbox.reader.pending_bytes != self._kept_bytes or inbox.reader.failure is not None:
             self._after_work()
-        elif self.work(self._turns.share()):
-            self._wait_for_share()
 
     def pause_writing(self) -> None:
         """Called by the event loop when the peer does not keep up."""
@@ -172,7 +165,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the event loop."""
-        self._transport = None
+        self._transport = self._meter = None
         self._write_paused = False
         if self._gone is not None:
             self._gone.set()
@@ -185,10 +178,10 @@ class Connection(asyncio.Protocol):
             self._limits.connections.discard(self)
             self._limits.unsent.forget(self)
         self._pending.fail_all()
-        for task in self._tasks:
-            task.cancel()
+        self._in_work.cancel()
         self._inbox.drop_repeated()
-        if self._limits is not None and self._limits.is_full:
+        if self._inbox and self._limits is not None and self._limits.is_full:
+            _unheard.warning("requests of %s are dropped: it is gone", self.remote_text)
             self._inbox.clear()
         if self._inbox:
             self._go_on()
@@ -205,11 +198,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def _is_occupied(self) -> bool:
-        return (
-            self._write_paused
-            or len(self._tasks) >= MAX_REQUESTS_IN_WORK
-            or len(self._waits_for_peers) >= MAX_WAITS_FOR_PEERS
-        )
+        return self._write_paused or self._in_work.is_full
 
     def work(self, until_s: float) -> bool:
         """Handle at least one request, and more until then; whether there are more to handle."""
@@ -299,7 +288,7 @@ class Connection(asyncio.Protocol):
         if type(answer) is Command:
             self._answer(request, answer)
         else:
-            self._start(request, cast("Awaitable[Command | None]", answer))
+            self._in_work.start(request, answer, self._answer, self._go_on)
 
     def _answer(self, request: Command, answer: Command) -> None:
         if not request.is_oneway:
@@ -309,35 +298,6 @@ class Connection(asyncio.Protocol):
                 "one-way request %d of %s was not carried out, and nobody is told: %s",
                 request.code, self.remote_text, answer.remark,
             )  # fmt: skip
-
-    def _start(self, request: Command, awaited: Awaitable[Command | None]) -> None:
-        size = request.size + IN_WORK_BYTES
-        if self._limits is not None and not self._limits.in_work.take(self, size):
-            if (close := getattr(awaited, "close", None)) is not None:
-                close()
-            remark = "too many bytes of requests are in work, try again later"
-            self._answer(request, respond(request, ResponseCode.SYSTEM_BUSY, remark))
-            return
-        tasks = self._waits_for_peers if isinstance(awaited, PeerAwaited) else self._tasks
-        task = self._loop.create_task(self._answer_later(request, awaited))
-        tasks.add(task)
-
-        def done(_task: asyncio.Task[None]) -> None:
-            tasks.discard(task)
-            if self._limits is not None:
-                self._limits.in_work.give_back(self, size)
-            if self._inbox:
-                self._go_on()
-
-        task.add_done_callback(done)
-
-    async def _answer_later(self, request: Command, awaited: Awaitable[Command | None]) -> None:
-        try:
-            answer = await awaited
-        except Exception as error:
-            answer = answer_error(request, error)
-        if answer is not None:
-            self._answer(request, answer)
 
     # ---- sending
 
@@ -380,34 +340,20 @@ class Connection(asyncio.Protocol):
             joined = frames[0] if len(frames) == 1 else b"".join(frames)
             self._transport.write(joined)
             written += len(joined)
-        self._written_bytes += written
-        self._largest_write = max(self._largest_write, written)
-        if self._written_bytes - self._noted_bytes > SMALL_BYTES:
+        if self._meter is not None and self._meter.wrote(written):
             self._note_unsent()
 
     @property
     def unsent_bytes(self) -> int:
         """What is kept in memory until the peer has read it."""
-        waits = 0 if self._transport is None else self._transport.get_write_buffer_size()
-        if not waits:
-            self._largest_write = 0
-        # What was written at once is kept until the last byte of it is gone.
-        return waits + self._largest_write
+        return 0 if self._meter is None else self._meter.unsent_bytes
 
     @property
     def taken_bytes(self) -> int:
         """What the peer has acknowledged since the beginning."""
-        waits = 0
-        if self._transport is not None:
-            with contextlib.suppress(OSError):
-                sock = self._transport.get_extra_info("socket")
-                answer = fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4))
-                waits = int.from_bytes(answer, sys.byteorder)
-            waits += self._transport.get_write_buffer_size()
-        return self._written_bytes - waits
+        return 0 if self._meter is None else self._meter.taken_bytes
 
     def _note_unsent(self) -> None:
-        self._noted_bytes = self._written_bytes
         if self._limits is None:
             return
         for other in self._limits.unsent.note(self):
