@@ -126,6 +126,9 @@ class Command:
     def body(self) -> bytes:
         """The bytes after the header, empty for none."""
     @property
+    def size(self) -> int:
+        """The bytes that a received command keeps: its body and its ext fields."""
+    @property
     def language(self) -> str:
         """The speaker's language by RocketMQ's name for it; OTHER for one it has no name for."""
     @property

@@ -5,14 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import pytest
 
-from orbitmq._native import Appended, NewMessage, Store
+from orbitmq._native import Appended, Command, NewMessage, Store
 from orbitmq.broker.flow_control import FlowControl, FlowControlledRouter
 from orbitmq.broker.putting import Putting
 from orbitmq.config import BrokerConfig
 from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.flags import CommandFlag
+from orbitmq.remoting.connection import Connection
+from orbitmq.remoting.handling import Refused
 from orbitmq.testing import LocalCluster
 from tests.broker.conftest import Encoding, Wire, broker_address, pull_ext, send_ext
 
@@ -144,6 +148,19 @@ def test_other_requests_are_not_even_asked_about(loop: Loop) -> None:
     assert router.find(SEND) is not handler
 
 
+def test_a_oneway_request_is_served_however_busy_the_broker_is(loop: Loop) -> None:
+    served: list[Command] = []
+    router = FlowControlledRouter(loop.flow)
+    router.add(lambda request, _connection: served.append(request), [SEND])
+    connection = cast("Connection", None)
+    loop.flow.unflushed = Unflushed(waiting=20_000, oldest_waited_ms=5000.0)
+    with pytest.raises(Refused):
+        router.find(SEND)(Command(SEND), connection)
+    oneway = Command(SEND, flag=CommandFlag.ONEWAY)
+    router.find(SEND)(oneway, connection)
+    assert served == [oneway], "refused, it would be lost without a word"
+
+
 # ---- a broker that has too much to do
 
 
@@ -261,4 +278,23 @@ def test_a_send_whose_flush_takes_too_long_is_answered_as_late() -> None:
         assert late.code == ResponseCode.FLUSH_DISK_TIMEOUT
         assert late.get_ext("queueOffset") == "0", "it is there all the same"
         assert wire.pull("t").code == ResponseCode.SUCCESS
+        wire.close()
+
+
+def test_oneway_messages_to_a_stalled_broker_are_stored(busy_cluster: LocalCluster) -> None:
+    early, *late = producers = [Wire(broker_address(busy_cluster)) for _ in range(5)]
+    for wire in producers:
+        while wire.send("t", b"first").code == ResponseCode.SYSTEM_BUSY:
+            pass  # a busy machine has stalled it before we do
+
+    def meanwhile() -> None:
+        for wire in late:
+            wire.post(SEND, send_ext("t"), b"second", flag=CommandFlag.ONEWAY)
+
+    slow_down(busy_cluster, meanwhile)
+    assert early.send("t", b"second").code == ResponseCode.SUCCESS
+    found = 0
+    while found < 10:
+        found = int(early.ask(PULL, pull_ext("t", 0)).get_ext("maxOffset") or 0)
+    for wire in producers:
         wire.close()

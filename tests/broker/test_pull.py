@@ -14,6 +14,7 @@ from orbitmq._native import decode_records, loads_lenient, tags_code
 from orbitmq.broker import longpoll
 from orbitmq.config import BrokerConfig
 from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.remoting.shared_budget import SharedBudget
 from orbitmq.testing import LocalCluster
 
 from .conftest import Wire, pull_ext
@@ -354,3 +355,46 @@ def test_pulls_of_a_client_that_is_gone_are_dropped(
         pass
     stays.send("left", b"arrived")
     assert stays.answer(waiting).code == ResponseCode.SUCCESS
+
+
+def test_a_held_pull_keeps_neither_body_nor_fields(
+    cluster: LocalCluster, connect: Callable[[], Wire]
+) -> None:
+    wire = connect()
+    wire.send("t")
+    ext = pull_ext("t", 1, sysFlag="6", suspendTimeoutMillis="60000") | {"more": "x" * 100_000}
+    held = wire.post(RequestCode.PULL_MESSAGE, ext, bytes(100_000))
+    (broker,) = cluster.brokers.values()
+    while not len(broker.held):
+        wire.send("other")
+    (pulls,) = broker.held._by_connection.values()
+    (pull,) = pulls
+    assert pull.request.size == 0
+    assert pull.request.ext is None
+    wire.send("t", b"second")
+    answer = wire.answer(held)
+    assert answer.code == ResponseCode.SUCCESS
+    assert decode_records(answer.body)[0].body == b"second"
+
+
+def test_pulls_beyond_what_may_be_kept_of_all_are_answered(
+    cluster: LocalCluster, connect: Callable[[], Wire]
+) -> None:
+    (broker,) = cluster.brokers.values()
+    broker.held._bytes = SharedBudget(100_000)
+    wire, modest = connect(), connect()
+    wire.send("t")
+    hold = {"sysFlag": "6", "suspendTimeoutMillis": "60000"}
+    posted = [wire.post(RequestCode.PULL_MESSAGE, pull_ext("t", 1, **hold)) for _ in range(200)]
+    modest.post(RequestCode.PULL_MESSAGE, pull_ext("t", 1, **hold))
+    assert wire.answer(posted[-1]).code == ResponseCode.PULL_NOT_FOUND
+    while len(broker.held._by_connection) < 2:
+        wire.send("other")
+    assert len(broker.held) < 100
+
+
+def test_a_pull_with_too_many_tags_is_refused(connect: Callable[[], Wire]) -> None:
+    wire = connect()
+    wire.send("t")
+    refused = wire.pull("t", 0, subscription="||".join(str(tag) for tag in range(20_000)))
+    assert refused.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED

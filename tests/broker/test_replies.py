@@ -127,3 +127,30 @@ def test_a_reply_to_a_topic_that_is_not_there(connect: Connect) -> None:
     answer = connect().ask(code, header(code, topic="SCHEDULE_TOPIC_XXXX"), b"x")
     assert answer.code == ResponseCode.NO_PERMISSION
     assert answer.get_ext("MSG_REGION") == "DefaultRegion"
+
+
+def test_replies_that_wait_for_their_askers_hold_up_nothing_else(connect: Connect) -> None:
+    """A hundred replies go to a client that takes them and says nothing."""
+    asker, replier = connect(), connect()
+    asks(asker)
+    code = RequestCode.SEND_REPLY_MESSAGE
+    replies = {replier.post(code, header(code), b"%d" % number) for number in range(100)}
+    pushed = [asker.next_push() for _ in range(100)]
+    assert {push.body for push in pushed} == {b"%d" % number for number in range(100)}
+    assert replier.send("other").code == ResponseCode.SUCCESS
+    assert replies.isdisjoint(replier._responses), "the next request was served before them"
+    for push in pushed:
+        asker.send_command(Command(0, opaque=push.opaque, flag=1))
+    assert {replier.answer(reply).code for reply in replies} == {ResponseCode.SUCCESS}
+
+
+def test_a_client_may_reply_to_itself_many_times(connect: Connect) -> None:
+    """Its answers to the pushes come behind its next replies, on the same connection."""
+    client = connect()
+    asks(client)
+    code = RequestCode.SEND_REPLY_MESSAGE
+    replies = [client.post(code, header(code), b"%d" % number) for number in range(100)]
+    for _ in range(100):
+        push = client.next_push()
+        client.send_command(Command(0, opaque=push.opaque, flag=1))
+    assert {client.answer(reply).code for reply in replies} == {ResponseCode.SUCCESS}

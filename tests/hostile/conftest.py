@@ -31,10 +31,12 @@ GONE_WITHIN_S = 30.0
 class Victim:
     """A process with a nameserver and a broker."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: Path, *, descriptors: int | None = None) -> None:
+        self.log = log
         self._log = log.open("wb")
+        limit = [] if descriptors is None else [str(descriptors)]
         self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("victim.py"))],
+            [sys.executable, str(Path(__file__).with_name("victim.py")), *limit],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -42,9 +44,9 @@ class Victim:
         where = self._heard()
         self.broker: str = where["broker"]
         self.nameserver: str = where["nameserver"]
-        self._polite = Wire(self.broker)
+        self.polite = Wire(self.broker)
         self._served = 0
-        self._polite.send("polite", b"created")
+        self.polite.send("polite", b"created")
         self._sockets_at_rest = self.sockets
 
     def _heard(self) -> dict[str, Any]:
@@ -69,6 +71,11 @@ class Victim:
         return int(line.split()[1]) * 1024
 
     @property
+    def descriptors(self) -> int:
+        """How many files and sockets it has open."""
+        return sum(1 for _ in Path(f"/proc/{self._process.pid}/fd").iterdir())
+
+    @property
     def sockets(self) -> int:
         """How many sockets it has open."""
         count = 0
@@ -84,10 +91,10 @@ class Victim:
         began = time.monotonic()
         self._served += 1
         body = f"round trip {self._served}".encode()
-        sent = self._polite.send("polite", body)
+        sent = self.polite.send("polite", body)
         assert sent.code == ResponseCode.SUCCESS, sent.remark
         assert sent.ext is not None
-        pulled = self._polite.pull("polite", int(sent.ext["queueOffset"]))
+        pulled = self.polite.pull("polite", int(sent.ext["queueOffset"]))
         assert pulled.code == ResponseCode.SUCCESS, pulled.remark
         assert decode_records(pulled.body)[0].body == body
         assert time.monotonic() - began < SERVED_WITHIN_S
@@ -123,7 +130,7 @@ class Victim:
             select.select([], [], [], SAMPLE_S)
 
     def close(self) -> None:
-        self._polite.close()
+        self.polite.close()
         self._process.communicate(timeout=20)
         self._log.close()
         assert self._process.returncode == 0

@@ -1,6 +1,7 @@
 """A cluster in a process of its own, so that nothing but the cluster is in the memory measured.
 
-Prints where it listens; then, for each line of its input, how many pulls it holds.
+Prints where it listens; then, for each line of its input, how many pulls it holds. Takes the number
+of descriptors it may have, all that there are if none is given.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from orbitmq.testing import LocalCluster
 
 def main() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if len(sys.argv) > 1:
+        most = int(sys.argv[1])
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with LocalCluster() as cluster:
         (broker,) = cluster.brokers.values()

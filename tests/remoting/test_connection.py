@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -13,13 +15,15 @@ import uvloop
 from orbitmq._native import Command
 from orbitmq.errors import ConnectionLost, RequestTimeout
 from orbitmq.protocol.codes import ResponseCode
+from orbitmq.protocol.flags import CommandFlag
 from orbitmq.remoting.address import split_address
 from orbitmq.remoting.client import RemotingClient
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Answer, Refused, Router, respond
+from orbitmq.remoting.handling import Answer, Refused, Router, awaits_peer, respond
+from orbitmq.remoting.rare_log import RareLog
 from orbitmq.remoting.server import Server
 
-ECHO, LATER, NEVER, REFUSE, BREAK, CALL_BACK, FLOOD = range(1, 8)
+ECHO, LATER, NEVER, REFUSE, BREAK, CALL_BACK, FLOOD, SLOW = range(1, 9)
 
 
 class Peer:
@@ -276,7 +280,7 @@ def test_notifications_to_a_peer_that_does_not_read_are_dropped() -> None:
 def test_only_so_many_requests_are_in_work_and_the_others_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("orbitmq.remoting.connection.MAX_REQUESTS_IN_WORK", 3)
+    monkeypatch.setattr("orbitmq.remoting.in_work.MAX_REQUESTS", 3)
 
     async def test() -> None:
         async with serving() as (peer, server, address):
@@ -285,7 +289,7 @@ def test_only_so_many_requests_are_in_work_and_the_others_wait(
             echo = asyncio.create_task(client.invoke(address, ECHO))
             await until(lambda: any(one._inbox for one in server.connections))
             (connection,) = server.connections
-            assert len(connection._tasks) == 3
+            assert len(connection._in_work.requests) == 3
             assert peer.seen == []
             peer.gate.set()
             assert {(await task).body for task in later} == {b"later"}
@@ -321,6 +325,174 @@ def test_peers_that_both_have_much_to_say_do_not_wait_for_each_other() -> None:
                 answers.append(connection.request(frame, opaque, 20_000))
             for answer in await asyncio.gather(*answers):
                 assert len(answer.body) == len(body)
+            await client.close()
+
+    run(test)
+
+
+def test_a_peer_that_has_sent_much_does_not_keep_others_waiting() -> None:
+    async def test() -> None:
+        async with serving() as (peer, _, address):
+            order: list[str] = []
+
+            def slow(request: Command, _connection: Connection) -> Answer:
+                time.sleep(0.001)
+                order.append(request.body.decode())
+                return respond(request)
+
+            peer.router.add(slow, [SLOW])
+            client = RemotingClient()
+            await client.invoke(address, ECHO)
+            _, writer = await asyncio.open_connection(*split_address(address))
+            writer.write(Command(SLOW, body=b"flood").encode() * 300)
+            await until(lambda: bool(order))
+            await client.invoke(address, SLOW, body=b"polite")
+            assert len(order) < 200
+            await until(lambda: len(order) == 301)
+            assert order.count("flood") == 300
+            writer.close()
+            await client.close()
+
+    run(test)
+
+
+def test_what_was_sent_before_the_end_is_handled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orbitmq.remoting.in_work.MAX_REQUESTS", 1)
+
+    async def test() -> None:
+        closed: list[Connection] = []
+        peer = Peer()
+        server = Server(peer.router, on_close=closed.append)
+        port = await server.listen("127.0.0.1", 0)
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        oneway = Command(NEVER, flag=CommandFlag.ONEWAY).encode()
+        writer.write(Command(LATER).encode() + oneway * 1000)
+        await until(lambda: any(one._inbox for one in server.connections))
+        (connection,) = server.connections
+        connection.abort()  # as after an answer that cannot be written
+        await until(lambda: bool(closed))
+        assert len(peer.seen) == 1000, "handled before the connection counts as closed"
+        assert not server.connections
+        writer.close()
+        await server.close()
+
+    run(test)
+
+
+def test_answers_are_read_though_many_requests_are_in_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("orbitmq.remoting.in_work.MAX_REQUESTS", 2)
+
+    async def test() -> None:
+        async with serving() as (_, _, address):
+            client = RemotingClient(Peer().router)
+            answers = await asyncio.gather(
+                *(client.invoke(address, CALL_BACK, timeout_ms=15_000) for _ in range(20))
+            )
+            assert {answer.body for answer in answers} == {b"are you there?"}
+            await client.close()
+
+    run(test)
+
+
+def test_requests_that_wait_for_other_peers_do_not_keep_the_next_from_being_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("orbitmq.remoting.in_work.MAX_REQUESTS", 1)
+
+    async def test() -> None:
+        async with serving() as (peer, server, address):
+            peer.router.add(awaits_peer(peer.later), [SLOW])
+            client = RemotingClient()
+            waiting = [asyncio.create_task(client.invoke(address, SLOW)) for _ in range(100)]
+            await until(lambda: any(one._in_work.waits_for_peers for one in server.connections))
+            assert (await client.invoke(address, ECHO, body=b"next")).body == b"next"
+            assert not any(task.done() for task in waiting)
+            peer.gate.set()
+            await asyncio.gather(*waiting)
+            await client.close()
+
+    run(test)
+
+
+def test_too_many_bytes_in_work_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orbitmq.remoting.limits.IN_WORK_BYTES", 600_000)
+
+    async def test() -> None:
+        async with serving() as (peer, _, address):
+            client = RemotingClient()
+            kept = asyncio.create_task(client.invoke(address, LATER, body=bytes(500_000)))
+            await client.invoke(address, ECHO)
+            refused = await client.invoke(address, LATER, body=bytes(500_000))
+            assert refused.code == ResponseCode.SYSTEM_BUSY
+            assert "in work" in str(refused.remark)
+            peer.gate.set()
+            assert (await kept).body == b"later"
+            assert (await client.invoke(address, LATER, body=bytes(500_000))).body == b"later"
+            await client.close()
+
+    run(test)
+
+
+def test_nobody_is_read_from_while_too_many_bytes_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orbitmq.remoting.limits.UNCUT_BYTES", 100_000)
+
+    async def test() -> None:
+        async with serving() as (peer, server, address):
+            client = RemotingClient()
+            await client.invoke(address, ECHO)
+            was_full = False
+
+            def slow(request: Command, _connection: Connection) -> Answer:
+                nonlocal was_full
+                was_full = was_full or server._limits.is_full
+                return peer.echo(request, _connection)
+
+            peer.router.add(slow, [SLOW])
+            request = Command(SLOW, flag=CommandFlag.ONEWAY, body=bytes(500)).encode()
+            writers = []
+            for _ in range(4):
+                _, writer = await asyncio.open_connection(*split_address(address))
+                writer.write(request * 2000)
+                writers.append(writer)
+            await until(lambda: len(peer.seen) == 8001)
+            assert was_full
+            assert server._limits.uncut_bytes == 0
+            assert not server._limits.is_full
+            assert (await client.invoke(address, ECHO, body=b"fine")).body == b"fine"
+            for writer in writers:
+                writer.close()
+            await client.close()
+
+    run(test)
+
+
+def test_a_oneway_request_that_fails_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        monkeypatch.setattr("orbitmq.remoting.connection._unheard", RareLog(logging.getLogger()))
+        caplog.clear()
+        async with serving() as (_, _, address):
+            client = RemotingClient()
+            await client.notify(address, REFUSE)
+            await client.invoke(address, ECHO)
+            assert "one-way request 4 of 127.0.0.1" in caplog.text
+            assert "no such topic" in caplog.text
+            await client.close()
+
+    run(test)
+
+
+def test_oneway_requests_wait_for_a_peer_that_is_behind() -> None:
+    async def test() -> None:
+        async with serving() as (peer, _, address):
+            client = RemotingClient()
+            body = bytes(100_000)
+            for _ in range(200):  # 20 MB, faster than they are read
+                await client.notify(address, NEVER, body=body)
+            await until(lambda: len(peer.seen) == 200)
             await client.close()
 
     run(test)

@@ -242,6 +242,12 @@ impl Command {
         self.flag & header::FLAG_ONEWAY != 0
     }
 
+    /// The bytes that a received command keeps: its body and its ext fields.
+    #[getter]
+    fn size(&self, py: Python<'_>) -> usize {
+        self.body.as_bytes(py).len() + self.texts.as_ref().map_or(0, ExtTexts::size)
+    }
+
     /// One ext field.
     #[pyo3(signature = (name, /))]
     fn get_ext<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {

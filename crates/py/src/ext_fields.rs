@@ -26,6 +26,11 @@ impl ExtTexts {
         ExtTexts { text, ends }
     }
 
+    /// The bytes that the pairs take.
+    pub fn size(&self) -> usize {
+        self.text.len() + self.ends.len() * size_of::<(u32, u32)>()
+    }
+
     /// The pairs in the order they came.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&str, &str)> {
         (0..self.ends.len()).map(|index| self.pair(index))

@@ -65,6 +65,7 @@ from orbitmq.remoting.access.rules import BROKER_RULES
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Router
 from orbitmq.remoting.hooks import RequestHook
+from orbitmq.remoting.limits import Limits
 from orbitmq.remoting.server import Server
 from orbitmq.remoting.server_tls import ServerTls, own_connections_context
 
@@ -109,6 +110,7 @@ class Broker:
         self.router: Router = FlowControlledRouter(self.flow_control)
         self._hosts = tuple(hosts)
         self._servers: list[Server] = []
+        self._limits = Limits()
         config.tls.read_own_file()
         self.tls = ServerTls.of(config.tls)
         self._housekeeping = Housekeeping()
@@ -389,7 +391,13 @@ class Broker:
 
     def _make_server(self, router: Router) -> Server:
         idle_s = self.config.server_channel_max_idle_time_seconds
-        server = Server(router, max_idle_s=idle_s, on_close=self.connection_closed, tls=self.tls)
+        server = Server(
+            router,
+            max_idle_s=idle_s,
+            on_close=self.connection_closed,
+            tls=self.tls,
+            limits=self._limits,
+        )
         self._servers.append(server)
         return server
 

@@ -22,7 +22,7 @@ from typing import Any
 from orbitmq._native import NewMessage, Record, Store, decode_records
 from orbitmq.broker.record_copy import copy_of, real_queue_id
 from orbitmq.broker.set_aside import Place, SetAside
-from orbitmq.errors import OrbitError
+from orbitmq.errors import FAILURES, OrbitError
 from orbitmq.protocol.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC, Property
 
 __all__ = ["DelayService", "delivered"]
@@ -105,7 +105,7 @@ class DelayService:
                 "delivery of delay level %d failed, next try in %d ms: %s", level, RETRY_MS, error
             )
             wait_ms = RETRY_MS
-        except Exception:
+        except FAILURES:
             _log.exception(
                 "delivery of delay level %d failed, next try in %d ms", level, FAULT_RETRY_MS
             )
@@ -134,7 +134,7 @@ class DelayService:
                 return due_ms - now
             try:
                 self._deliver_one(physical_offset)
-            except Exception as error:
+            except FAILURES as error:
                 place = Place(SCHEDULE_TOPIC, queue_id, offset, physical_offset)
                 if not self._aside.takes(place, error):
                     raise

@@ -19,8 +19,12 @@ that a producer can try another broker; each has the words of the Java case that
                          `sendThreadPoolQueueCapacity` allows.
 =====================  ===========================================================================
 
-Most producers do not try again after SYSTEM_BUSY, so it is not said lightly. A broker with
-`brokerFastFailureEnable=false` never says that a request waited too long.
+Most producers do not try again after SYSTEM_BUSY, so it is not said lightly. A one-way request is
+never refused: nobody would hear of it, so that the message would be lost without a word. A broker
+with `brokerFastFailureEnable=false` never says that a request waited too long.
+
+What a connection has sent beyond its share of a turn (`remoting/fair_turns.py`) waits for its next
+one; that wait is its own doing and does not count.
 """
 
 from __future__ import annotations
@@ -141,8 +145,10 @@ class FlowControl:
             # The first half of `is_calm` is asked here, because it is asked once per message.
             if self.unflushed is None and self._clock_s() < self._short_until:
                 return handler(request, connection)
-            if not self.is_calm() and (refusal := self.refusal(code)) is not None:
-                raise refusal
+            if not self.is_calm() and not request.is_oneway:
+                refusal = self.refusal(code)
+                if refusal is not None:
+                    raise refusal
             return handler(request, connection)
 
         return guarded

@@ -5,25 +5,35 @@ over, and every few seconds if anything arrived at all: what it does not want mo
 Tags are compared here; what an SQL filter wants, a look into the store says, which begins where the
 last one ended.
 Arrivals of one turn of the event loop are gathered, so that a burst wakes a pull once and is handed
-out together. A client may have only so many pulls held at a time: the next ones are not held but
-answered, which ends them like any others whose time is over. Those of a client that is gone are
+out together. A client may have only so many pulls held at a time, and all clients together only so
+many bytes of them: the next ones are not held but answered, which ends them like any others whose
+time is over. Of a request only what the answer needs is kept. Those of a client that is gone are
 dropped at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from orbitmq._native import Command, Filter
 from orbitmq.remoting.connection import Connection
+from orbitmq.remoting.shared_budget import SharedBudget
+
+if TYPE_CHECKING:
+    from orbitmq.broker.handlers.pull import PullHeader
 
 __all__ = ["HeldPull", "HeldPulls"]
 
 SCAN_S = 5.0
 MAX_HELD_BY_CONNECTION = 10_000
+MAX_HELD_BYTES = 128 << 20
+PULL_BYTES = 2048
+"""What a held pull takes beside the texts and the tags of its subscription."""
+TAG_BYTES = 40
 Queue = tuple[str, int]
 K = TypeVar("K")
 
@@ -33,6 +43,8 @@ class HeldPull:
     """A pull request that waits at an offset for tags it wants."""
 
     request: Command
+    """Without body and ext fields."""
+    header: PullHeader
     connection: Connection
     queue: Queue
     offset: int
@@ -43,6 +55,14 @@ class HeldPull:
     timer: asyncio.TimerHandle | None = None
     wakes: bool = True
     """False for a pull that waits out its time, whatever arrives (``longPollingEnable=false``)."""
+
+    @property
+    def size(self) -> int:
+        """The bytes that are kept of it."""
+        header = self.header
+        texts = (header.consumer_group, header.topic, header.subscription, header.expression_type)
+        tags = TAG_BYTES * len(self.tag_codes or ())
+        return PULL_BYTES + sum(map(sys.getsizeof, texts)) + tags
 
 
 class HeldPulls:
@@ -57,6 +77,7 @@ class HeldPulls:
         # Dictionaries for their order and for removal at no cost, however many wait at one queue.
         self._held: dict[Queue, dict[HeldPull, None]] = {}
         self._by_connection: dict[Connection, dict[HeldPull, None]] = {}
+        self._bytes: SharedBudget[Connection] = SharedBudget(MAX_HELD_BYTES)
         self._arrived: dict[Queue, set[int]] = {}
         self._scan_timer: asyncio.TimerHandle | None = None
 
@@ -67,10 +88,12 @@ class HeldPulls:
         """Keep a pull until something arrives, at most for a time; False if there are too many."""
         if not pull.connection.is_open:
             return True
-        of_connection = self._by_connection.setdefault(pull.connection, {})
+        of_connection = self._by_connection.get(pull.connection, {})
         if len(of_connection) >= MAX_HELD_BY_CONNECTION:
             return False
-        of_connection[pull] = None
+        if not self._bytes.take(pull.connection, pull.size):
+            return False
+        self._by_connection.setdefault(pull.connection, of_connection)[pull] = None
         self._held.setdefault(pull.queue, {})[pull] = None
         loop = asyncio.get_running_loop()
         pull.timer = loop.call_later(timeout_ms / 1000, self._release, pull)
@@ -119,6 +142,7 @@ class HeldPulls:
     def _drop(self, pull: HeldPull) -> None:
         _take_out(self._held, pull.queue, pull)
         _take_out(self._by_connection, pull.connection, pull)
+        self._bytes.give_back(pull.connection, pull.size)
         if pull.timer is not None:
             pull.timer.cancel()
 

@@ -20,6 +20,7 @@ from typing import Any
 from orbitmq import persist
 from orbitmq._native import dumps_lenient
 from orbitmq.broker.housekeeping import in_thread
+from orbitmq.errors import FAILURES
 
 __all__ = ["TableSaver"]
 
@@ -94,7 +95,7 @@ class TableSaver:
             began = time.monotonic()
             try:
                 await self._save()
-            except Exception as error:
+            except FAILURES as error:
                 _log.error(
                     "%s cannot be saved: %s. It is tried again in %g s", self.path, error, RETRY_S
                 )

@@ -35,7 +35,7 @@ from orbitmq._native import Appended, NewMessage, Record, Store, decode_records
 from orbitmq.broker.record_copy import copy_of
 from orbitmq.broker.set_aside import Place, SetAside
 from orbitmq.broker.timer_messages import due_of, held_until, released
-from orbitmq.errors import OrbitError
+from orbitmq.errors import FAILURES, OrbitError
 from orbitmq.protocol.names import TIMER_TOPIC
 
 __all__ = ["TimerService"]
@@ -146,7 +146,7 @@ class TimerService:
                 record = self._record(unit[0])
                 due_ms = 0 if record is None else due_of(record)
                 waits = record is not None and (offset >= end or due_ms > due_until)
-            except Exception as error:
+            except FAILURES as error:
                 # A broker starts whatever one message is like. One that may be readable later is
                 # tried at once.
                 place = Place(TIMER_TOPIC, NEAR, offset, unit[0])
@@ -210,7 +210,7 @@ class TimerService:
                 error,
             )
             wait_ms = RETRY_MS
-        except Exception:
+        except FAILURES:
             _log.exception(
                 "moving timed messages of queue %d failed, next try in %d ms",
                 queue_id,
@@ -235,7 +235,7 @@ class TimerService:
                 record = self._record(physical_offset)
                 if record is not None:
                     self._put(released(record))
-            except Exception as error:
+            except FAILURES as error:
                 # The heap knows a message by its place in the log alone.
                 if not self._aside.takes(Place(TIMER_TOPIC, NEAR, None, physical_offset), error):
                     raise
@@ -262,7 +262,7 @@ class TimerService:
                     if 0 < wait_ms <= tier_ms:
                         return wait_ms
                     self._place(_again(record, queue_id), due_of(record))
-            except Exception as error:
+            except FAILURES as error:
                 if not self._aside.takes(Place(TIMER_TOPIC, queue_id, offset, unit[0]), error):
                     raise
             offset += 1

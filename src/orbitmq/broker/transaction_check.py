@@ -45,6 +45,7 @@ from orbitmq.broker.set_aside import Place, SetAside, passes
 from orbitmq.broker.topics import TopicTable
 from orbitmq.broker.transaction import OP_TAG, again, check_body, discarded
 from orbitmq.config import BrokerConfig
+from orbitmq.errors import FAILURES
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.protocol.names import (
     TRANS_CHECK_MAX_TIME_TOPIC,
@@ -225,7 +226,7 @@ class TransactionCheck:
             if found.status != "FOUND":
                 return None if found.next_offset == offset else self._jump(found.next_offset)
             (half,) = decode_records(found.data, check_crc=False)
-        except Exception as error:
+        except FAILURES as error:
             if not self._aside.takes(Place(TRANS_HALF_TOPIC, 0, offset, None), error):
                 raise
             self._over(offset)
@@ -277,12 +278,12 @@ class TransactionCheck:
     def _read_ops(self, ops: _Ops, half_offset: int) -> None:
         try:
             self._read_ops_from(ops, half_offset, OP_BATCH)
-        except Exception:
+        except FAILURES:
             # One of them is damaged: read them one by one and pass over that one.
             at = ops.next_offset
             try:
                 self._read_ops_from(ops, half_offset, 1)
-            except Exception as error:
+            except FAILURES as error:
                 if not self._aside.takes(Place(TRANS_OP_HALF_TOPIC, 0, at, None), error):
                     raise
                 ops.done.add(at)
@@ -319,12 +320,12 @@ class TransactionCheck:
         try:
             try:
                 self._deal_with(half, age_ms, immunity_ms, now_ms)
-            except Exception as error:
+            except FAILURES as error:
                 place = Place(half.topic, half.queue_id, half.queue_offset, half.physical_offset)
                 if not self._aside.takes(place, error):
                     raise
                 self._discard(half)
-        except Exception as error:
+        except FAILURES as error:
             if not passes(error):
                 # Even the discard topic does not take it. Its place in the log is logged above.
                 _log.error("half message %s cannot be discarded: %s", half.offset_id, error)
@@ -353,7 +354,7 @@ class TransactionCheck:
         self._copies.moved(half.queue_offset, appended.queue_offset, was_told=True)
         try:
             self._ask(half, copy, appended, now_ms)
-        except Exception:
+        except FAILURES:
             _log.exception(
                 "half message %s was put again but not asked about, next try in the following "
                 "round",

@@ -23,8 +23,20 @@ from orbitmq.remoting.handling import Refused
 
 __all__ = ["Wanted", "Wanting"]
 
+CACHED_CHARACTERS = 1024
+"""Subscriptions that are longer are parsed for every pull: texts of any size are not kept."""
+MAX_CHARACTERS = 1 << 16
+"""Of the tags that a pull brings along: to read megabytes of them would hold up everybody."""
+
 # Consumers that send their subscription along send the same one with every pull.
-_of_tags = functools.lru_cache(1024)(Subscription.of_tags)
+_cached_of_tags = functools.lru_cache(1024)(Subscription.of_tags)
+
+
+def _of_tags(topic: str, expression: str | None, version: int) -> Subscription:
+    if len(expression or "") > MAX_CHARACTERS:
+        raise ValueError(f"more than {MAX_CHARACTERS} characters of tags")
+    is_short = len(topic) + len(expression or "") <= CACHED_CHARACTERS
+    return (_cached_of_tags if is_short else Subscription.of_tags)(topic, expression, version)
 
 
 class Wanted(NamedTuple):

@@ -4,6 +4,11 @@ Theory of operation. The first byte of a connection says which kind it is; it is
 being taken (`MSG_PEEK`), so that whoever serves the connection finds it whole. A peer that says
 nothing costs a socket and nothing else, and is closed with the idle ones.
 
+Connections may not take the last descriptors (see `descriptors`). When they have all that they may,
+a new one takes the place of the one that has been open longest without a single request; when all
+have asked for something, the new one is closed. So peers that only sit there keep nobody out, and
+nobody who is being served is cut off for somebody new.
+
 A handshake is one task. It has to end within `HANDSHAKE_TIMEOUT_S`; of those that are under way at
 once, the oldest give way to new ones, because an honest handshake ends within milliseconds: peers
 that begin many and finish none take a bounded amount of memory and keep nobody out.
@@ -14,11 +19,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import functools
 import logging
 import socket
 import ssl
 from collections.abc import Callable
 
+from orbitmq.remoting.descriptors import connections_have_all
+from orbitmq.remoting.newcomers import Newcomers
+from orbitmq.remoting.rare_log import RareLog
 from orbitmq.remoting.server_tls import ServerTls
 
 __all__ = ["Accepting"]
@@ -38,8 +47,15 @@ _TOO_MANY = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 class Accepting:
     """Listening sockets, and what was accepted but is not a connection yet."""
 
-    def __init__(self, make: Callable[[], asyncio.Protocol], tls: ServerTls | None) -> None:
+    def __init__(
+        self,
+        make: Callable[[], asyncio.Protocol],
+        tls: ServerTls | None,
+        newcomers: Newcomers,
+    ) -> None:
         self._make = make
+        self._newcomers = newcomers
+        self._full = RareLog(_log)
         self._tls = tls
         self._loop = asyncio.get_running_loop()
         self._listening: list[socket.socket] = []
@@ -101,6 +117,9 @@ class Accepting:
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(ACCEPTS_PER_TURN):
+            is_full = connections_have_all(listening)
+            if is_full and self._newcomers.make_room():
+                return  # the descriptor is free in the next turn
             try:
                 sock, _address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -112,6 +131,13 @@ class Accepting:
                 self._loop.remove_reader(listening)
                 self._loop.call_later(ACCEPT_AGAIN_S, self._accept_again, listening)
                 return
+            if is_full:
+                self._full.warning(
+                    "closing %s: connections have all descriptors that they may, the others are "
+                    "for files; raise `ulimit -n` to allow more", _peer(sock),
+                )  # fmt: skip
+                sock.close()
+                continue
             sock.setblocking(False)
             with contextlib.suppress(OSError):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -130,6 +156,7 @@ class Accepting:
         except (BlockingIOError, InterruptedError):
             if sock not in self._silent:
                 self._silent[sock] = self._loop.time()
+                self._newcomers.add(sock, functools.partial(self._close_silent, sock))
                 self._loop.add_reader(sock, self._look, sock, tls)
             return
         except OSError:
@@ -144,7 +171,14 @@ class Accepting:
                 _log.warning("closing %s: it does not speak TLS", _peer(sock))
             sock.close()
 
+    def _close_silent(self, sock: socket.socket) -> str:
+        address = _peer(sock)
+        self._take_from_silent(sock)
+        sock.close()
+        return address
+
     def _take_from_silent(self, sock: socket.socket) -> None:
+        self._newcomers.discard(sock)
         if self._silent.pop(sock, None) is not None:
             self._loop.remove_reader(sock)
 

@@ -19,6 +19,7 @@ from orbitmq.remoting.hooks import RequestHook, prepare
 __all__ = ["RemotingClient"]
 
 CLOSING_GRACE_S = 1.0
+NOTIFY_TIMEOUT_MS = 3000
 
 
 class RemotingClient:
@@ -137,8 +138,11 @@ class RemotingClient:
         encoding: Literal["json", "binary"] = "json",
         remark: str | None = None,
     ) -> None:
-        """Send a request that wants no response."""
+        """Send a request that wants no response; waits while the peer is behind with reading."""
         connection = await self.connection(address)
+        if connection.is_write_paused:
+            # `Connection.notify` would drop it, and nobody would ever know.
+            await connection.writable(NOTIFY_TIMEOUT_MS)
         if self.hooks:
             ext = prepare(self.hooks, code, ext, body)
         connection.notify(code, ext=ext, body=body, encoding=encoding, remark=remark)

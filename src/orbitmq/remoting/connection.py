@@ -5,12 +5,18 @@ Theory of operation. Everything happens on the event loop. One socket read goes 
 their responses, a response that had to wait or a request of our own, is collected until the end of
 the loop's turn and leaves in one write (see `WritingTurn`).
 
+Shares. Requests are handled for a share of the loop's turn; the others of a read wait for the next
+one (see `FairTurns`), and nothing more is read meanwhile.
+
 Bounds. A peer that does not read its responses is not read from (unless it owes us some), and the
 requests it has already sent are not handled, until it does; so what waits for it cannot grow. The
 same holds while many of its requests are being worked on, and for requests that are taken up again
 later. Notifications to a peer that does not read are dropped, our requests to it wait. A frame that
-breaks the rules closes its connection with one line in the log; what all connections together have
-sent of unfinished frames is limited, too (see `PartialFrames`).
+breaks the rules closes its connection with one line in the log. What all connections of a server
+together keep is limited, too (see `Limits`).
+
+The end. What a peer has sent before it closed its connection is still handled, for a one-way
+request needs no answer; only then is the connection gone for others.
 """
 
 from __future__ import annotations
@@ -18,24 +24,31 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Any, Literal, cast
+from collections.abc import Callable
+from time import monotonic
+from typing import Literal, cast
 
-from orbitmq._native import Command, FrameReader, encode_commands
+from orbitmq._native import Command, encode_commands
 from orbitmq.errors import FAILURES, ConnectionLost, OrbitError, RequestTimeout
+from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.flags import CommandFlag
+from orbitmq.remoting.fair_turns import FairTurns
 from orbitmq.remoting.handling import Handler, Router, answer_error
-from orbitmq.remoting.partial_frames import PartialFrames
+from orbitmq.remoting.in_work import InWork
+from orbitmq.remoting.inbox import CUT_BYTES, Inbox
+from orbitmq.remoting.limits import Limits
 from orbitmq.remoting.pending import PendingRequests
+from orbitmq.remoting.rare_log import RareLog
+from orbitmq.remoting.write_meter import WriteMeter
 from orbitmq.remoting.writing_turn import WritingTurn
 
 __all__ = ["Connection"]
 
 _log = logging.getLogger(__name__)
+_unheard = RareLog(_log)
 
-MAX_REQUESTS_IN_WORK = 64
-"""Each may come back with a body of megabytes."""
+READ_AHEAD_BYTES = 1 << 20
+"""Requests that may wait while answers are looked for among what comes after them."""
 WRITE_BUFFER_BYTES = 1 << 20
 MOST_FRAMES_BYTES = 64 << 10
 """Requests of our own that are collected within one turn."""
@@ -50,30 +63,33 @@ class Connection(asyncio.Protocol):
         *,
         on_open: Callable[[Connection], None] | None = None,
         on_close: Callable[[Connection], None] | None = None,
-        partial_frames: PartialFrames[Connection] | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self._router = router
-        self._partial_frames = partial_frames
+        self._limits = limits
         self._on_open = on_open
         self._on_close = on_close
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._reader = FrameReader()
-        self._pending_bytes = 0
-        self._inbox: deque[tuple[Command, Handler | None]] = deque()
+        self._pending = PendingRequests(self._loop)
+        self._inbox = Inbox(self._pending)
+        self._kept_bytes = 0
+        self._uncut_bytes = 0
+        self._turns = FairTurns.of(self._loop)
+        self._waits_for_share = False
         self._outbox: list[Command] = []
         self._outbox_bytes = 0
         self._turn = WritingTurn.of(self._loop)
         self._in_turn = False
-        self._taking_up = False
         self._reading = True
+        self._meter: WriteMeter | None = None
         self._write_paused = False
         self._opaques = itertools.count()
-        self._pending = PendingRequests(self._loop)
         self._writable: asyncio.Event | None = None
         self._frames: list[bytes] = []
         self._gone: asyncio.Event | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._in_work = InWork(self, self._loop, limits)
+        self._has_asked = False
         self.remote: tuple[str, int] = ("", 0)
         self.local: tuple[str, int] = ("", 0)
         self.last_active = self._loop.time()
@@ -98,44 +114,45 @@ class Connection(asyncio.Protocol):
         # uvloop's transports do what asyncio's do without being of that class.
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        if self._limits is not None:
+            self._meter = WriteMeter(self._transport)
         peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
         if peer:
             self.remote = (peer[0], peer[1])
             self._pending.peer = self.remote_text
         if own:
             self.local = (own[0], own[1])
+        if self._limits is not None:
+            self._limits.connections.add(self)
+            self.read_or_not()
         if self._on_open is not None:
             self._on_open(self)
 
     def data_received(self, data: bytes) -> None:
         """Called by the event loop."""
         self.last_active = self._loop.time()
-        reader, inbox = self._reader, self._inbox
-        for command in reader.feed(data):
-            if command.is_response:
-                if not self._pending.settle(command):
-                    _log.debug("%r answered nobody (opaque %d)", self, command.opaque)
-            elif inbox or self._is_occupied:
-                inbox.append((command, None))
-            else:
-                self._handle(command, self._router.find(command.code))
-        if inbox:
-            self._read_or_not()
-        if reader.failure is not None:
-            _log.warning("closing %s: %s", self.remote_text, reader.failure)
-            self.close()
-        elif self._partial_frames is not None:
-            pending = reader.pending_bytes
-            if pending != self._pending_bytes:
-                self._pending_bytes = pending
-                for other in self._partial_frames.note(self, pending):
-                    _log.warning("closing %s: too many unfinished frames", other.remote_text)
-                    other.abort()
+        inbox = self._inbox
+        if len(data) > CUT_BYTES or inbox.uncut_bytes or inbox.requests:
+            inbox.add(data)
+        else:
+            commands = inbox.reader.feed(data)
+            # The usual case: a peer that asks one thing at a time.
+            if len(commands) == 1 and not commands[0].is_response and not self._is_occupied:
+                self._handle(commands[0], self._router.find(commands[0].code))
+            elif commands:
+                inbox.take(commands)
+        if inbox.requests or inbox.uncut_bytes:
+            if self._waits_for_share:
+                self._after_work()
+            elif self.work(self._turns.share()):
+                self._wait_for_share()
+        elif inbox.reader.pending_bytes != self._kept_bytes or inbox.reader.failure is not None:
+            self._after_work()
 
     def pause_writing(self) -> None:
         """Called by the event loop when the peer does not keep up."""
         self._write_paused = True
-        self._read_or_not()
+        self.read_or_not()
 
     def resume_writing(self) -> None:
         """Called by the event loop when it does again."""
@@ -143,44 +160,97 @@ class Connection(asyncio.Protocol):
         if self._writable is not None:
             self._writable.set()
             self._writable = None
-        self._handle_inbox()
+        self._note_unsent()
+        self._go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the event loop."""
-        self._transport = None
+        self._transport = self._meter = None
+        self._write_paused = False
         if self._gone is not None:
             self._gone.set()
-        self._inbox.clear()
         self._outbox.clear()
         self._frames.clear()
         if self._writable is not None:
             self._writable.set()
             self._writable = None
-        if self._partial_frames is not None:
-            self._partial_frames.forget(self)
+        if self._limits is not None:
+            self._limits.connections.discard(self)
+            self._limits.unsent.forget(self)
         self._pending.fail_all()
-        for task in self._tasks:
-            task.cancel()
-        if self._on_close is not None:
-            self._on_close(self)
+        self._in_work.cancel()
+        self._inbox.drop_repeated()
+        if self._inbox and self._limits is not None and self._limits.is_full:
+            _unheard.warning("requests of %s are dropped: it is gone", self.remote_text)
+            self._inbox.clear()
+        if self._inbox:
+            self._go_on()
+        else:
+            self._after_work()
+            self._tell_closed()
+
+    def _tell_closed(self) -> None:
+        on_close, self._on_close = self._on_close, None
+        if on_close is not None:
+            on_close(self)
 
     # ---- what the peer sent
 
     @property
     def _is_occupied(self) -> bool:
-        return self._write_paused or len(self._tasks) >= MAX_REQUESTS_IN_WORK
+        return self._write_paused or self._in_work.is_full
 
-    def _handle_inbox(self) -> None:
+    def work(self, until_s: float) -> bool:
+        """Handle at least one request, and more until then; whether there are more to handle."""
+        inbox, more = self._inbox, False
+        requests = inbox.requests
+        while True:
+            if requests:
+                if self._is_occupied:
+                    break
+                request, handler = inbox.next()
+                self._handle(request, handler or self._router.find(request.code))
+            elif not inbox.cut():
+                break
+            if monotonic() >= until_s and inbox:
+                more = True
+                break
+        self._waits_for_share = more
+        self._after_work()
+        if self._transport is None and not inbox:
+            self._tell_closed()
+        return more
+
+    def _after_work(self) -> None:
         inbox = self._inbox
-        while inbox and not self._is_occupied:
-            request, handler = inbox.popleft()
-            self._handle(request, handler or self._router.find(request.code))
-        self._read_or_not()
+        if self._pending:
+            # Answers are looked for even by one who cannot write: the peer may be in the same
+            # position, and if neither read, neither could ever go on.
+            while inbox.requests_bytes < READ_AHEAD_BYTES and inbox.cut():
+                pass
+        self.read_or_not()
+        if inbox.failure is not None and self.is_open:
+            _log.warning("closing %s: %s", self.remote_text, inbox.failure)
+            self.close()
+        if self._limits is None:
+            return
+        if inbox.uncut_bytes != self._uncut_bytes:
+            grown, self._uncut_bytes = inbox.uncut_bytes - self._uncut_bytes, inbox.uncut_bytes
+            self._limits.note_uncut(grown)
+        kept = inbox.kept_bytes if self._transport is not None else 0
+        if kept != self._kept_bytes:
+            self._kept_bytes = kept
+            for other in self._limits.partial_frames.note(self, kept):
+                _log.warning("closing %s: too many unfinished requests", other.remote_text)
+                other.abort()
 
-    def _read_or_not(self) -> None:
-        # Answers to our own requests are read even by one who cannot write: the peer may be in the
-        # same position, and if neither read, neither could ever go on.
-        wanted = not self._inbox and (not self._write_paused or bool(self._pending))
+    def read_or_not(self) -> None:
+        """Read from the peer, or stop it, as it should be now."""
+        if self._pending:
+            wanted = self._inbox.requests_bytes + self._inbox.uncut_bytes < READ_AHEAD_BYTES
+        else:
+            is_full = self._limits is not None and self._limits.is_full
+            wanted = not (self._inbox or self._write_paused or is_full)
         if wanted is self._reading:
             return
         if self._transport is not None and self.is_open:
@@ -192,16 +262,23 @@ class Connection(asyncio.Protocol):
 
     def handle_later(self, request: Command, handler: Handler) -> None:
         """Let a handler answer a request of the past, when the peer is ready for the answer."""
-        self._inbox.append((request, handler))
-        if not self._taking_up:
-            self._taking_up = True
-            self._loop.call_soon(self._take_up)
+        self._inbox.put(request, handler)
+        if not self._waits_for_share:
+            self._wait_for_share()
 
-    def _take_up(self) -> None:
-        self._taking_up = False
-        self._handle_inbox()
+    def _go_on(self) -> None:
+        """Handle what waits, or at least read on."""
+        if not self._inbox:
+            self.read_or_not()
+        elif not self._waits_for_share:
+            self._wait_for_share()
+
+    def _wait_for_share(self) -> None:
+        self._waits_for_share = True
+        self._turns.join(self)
 
     def _handle(self, request: Command, handler: Handler) -> None:
+        self._has_asked = True
         try:
             answer = handler(request, self)
         except FAILURES as error:
@@ -209,25 +286,18 @@ class Connection(asyncio.Protocol):
         if answer is None:
             return
         if type(answer) is Command:
-            if not request.is_oneway:
-                self.send(answer)
+            self._answer(request, answer)
         else:
-            task = self._loop.create_task(self._answer_later(request, answer))
-            self._tasks.add(task)
-            task.add_done_callback(self._task_done)
+            self._in_work.start(request, answer, self._answer, self._go_on)
 
-    def _task_done(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if self._inbox:
-            self._handle_inbox()
-
-    async def _answer_later(self, request: Command, awaited: Awaitable[Command | None]) -> None:
-        try:
-            answer = await awaited
-        except FAILURES as error:
-            answer = answer_error(request, error)
-        if answer is not None and not request.is_oneway:
+    def _answer(self, request: Command, answer: Command) -> None:
+        if not request.is_oneway:
             self.send(answer)
+        elif answer.code != ResponseCode.SUCCESS:
+            _unheard.warning(
+                "one-way request %d of %s was not carried out, and nobody is told: %s",
+                request.code, self.remote_text, answer.remark,
+            )  # fmt: skip
 
     # ---- sending
 
@@ -255,6 +325,7 @@ class Connection(asyncio.Protocol):
         if self._transport is None:
             return
         self.last_active = self._loop.time()
+        written = 0
         if commands:
             try:
                 buffers = encode_commands(commands)
@@ -264,8 +335,32 @@ class Connection(asyncio.Protocol):
                 self._transport.write(buffers[0])
             else:
                 self._transport.writelines(buffers)
+            written = sum(map(len, buffers))
         if frames:
-            self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
+            joined = frames[0] if len(frames) == 1 else b"".join(frames)
+            self._transport.write(joined)
+            written += len(joined)
+        if self._meter is not None and self._meter.wrote(written):
+            self._note_unsent()
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What is kept in memory until the peer has read it."""
+        return 0 if self._meter is None else self._meter.unsent_bytes
+
+    @property
+    def taken_bytes(self) -> int:
+        """What the peer has acknowledged since the beginning."""
+        return 0 if self._meter is None else self._meter.taken_bytes
+
+    def _note_unsent(self) -> None:
+        if self._limits is None:
+            return
+        for other in self._limits.unsent.note(self):
+            _log.warning(
+                "closing %s: too many bytes wait for peers that do not read", other.remote_text
+            )
+            other.abort()
 
     # ---- requests of our own
 
@@ -300,7 +395,7 @@ class Connection(asyncio.Protocol):
             return lost
         future = self._pending.add(opaque, timeout_ms)
         if not self._reading:
-            self._read_or_not()
+            self.read_or_not()
         self.post(frame)
         return future
 
@@ -385,6 +480,13 @@ class Connection(asyncio.Protocol):
         """Close at once."""
         if self._transport is not None:
             self._transport.abort()
+
+    def abort_unless_asked(self) -> str | None:
+        """Close at once if the peer has not sent a whole request; returns its address then."""
+        if self._has_asked or not self.is_open:
+            return None
+        self.abort()
+        return self.remote_text
 
 
 def _encode_or_tell(command: Command) -> bytes:

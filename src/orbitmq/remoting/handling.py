@@ -9,8 +9,8 @@ handlers are plain functions, so that the common request costs no task; one that
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterable
+from typing import TYPE_CHECKING, Any
 
 from orbitmq._native import Command
 from orbitmq.errors import Fault, OrbitError, StorePanic
@@ -19,7 +19,17 @@ from orbitmq.protocol.codes import ResponseCode
 if TYPE_CHECKING:
     from orbitmq.remoting.connection import Connection
 
-__all__ = ["Answer", "Handler", "Refused", "Router", "answer_error", "respond"]
+__all__ = [
+    "Answer",
+    "Handler",
+    "PeerAwaited",
+    "Refused",
+    "Router",
+    "answer_error",
+    "awaits_peer",
+    "respond",
+    "without_content",
+]
 
 Answer = Command | None | Awaitable[Command | None]
 Handler = Callable[[Command, "Connection"], Answer]
@@ -61,6 +71,39 @@ def answer_error(request: Command, error: BaseException) -> Command:
         _log.error("request %d failed", request.code, exc_info=error)
     remark = f"{type(error).__name__}: {error}"
     return respond(request, ResponseCode.SYSTEM_ERROR, remark)
+
+
+def without_content(request: Command) -> Command:
+    """Return what an answer needs of a request: all that is kept of one that waits for long."""
+    return Command(
+        request.code, opaque=request.opaque, flag=request.flag, encoding=request.encoding
+    )
+
+
+class PeerAwaited:
+    """An answer that waits for another peer, and so takes memory but no work meanwhile."""
+
+    __slots__ = ("_awaited",)
+
+    def __init__(self, awaited: Awaitable[Command | None]) -> None:
+        self._awaited = awaited
+
+    def __await__(self) -> Generator[Any, Any, Command | None]:
+        return self._awaited.__await__()
+
+    def close(self) -> None:
+        """Give up before anybody has begun to wait."""
+        if isinstance(self._awaited, Coroutine):
+            self._awaited.close()
+
+
+def awaits_peer(handler: Callable[[Command, Connection], Awaitable[Command | None]]) -> Handler:
+    """Mark a handler whose answers wait for other peers."""
+
+    def marked(request: Command, connection: Connection) -> PeerAwaited:
+        return PeerAwaited(handler(request, connection))
+
+    return marked
 
 
 def not_supported(request: Command, _connection: Connection) -> Command:

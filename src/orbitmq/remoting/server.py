@@ -10,7 +10,7 @@ from collections.abc import Callable
 from orbitmq.remoting.accepting import Accepting
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Router
-from orbitmq.remoting.partial_frames import PartialFrames
+from orbitmq.remoting.limits import Limits
 from orbitmq.remoting.server_tls import ServerTls
 from orbitmq.remoting.writing_turn import WritingTurn
 
@@ -23,7 +23,10 @@ CLOSING_GRACE_S = 2.0
 
 
 class Server:
-    """Accepts connections and lets a router answer their requests; without `tls`, plain ones."""
+    """Accepts connections and lets a router answer their requests; without `tls`, plain ones.
+
+    Servers with the same `limits` share them.
+    """
 
     def __init__(
         self,
@@ -32,6 +35,7 @@ class Server:
         max_idle_s: float = 120,
         on_close: Callable[[Connection], None] | None = None,
         tls: ServerTls | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self._router = router
         self._max_idle_s = max_idle_s
@@ -40,13 +44,13 @@ class Server:
         self._accepting: Accepting | None = None
         self._sweeper: asyncio.Task[None] | None = None
         self._all_closed = asyncio.Event()
-        self._partial_frames: PartialFrames[Connection] = PartialFrames()
+        self._limits = limits or Limits()
         self.connections: set[Connection] = set()
 
     async def listen(self, host: str, port: int) -> int:
         """Listen on an address; port 0 takes a free one. Returns the port."""
         if self._accepting is None:
-            self._accepting = Accepting(self._accept, self._tls)
+            self._accepting = Accepting(self._accept, self._tls, self._limits.newcomers)
             WritingTurn.of(asyncio.get_running_loop()).stay_awake()
         bound = await self._accepting.listen(host, port)
         if self._sweeper is None:
@@ -59,15 +63,17 @@ class Server:
             self._router,
             on_open=self._opened,
             on_close=self._closed,
-            partial_frames=self._partial_frames,
+            limits=self._limits,
         )
 
     def _opened(self, connection: Connection) -> None:
         self.connections.add(connection)
+        self._limits.newcomers.add(connection, connection.abort_unless_asked)
         self._all_closed.clear()
 
     def _closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
+        self._limits.newcomers.discard(connection)
         if not self.connections:
             self._all_closed.set()
         if self._on_close is not None:

@@ -24,7 +24,7 @@ from orbitmq.protocol.flags import Version, version_name
 from orbitmq.protocol.headers import Header, Long
 from orbitmq.protocol.members import Members, as_number
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Refused, Router, respond
+from orbitmq.remoting.handling import Refused, Router, awaits_peer, respond
 
 __all__ = ["ClientAdminHandlers"]
 
@@ -88,8 +88,10 @@ class ClientAdminHandlers:
         router.add(self.producer_connections, [RequestCode.GET_PRODUCER_CONNECTION_LIST])
         router.add(self.all_producers, [RequestCode.GET_ALL_PRODUCER_INFO])
         router.add(self.reset_offset, [RequestCode.INVOKE_BROKER_TO_RESET_OFFSET])
-        router.add(self.consumer_status, [RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS])
-        router.add(self.running_info, [RequestCode.GET_CONSUMER_RUNNING_INFO])
+        router.add(
+            awaits_peer(self.consumer_status), [RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS]
+        )
+        router.add(awaits_peer(self.running_info), [RequestCode.GET_CONSUMER_RUNNING_INFO])
         router.add(self.consume_directly, [RequestCode.CONSUME_MESSAGE_DIRECTLY])
 
     # ---- who is there

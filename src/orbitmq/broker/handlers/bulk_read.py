@@ -7,7 +7,8 @@ the next request begins. Nothing is held, no offset is committed, no group is ne
 
 The bytes are read by a thread unless they are in memory, as in `handlers/pull.py`. What one
 connection can have read at once is bounded by the server, which stops reading from a peer whose
-answers pile up; what is read from the disk for all of them, by `MAX_COLD_READS`.
+answers pile up, and closes those that read nothing when there are too many of them (see
+`remoting/limits.py`); what is read from the disk for all of them, by `MAX_COLD_READS`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from orbitmq.protocol.flags import Permission
 from orbitmq.protocol.headers import Header, Long
 from orbitmq.protocol.names import FAQ
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Answer, Refused, Router
+from orbitmq.remoting.handling import Answer, Refused, Router, without_content
 
 __all__ = ["BulkReadHandlers", "BulkReadHeader"]
 
@@ -84,7 +85,7 @@ class BulkReadHandlers:
         tag_codes = self._checked(header)
         result = self._read(header, tag_codes, RESIDENT_BYTES)
         if result.status == "NOT_RESIDENT":
-            return self._read_from_disk(request, header, tag_codes)
+            return self._read_from_disk(without_content(request), header, tag_codes)
         return self._answer(request, header, result)
 
     async def _read_from_disk(

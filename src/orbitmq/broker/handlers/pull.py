@@ -27,7 +27,7 @@ from orbitmq.protocol.flags import Permission, PullFlag
 from orbitmq.protocol.headers import Header, Long
 from orbitmq.protocol.names import FAQ, OFFSET_MOVED_EVENT, Property
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Answer, Refused, Router
+from orbitmq.remoting.handling import Answer, Refused, Router, without_content
 
 __all__ = ["PullHandlers", "PullHeader"]
 
@@ -99,17 +99,18 @@ class PullHandlers:
 
     def pull(self, request: Command, connection: Connection) -> Answer:
         """Answer a pull, or hold it if it found nothing and may wait."""
-        return self._pull(request, connection, may_hold=True)
+        return self._pull(request, PullHeader.decode(request), connection, may_hold=True)
 
     def _run_again(self, pull: HeldPull) -> None:
-        pull.connection.handle_later(pull.request, self._pull_again)
+        def again(request: Command, connection: Connection) -> Answer:
+            return self._pull(request, pull.header, connection, may_hold=False)
 
-    def _pull_again(self, request: Command, connection: Connection) -> Answer:
-        return self._pull(request, connection, may_hold=False)
+        pull.connection.handle_later(pull.request, again)
 
-    def _pull(self, request: Command, connection: Connection, *, may_hold: bool) -> Answer:
+    def _pull(
+        self, request: Command, header: PullHeader, connection: Connection, *, may_hold: bool
+    ) -> Answer:
         began_ms = self.putting.clock()
-        header = PullHeader.decode(request)
         group = self._checked_group(header, connection)
         wanted = self.wanting.of(header, group)
         result = self._read(header, wanted, RESIDENT_BYTES)
@@ -117,8 +118,9 @@ class PullHandlers:
             # Now, and not once the disk has answered: the next commit may be faster than that.
             self._commit_offset(header, may_hold)
             committed = replace(header, sys_flag=header.sys_flag & ~PullFlag.COMMIT_OFFSET)
+            asked = without_content(request)
             return self._pull_from_disk(
-                request, connection, committed, group, wanted, may_hold, began_ms
+                asked, connection, committed, group, wanted, may_hold, began_ms
             )
         return self._answer(request, connection, header, group, wanted, result, may_hold, began_ms)
 
@@ -256,7 +258,9 @@ class PullHandlers:
         if not is_long:
             timeout_ms = self.config.short_polling_time_mills
         queue = (header.topic, header.queue_id)
-        pull = HeldPull(request, connection, queue, header.queue_offset, *wanted, wakes=is_long)
+        asked = without_content(request)
+        offset = header.queue_offset
+        pull = HeldPull(asked, header, connection, queue, offset, *wanted, wakes=is_long)
         return self.held.hold(pull, max(timeout_ms, 0))
 
     def _finds(self, pull: HeldPull) -> bool:

@@ -27,7 +27,7 @@ from orbitmq.errors import OrbitError
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.names import Property
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Refused, Router, respond
+from orbitmq.remoting.handling import Refused, Router, awaits_peer, respond
 
 __all__ = ["ReplyHandlers"]
 
@@ -45,7 +45,8 @@ class ReplyHandlers:
 
     def register(self, router: Router) -> None:
         """Take over the codes of this family."""
-        router.add(self.reply, [RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2])
+        codes = [RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2]
+        router.add(awaits_peer(self.reply), codes)
 
     async def reply(self, request: Command, connection: Connection) -> Command:
         """Push a reply to the client that asked, then store it."""

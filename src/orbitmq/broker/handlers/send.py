@@ -41,7 +41,7 @@ from orbitmq.protocol.names import (
     topic_name_fault,
 )
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Answer, Refused, Router
+from orbitmq.remoting.handling import Answer, Refused, Router, without_content
 
 __all__ = ["OWN_PROPERTIES", "SendHandlers", "nobody", "without_own_properties"]
 
@@ -133,6 +133,7 @@ class SendHandlers:
             return self._answer_when_saved(answer, sent.topic, flushed)
         if not waits:
             return answer(SUCCESS)
+        request = without_content(request)  # the body is not kept until the disk has it
         self._acknowledge_when_flushed(request, connection, answer, appended)
         return None
 

@@ -40,7 +40,7 @@ from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import MessageFlag
 from orbitmq.protocol.names import Property
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Answer, Refused, Router, respond
+from orbitmq.remoting.handling import Answer, Refused, Router, respond, without_content
 
 __all__ = ["SendOnceHandlers"]
 
@@ -83,7 +83,7 @@ class SendOnceHandlers:
             return self._answer_when_saved(request, sent.topic, ext, flushed)
         if not waits:
             return request.respond(ResponseCode.SUCCESS, None, ext)
-        self._acknowledge_when_flushed(request, connection, ext, end)
+        self._acknowledge_when_flushed(without_content(request), connection, ext, end)
         return None
 
     async def _answer_when_saved(

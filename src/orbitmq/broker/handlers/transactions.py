@@ -20,7 +20,7 @@ from orbitmq.protocol.flags import MessageFlag
 from orbitmq.protocol.headers import Header, Long
 from orbitmq.protocol.names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, Property
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Refused, Router, respond
+from orbitmq.remoting.handling import Refused, Router, respond, without_content
 
 __all__ = ["TransactionHandlers"]
 
@@ -87,8 +87,10 @@ class TransactionHandlers:
         if self.acks is None or safe_at is None or request.is_oneway:
             return respond(request)
 
+        asked = without_content(request)
+
         def release(_in_time: bool) -> None:
-            connection.send(respond(request))
+            connection.send(respond(asked))
 
         self.acks.when_flushed(safe_at, release)
         return None

@@ -1,0 +1,92 @@
+"""The requests of one connection whose answers take time, and how many of them there may be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from orbitmq._native import Command
+from orbitmq.errors import FAILURES
+from orbitmq.protocol.codes import ResponseCode
+from orbitmq.remoting.handling import PeerAwaited, answer_error, respond
+
+if TYPE_CHECKING:
+    from orbitmq.remoting.connection import Connection
+    from orbitmq.remoting.limits import Limits
+
+__all__ = ["InWork"]
+
+MAX_REQUESTS = 64
+"""Each may come back with a body of megabytes."""
+MAX_WAITS_FOR_PEERS = 1024
+"""Of requests whose answers wait for other peers."""
+REQUEST_BYTES = 4096
+"""What a request in work takes beside its own bytes."""
+
+
+class InWork:
+    """The tasks that make the answers."""
+
+    __slots__ = ("_connection", "_limits", "_loop", "requests", "waits_for_peers")
+
+    def __init__(
+        self, connection: Connection, loop: asyncio.AbstractEventLoop, limits: Limits | None
+    ) -> None:
+        self._connection = connection
+        self._loop = loop
+        self._limits = limits
+        self.requests: set[asyncio.Task[None]] = set()
+        self.waits_for_peers: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more requests are handled for now."""
+        return (
+            len(self.requests) >= MAX_REQUESTS or len(self.waits_for_peers) >= MAX_WAITS_FOR_PEERS
+        )
+
+    def start(
+        self,
+        request: Command,
+        awaited: Awaitable[Command | None],
+        answer: Callable[[Command, Command], None],
+        then: Callable[[], None],
+    ) -> None:
+        """Wait for an answer, give it, and call `then`; or answer that there is too much to do."""
+        size = request.size + REQUEST_BYTES
+        if self._limits is not None and not self._limits.in_work.take(self._connection, size):
+            if (close := getattr(awaited, "close", None)) is not None:
+                close()
+            remark = "too many bytes of requests are in work, try again later"
+            answer(request, respond(request, ResponseCode.SYSTEM_BUSY, remark))
+            return
+        tasks = self.waits_for_peers if isinstance(awaited, PeerAwaited) else self.requests
+        task = self._loop.create_task(_answer_later(request, awaited, answer))
+        tasks.add(task)
+
+        def done(_task: asyncio.Task[None]) -> None:
+            tasks.discard(task)
+            if self._limits is not None:
+                self._limits.in_work.give_back(self._connection, size)
+            then()
+
+        task.add_done_callback(done)
+
+    def cancel(self) -> None:
+        """Give up what nobody waits for any more; what waits for peers comes to its own end."""
+        for task in self.requests:
+            task.cancel()
+
+
+async def _answer_later(
+    request: Command,
+    awaited: Awaitable[Command | None],
+    answer: Callable[[Command, Command], None],
+) -> None:
+    try:
+        made = await awaited
+    except FAILURES as error:
+        made = answer_error(request, error)
+    if made is not None:
+        answer(request, made)

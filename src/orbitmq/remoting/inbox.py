@@ -1,0 +1,118 @@
+"""What a peer has sent and nobody has handled yet.
+
+Bytes wait as they came and become commands only when their turn is near: a read of small requests
+takes many times its size as objects, and cutting all of it would take its time at once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from orbitmq._native import Command, FrameReader
+from orbitmq.errors import WireError
+from orbitmq.remoting.pending import PendingRequests
+
+if TYPE_CHECKING:
+    from orbitmq.remoting.handling import Handler
+
+__all__ = ["CUT_BYTES", "Inbox"]
+
+CUT_BYTES = 16 << 10
+REQUEST_BYTES = 512
+"""What a request takes beside its body and its ext fields."""
+
+
+class Inbox:
+    """Bytes, and the requests that were cut from them; answers go to those who wait for them."""
+
+    __slots__ = (
+        "_cut_to",
+        "_pending",
+        "_uncut",
+        "reader",
+        "requests",
+        "requests_bytes",
+        "uncut_bytes",
+    )
+
+    def __init__(self, pending: PendingRequests) -> None:
+        self._pending = pending
+        self._uncut: deque[bytes] = deque()
+        self._cut_to = 0
+        self.reader = FrameReader()
+        self.requests: deque[tuple[Command, Handler | None]] = deque()
+        """Requests, with the handler of those that are taken up again."""
+        self.requests_bytes = 0
+        self.uncut_bytes = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.requests or self._uncut)
+
+    @property
+    def failure(self) -> WireError | None:
+        """What was wrong with the peer's bytes; nothing can be cut after that."""
+        return self.reader.failure
+
+    @property
+    def kept_bytes(self) -> int:
+        """What is kept of requests, the begun one included."""
+        return self.requests_bytes + self.reader.pending_bytes
+
+    def add(self, data: bytes) -> None:
+        """Keep what was read until it is cut."""
+        self._uncut.append(data)
+        self.uncut_bytes += len(data)
+
+    def cut(self) -> bool:
+        """Make commands of the next bytes; False when there are none."""
+        if not self._uncut:
+            return False
+        begin = self._cut_to
+        data = self._uncut[0][begin : begin + CUT_BYTES]
+        self._cut_to += len(data)
+        self.uncut_bytes -= len(data)
+        if self._cut_to == len(self._uncut[0]):
+            del self._uncut[0]
+            self._cut_to = 0
+        self.take(self.reader.feed(data))
+        if self.reader.failure is not None:
+            self._drop_uncut()
+        return True
+
+    def take(self, commands: list[Command]) -> None:
+        """Keep requests, and hand answers over."""
+        for command in commands:
+            if command.is_response:
+                self._pending.settle(command)
+            else:
+                self.put(command, None)
+
+    def put(self, request: Command, handler: Handler | None) -> None:
+        """Keep a request."""
+        self.requests.append((request, handler))
+        self.requests_bytes += request.size + REQUEST_BYTES
+
+    def next(self) -> tuple[Command, Handler | None]:
+        """Return the request that has waited longest."""
+        request, handler = self.requests.popleft()
+        self.requests_bytes -= request.size + REQUEST_BYTES
+        return request, handler
+
+    def drop_repeated(self) -> None:
+        """Drop the requests that were taken up again: their peer is gone."""
+        new = [request for request, handler in self.requests if handler is None]
+        self.requests.clear()
+        self.requests_bytes = 0
+        for request in new:
+            self.put(request, None)
+
+    def clear(self) -> None:
+        """Drop everything."""
+        self.requests.clear()
+        self.requests_bytes = 0
+        self._drop_uncut()
+
+    def _drop_uncut(self) -> None:
+        self._uncut.clear()
+        self._cut_to = self.uncut_bytes = 0

@@ -1,0 +1,45 @@
+"""Sockets whose peers have not asked for anything yet, the oldest first.
+
+They are the ones to close when connections have taken all descriptors that they may (see
+`descriptors`): an honest peer asks soon after it has connected, and one that only sits there loses
+nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from orbitmq.remoting.rare_log import RareLog
+
+__all__ = ["Newcomers"]
+
+_log = logging.getLogger(__name__)
+
+
+class Newcomers:
+    """Who has not asked for anything, and how to close them."""
+
+    def __init__(self) -> None:
+        self._closers: dict[object, Callable[[], str | None]] = {}
+        self._closed = RareLog(_log)
+
+    def add(self, newcomer: object, close: Callable[[], str | None]) -> None:
+        """Take one in; `close` returns the peer's address, or None if it has asked meanwhile."""
+        self._closers[newcomer] = close
+
+    def discard(self, newcomer: object) -> None:
+        """Forget one that is gone, or has become something else."""
+        self._closers.pop(newcomer, None)
+
+    def make_room(self) -> bool:
+        """Close the oldest that has not asked for anything; whether there was any."""
+        while self._closers:
+            close = self._closers.pop(next(iter(self._closers)))
+            if (address := close()) is not None:
+                self._closed.warning(
+                    "closing %s: it has not asked for anything, and others need its descriptor",
+                    address,
+                )
+                return True
+        return False

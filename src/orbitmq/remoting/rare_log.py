@@ -1,0 +1,36 @@
+"""Warnings that a peer can cause as often as it likes, and that are logged once in a while."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+__all__ = ["RareLog"]
+
+EVERY_S = 10.0
+
+
+class RareLog:
+    """Logs the first of many equal events, and how many came since."""
+
+    def __init__(
+        self, log: logging.Logger, *, clock_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._log = log
+        self._clock_s = clock_s
+        self._next_s = 0.0
+        self._left_out = 0
+
+    def warning(self, text: str, *args: object) -> None:
+        """Log an event, unless another one was logged a moment ago."""
+        now = self._clock_s()
+        if now < self._next_s:
+            self._left_out += 1
+            return
+        self._next_s = now + EVERY_S
+        if self._left_out:
+            text += " (%d more like it in the last while)"
+            args = (*args, self._left_out)
+        self._left_out = 0
+        self._log.warning(text, *args)

@@ -1,0 +1,75 @@
+"""A limit on what waits to be sent to all peers of a server together.
+
+Each connection stops to serve a peer that does not read. But one answer may have megabytes, so that
+a few hundred peers which each ask for one and read nothing would fill the memory. When the sum goes
+over the limit, the connections are closed whose peers have taken nothing for the longest time; one
+that reads, however slowly, is not among the first. Small amounts are not counted: they cost no more
+than the connection.
+
+Amounts are noted when something is written. What has left since then is found out only when the
+limit seems to be reached, by asking all that were noted.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, Protocol, TypeVar
+
+__all__ = ["SMALL_BYTES", "Unsent"]
+
+LIMIT_BYTES = 256 << 20
+SMALL_BYTES = 64 << 10
+
+
+class Sends(Protocol):
+    """A connection that knows how much of what it has written its peer has."""
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What is kept in memory until the peer has read it."""
+
+    @property
+    def taken_bytes(self) -> int:
+        """What the peer has taken since the beginning."""
+
+
+C = TypeVar("C", bound=Sends)
+
+
+class Unsent(Generic[C]):
+    """How much waits for whom, those in front who have not taken anything for the longest time."""
+
+    def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
+        self._limit_bytes = limit_bytes
+        self._amounts: dict[C, tuple[int, int]] = {}  # what waits, what has been taken
+        self.total_bytes = 0
+
+    def note(self, connection: C) -> list[C]:
+        """Take down how much waits for a peer; returns the connections to close for it."""
+        self._measure(connection)
+        if self.total_bytes <= self._limit_bytes:
+            return []
+        for one in list(self._amounts):
+            self._measure(one)
+        too_many = []
+        while self.total_bytes > self._limit_bytes:
+            stuck = next(iter(self._amounts))
+            self.forget(stuck)
+            too_many.append(stuck)
+        return too_many
+
+    def _measure(self, connection: C) -> None:
+        amount = connection.unsent_bytes
+        known, known_taken = self._amounts.get(connection, (0, 0))
+        if amount < SMALL_BYTES:
+            if known:
+                self.forget(connection)
+            return
+        taken = connection.taken_bytes
+        if known and taken > known_taken:
+            del self._amounts[connection]  # it has moved: to the end
+        self._amounts[connection] = (amount, taken)
+        self.total_bytes += amount - known
+
+    def forget(self, connection: C) -> None:
+        """Nothing waits for a peer any more, or it is gone."""
+        self.total_bytes -= self._amounts.pop(connection, (0, 0))[0]

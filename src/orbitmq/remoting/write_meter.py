@@ -1,0 +1,53 @@
+"""How much of what was written to one peer is still here, and how much the peer has taken."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import sys
+import termios
+
+from orbitmq.remoting.unsent import SMALL_BYTES
+
+__all__ = ["WriteMeter"]
+
+
+class WriteMeter:
+    """Counts what is written to a transport."""
+
+    __slots__ = ("_largest_write", "_noted_bytes", "_transport", "_written_bytes")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._written_bytes = 0
+        self._noted_bytes = 0
+        self._largest_write = 0
+
+    def wrote(self, size: int) -> bool:
+        """Count what was written at once; whether so much has come together that it counts."""
+        self._written_bytes += size
+        self._largest_write = max(self._largest_write, size)
+        if self._written_bytes - self._noted_bytes <= SMALL_BYTES:
+            return False
+        self._noted_bytes = self._written_bytes
+        return True
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What is kept in memory until the peer has read it."""
+        waits = self._transport.get_write_buffer_size()
+        if not waits:
+            self._largest_write = 0
+        # What was written at once is kept until the last byte of it is gone.
+        return waits + self._largest_write
+
+    @property
+    def taken_bytes(self) -> int:
+        """What the peer has acknowledged since the beginning."""
+        in_kernel = 0
+        with contextlib.suppress(OSError):
+            sock = self._transport.get_extra_info("socket")
+            answer = fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4))
+            in_kernel = int.from_bytes(answer, sys.byteorder)
+        return self._written_bytes - self._transport.get_write_buffer_size() - in_kernel

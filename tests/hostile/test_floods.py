@@ -1,0 +1,85 @@
+"""Peers that send as fast as they can, and one beside them that asks one thing at a time."""
+
+from __future__ import annotations
+
+import itertools
+import select
+import socket
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from orbitmq._native import Command
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.flags import CommandFlag
+from tests.broker.conftest import Wire, send_ext
+from tests.hostile.conftest import Victim
+
+Connect = Callable[[], socket.socket]
+FLOODING = 20
+ASKED = 100
+MOST_BETWEEN = 6000
+"""Requests of others that may be handled while one waits: some turns of the broker's loop.
+
+A share is a share of time, so that a slower machine handles fewer requests in it.
+"""
+
+
+@contextmanager
+def flooded(peers: Connect, request: bytes) -> Iterator[None]:
+    """Twenty peers send a request again and again and read nothing."""
+    chunk = request * (1 + (1 << 16) // len(request))
+    flooding = [peers() for _ in range(FLOODING)]
+    sent = dict.fromkeys(flooding, 0)
+    ended = threading.Event()
+
+    def flood() -> None:
+        while not ended.is_set():
+            _, ready, _ = select.select([], flooding, [], 0.05)
+            for peer in ready:
+                sent[peer] += peer.send(memoryview(chunk)[sent[peer] % len(chunk) :])
+
+    for peer in flooding:
+        peer.setblocking(False)
+    thread = threading.Thread(target=flood)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        for peer in flooding:
+            peer.close()
+
+
+@pytest.mark.parametrize("flag", [CommandFlag.ONEWAY, 0], ids=["one-way", "unread answers"])
+def test_one_who_asks_one_thing_at_a_time_is_served_beside_a_flood(
+    victim: Victim, peers: Connect, flag: int, record_property: Callable[[str, object], None]
+) -> None:
+    topic = f"flooded-{flag}"
+    request = Command(RequestCode.SEND_MESSAGE, ext=send_ext(topic), body=b"x", flag=flag).encode()
+    offsets, took_ms = [], []
+    with victim.keeps(within_mib=150):
+        polite = Wire(victim.broker)
+        with flooded(peers, request):
+            for _ in range(ASKED):
+                began = time.monotonic()
+                sent = polite.send(topic)
+                took_ms.append((time.monotonic() - began) * 1000)
+                assert sent.code == ResponseCode.SUCCESS, sent.remark
+                offsets.append(int(sent.get_ext("queueOffset") or 0))
+        polite.close()
+    # All are in one queue: its offsets count what was handled in between.
+    between = [after - before for before, after in itertools.pairwise(offsets)]
+    often = statistics.quantiles(between, n=20)[18]  # a machine may stall once
+    p99_ms = statistics.quantiles(took_ms, n=100)[98]
+    record_property("p99_ms", p99_ms)
+    print(
+        f"beside {FLOODING} that flood: median {statistics.median(took_ms):.1f} ms, "
+        f"p99 {p99_ms:.1f} ms, {often:.0f} requests of others in between (19 of 20)"
+    )
+    assert often < MOST_BETWEEN

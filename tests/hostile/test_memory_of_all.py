@@ -1,0 +1,95 @@
+"""Many peers that each take little more than they may: the bounds hold for all of them together."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from orbitmq._native import Command
+from orbitmq.protocol.codes import RequestCode
+from tests.broker.conftest import Wire, pull_ext
+from tests.hostile.conftest import MIB, Victim
+from tests.hostile.test_clients import HOLD
+
+Connect = Callable[[], socket.socket]
+
+
+@pytest.mark.parametrize("part", ["body", "ext", "subscription", "tags"])
+def test_held_pulls_with_much_that_nobody_needs(victim: Victim, peers: Connect, part: str) -> None:
+    """Sixty pulls of 4 MiB: 240 MiB, if they were kept as they came."""
+    much = 4 * MIB
+    body, ext = b"", dict(HOLD)
+    if part == "body":
+        body = bytes(much)
+    elif part == "ext":
+        ext["unused"] = "x" * much
+    elif part == "subscription":
+        ext["subscription"] = "x" * much
+    else:
+        ext["subscription"] = "||".join(str(tag) for tag in range(much // 10))
+    with victim.keeps(within_mib=180):
+        producer = Wire(victim.broker)
+        producer.send(part, b"first")
+        request = Command(
+            RequestCode.PULL_MESSAGE, ext=pull_ext(part, 1, **ext), body=body
+        ).encode()
+        holding = [peers() for _ in range(20)]
+        for peer in holding:
+            for _ in range(3):
+                peer.sendall(request)
+        if part in ("body", "ext"):
+            victim.until(lambda: victim.held == 60, "not all are held")
+        victim.serves_others()
+        for peer in holding:
+            peer.close()
+        producer.close()
+
+
+def test_large_answers_that_nobody_reads(victim: Victim, peers: Connect) -> None:
+    """Eighty peers ask for 11 MiB each: of 880 MiB, some 256 may wait for them."""
+    with victim.keeps(within_mib=256 + 80):
+        producer = Wire(victim.broker)
+        for _ in range(60):
+            producer.send("large", bytes(200_000))
+        ext = {
+            "topic": "large",
+            "queueId": "0",
+            "fromOffset": "0",
+            "toOffset": "60",
+            "maxBytes": str(12 * MIB),
+        }
+        request = Command(RequestCode.ORBIT_BULK_READ, ext=ext).encode()
+        # One that reads, however slowly, keeps its connection.
+        slow = peers()
+        slow.sendall(request)
+        greedy = []
+        for _ in range(80):
+            greedy.append(peers())
+            greedy[-1].sendall(request)
+            victim.serves_others()
+            assert slow.recv(1 << 16)
+        victim.until(lambda: victim.sockets < 50, "those that do not read are still connected")
+        slow.settimeout(30)
+        received = 80 << 16
+        while received < 60 * 200_000:
+            received += len(slow.recv(1 << 20) or pytest.fail("the slow reader was closed"))
+        for peer in [*greedy, slow]:
+            peer.close()
+        producer.close()
+
+
+def test_peers_that_send_much_and_are_gone(victim: Victim, peers: Connect) -> None:
+    """What was sent before a connection closed is handled, but not kept without a bound."""
+    request = Command(RequestCode.GET_BROKER_CLUSTER_ACL_INFO).encode()
+    data = request * (200_000 // len(request))
+    with victim.keeps(within_mib=150):
+        for _ in range(100):
+            peer = peers()
+            peer.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                peer.send(data)
+            peer.close()
+        victim.serves_others()
