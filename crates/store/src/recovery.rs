@@ -4,8 +4,8 @@
 //! then zeros), its last unit is compared with the log, and the log is read on from the last message any queue knows, which is its
 //! end unless records follow that belong to no queue. Nothing is mapped, so a large store opens fast and stays small.
 //!
-//! *After a crash* only what the checkpoint vouches for is believed. The scan begins at the newest log file whose first message is
-//! older than that; every queue is cut back to there and rebuilt from the log, as is the index from its own trusted point. Each record
+//! *After a crash* only what the checkpoint vouches for is believed. The scan begins at the log file that holds the record up to which
+//! the checkpoint says that log and queues are on disk (or where Java's times lead, if that record is not there); every queue is cut back to there and rebuilt from the log, as is the index from its own trusted point. Each record
 //! is checked: magic, lengths, its own offset, body CRC. The first that fails is the end, and what follows is zeroed, so that no later
 //! reader (Java's included) can take it for data. One that fails in what is read for the index alone, before the queues' trusted point,
 //! ends only that.
@@ -14,16 +14,17 @@
 //! uncovers them.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use wire::record::{Lead, RecordError, lead, physical_offset, store_timestamp};
 use wire::{Crc, Record};
 
+use crate::checkpoint::Mark;
 use crate::commit_log::BLANK_LEN;
 use crate::consume_queue::{ConsumeQueue, UNIT_LEN, Unit};
 use crate::error::Result;
-use crate::flush::Durable;
+use crate::flush::{Durable, Newest};
+use crate::index::Index;
 use crate::log_peek::LogPeek;
 use crate::mapped_file::MappedFile;
 use crate::options::Options;
@@ -93,9 +94,7 @@ fn after_crash(durable: &Durable, options: &Options, recovery: &mut Recovery) ->
     }
     let mut scan_from = from;
     if let Some(index) = &durable.index {
-        let log_end = durable.log.files.last().map_or(0, |file| file.end());
-        let index_from = index.recover(durable.checkpoint.trusted_index_ms(), log_end as i64)?;
-        scan_from = from.min((index_from.max(durable.log.min())) as u64);
+        scan_from = from.min(recover_index(durable, index)?.max(durable.log.min()) as u64);
     }
     let mut rebuild = Rebuild::new(durable, options);
     let mut end = scan(durable, options, scan_from, &mut rebuild, recovery)?;
@@ -116,22 +115,56 @@ fn after_crash(durable: &Durable, options: &Options, recovery: &mut Recovery) ->
     Ok(())
 }
 
-/// The newest log file that begins with a message the checkpoint vouches for, else the first.
+/// Where the index has to be brought up to date from.
+fn recover_index(durable: &Durable, index: &Index) -> Result<i64> {
+    let log_end = durable.log.files.last().map_or(0, |file| file.end());
+    match durable.checkpoint.index_end() {
+        Some(end) if is_still_there(durable) => index.recover(i64::MAX, end.min(log_end) as i64),
+        _ => index.recover(durable.checkpoint.trusted_index_ms(), log_end as i64),
+    }
+}
+
+/// Whether the record that the checkpoint names is where it was, or has expired since.
+fn is_still_there(durable: &Durable) -> bool {
+    let is_same =
+        |mark: Mark| (mark.start as i64) < durable.log.min() || durable.mark(mark.start, mark.end) == Some(mark);
+    durable.checkpoint.mark().is_some_and(is_same)
+}
+
+/// The log file before which the checkpoint vouches for everything.
 fn trusted_file(durable: &Durable) -> Result<Arc<MappedFile>> {
+    let first = durable.log.files.first().expect("the log has files");
+    match durable.checkpoint.mark().filter(|_| is_still_there(durable)) {
+        Some(mark) => Ok(durable.log.files.file_at(mark.start).unwrap_or(first)),
+        None => trusted_file_by_time(durable, first),
+    }
+}
+
+/// The newest log file that begins with a message older than the checkpoint's times, else the first. From where the clock was set
+/// back no time says anything.
+fn trusted_file_by_time(durable: &Durable, first: Arc<MappedFile>) -> Result<Arc<MappedFile>> {
     let trusted_ms = durable.checkpoint.trusted_ms();
-    let mut files = durable.log.files.all();
-    while files.len() > 1 {
-        let file = files.pop().expect("more than one");
-        let head = file.bytes(0, 128.min(file.size as usize))?;
+    let mut trusted = first;
+    let mut newest_ms = 0;
+    for file in durable.log.files.all() {
+        let mut head = [0u8; 128];
+        if file.read_at(&file.open_for_reading()?, 0, &mut head).is_err() {
+            continue;
+        }
         // Blocks that were another file's before may hold whole records, older than any here.
-        if matches!(lead(head), Lead::Message { .. }) && physical_offset(head) == Some(file.start as i64) {
-            let stored = store_timestamp(head).unwrap_or(0);
-            if stored != 0 && stored <= trusted_ms {
-                return Ok(file);
-            }
+        if !matches!(lead(&head), Lead::Message { .. }) || physical_offset(&head) != Some(file.start as i64) {
+            continue;
+        }
+        let stored_ms = store_timestamp(&head).unwrap_or(0);
+        if stored_ms < newest_ms {
+            break;
+        }
+        newest_ms = stored_ms;
+        if stored_ms != 0 && stored_ms <= trusted_ms {
+            trusted = file;
         }
     }
-    Ok(files.pop().expect("the log has files"))
+    Ok(trusted)
 }
 
 /// The queue offset behind the last valid unit, trusting that valid units are followed by zeros only.
@@ -220,7 +253,8 @@ fn scan(
                 Lead::Message { .. } => match Record::decode(&bytes[pos as usize..], crc) {
                     Ok((record, size)) if record.physical_offset == (file.start + pos) as i64 => {
                         rebuild.add(&record, size, recovery)?;
-                        durable.last_store_ms.fetch_max(record.store_timestamp, Ordering::AcqRel);
+                        let (start, end) = (file.start + pos, file.start + pos + size as u64);
+                        durable.set_newest(Newest { start, end, store_ms: record.store_timestamp });
                         pos += size as u64;
                     }
                     Err(RecordError::NotUtf8 { field, total_size }) => {
