@@ -14,6 +14,7 @@ use crate::error::{Result, StoreError};
 use crate::index_file::IndexFile;
 use crate::local_time;
 use crate::mapped_file::sync_dir;
+use crate::new_file::remove_unfinished;
 use crate::options::Options;
 
 /// What Java allows one key query to return.
@@ -50,6 +51,9 @@ impl Index {
         let mut paths = Vec::new();
         for entry in fs::read_dir(&dir).map_err(|e| StoreError::io("listing", &dir, 0, e))? {
             let path = entry.map_err(|e| StoreError::io("listing", &dir, 0, e))?.path();
+            if remove_unfinished(&path)? {
+                continue;
+            }
             if path.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit())) {
                 paths.push(path);
             }

@@ -19,6 +19,7 @@ use memmap2::{Advice, MmapRaw, UncheckedAdvice};
 use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::error::{Result, StoreError};
+use crate::new_file;
 
 pub(crate) const PAGE: u64 = 4096;
 
@@ -37,23 +38,14 @@ pub(crate) struct MappedFile {
 
 impl MappedFile {
     /// Creates the file, sparse and zero, or takes over the one that is already there.
-    ///
-    /// It gets its name only once it has its size: a file of another size keeps a store (Java's, too) from opening, and a process can
-    /// be killed at any moment.
     pub fn create(path: PathBuf, start: u64, size: u64) -> Result<MappedFile> {
-        let failed = |e| StoreError::io("creating", &path, start, e);
-        let unfinished = unfinished_path(&path);
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&unfinished).map_err(failed)?;
-        file.set_len(size).map_err(failed)?;
-        let mapped = MappedFile::unmapped(path.clone(), start, size);
-        if give_name(&unfinished, &path).map_err(failed)? {
-            mapped.map_with(&file)?;
-        } else {
+        let created = new_file::create(&path, size).map_err(|e| StoreError::io("creating", &path, start, e))?;
+        let mapped = MappedFile::unmapped(path, start, size);
+        match created {
+            Some(file) => mapped.map_with(&file)?,
             // Two threads made it at once: there must be one file only.
-            std::fs::remove_file(&unfinished).map_err(failed)?;
-            mapped.map()?;
-        }
+            None => mapped.map()?,
+        };
         Ok(mapped)
     }
 
@@ -233,44 +225,6 @@ impl MappedFile {
             .and_then(|m| m.modified())
             .map_err(|e| StoreError::io("inspecting", &self.path, self.start, e))?;
         Ok(modified.duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_millis() as i64))
-    }
-}
-
-/// Where a file is until it has its size: not in the directory of its sequence, which may hold nothing else.
-fn unfinished_path(path: &Path) -> PathBuf {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let dir = path.parent().expect("a file in a directory");
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let mut name = dir.file_name().expect("a named directory").to_os_string();
-    name.push(format!("{UNFINISHED}{number}"));
-    dir.with_file_name(name)
-}
-
-/// Part of the name of a file that was being created; one that is found at opening was never used.
-pub(crate) const UNFINISHED: &str = ".creating-";
-
-/// Deletes what a killed process was creating in `dir`.
-pub(crate) fn remove_unfinished(path: &Path) -> Result<()> {
-    let is_unfinished = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.contains(UNFINISHED));
-    if is_unfinished && path.is_file() {
-        std::fs::remove_file(path).map_err(|e| StoreError::io("deleting", path, 0, e))?;
-    }
-    Ok(())
-}
-
-/// Renames without replacing. False when the name is taken.
-fn give_name(from: &Path, to: &Path) -> io::Result<bool> {
-    use rustix::fs::{CWD, RenameFlags, renameat_with};
-    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        Ok(()) => Ok(true),
-        Err(rustix::io::Errno::EXIST) => Ok(false),
-        // A file system that cannot rename this way can link this way.
-        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => match std::fs::hard_link(from, to) {
-            Ok(()) => std::fs::remove_file(from).map(|()| true),
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-            Err(e) => Err(e),
-        },
-        Err(e) => Err(e.into()),
     }
 }
 

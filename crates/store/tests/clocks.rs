@@ -56,9 +56,11 @@ fn power_cut(index_enabled: bool, vouched: usize, count: usize, now_ms: impl Fn(
 }
 
 fn assert_survives(now_ms: impl Fn(usize) -> i64) {
-    assert_holds(&power_cut(true, 50, 450, &now_ms).open(), 450, 3);
+    let place = power_cut(true, 50, 450, &now_ms);
+    assert_holds(&place.open(), 450, 3);
     // Without an index nothing but the queues' own trusted point makes recovery read the log.
-    let store = open(&power_cut(false, 50, 450, &now_ms), false);
+    let place = power_cut(false, 50, 450, &now_ms);
+    let store = open(&place, false);
     for queue_id in 0..3 {
         let expected: Vec<_> = (0..450).filter(|i| i % 3 == queue_id).map(body_of).collect();
         assert_eq!(bodies(&store, "T", queue_id as i32), expected, "queue {queue_id}");
