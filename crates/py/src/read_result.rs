@@ -33,12 +33,24 @@ pub struct ReadResult {
 }
 
 impl ReadResult {
-    /// Copies the records out of the mapped files, once. They may have to come from the disk, so the GIL is let go.
-    pub fn copied(py: Python<'_>, found: store::ReadResult) -> PyResult<ReadResult> {
+    /// Copies the records out of the mapped files, once. They may have to come from the disk, so the GIL is let go. If one of them
+    /// cannot be read, how many are before it; an error if it is the first.
+    pub fn copied(py: Python<'_>, found: store::ReadResult) -> PyResult<Result<ReadResult, usize>> {
         let mut data = FilledBytes::new(py, found.bytes)?;
-        py.detach(|| found.records().try_for_each(|record| record.map(|record| data.push(record))))
-            .map_err(|error| store_error(py, &error))?;
-        Ok(ReadResult {
+        let mut copied = 0;
+        let outcome = py.detach(|| {
+            found.records().try_for_each(|record| {
+                data.push(record?);
+                copied += 1;
+                Ok(())
+            })
+        });
+        match outcome {
+            Ok(()) => {}
+            Err(_) if copied > 0 => return Ok(Err(copied)),
+            Err(error) => return Err(store_error(py, &error)),
+        }
+        Ok(Ok(ReadResult {
             status: status_name(found.status),
             next_offset: found.next_offset,
             min_offset: found.min_offset,
@@ -46,7 +58,7 @@ impl ReadResult {
             behind_bytes: found.behind_bytes,
             count: found.len(),
             data: data.finish(),
-        })
+        }))
     }
 }
 

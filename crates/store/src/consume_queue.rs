@@ -294,7 +294,7 @@ impl ConsumeQueue {
         let mut found = None;
         while low < high {
             let mid = (low + high) / 2;
-            match self.next_message(file, &open, mid, high)? {
+            match self.next_message(file, &open, mid, high) {
                 Some((index, unit)) if unit.physical_offset < min_physical => low = index + 1,
                 at_or_behind => {
                     found = at_or_behind.map(|(index, _)| index).or(found);
@@ -306,31 +306,36 @@ impl ConsumeQueue {
     }
 
     /// The first unit of `[from, to)` that has a message, and its index in the file.
-    fn next_message(&self, file: &MappedFile, open: &File, from: u64, to: u64) -> Result<Option<(u64, Unit)>> {
+    fn next_message(&self, file: &MappedFile, open: &File, from: u64, to: u64) -> Option<(u64, Unit)> {
         let mut buffer = [0u8; 200 * UNIT_LEN as usize];
         let mut index = from;
         // Mostly the first one has.
         let mut count = 1;
         while index < to {
             let bytes = &mut buffer[..(count.min(to - index) * UNIT_LEN) as usize];
-            file.read_at(open, index * UNIT_LEN, bytes)?;
+            if file.read_at(open, index * UNIT_LEN, bytes).is_err() {
+                // On a page that cannot be read no unit says anything.
+                (index, count) = (index + 1, 1);
+                continue;
+            }
             for bytes in bytes.chunks_exact(UNIT_LEN as usize) {
                 let unit = Unit::decode(bytes);
                 if unit.is_valid() && !unit.is_pre_blank() {
-                    return Ok(Some((index, unit)));
+                    return Some((index, unit));
                 }
                 index += 1;
             }
             count = 200;
         }
-        Ok(None)
+        None
     }
 
     /// The last unit of a file that has a message.
     fn last_message(&self, file: &MappedFile) -> Result<Option<Unit>> {
         let open = file.open_for_reading()?;
         for index in (0..file.size / UNIT_LEN).rev() {
-            let unit = self.peek(file, &open, index)?;
+            // Not known is as good as a message that is still there.
+            let Ok(unit) = self.peek(file, &open, index) else { return Ok(None) };
             if !unit.is_pre_blank() {
                 return Ok(Some(unit).filter(Unit::is_valid));
             }
@@ -365,6 +370,7 @@ impl ConsumeQueue {
             let Some(file) = self.files.file_at(from) else { break };
             let end = to.min(file.end());
             file.flush(from - file.start, end - file.start)?;
+            file.check(from - file.start, end - from)?;
             from = end;
         }
         self.flushed_bytes.store(to, Ordering::Release);

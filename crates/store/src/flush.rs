@@ -86,7 +86,10 @@ impl Durable {
                 continue;
             };
             let to = target.min(file.end());
-            file.flush(from - file.start, to - file.start).inspect_err(|e| self.flushed.fail(e.to_string()))?;
+            let (first, len) = (from - file.start, to - from);
+            // What was written to a page that is lost is nowhere.
+            let flushed = file.flush(first, first + len).and_then(|()| file.check(first, len));
+            flushed.inspect_err(|e| self.flushed.fail(e.to_string()))?;
             from = to;
             self.flushed.raise(from as i64);
             if from == file.end() {

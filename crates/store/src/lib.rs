@@ -10,7 +10,7 @@
 //! ├ clean                     expiry
 //! ├ scan                      the same files read without owning them
 //! └ commit_log, queue_table ─ consume_queue, index ─ index_file, checkpoint, presence
-//!   └ file_sequence ─ mapped_file ─ new_file
+//!   └ file_sequence ─ mapped_file ─ new_file, page_guard
 //! ```
 //! Every file is byte for byte what Apache RocketMQ 4.9 writes, so either can open the other's directory. A store dropped without
 //! `close` is left as by a crash: nothing is lost, the next opening recovers.
@@ -33,6 +33,7 @@ mod mapped_file;
 mod message;
 mod new_file;
 mod options;
+mod page_guard;
 mod preallocate;
 mod presence;
 mod queue_table;

@@ -6,6 +6,8 @@
 //! Full disks. A store to a page of a sparse mapping with no block behind it ends the process with SIGBUS. So the writer calls
 //! `reserve` before it writes: blocks are allocated in strides ahead of it, and a full disk is an ordinary error.
 //!
+//! Bad disks. A page that cannot be read, or that somebody cut off, is an error for whoever reads it (`page_guard`).
+//!
 //! No descriptor stays open: a store with thousands of queues must fit the usual limit of 1024. Mappings outlive their descriptor.
 
 use std::fs::{File, OpenOptions};
@@ -20,6 +22,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::error::{Result, StoreError};
 use crate::new_file;
+use crate::page_guard::PageGuard;
 
 pub(crate) const PAGE: u64 = 4096;
 
@@ -29,6 +32,8 @@ pub(crate) struct MappedFile {
     /// Offset of the first byte within its sequence.
     pub start: u64,
     pub size: u64,
+    /// In this order: the guard goes before the mapping that it guards.
+    guard: OnceLock<PageGuard>,
     map: OnceLock<MmapRaw>,
     /// Bytes from the beginning of the file known to have blocks on disk.
     reserved: AtomicU64,
@@ -59,7 +64,15 @@ impl MappedFile {
     }
 
     fn unmapped(path: PathBuf, start: u64, size: u64) -> MappedFile {
-        MappedFile { path, start, size, map: OnceLock::new(), reserved: AtomicU64::new(0), reserving: Mutex::new(()) }
+        MappedFile {
+            path,
+            start,
+            size,
+            guard: OnceLock::new(),
+            map: OnceLock::new(),
+            reserved: AtomicU64::new(0),
+            reserving: Mutex::new(()),
+        }
     }
 
     pub fn end(&self) -> u64 {
@@ -80,24 +93,50 @@ impl MappedFile {
             let (path, actual) = (self.path.clone(), map.len() as u64);
             return Err(StoreError::WrongFileSize { path, expected: self.size, actual });
         }
-        Ok(self.map.get_or_init(|| map))
+        let map = self.map.get_or_init(|| map);
+        self.guard.get_or_init(|| PageGuard::new(map.as_ptr(), map.len(), &self.path));
+        Ok(map)
     }
 
     #[inline]
     fn map(&self) -> Result<&MmapRaw> {
         match self.map.get() {
-            Some(map) => Ok(map),
-            None => self.map_with(&self.open_rw()?),
+            Some(map) if self.guard.get().is_some() => Ok(map),
+            _ => self.map_with(&self.open_rw()?),
         }
     }
 
-    /// `len` bytes at `pos` (relative to this file). Callers stay below the published position, or hold the append lock.
+    /// `len` bytes at `pos` (relative to this file). Callers stay below the published position, or hold the append lock. An error when
+    /// they cannot be read; each page is looked at here, so callers do not ask for more than they need.
     #[inline]
     pub fn bytes(&self, pos: u64, len: usize) -> Result<&[u8]> {
         let map = self.map()?;
         assert!(pos <= self.size && len as u64 <= self.size - pos, "read past the end of {}", self.path.display());
         // SAFETY: inside the mapping (just checked), which lives as long as self; the writer does not touch published bytes.
-        Ok(unsafe { std::slice::from_raw_parts(map.as_ptr().add(pos as usize), len) })
+        let bytes = unsafe { std::slice::from_raw_parts(map.as_ptr().add(pos as usize), len) };
+        touch(bytes);
+        self.check(pos, len as u64)?;
+        Ok(bytes)
+    }
+
+    /// How many bytes from `pos` on, at most `len`, were not found unreadable.
+    pub fn readable_len(&self, pos: u64, len: u64) -> u64 {
+        self.guard.get().and_then(|guard| guard.first_lost(pos, len)).map_or(len, |lost| lost - pos)
+    }
+
+    /// An error when something of `[pos, pos + len)` was found unreadable.
+    #[inline]
+    pub fn check(&self, pos: u64, len: u64) -> Result<()> {
+        match self.guard.get().and_then(|guard| guard.first_lost(pos, len)) {
+            None => Ok(()),
+            Some(lost) => Err(self.unreadable(lost)),
+        }
+    }
+
+    #[cold]
+    fn unreadable(&self, pos: u64) -> StoreError {
+        let reason = "the disk cannot read the page, or the file was cut short; check the disk, and restore the file from a backup or a replica";
+        StoreError::Corrupt { path: self.path.clone(), offset: self.start + pos, reason: reason.into() }
     }
 
     /// The bytes the writer is about to fill.
@@ -225,6 +264,21 @@ impl MappedFile {
             .and_then(|m| m.modified())
             .map_err(|e| StoreError::io("inspecting", &self.path, self.start, e))?;
         Ok(modified.duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_millis() as i64))
+    }
+}
+
+/// Reads one byte of each page.
+#[inline]
+fn touch(bytes: &[u8]) {
+    let mut page = 0;
+    while page < bytes.len() {
+        // SAFETY: inside the slice. Volatile, so that it is not left out.
+        unsafe { bytes.as_ptr().add(page).read_volatile() };
+        page += PAGE as usize;
+    }
+    if let Some(last) = bytes.last() {
+        // SAFETY: as above.
+        unsafe { std::ptr::from_ref(last).read_volatile() };
     }
 }
 

@@ -165,7 +165,14 @@ impl Durable {
             result.status = ReadStatus::NotResident;
             return Ok(result);
         }
-        let removed = self.collect(request, file.bytes(pos, len as usize)?, &mut result)?;
+        let units = file.bytes(pos, looked_at as usize).or_else(|error| {
+            // Those before the page that cannot be read are worth an answer.
+            match file.readable_len(pos, looked_at) / UNIT_LEN * UNIT_LEN {
+                0 => Err(error),
+                readable => file.bytes(pos, readable as usize),
+            }
+        })?;
+        let removed = self.collect(request, units, &mut result)?;
         // A queue's minimum is corrected before its messages go, so it tells whether they went just now.
         if removed && queue.min() > offset {
             return Ok(ReadResult::too_small(queue.min(), max));

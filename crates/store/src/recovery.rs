@@ -8,7 +8,7 @@
 //! the checkpoint says that log and queues are on disk (or where Java's times lead, if that record is not there); every queue is cut back to there and rebuilt from the log, as is the index from its own trusted point. Each record
 //! is checked: magic, lengths, its own offset, body CRC. The first that fails is the end, and what follows is zeroed, so that no later
 //! reader (Java's included) can take it for data. One that fails in what is read for the index alone, before the queues' trusted point,
-//! ends only that.
+//! ends only that. What the disk cannot read is no end: reading goes on with the next record behind it, if there is one.
 //!
 //! Java never erases, so its directories may hold stale units behind the end of a queue. Comparing the last unit with the log
 //! uncovers them.
@@ -29,6 +29,8 @@ use crate::log_peek::LogPeek;
 use crate::mapped_file::MappedFile;
 use crate::options::Options;
 use crate::rebuild::Rebuild;
+use crate::scan::log_files::LogFile;
+use crate::scan::window::Window;
 
 /// What opening the store had to do.
 #[derive(Clone, Debug, Default)]
@@ -68,11 +70,13 @@ pub(crate) fn recover(durable: &Durable, options: &Options, clean_exit: bool) ->
 
 fn after_clean_exit(durable: &Durable, options: &Options, recovery: &mut Recovery) -> Result<()> {
     let mut peek = LogPeek::new(&durable.log);
+    let mut all_readable = true;
     for queue in durable.queues.all() {
-        let end = end_by_bisection(&queue)?;
-        settle(&queue, end, &mut peek, recovery)?;
+        let settled = end_by_bisection(&queue).and_then(|end| settle(&queue, end, &mut peek, recovery));
+        all_readable &= give_up_unreadable(&queue, settled, recovery)?;
     }
-    let from = durable.queues.max_physical().max(durable.log.min()) as u64;
+    let known_end = if all_readable { durable.queues.max_physical() } else { 0 };
+    let from = known_end.max(durable.log.min()) as u64;
     let mut rebuild = Rebuild::new(durable, options);
     let end = scan(durable, options, from, &mut rebuild, recovery)?;
     rebuild.finish(recovery)?;
@@ -86,11 +90,15 @@ fn after_clean_exit(durable: &Durable, options: &Options, recovery: &mut Recover
 }
 
 fn after_crash(durable: &Durable, options: &Options, recovery: &mut Recovery) -> Result<()> {
-    let from = trusted_file(durable)?.start;
+    let mut from = trusted_file(durable)?.start;
     let mut peek = LogPeek::new(&durable.log);
+    let mut all_readable = true;
     for queue in durable.queues.all() {
-        let end = end_before(&queue, from as i64)?;
-        settle(&queue, end, &mut peek, recovery)?;
+        let settled = end_before(&queue, from as i64).and_then(|end| settle(&queue, end, &mut peek, recovery));
+        all_readable &= give_up_unreadable(&queue, settled, recovery)?;
+    }
+    if !all_readable {
+        from = durable.log.min() as u64;
     }
     let mut scan_from = from;
     if let Some(index) = &durable.index {
@@ -113,6 +121,20 @@ fn after_crash(durable: &Durable, options: &Options, recovery: &mut Recovery) ->
     durable.write_checkpoint()?;
     recovery.log_end = end as i64;
     Ok(())
+}
+
+/// Empties a queue whose files the disk cannot read, so that it is made anew from the whole log. False if that was so.
+fn give_up_unreadable(queue: &ConsumeQueue, settled: Result<()>, recovery: &mut Recovery) -> Result<bool> {
+    match settled {
+        Err(error) if error.is_unreadable() => {
+            recovery
+                .notes
+                .push(format!("{error}; queue {} of {} is made anew from the log", queue.queue_id, queue.topic));
+            queue.set_end(0, -1)?;
+            Ok(false)
+        }
+        settled => settled.map(|()| true),
+    }
 }
 
 /// Where the index has to be brought up to date from.
@@ -182,13 +204,15 @@ fn end_by_bisection(queue: &ConsumeQueue) -> Result<i64> {
 fn end_before(queue: &ConsumeQueue, physical_offset: i64) -> Result<i64> {
     let good = |unit: &Unit| unit.is_pre_blank() || unit.is_valid() && unit.end() <= physical_offset;
     for file in queue.files.all().iter().rev() {
-        let first = Unit::decode(file.bytes(0, UNIT_LEN as usize)?);
-        if !good(&first) {
+        let open = file.open_for_reading()?;
+        if !good(&queue.peek(file, &open, 0)?) {
             continue;
         }
         let mut previous_end = 0;
         let mut count = 0;
-        for bytes in file.bytes(0, file.size as usize)?.chunks_exact(UNIT_LEN as usize) {
+        let mut units = vec![0; file.size as usize];
+        file.read_at(&open, 0, &mut units)?;
+        for bytes in units.chunks_exact(UNIT_LEN as usize) {
             let unit = Unit::decode(bytes);
             if !good(&unit) || !unit.is_pre_blank() && unit.physical_offset < previous_end {
                 break;
@@ -198,7 +222,6 @@ fn end_before(queue: &ConsumeQueue, physical_offset: i64) -> Result<i64> {
             }
             count += 1;
         }
-        file.release_pages();
         return Ok((file.start / UNIT_LEN + count) as i64);
     }
     Ok(0)
@@ -246,38 +269,58 @@ fn scan(
     let mut offset = from;
     recovery.scanned_from = from as i64;
     while let Some(file) = durable.log.files.file_at(offset) {
-        let mut pos = offset - file.start;
-        let bytes = file.bytes(0, file.size as usize)?;
+        let mut window = Window::open(&LogFile::of(&file), file.end())?;
         let ended = loop {
-            match lead(&bytes[pos as usize..]) {
-                Lead::Message { .. } => match Record::decode(&bytes[pos as usize..], crc) {
-                    Ok((record, size)) if record.physical_offset == (file.start + pos) as i64 => {
+            if let Some(at) = window.unreadable_in_record(offset)? {
+                let Some(next) = next_readable(durable, &mut window, offset)? else { break true };
+                recovery.notes.push(format!(
+                    "the disk cannot read {} at {at}; messages from {offset} to {next} are left out",
+                    file.path.display()
+                ));
+                if next == file.end() {
+                    break false;
+                }
+                offset = next;
+                continue;
+            }
+            let bytes = window.record_bytes(offset)?;
+            match lead(bytes) {
+                Lead::Message { .. } => match Record::decode(bytes, crc) {
+                    Ok((record, size)) if record.physical_offset == offset as i64 => {
                         rebuild.add(&record, size, recovery)?;
-                        let (start, end) = (file.start + pos, file.start + pos + size as u64);
+                        let (start, end) = (offset, offset + size as u64);
                         durable.set_newest(Newest { start, end, store_ms: record.store_timestamp });
-                        pos += size as u64;
+                        offset = end;
                     }
                     Err(RecordError::NotUtf8 { field, total_size }) => {
-                        let at = file.start + pos;
-                        recovery
-                            .notes
-                            .push(format!("the {field} of the message at {at} is not UTF-8; left out of its queue"));
-                        pos += total_size as u64;
+                        recovery.notes.push(format!(
+                            "the {field} of the message at {offset} is not UTF-8; left out of its queue"
+                        ));
+                        offset += total_size as u64;
                     }
                     _ => break true,
                 },
-                Lead::Blank { total_size } if total_size as u64 == file.size - pos => break false,
+                Lead::Blank { total_size } if total_size as u64 == file.end() - offset => break false,
                 _ => break true,
             }
         };
-        offset = file.start + pos;
-        file.release_pages();
         if ended || durable.log.files.file_at(file.end()).is_none() {
             break;
         }
         offset = file.end();
     }
     Ok(offset)
+}
+
+/// Where the log goes on behind a page that the disk cannot read: with the next record in the file, or in the next file.
+fn next_readable(durable: &Durable, window: &mut Window, offset: u64) -> Result<Option<u64>> {
+    let end = window.log_file.end();
+    if let Some(next) = window.find_record(offset + 1, end)? {
+        return Ok(Some(next));
+    }
+    let Some(next_file) = durable.log.files.file_at(end) else { return Ok(None) };
+    let mut next_window = Window::open(&LogFile::of(&next_file), next_file.end())?;
+    Ok(next_window.find_record(end, next_file.end())?.map(|_| end))
 }
 
 /// Whether anything stands behind the end of the log: a spare file, or bytes that are not zero.
@@ -292,6 +335,9 @@ fn needs_cut(durable: &Durable, end: u64) -> Result<bool> {
     }
     let mut head = [0u8; BLANK_LEN as usize];
     let len = left.min(BLANK_LEN) as usize;
-    last.read_at(&last.open_for_reading()?, end - last.start, &mut head[..len])?;
+    match last.read_at(&last.open_for_reading()?, end - last.start, &mut head[..len]) {
+        Err(error) if error.is_unreadable() => return Ok(true),
+        read => read?,
+    }
     Ok(head != [0; BLANK_LEN as usize])
 }
