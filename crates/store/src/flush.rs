@@ -44,6 +44,7 @@ pub(crate) struct Durable {
     pub index: Option<Index>,
     pub checkpoint: Checkpoint,
     pub flushed: Watermark,
+    pub delay_levels_ms: Vec<i64>,
     /// None until this process has written or found a message.
     newest: Mutex<Option<Newest>>,
 }
@@ -57,6 +58,7 @@ impl Durable {
             index: if options.index_enabled { Some(Index::load(root, options)?) } else { None },
             checkpoint: Checkpoint::open(root)?,
             flushed: Watermark::new(0).map_err(|e| StoreError::io("making an eventfd for", root, 0, e))?,
+            delay_levels_ms: options.delay_levels_ms.clone(),
             newest: Mutex::new(None),
         })
     }

@@ -4,6 +4,7 @@
 //! store                       the facade: one directory, one lock
 //! ├ append ─ preallocate      gives offsets, writes log, queue and index in one go
 //! ├ read, lookup              by queue offset; by time, key, physical offset
+//! │ └ extension               units of a Java broker that has no tags code in them
 //! ├ flush ─ watermark         the two threads that bring pages to disk
 //! ├ recovery ─ log_peek       clean and after a crash
 //! │ └ rebuild                 queues and index from what the log has
@@ -21,6 +22,7 @@ mod clean;
 mod commit_log;
 mod consume_queue;
 mod error;
+mod extension;
 mod file_sequence;
 mod flush;
 mod index;

@@ -205,7 +205,7 @@ impl Durable {
                 break;
             }
             examined += 1;
-            if request.tags_codes.is_some_and(|codes| !codes.contains(&unit.tags_code)) {
+            if request.tags_codes.is_some_and(|codes| !codes.contains(&unit.tags_code)) && !unit.is_extended() {
                 continue;
             }
             let offset = unit.physical_offset as u64;
@@ -225,6 +225,12 @@ impl Durable {
                         // What was found so far is worth an answer; the rest is for the next one.
                         examined -= 1;
                         break;
+                    }
+                    if let Some(codes) = request.tags_codes.filter(|_| unit.is_extended()) {
+                        let record = whole_record(file, offset - file.start, unit.size as u32)?;
+                        if !codes.contains(&self.tags_code_of(record, unit.physical_offset)?) {
+                            continue;
+                        }
                     }
                     if let Some(filter) = request.filter {
                         let record = whole_record(file, offset - file.start, unit.size as u32)?;

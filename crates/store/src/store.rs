@@ -161,7 +161,7 @@ impl Store {
     /// The queue unit at a queue offset: where the message lies and its tags code.
     pub fn unit_at(&self, topic: &str, queue_id: i32, queue_offset: i64) -> Result<Option<crate::Unit>> {
         self.with(|open| match open.durable.queues.get(topic, queue_id) {
-            Some(queue) => queue.unit(queue_offset),
+            Some(queue) => queue.unit(queue_offset)?.map(|unit| open.durable.resolved(unit)).transpose(),
             None => Ok(None),
         })
     }
