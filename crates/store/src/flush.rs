@@ -130,7 +130,11 @@ impl Durable {
             let end = newest.map(|newest| newest.end).or(self.checkpoint.index_end());
             self.checkpoint.note_index(full_until_ms, end.unwrap_or(0));
         }
-        self.checkpoint.write()
+        match self.checkpoint.write() {
+            // The old one still holds. It vouches for less, which costs time after a crash and no message.
+            Err(StoreError::DiskFull { .. }) => Ok(()),
+            written => written,
+        }
     }
 
     /// The mark of the record at `[start, end)` as the log file has it; none when that cannot be read.

@@ -110,16 +110,23 @@ impl MappedFile {
     /// they cannot be read; each page is looked at here, so callers do not ask for more than they need.
     #[inline]
     pub fn bytes(&self, pos: u64, len: usize) -> Result<&[u8]> {
-        let map = self.map()?;
-        assert!(pos <= self.size && len as u64 <= self.size - pos, "read past the end of {}", self.path.display());
-        // SAFETY: inside the mapping (just checked), which lives as long as self; the writer does not touch published bytes.
-        let bytes = unsafe { std::slice::from_raw_parts(map.as_ptr().add(pos as usize), len) };
+        let bytes = self.unchecked_bytes(pos, len)?;
         touch(bytes);
         self.check(pos, len as u64)?;
         Ok(bytes)
     }
 
+    /// Like `bytes`, for those who look at some of them and `check` afterwards: what cannot be read is zeros.
+    #[inline]
+    pub fn unchecked_bytes(&self, pos: u64, len: usize) -> Result<&[u8]> {
+        let map = self.map()?;
+        assert!(pos <= self.size && len as u64 <= self.size - pos, "read past the end of {}", self.path.display());
+        // SAFETY: inside the mapping (just checked), which lives as long as self; the writer does not touch published bytes.
+        Ok(unsafe { std::slice::from_raw_parts(map.as_ptr().add(pos as usize), len) })
+    }
+
     /// How many bytes from `pos` on, at most `len`, were not found unreadable.
+    #[inline]
     pub fn readable_len(&self, pos: u64, len: u64) -> u64 {
         self.guard.get().and_then(|guard| guard.first_lost(pos, len)).map_or(len, |lost| lost - pos)
     }

@@ -165,14 +165,15 @@ impl Durable {
             result.status = ReadStatus::NotResident;
             return Ok(result);
         }
-        let units = file.bytes(pos, looked_at as usize).or_else(|error| {
-            // Those before the page that cannot be read are worth an answer.
-            match file.readable_len(pos, looked_at) / UNIT_LEN * UNIT_LEN {
-                0 => Err(error),
-                readable => file.bytes(pos, readable as usize),
-            }
-        })?;
-        let removed = self.collect(request, units, &mut result)?;
+        let mut removed = self.collect(request, file.unchecked_bytes(pos, looked_at as usize)?, &mut result);
+        let readable = file.readable_len(pos, looked_at) / UNIT_LEN * UNIT_LEN;
+        if readable < looked_at {
+            // The units before the page that cannot be read are worth an answer.
+            file.check(pos, readable.max(UNIT_LEN))?;
+            result = ReadResult::without_messages(status, next, min, max);
+            removed = self.collect(request, file.bytes(pos, readable as usize)?, &mut result);
+        }
+        let removed = removed?;
         // A queue's minimum is corrected before its messages go, so it tells whether they went just now.
         if removed && queue.min() > offset {
             return Ok(ReadResult::too_small(queue.min(), max));
