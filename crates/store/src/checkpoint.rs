@@ -12,8 +12,8 @@
 //! at the flush, which is what Java writes, and they serve a Java broker that opens the directory.
 //!
 //! Java leaves our part of the file alone. It rewrites index files after a crash, though, so our index end counts only while Java's
-//! times are those that we wrote. Without a valid record the times count; if an earlier version of ours wrote them, nothing counts,
-//! because that version noted the greatest time it ever saw.
+//! times are those that we wrote. Without a record that is still there, Java's times count if Java wrote them; else nothing does, and
+//! recovery reads the whole log.
 //!
 //! Of the index Java notes the end of its newest *full* file. After a crash it deletes the files that end later and indexes again what
 //! was stored since (if `messageIndexSafe`), so a later time there would cost it all that the file in use knew before. We keep such a
@@ -52,7 +52,7 @@ struct Noted {
     mark: Option<Mark>,
     /// The index has every message before this offset of the log. 0 when that is not known.
     index_end: u64,
-    /// Whether the times are worth something.
+    /// Whether Java wrote the times.
     has_times: bool,
 }
 
@@ -114,7 +114,7 @@ impl Checkpoint {
         Some(self.noted().index_end).filter(|&end| end > 0)
     }
 
-    /// Log and queues hold everything stored up to here, if the clock was right all the time.
+    /// By Java's times log and queues hold everything stored up to here.
     pub fn trusted_ms(&self) -> i64 {
         let noted = self.noted();
         if noted.has_times { (noted.log_ms.min(noted.queues_ms) - SLACK_MS).max(0) } else { 0 }
@@ -138,7 +138,6 @@ impl Noted {
     fn decode(bytes: &[u8; USED_LEN]) -> Noted {
         let word = |at: usize| i64::from_be_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
         let [log_ms, queues_ms, index_files_ms] = [0, 8, 16].map(word);
-        // The clock-based times were written by us last, and by Java last if they differ.
         let written_by_us = (log_ms, queues_ms) == (word(32), word(40));
         let whole = word(CHECK_AT) == check(bytes);
         let mark = Mark { start: word(48) as u64, end: word(56) as u64, check: word(64) as u32 };
@@ -148,7 +147,7 @@ impl Noted {
             index_files_ms,
             mark: Some(mark).filter(|mark| whole && mark.end > mark.start),
             index_end: if whole && written_by_us { word(72) as u64 } else { 0 },
-            has_times: whole || !written_by_us,
+            has_times: !written_by_us,
         }
     }
 
@@ -244,6 +243,7 @@ mod tests {
         checkpoint.note_log(50_000);
         checkpoint.note_queues(50_000, Some(MARK));
         checkpoint.write().expect("write");
-        assert_eq!(Checkpoint::open(place.path()).expect("open").trusted_ms(), 50_000 - SLACK_MS);
+        let bytes = std::fs::read(place.path().join("checkpoint")).expect("read");
+        assert_eq!(bytes[..16], [50_000i64; 2].map(i64::to_be_bytes).concat());
     }
 }
