@@ -85,8 +85,8 @@ def killed(root: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def bad_sector(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment of a process that cannot read a page of one file."""
+def bad_sector(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A library that, loaded first, makes a page of one file unreadable."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler")
@@ -96,7 +96,7 @@ def bad_sector(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     subprocess.run(
         [compiler, "-shared", "-fPIC", "-o", library, place / "shim.c", "-ldl"], check=True
     )
-    return {"LD_PRELOAD": str(library)}
+    return str(library)
 
 
 # ---- sectors that cannot be read -----------------------------------------------------------------
@@ -121,9 +121,7 @@ def test_a_file_that_is_cut_while_it_is_read_is_an_error_and_not_the_end(root: P
     assert printed.splitlines() == ["7 7", f"True {2 * PAGE}"]
 
 
-def test_recovery_goes_on_behind_a_sector_of_the_log(
-    killed: Path, bad_sector: dict[str, str]
-) -> None:
+def test_recovery_goes_on_behind_a_sector_of_the_log(killed: Path, bad_sector: str) -> None:
     log = killed / "commitlog" / ("0" * 20)
     printed = run(
         """
@@ -135,7 +133,7 @@ def test_recovery_goes_on_behind_a_sector_of_the_log(
         killed,
         BAD_INODE=str(log.stat().st_ino),
         BAD_AT=str(3 * PAGE),
-        **bad_sector,
+        LD_PRELOAD=bad_sector,
     )
     note, bounds, offsets = printed.splitlines()
     assert f"the disk cannot read {log} at {3 * PAGE}" in note
@@ -148,7 +146,7 @@ def test_recovery_goes_on_behind_a_sector_of_the_log(
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_queue_with_a_sector_that_cannot_be_read_is_made_anew(
-    killed: Path, bad_sector: dict[str, str], clean: bool
+    killed: Path, bad_sector: str, clean: bool
 ) -> None:
     if clean:
         run("Store.open(sys.argv[1], options).close()", killed)
@@ -163,16 +161,14 @@ def test_a_queue_with_a_sector_that_cannot_be_read_is_made_anew(
         killed,
         BAD_INODE=str(units.stat().st_ino),
         BAD_AT=str(2 * PAGE if clean else 0),  # what is looked at first
-        **bad_sector,
+        LD_PRELOAD=bad_sector,
     )
     note, offsets = printed.splitlines()
     assert "queue 0 of T is made anew from the log" in note
     assert offsets.split() == [str(number) for number in range(MESSAGES)]
 
 
-def test_a_scan_counts_a_sector_as_damage_and_reads_the_rest(
-    killed: Path, bad_sector: dict[str, str]
-) -> None:
+def test_a_scan_counts_a_sector_as_damage_and_reads_the_rest(killed: Path, bad_sector: str) -> None:
     log = killed / "commitlog" / ("0" * 20)
     printed = run(
         """
@@ -186,7 +182,7 @@ def test_a_scan_counts_a_sector_as_damage_and_reads_the_rest(
         log,
         BAD_INODE=str(log.stat().st_ino),
         BAD_AT=str(3 * PAGE),
-        **bad_sector,
+        LD_PRELOAD=bad_sector,
     )
     assert "the disk cannot read the page at" in printed
     assert int(printed.split()[0]) > MESSAGES // 2
