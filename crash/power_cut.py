@@ -3,12 +3,13 @@
 A kill loses nothing that was written: dirty pages stay with the kernel. A power cut loses whatever
 no flush had covered, in any mixture of old and new sectors. Three promises bound the loss:
 
-- commit log: what lies below the flushed watermark is on disk, as is what was stored no later than
-  the checkpoint's first time;
-- consume queues: so is every unit of a message stored no later than the checkpoint's second time;
-- index: and every entry of a message stored no later than its fourth. (The third is of full files.)
+- commit log: what lies below the flushed watermark, or below the end of the record that the
+  checkpoint names, is on disk;
+- consume queues: so is every unit of a message below the end of that record;
+- index: and every entry of a message below the checkpoint's index end.
 
-    checkpoint    log_ms i64 | queues_ms i64 | index_files_ms i64 | index_ms i64 | …
+    checkpoint    three times of Java | … | at 48: record start i64 | record end i64 | check i64 |
+                  index end i64
     queue unit    physical_offset i64 | size i32 | tags_code i64
     index file    begin_ms i64 | end_ms i64 | begin_physical i64 | end_physical i64 |
                   slots_used i32 | next_entry i32 | slots i32 each |
@@ -31,6 +32,7 @@ UNIT = struct.Struct(">qiq")
 INDEX_HEADER = struct.Struct(">qqqqii")
 INDEX_ENTRY = struct.Struct(">iqii")
 REMOVED_SHARE = 0.3
+OFFSETS_AT = 48
 
 
 class Remains(Enum):
@@ -54,16 +56,13 @@ class PowerCut:
         if not (self.root / "abort").exists():
             return  # killed before it had begun: what was closed before is on disk
         checkpoint = (self.root / "checkpoint").read_bytes()
-        log_ms, queues_ms, _, index_ms = struct.unpack_from(">qqqq", checkpoint)
-        store_times = {}
-        flushed_offset = self.flushed_offset
-        for record, _ in log_records(self.root):
-            store_times[record.physical_offset] = record.store_timestamp
-            if record.store_timestamp <= log_ms:
-                flushed_offset = max(flushed_offset, record.physical_offset + record.size)
-        self._strike_queues(store_times, queues_ms)
-        self._strike_index(store_times, index_ms)
-        self._strike_log(flushed_offset)
+        _, record_end, _, index_end = struct.unpack_from(">qqqq", checkpoint, OFFSETS_AT)
+        store_times = {
+            record.physical_offset: record.store_timestamp for record, _ in log_records(self.root)
+        }
+        self._strike_queues(record_end)
+        self._strike_index(store_times, index_end)
+        self._strike_log(max(self.flushed_offset, record_end))
 
     # ---- commit log --------------------------------------------------------------------------
 
@@ -93,10 +92,7 @@ class PowerCut:
 
     # ---- consume queues ----------------------------------------------------------------------
 
-    def _strike_queues(self, store_times: Mapping[int, int], queues_ms: int) -> None:
-        def is_lost(physical_offset: int) -> bool:
-            return store_times.get(physical_offset, queues_ms + 1) > queues_ms
-
+    def _strike_queues(self, flushed_end: int) -> None:
         for queue in sorted((self.root / "consumequeue").glob("*/*")):
             if not queue.is_dir():  # a file that was being created
                 continue
@@ -104,7 +100,7 @@ class PowerCut:
             for file in files:
                 new = file.read_bytes()
                 units = list(UNIT.iter_unpack(new))
-                kept = [not is_lost(offset) for offset, size, _ in units]
+                kept = [size > 0 and offset < flushed_end for offset, size, _ in units]
                 if not any(kept) and self.chooser.random() < REMOVED_SHARE:
                     self._remove_from(file, files)
                     break
@@ -121,11 +117,11 @@ class PowerCut:
 
     # ---- index -------------------------------------------------------------------------------
 
-    def _strike_index(self, store_times: Mapping[int, int], index_ms: int) -> None:
+    def _strike_index(self, store_times: Mapping[int, int], flushed_end: int) -> None:
         files = sorted((self.root / "index").glob("*"))
         for file in files:
             new = file.read_bytes()
-            old = self._index_by(new, store_times, index_ms)
+            old = self._index_by(new, store_times, flushed_end)
             if not any(old):
                 if self.chooser.random() < REMOVED_SHARE:
                     self._remove_from(file, files)
@@ -134,8 +130,8 @@ class PowerCut:
             else:
                 file.write_bytes(self._pick(old, new, None))
 
-    def _index_by(self, new: bytes, store_times: Mapping[int, int], index_ms: int) -> bytes:
-        """The file as it was when the checkpoint's index time was the present; zeros if not yet."""
+    def _index_by(self, new: bytes, store_times: Mapping[int, int], flushed_end: int) -> bytes:
+        """The file as it was when the index ended at `flushed_end`; zeros if it was not there."""
         begin_ms, _, begin_physical, _, _, next_entry = INDEX_HEADER.unpack_from(new)
         entries_at = INDEX_HEADER.size + 4 * self.index_slots
 
@@ -146,7 +142,7 @@ class PowerCut:
             return hash_code, physical_offset, seconds, previous
 
         end = 1
-        while end < next_entry and store_times.get(entry(end)[1], index_ms + 1) <= index_ms:
+        while end < next_entry and entry(end)[1] < flushed_end:
             end += 1
         if end == 1:
             return bytes(len(new))

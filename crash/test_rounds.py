@@ -43,6 +43,7 @@ OPTIONS = {
 }
 # More than a writer can have appended without having been able to report it.
 UNREPORTED = 50
+WRONG_BY_MS = 24 * 3_600_000
 
 
 @dataclass
@@ -144,3 +145,12 @@ def test_kill(number: int, crash_seed: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("remains", Remains, ids=lambda remains: remains.name.lower())
 def test_power_cut(remains: Remains, number: int, crash_seed: int, tmp_path: Path) -> None:
     live(Life.begin(tmp_path / "store", crash_seed + 1_000 + number), remains)
+
+
+@pytest.mark.parametrize("remains", Remains, ids=lambda remains: remains.name.lower())
+def test_power_cut_with_a_clock_that_is_set_forward_and_back(
+    remains: Remains, crash_seed: int, tmp_path: Path
+) -> None:
+    life = Life.begin(tmp_path / "store", crash_seed + 2_000)
+    life.settings = replace(life.settings, swing_ms=WRONG_BY_MS)
+    live(life, remains)

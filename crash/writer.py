@@ -25,6 +25,7 @@ from crash.messages import MessageMaker
 from orbitmq._native import Store, StoreOptions
 
 FLUSH_TIMEOUT_MS = 10_000
+SWING_MESSAGES = 150
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class WriterSettings:
     # that a short round covers hours and checkpoints fall between files.
     epoch_ms: int = 0
     tick_ms: int = 0
+    # The clock is this far ahead for every second stretch of messages, and is set back in between.
+    swing_ms: int = 0
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -54,7 +57,10 @@ class WriterSettings:
         return MessageMaker(self.seed, self.topics, self.largest_body)
 
     def store_time_ms(self, number: int) -> int:
-        return self.epoch_ms + number * self.tick_ms if self.epoch_ms else int(time.time() * 1000)
+        if not self.epoch_ms:
+            return int(time.time() * 1000)
+        swing_ms = self.swing_ms if number // SWING_MESSAGES % 2 else 0
+        return self.epoch_ms + number * self.tick_ms + swing_ms
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +20,7 @@ from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.remoting.shared_budget import SharedBudget
 from orbitmq.testing import LocalCluster
 
-from .conftest import Wire, pull_ext
+from .conftest import Wire, broker_address, pull_ext
 
 SUSPEND = {"sysFlag": "6", "suspendTimeoutMillis": "15000"}
 
@@ -57,6 +60,27 @@ def test_tags_are_filtered_at_the_broker(wire: Wire) -> None:
     nothing = wire.pull("t", subscription="Z")
     assert (nothing.code, nothing.remark) == (20, "NO_MATCHED_MESSAGE")
     assert (nothing.ext or {})["nextBeginOffset"] == "5"
+
+
+def test_a_message_that_the_disk_cannot_read_is_an_error_that_names_its_place(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with LocalCluster(data=tmp_path, settings={"flushDiskType": "SYNC_FLUSH"}) as cluster:
+        wire = Wire(broker_address(cluster))
+        for _ in range(10):
+            assert wire.send("t", bytes(2000)).code == ResponseCode.SUCCESS
+        (log,) = tmp_path.glob("**/commitlog/00000000000000000000")
+        os.truncate(log, 8192)  # reads as a bad sector does
+        first = wire.pull("t")
+        assert len(decode_records(first.body)) == 3, "those before it are given"
+        place = f"{log} is damaged at offset 8192"
+        with caplog.at_level(logging.ERROR):
+            lost = wire.pull("t", 3)
+        assert lost.code == ResponseCode.SYSTEM_ERROR
+        assert place in (lost.remark or "")
+        assert place in caplog.text
+        assert wire.pull("t").code == ResponseCode.SUCCESS, "the broker is there"
+        wire.close()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 //! `ReadResult`: what a read of a queue found, and where to go on.
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
-use store::{ReadStatus, StoreError};
+use store::ReadStatus;
 use wire::Crc;
 use wire::record::store_timestamp;
 
@@ -36,21 +36,26 @@ pub struct ReadResult {
 }
 
 impl ReadResult {
-    /// Copies the records out of the mapped files, once. They may have to come from the disk, so the GIL is let go.
-    pub fn copied(py: Python<'_>, found: store::ReadResult) -> PyResult<ReadResult> {
+    /// Copies the records out of the mapped files, once. They may have to come from the disk, so the GIL is let go. If one of them
+    /// cannot be read, how many are before it; an error if it is the first.
+    pub fn copied(py: Python<'_>, found: store::ReadResult) -> PyResult<Result<ReadResult, usize>> {
         let mut data = FilledBytes::new(py, found.bytes)?;
-        let last_store_timestamp = py
-            .detach(|| {
-                let mut last = 0;
-                for record in found.records() {
-                    let record = record?;
-                    data.push(record);
-                    last = store_timestamp(record).unwrap_or(last);
-                }
-                Ok(last)
+        let (mut copied, mut last_store_timestamp) = (0, 0);
+        let outcome = py.detach(|| {
+            found.records().try_for_each(|record| {
+                let record = record?;
+                data.push(record);
+                copied += 1;
+                last_store_timestamp = store_timestamp(record).unwrap_or(last_store_timestamp);
+                Ok(())
             })
-            .map_err(|error: StoreError| store_error(py, &error))?;
-        Ok(ReadResult {
+        });
+        match outcome {
+            Ok(()) => {}
+            Err(_) if copied > 0 => return Ok(Err(copied)),
+            Err(error) => return Err(store_error(py, &error)),
+        }
+        Ok(Ok(ReadResult {
             status: status_name(found.status),
             next_offset: found.next_offset,
             min_offset: found.min_offset,
@@ -59,7 +64,7 @@ impl ReadResult {
             last_store_timestamp,
             count: found.len(),
             data: data.finish(),
-        })
+        }))
     }
 }
 

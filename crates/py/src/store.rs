@@ -129,7 +129,7 @@ impl Store {
         max_bytes_on_disk: usize,
         resident_beyond: Option<i64>,
     ) -> PyResult<ReadResult> {
-        let request = ReadRequest {
+        let mut request = ReadRequest {
             topic,
             queue_id,
             offset,
@@ -141,8 +141,14 @@ impl Store {
             filter: filter.map(|filter| &*filter.get().0),
             resident_beyond,
         };
-        let found = self.detached(py, |store| store.read(&request))?;
-        ReadResult::copied(py, found)
+        loop {
+            let found = self.detached(py, |store| store.read(&request))?;
+            match ReadResult::copied(py, found)? {
+                Ok(result) => return Ok(result),
+                // A message that cannot be read is an error for whoever asks for it, and not for those before it.
+                Err(readable) => request.max_messages = readable,
+            }
+        }
     }
 
     /// The record that begins at a physical offset.

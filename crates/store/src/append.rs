@@ -6,14 +6,13 @@
 //! before the queue's, so whoever sees a unit can read its record.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use wire::record::RecordError;
 
 use crate::commit_log::{BLANK_LEN, CommitLog};
 use crate::consume_queue::Unit;
 use crate::error::{Result, StoreError};
-use crate::flush::Durable;
+use crate::flush::{Durable, Newest};
 use crate::mapped_file::MappedFile;
 use crate::message::{Appended, Message, Routing, is_indexed, is_queued};
 use crate::options::Options;
@@ -54,7 +53,7 @@ impl Appender {
                 }
             }
         }
-        self.finish(now_ms);
+        self.finish(results, now_ms);
         outcome
     }
 
@@ -76,7 +75,7 @@ impl Appender {
         for (message, size) in messages.iter().zip(sizes) {
             results.push(self.append(message, size, now_ms)?);
         }
-        self.finish(now_ms);
+        self.finish(results, now_ms);
         Ok(())
     }
 
@@ -214,8 +213,11 @@ impl Appender {
         self.preallocator.advance(file, pos);
     }
 
-    fn finish(&self, now_ms: i64) {
-        self.durable.last_store_ms.fetch_max(now_ms, Ordering::AcqRel);
+    fn finish(&self, results: &[Appended], now_ms: i64) {
+        if let Some(last) = results.last() {
+            let (start, end) = (last.physical_offset as u64, last.end() as u64);
+            self.durable.set_newest(Newest { start, end, store_ms: now_ms });
+        }
     }
 
     /// Stops preparing ahead and removes the file that was prepared.

@@ -1,36 +1,67 @@
-//! `checkpoint`: up to which store time each kind of file is known to be on disk.
+//! `checkpoint`: up to where each kind of file is known to be on disk.
 //!
 //! ```text
-//!  0  commit log i64 | consume queues i64 | index files i64                          milliseconds, Java's
-//! 24  index entries i64 | commit log i64 | consume queues i64 | zeros up to 4096     ours
+//!  0  commit log i64 | consume queues i64 | index files i64                           store times in milliseconds, Java's
+//! 24  0 i64 | commit log i64 | consume queues i64                                     the times again, as we wrote them
+//! 48  record start i64 | record end i64 | record check i64 | index end i64            offsets of the log, ours
+//! 80  check of bytes 24 to 80 i64 | zeros up to 4096
 //! ```
-//! A timestamp is only raised after the flush it speaks of, so recovery may trust everything stored before it.
+//! Java trusts store times. A clock that is set back, or was wrong once, makes messages that were never flushed look older than the
+//! checkpoint. So we note offsets: log and queues are on disk up to the end of one record, the index up to its own end. The check of
+//! the record (a CRC of its first bytes) tells that the log still is the one that was meant. The times are those of the newest message
+//! at the flush, which is what Java writes, and they serve a Java broker that opens the directory.
+//!
+//! Java leaves our part of the file alone. It rewrites index files after a crash, though, so our index end counts only while Java's
+//! times are those that we wrote. Without a record that is still there, Java's times count if Java wrote them; else nothing does, and
+//! recovery reads the whole log.
 //!
 //! Of the index Java notes the end of its newest *full* file. After a crash it deletes the files that end later and indexes again what
 //! was stored since (if `messageIndexSafe`), so a later time there would cost it all that the file in use knew before. We keep such a
-//! file up to the last entry that is on disk. How far that is stands where Java neither reads nor writes, and counts while the two
-//! times behind it are those at the beginning: else Java has run since, and may have made the file anew.
+//! file up to the last entry that is on disk.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::Mutex;
+
+use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::error::{Result, StoreError};
+use crate::locks::Whole;
 
 const FILE_LEN: u64 = 4096;
-const USED_LEN: usize = 6 * 8;
+const OURS_AT: usize = 24;
+const CHECK_AT: usize = 80;
+const USED_LEN: usize = CHECK_AT + 8;
 /// Clocks are read before flushes; this much slack covers messages stored within the same moment.
 const SLACK_MS: i64 = 3000;
+
+/// The record up to whose end log and queues are on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub start: u64,
+    pub end: u64,
+    /// CRC of its first bytes.
+    pub check: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Noted {
+    log_ms: i64,
+    queues_ms: i64,
+    index_files_ms: i64,
+    mark: Option<Mark>,
+    /// The index has every message before this offset of the log. 0 when that is not known.
+    index_end: u64,
+    /// Whether Java wrote the times.
+    has_times: bool,
+}
 
 #[derive(Debug)]
 pub(crate) struct Checkpoint {
     path: PathBuf,
     file: File,
-    log_ms: AtomicI64,
-    queues_ms: AtomicI64,
-    index_files_ms: AtomicI64,
-    index_entries_ms: AtomicI64,
+    noted: Mutex<Noted>,
 }
 
 impl Checkpoint {
@@ -44,116 +75,176 @@ impl Checkpoint {
             return Err(StoreError::WrongFileSize { path, expected: FILE_LEN, actual: len });
         }
         file.set_len(FILE_LEN).map_err(failed)?;
+        // Its block is taken now, so that a checkpoint can be written when the disk is full. Where that fails, so may the writing.
+        let _ = fallocate(&file, FallocateFlags::KEEP_SIZE, 0, FILE_LEN);
         let mut bytes = [0u8; USED_LEN];
-        file.read_exact_at(&mut bytes, 0).map_err(failed)?;
-        let [log, queues, files, entries, log_then, queues_then] =
-            std::array::from_fn(|i| i64::from_be_bytes(bytes[8 * i..8 * i + 8].try_into().expect("8 bytes")));
-        let entries = if (log, queues) == (log_then, queues_then) { entries.max(files) } else { files };
-        Ok(Checkpoint {
-            path,
-            file,
-            log_ms: log.into(),
-            queues_ms: queues.into(),
-            index_files_ms: files.into(),
-            index_entries_ms: entries.into(),
-        })
+        // A checkpoint that cannot be read vouches for nothing, which only makes recovery read more.
+        let noted = file.read_exact_at(&mut bytes, 0).map_or_else(|_| Noted::default(), |()| Noted::decode(&bytes));
+        Ok(Checkpoint { path, file, noted: Mutex::new(noted) })
     }
 
-    pub fn raise_log(&self, ms: i64) {
-        self.log_ms.fetch_max(ms, Ordering::AcqRel);
+    fn noted(&self) -> std::sync::MutexGuard<'_, Noted> {
+        self.noted.lock().whole()
     }
 
-    pub fn raise_queues(&self, ms: i64) {
-        self.queues_ms.fetch_max(ms, Ordering::AcqRel);
+    /// The log is on disk up to a message stored at `ms`.
+    pub fn note_log(&self, ms: i64) {
+        self.noted().log_ms = ms;
     }
 
-    /// Full index files end at `files_ms` (earlier than was noted, if that was not Java's meaning of it), and entries of all files are on
-    /// disk up to `entries_ms`.
-    pub fn note_index(&self, files_ms: i64, entries_ms: i64) {
-        self.index_files_ms.store(files_ms, Ordering::Release);
-        self.index_entries_ms.fetch_max(entries_ms, Ordering::AcqRel);
+    /// The queues are on disk up to a message stored at `ms`, and they and the log up to the mark.
+    pub fn note_queues(&self, ms: i64, mark: Option<Mark>) {
+        let mut noted = self.noted();
+        noted.queues_ms = ms;
+        noted.mark = mark;
     }
 
-    /// Log and queues hold everything stored up to here.
+    /// Full index files end at `files_ms`; entries of all files are on disk for messages before `end`.
+    pub fn note_index(&self, files_ms: i64, end: u64) {
+        let mut noted = self.noted();
+        noted.index_files_ms = files_ms;
+        noted.index_end = end;
+    }
+
+    pub fn mark(&self) -> Option<Mark> {
+        self.noted().mark
+    }
+
+    /// Where the index ends that is on disk, if Java has not run since.
+    pub fn index_end(&self) -> Option<u64> {
+        Some(self.noted().index_end).filter(|&end| end > 0)
+    }
+
+    /// By Java's times log and queues hold everything stored up to here.
     pub fn trusted_ms(&self) -> i64 {
-        let log = self.log_ms.load(Ordering::Acquire);
-        let queues = self.queues_ms.load(Ordering::Acquire);
-        (log.min(queues) - SLACK_MS).max(0)
+        let noted = self.noted();
+        if noted.has_times { (noted.log_ms.min(noted.queues_ms) - SLACK_MS).max(0) } else { 0 }
     }
 
-    /// The index, and the log it points into, hold everything stored up to here.
+    /// The same for the full files of the index.
     pub fn trusted_index_ms(&self) -> i64 {
-        self.trusted_ms().min((self.index_entries_ms.load(Ordering::Acquire) - SLACK_MS).max(0))
+        self.trusted_ms().min((self.noted().index_files_ms - SLACK_MS).max(0))
     }
 
     pub fn write(&self) -> Result<()> {
-        let [log, queues, files, entries] =
-            [&self.log_ms, &self.queues_ms, &self.index_files_ms, &self.index_entries_ms]
-                .map(|value| value.load(Ordering::Acquire));
-        let mut bytes = [0u8; USED_LEN];
-        for (slot, value) in bytes.chunks_exact_mut(8).zip([log, queues, files, entries, log, queues]) {
-            slot.copy_from_slice(&value.to_be_bytes());
-        }
+        let noted = *self.noted();
         self.file
-            .write_all_at(&bytes, 0)
+            .write_all_at(&noted.encode(), 0)
             .and_then(|()| self.file.sync_data())
             .map_err(|e| StoreError::io("writing", &self.path, 0, e))
     }
+}
+
+impl Noted {
+    fn decode(bytes: &[u8; USED_LEN]) -> Noted {
+        let word = |at: usize| i64::from_be_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+        let [log_ms, queues_ms, index_files_ms] = [0, 8, 16].map(word);
+        let written_by_us = (log_ms, queues_ms) == (word(32), word(40));
+        let whole = word(CHECK_AT) == check(bytes);
+        let mark = Mark { start: word(48) as u64, end: word(56) as u64, check: word(64) as u32 };
+        Noted {
+            log_ms,
+            queues_ms,
+            index_files_ms,
+            mark: Some(mark).filter(|mark| whole && mark.end > mark.start),
+            index_end: if whole && written_by_us { word(72) as u64 } else { 0 },
+            has_times: !written_by_us,
+        }
+    }
+
+    fn encode(&self) -> [u8; USED_LEN] {
+        let mark = self.mark.unwrap_or_default();
+        let mut bytes = [0u8; USED_LEN];
+        let words = [
+            self.log_ms,
+            self.queues_ms,
+            self.index_files_ms,
+            0,
+            self.log_ms,
+            self.queues_ms,
+            mark.start as i64,
+            mark.end as i64,
+            i64::from(mark.check),
+            self.index_end as i64,
+        ];
+        for (slot, value) in bytes.chunks_exact_mut(8).zip(words) {
+            slot.copy_from_slice(&value.to_be_bytes());
+        }
+        let check = check(&bytes);
+        bytes[CHECK_AT..].copy_from_slice(&check.to_be_bytes());
+        bytes
+    }
+}
+
+/// Never 0, which is what a file has there that we did not write.
+fn check(bytes: &[u8; USED_LEN]) -> i64 {
+    1 << 32 | i64::from(wire::crc::body_crc(&bytes[OURS_AT..CHECK_AT]))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn noted(log_ms: i64, queues_ms: i64, files_ms: i64, entries_ms: i64) -> tempfile::TempDir {
+    const MARK: Mark = Mark { start: 1000, end: 1200, check: 7 };
+
+    fn noted() -> tempfile::TempDir {
         let place = tempfile::tempdir().expect("a directory");
         let checkpoint = Checkpoint::open(place.path()).expect("open");
-        checkpoint.raise_log(log_ms);
-        checkpoint.raise_queues(queues_ms);
-        checkpoint.note_index(files_ms, entries_ms);
+        checkpoint.note_log(90_000);
+        checkpoint.note_queues(90_000, Some(MARK));
+        checkpoint.note_index(20_000, 1200);
         checkpoint.write().expect("write");
         place
     }
 
-    fn trusted_index_ms(place: &tempfile::TempDir) -> i64 {
-        Checkpoint::open(place.path()).expect("open").trusted_index_ms()
-    }
-
-    fn java_notes(place: &tempfile::TempDir, field: u64, ms: i64) {
+    fn overwrite(place: &tempfile::TempDir, field: u64, value: i64) -> Checkpoint {
         let file = OpenOptions::new().write(true).open(place.path().join("checkpoint")).expect("open");
-        file.write_all_at(&ms.to_be_bytes(), 8 * field).expect("write");
+        file.write_all_at(&value.to_be_bytes(), 8 * field).expect("write");
+        Checkpoint::open(place.path()).expect("open")
     }
 
     #[test]
-    fn entries_of_a_file_in_use_are_trusted() {
-        assert_eq!(trusted_index_ms(&noted(90_000, 90_000, 20_000, 80_000)), 80_000 - SLACK_MS);
+    fn offsets_are_found_again() {
+        let checkpoint = Checkpoint::open(noted().path()).expect("open");
+        assert_eq!((checkpoint.mark(), checkpoint.index_end()), (Some(MARK), Some(1200)));
     }
 
     #[test]
-    fn only_full_files_are_trusted_once_java_has_run() {
+    fn the_index_is_trusted_by_full_files_alone_once_java_has_run() {
         for field in [0, 1] {
-            let place = noted(90_000, 90_000, 20_000, 80_000);
-            java_notes(&place, field, 95_000);
-            assert_eq!(trusted_index_ms(&place), 20_000 - SLACK_MS);
+            let checkpoint = overwrite(&noted(), field, 95_000);
+            assert_eq!((checkpoint.mark(), checkpoint.index_end()), (Some(MARK), None));
+            assert_eq!(checkpoint.trusted_index_ms(), 20_000 - SLACK_MS);
         }
     }
 
     #[test]
-    fn a_file_that_java_filled_is_trusted() {
-        let place = noted(90_000, 90_000, 20_000, 80_000);
-        java_notes(&place, 0, 95_000);
-        java_notes(&place, 1, 95_000);
-        java_notes(&place, 2, 94_000);
-        assert_eq!(trusted_index_ms(&place), 94_000 - SLACK_MS);
+    fn a_damaged_offset_vouches_for_nothing() {
+        for field in 6..11 {
+            let checkpoint = overwrite(&noted(), field, 5);
+            assert_eq!((checkpoint.mark(), checkpoint.index_end(), checkpoint.trusted_ms()), (None, None, 0));
+        }
     }
 
     #[test]
-    fn what_an_earlier_version_noted_too_late_for_java_is_corrected() {
-        let place = noted(90_000, 90_000, 85_000, 85_000);
+    fn times_of_an_earlier_version_vouch_for_nothing_and_those_of_java_do() {
+        let place = tempfile::tempdir().expect("a directory");
+        std::fs::write(place.path().join("checkpoint"), [0; FILE_LEN as usize]).expect("write");
+        for field in [0, 1, 2, 3, 4, 5] {
+            overwrite(&place, field, 80_000);
+        }
+        assert_eq!(Checkpoint::open(place.path()).expect("open").trusted_ms(), 0);
+        assert_eq!(overwrite(&place, 1, 85_000).trusted_ms(), 80_000 - SLACK_MS);
+    }
+
+    #[test]
+    fn a_time_goes_back_with_the_clock_as_in_java() {
+        let place = noted();
         let checkpoint = Checkpoint::open(place.path()).expect("open");
-        checkpoint.note_index(20_000, 85_000);
+        checkpoint.note_log(50_000);
+        checkpoint.note_queues(50_000, Some(MARK));
         checkpoint.write().expect("write");
         let bytes = std::fs::read(place.path().join("checkpoint")).expect("read");
-        assert_eq!(bytes[16..24], 20_000i64.to_be_bytes());
+        assert_eq!(bytes[..16], [50_000i64; 2].map(i64::to_be_bytes).concat());
     }
 }

@@ -275,18 +275,73 @@ impl ConsumeQueue {
     /// for what is gone (Java leaves it where it was).
     pub fn correct_min(&self, min_physical: i64) -> Result<()> {
         let max = self.max();
-        let here = |unit: &Unit| !unit.is_pre_blank() && unit.is_valid() && unit.physical_offset >= min_physical;
         let mut min = max;
         for file in self.files.all() {
             let written = ((max as u64 * UNIT_LEN).clamp(file.start, file.end()) - file.start) / UNIT_LEN;
-            let index = self.bisect(&file, written, here)?;
-            if index < written {
+            if let Some(index) = self.first_from(&file, written, min_physical)? {
                 min = (file.start / UNIT_LEN + index) as i64;
                 break;
             }
         }
         self.min.store(min, Ordering::Release);
         Ok(())
+    }
+
+    /// The first of the leading `count` units of `file` that leads to `min_physical` or beyond, by bisection. Units without a message
+    /// (blanks stand for damaged messages, too, anywhere) say nothing, so the next one that has a message speaks for them.
+    fn first_from(&self, file: &MappedFile, count: u64, min_physical: i64) -> Result<Option<u64>> {
+        let open = file.open_for_reading()?;
+        let (mut low, mut high) = (0, count);
+        let mut found = None;
+        while low < high {
+            let mid = (low + high) / 2;
+            match self.next_message(file, &open, mid, high) {
+                Some((index, unit)) if unit.physical_offset < min_physical => low = index + 1,
+                at_or_behind => {
+                    found = at_or_behind.map(|(index, _)| index).or(found);
+                    high = mid;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The first unit of `[from, to)` that has a message, and its index in the file.
+    fn next_message(&self, file: &MappedFile, open: &File, from: u64, to: u64) -> Option<(u64, Unit)> {
+        let mut buffer = [0u8; 200 * UNIT_LEN as usize];
+        let mut index = from;
+        // Mostly the first one has.
+        let mut count = 1;
+        while index < to {
+            let bytes = &mut buffer[..(count.min(to - index) * UNIT_LEN) as usize];
+            if file.read_at(open, index * UNIT_LEN, bytes).is_err() {
+                // On a page that cannot be read no unit says anything.
+                (index, count) = (index + 1, 1);
+                continue;
+            }
+            for bytes in bytes.chunks_exact(UNIT_LEN as usize) {
+                let unit = Unit::decode(bytes);
+                if unit.is_valid() && !unit.is_pre_blank() {
+                    return Some((index, unit));
+                }
+                index += 1;
+            }
+            count = 200;
+        }
+        None
+    }
+
+    /// The last unit of a file that has a message.
+    fn last_message(&self, file: &MappedFile) -> Result<Option<Unit>> {
+        let open = file.open_for_reading()?;
+        for index in (0..file.size / UNIT_LEN).rev() {
+            // Not known is as good as a message that is still there.
+            let Ok(unit) = self.peek(file, &open, index) else { return Ok(None) };
+            if !unit.is_pre_blank() {
+                return Ok(Some(unit).filter(Unit::is_valid));
+            }
+        }
+        Ok(None)
     }
 
     /// Deletes files whose every message has left the log; the last file stays, and so does one that is not full yet though the next
@@ -296,8 +351,7 @@ impl ConsumeQueue {
         loop {
             let files = self.files.all();
             let [first, _, ..] = files.as_slice() else { return Ok(dropped) };
-            let last_unit = self.peek(first, &first.open_for_reading()?, first.size / UNIT_LEN - 1)?;
-            if !last_unit.is_valid() || last_unit.is_pre_blank() || last_unit.physical_offset >= min_physical {
+            if self.last_message(first)?.is_none_or(|last| last.physical_offset >= min_physical) {
                 return Ok(dropped);
             }
             self.files.drop_first()?;
@@ -317,6 +371,7 @@ impl ConsumeQueue {
             let Some(file) = self.files.file_at(from) else { break };
             let end = to.min(file.end());
             file.flush(from - file.start, end - file.start)?;
+            file.check(from - file.start, end - from)?;
             from = end;
         }
         self.flushed_bytes.store(to, Ordering::Release);
@@ -347,6 +402,32 @@ mod tests {
 
     fn unit(physical_offset: i64) -> Unit {
         Unit { physical_offset, size: 100, tags_code: 0 }
+    }
+
+    #[test]
+    fn blanks_in_the_middle_hide_no_message_and_keep_no_file() {
+        let dir = tempfile::tempdir().expect("directory");
+        for blanks in 1..8i64 {
+            for first_blank in 0..20 - blanks {
+                let queue = ConsumeQueue::new(
+                    "T",
+                    0,
+                    FileSequence::empty(dir.path().join(format!("T/{blanks}-{first_blank}")), 8 * UNIT_LEN),
+                );
+                let is_blank = |i: i64| i >= first_blank && i < first_blank + blanks;
+                for i in 0..20 {
+                    queue.push(if is_blank(i) { Unit::PRE_BLANK } else { unit(1000 + i * 100) }).expect("push");
+                }
+                for expired in 0..20 {
+                    queue.correct_min(1000 + expired * 100).expect("correct");
+                    let expected = (expired..20).find(|&i| !is_blank(i)).unwrap_or(20);
+                    assert_eq!(queue.min(), expected, "{blanks} blanks from {first_blank}, {expired} expired");
+                }
+                let dropped = queue.drop_expired(1000 + 8 * 100).expect("drop");
+                // A file of blanks alone says nothing of what comes behind it.
+                assert_eq!(dropped, usize::from((0..8).any(|i| !is_blank(i))), "{blanks} blanks from {first_blank}");
+            }
+        }
     }
 
     #[test]

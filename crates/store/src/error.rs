@@ -72,6 +72,12 @@ impl StoreError {
         matches!(self, StoreError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
+    /// Whether it says that bytes of a file cannot be had: a bad sector, or the file was cut short. Asking again would not help.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        let lost = |e: &io::Error| e.raw_os_error() == Some(libc::EIO) || e.kind() == io::ErrorKind::UnexpectedEof;
+        matches!(self, StoreError::Io { action: "reading", source, .. } if lost(source))
+    }
+
     /// Sorts an operating-system error into the class its cause belongs to.
     pub(crate) fn io(action: &'static str, path: &Path, offset: u64, source: io::Error) -> StoreError {
         let path = path.to_path_buf();

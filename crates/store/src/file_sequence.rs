@@ -10,6 +10,7 @@ use std::sync::{Arc, RwLock};
 use crate::error::{Result, StoreError};
 use crate::locks::Whole;
 use crate::mapped_file::{MappedFile, sync_dir};
+use crate::new_file::remove_unfinished;
 
 #[derive(Debug)]
 pub(crate) struct FileSequence {
@@ -83,10 +84,19 @@ impl FileSequence {
 
     /// Makes a file for the given start without adding it to the sequence yet.
     pub fn make(&self, start: u64) -> Result<Arc<MappedFile>> {
-        fs::create_dir_all(&self.dir).map_err(|e| StoreError::io("creating", &self.dir, start, e))?;
+        self.make_dir(start)?;
         let file = MappedFile::create(self.dir.join(file_name(start)), start, self.file_size)?;
         sync_dir(&self.dir)?;
         Ok(Arc::new(file))
+    }
+
+    /// Makes the directory and its parent (a queue's topic), durably: a power cut must not take them with files that were flushed.
+    fn make_dir(&self, start: u64) -> Result<()> {
+        if self.dir.is_dir() {
+            return Ok(());
+        }
+        fs::create_dir_all(&self.dir).map_err(|e| StoreError::io("creating", &self.dir, start, e))?;
+        self.dir.ancestors().skip(1).take(2).try_for_each(sync_dir)
     }
 
     pub fn push(&self, file: Arc<MappedFile>) {
@@ -142,6 +152,9 @@ fn list(dir: &Path) -> Result<Vec<(PathBuf, u64)>> {
     let mut found = Vec::new();
     for entry in entries {
         let path = entry.map_err(|e| StoreError::io("listing", dir, 0, e))?.path();
+        if remove_unfinished(&path)? {
+            continue;
+        }
         let start = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse().ok());
         match start {
             Some(start) => found.push((path, start)),

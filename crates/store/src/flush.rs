@@ -5,18 +5,19 @@
 //! way it raises the *flushed* watermark, which is what acknowledgements wait for.
 //!
 //! *Queue thread.* Consume queues and index can be rebuilt from the log, so nobody waits for them. They are flushed at leisure, and
-//! once per checkpoint interval completely; then the checkpoint is raised to the store time read *before* that flush began.
+//! once per checkpoint interval completely; then the checkpoint notes the message that was the newest *before* that flush began.
 //!
 //! A failed flush is final: the kernel may have dropped the pages and a second try would lie. The watermark fails, appends are refused.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::checkpoint::Checkpoint;
+use wire::record::{Lead, lead, physical_offset};
+
+use crate::checkpoint::{Checkpoint, Mark};
 use crate::commit_log::CommitLog;
 use crate::error::{Result, StoreError};
 use crate::index::Index;
@@ -26,6 +27,17 @@ use crate::options::{Flush, Options};
 use crate::queue_table::QueueTable;
 use crate::watermark::Watermark;
 
+/// How many leading bytes of a record its mark in the checkpoint covers: all fields of fixed length, at most.
+const MARKED_BYTES: u64 = 88;
+
+/// The last message that was written to the log, its queue and the index.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Newest {
+    pub start: u64,
+    pub end: u64,
+    pub store_ms: i64,
+}
+
 /// Everything that is flushed, shared with the appending side.
 #[derive(Debug)]
 pub(crate) struct Durable {
@@ -34,8 +46,9 @@ pub(crate) struct Durable {
     pub index: Option<Index>,
     pub checkpoint: Checkpoint,
     pub flushed: Watermark,
-    /// Store time of the newest published message; set after `log.publish`.
-    pub last_store_ms: AtomicI64,
+    pub delay_levels_ms: Vec<i64>,
+    /// None until this process has written or found a message.
+    newest: Mutex<Option<Newest>>,
 }
 
 impl Durable {
@@ -47,8 +60,18 @@ impl Durable {
             index: if options.index_enabled { Some(Index::load(root, options)?) } else { None },
             checkpoint: Checkpoint::open(root)?,
             flushed: Watermark::new(0).map_err(|e| StoreError::io("making an eventfd for", root, 0, e))?,
-            last_store_ms: AtomicI64::new(0),
+            delay_levels_ms: options.delay_levels_ms.clone(),
+            newest: Mutex::new(None),
         })
+    }
+
+    /// Says that everything up to the end of this message is in the log, the queues and the index.
+    pub fn set_newest(&self, newest: Newest) {
+        *self.newest.lock().whole() = Some(newest);
+    }
+
+    fn newest(&self) -> Option<Newest> {
+        *self.newest.lock().whole()
     }
 
     /// Flushes the log up to its end and raises watermark and checkpoint.
@@ -56,8 +79,8 @@ impl Durable {
         if let Some(reason) = self.flushed.failure() {
             return Err(StoreError::FlushFailed { path: self.log.files.dir.clone(), reason: reason.into() });
         }
-        // Time before position: the message of that time then lies below the position.
-        let store_ms = self.last_store_ms.load(Ordering::Acquire);
+        // The message before the position: it then lies below the position.
+        let newest = self.newest();
         let target = self.log.max();
         let mut from = self.flushed.get() as u64;
         while from < target {
@@ -67,14 +90,19 @@ impl Durable {
                 continue;
             };
             let to = target.min(file.end());
-            file.flush(from - file.start, to - file.start).inspect_err(|e| self.flushed.fail(e.to_string()))?;
+            let (first, len) = (from - file.start, to - from);
+            // What was written to a page that is lost is nowhere.
+            let flushed = file.flush(first, first + len).and_then(|()| file.check(first, len));
+            flushed.inspect_err(|e| self.flushed.fail(e.to_string()))?;
             from = to;
             self.flushed.raise(from as i64);
             if from == file.end() {
                 file.release_pages();
             }
         }
-        self.checkpoint.raise_log(store_ms);
+        if let Some(newest) = newest {
+            self.checkpoint.note_log(newest.store_ms);
+        }
         Ok(())
     }
 
@@ -88,17 +116,38 @@ impl Durable {
         Ok(())
     }
 
-    /// Flushes everything and writes down that it is on disk.
+    /// Flushes everything and writes down that it is on disk. Where nothing was written since, the checkpoint stays as it was.
     pub fn write_checkpoint(&self) -> Result<()> {
-        let store_ms = self.last_store_ms.load(Ordering::Acquire);
+        let newest = self.newest();
         self.flush_queues(0)?;
+        if let Some(newest) = newest {
+            if self.flushed.get() < newest.end as i64 {
+                self.flush_log()?;
+            }
+            self.checkpoint.note_queues(newest.store_ms, self.mark(newest.start, newest.end));
+        }
         if let Some(index) = &self.index {
             let full_until_ms = index.full_until()?;
             index.flush()?;
-            self.checkpoint.note_index(full_until_ms, store_ms);
+            let end = newest.map(|newest| newest.end).or(self.checkpoint.index_end());
+            self.checkpoint.note_index(full_until_ms, end.unwrap_or(0));
         }
-        self.checkpoint.raise_queues(store_ms);
-        self.checkpoint.write()
+        match self.checkpoint.write() {
+            // The old one still holds. It vouches for less, which costs time after a crash and no message.
+            Err(StoreError::DiskFull { .. }) => Ok(()),
+            written => written,
+        }
+    }
+
+    /// The mark of the record at `[start, end)` as the log file has it; none when that cannot be read.
+    pub fn mark(&self, start: u64, end: u64) -> Option<Mark> {
+        let file = self.log.files.file_at(start).filter(|file| start < end && end <= file.end())?;
+        let mut bytes = [0u8; MARKED_BYTES as usize];
+        let bytes = &mut bytes[..(end - start).min(MARKED_BYTES) as usize];
+        file.read_at(&file.open_for_reading().ok()?, start - file.start, bytes).ok()?;
+        let is_record = matches!(lead(bytes), Lead::Message { total_size } if total_size as u64 == end - start);
+        let knows_its_place = physical_offset(bytes) == Some(start as i64);
+        (is_record && knows_its_place).then(|| Mark { start, end, check: wire::crc::body_crc(bytes) })
     }
 }
 

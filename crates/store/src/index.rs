@@ -15,6 +15,7 @@ use crate::index_file::IndexFile;
 use crate::local_time;
 use crate::locks::Whole;
 use crate::mapped_file::sync_dir;
+use crate::new_file::remove_unfinished;
 use crate::options::Options;
 
 /// What Java allows one key query to return.
@@ -51,6 +52,9 @@ impl Index {
         let mut paths = Vec::new();
         for entry in fs::read_dir(&dir).map_err(|e| StoreError::io("listing", &dir, 0, e))? {
             let path = entry.map_err(|e| StoreError::io("listing", &dir, 0, e))?.path();
+            if remove_unfinished(&path)? {
+                continue;
+            }
             if path.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit())) {
                 paths.push(path);
             }
@@ -80,16 +84,14 @@ impl Index {
 
     /// Makes the file that follows the newest one.
     fn make_file(&self, now_ms: i64) -> Result<IndexFile> {
-        let newest = self.newest();
-        let mut name_ms = now_ms;
-        let path = loop {
-            // Two files within one millisecond, or a clock set back: names must still sort by age.
-            let path = self.dir.join(local_time::yyyymmddhhmmssmmm(name_ms));
-            if newest.as_ref().is_none_or(|file| file.file.path < path) {
-                break path;
-            }
-            name_ms += 1;
-        };
+        let mut name = local_time::yyyymmddhhmmssmmm(now_ms);
+        // Two files within one millisecond, or a clock set back: names must still sort by age. Nobody reads a time out of them.
+        if let Some(newest) =
+            self.newest().and_then(|file| file.number()).filter(|&newest| name <= format!("{newest:017}"))
+        {
+            name = format!("{:017}", newest + 1);
+        }
+        let path = self.dir.join(name);
         let file = IndexFile::create(path, self.slots, self.entries)?;
         sync_dir(&self.dir)?;
         Ok(file)

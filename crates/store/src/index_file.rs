@@ -126,6 +126,11 @@ impl IndexFile {
         Ok(IndexFile { file, slots, entries })
     }
 
+    /// The name, which is a number.
+    pub fn number(&self) -> Option<u64> {
+        self.file.path.file_name()?.to_str()?.parse().ok()
+    }
+
     #[inline]
     fn words(&self) -> Result<Words> {
         Ok(Words { base: self.file.address(0, self.file.size)?, size: self.file.size })

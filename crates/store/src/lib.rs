@@ -4,13 +4,14 @@
 //! store                       the facade: one directory, one lock
 //! ├ append ─ preallocate      gives offsets, writes log, queue and index in one go
 //! ├ read, lookup              by queue offset; by time, key, physical offset
+//! │ └ extension               units of a Java broker that has no tags code in them
 //! ├ flush ─ watermark         the two threads that bring pages to disk
 //! ├ recovery ─ log_peek       clean and after a crash
 //! │ └ rebuild                 queues and index from what the log has
 //! ├ clean                     expiry
 //! ├ scan                      the same files read without owning them
 //! └ commit_log, queue_table ─ consume_queue, index ─ index_file, checkpoint, presence
-//!   └ file_sequence ─ mapped_file, locks
+//!   └ file_sequence ─ mapped_file ─ new_file, page_guard, locks
 //! ```
 //! Every file is byte for byte what Apache RocketMQ 4.9 writes, so either can open the other's directory. A store dropped without
 //! `close` is left as by a crash: nothing is lost, the next opening recovers.
@@ -21,6 +22,7 @@ mod clean;
 mod commit_log;
 mod consume_queue;
 mod error;
+mod extension;
 mod file_sequence;
 mod flush;
 mod index;
@@ -32,7 +34,9 @@ mod log_walk;
 mod lookup;
 mod mapped_file;
 mod message;
+mod new_file;
 mod options;
+mod page_guard;
 mod preallocate;
 mod presence;
 mod queue_table;

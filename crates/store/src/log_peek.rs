@@ -27,7 +27,7 @@ impl<'a> LogPeek<'a> {
     }
 
     /// Whether the log has, where the unit points, the message with this topic, queue and queue offset. A message that has already
-    /// left the log cannot be checked and is believed.
+    /// left the log, or that the disk cannot read, cannot be checked and is believed.
     pub fn is_message_of(&mut self, unit: &Unit, topic: &str, queue_id: i32, queue_offset: i64) -> Result<bool> {
         if unit.physical_offset < self.log.min() {
             return Ok(true);
@@ -44,7 +44,10 @@ impl<'a> LogPeek<'a> {
         };
         let len = (unit.size as usize).min(READ_LIMIT);
         let bytes = &mut self.buffer[..len];
-        file.read_at(open, pos, bytes)?;
+        match file.read_at(open, pos, bytes) {
+            Err(error) if error.is_unreadable() => return Ok(true),
+            read => read?,
+        }
         if !matches!(lead(bytes), Lead::Message { total_size } if total_size == unit.size as usize)
             || len < FIXED_FIELDS
         {

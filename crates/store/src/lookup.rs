@@ -51,12 +51,21 @@ impl Durable {
         let (mut before, mut after) = (None, None);
         while low <= high {
             // Java counts from the beginning of the file.
-            let mid = file_begin + (low - file_begin + high - file_begin) / 2;
+            let middle = file_begin + (low - file_begin + high - file_begin) / 2;
+            // A blank stands for a message that is not there; the next one that is speaks for it.
+            let mut mid = middle;
+            while mid <= high && queue.unit(mid)?.is_some_and(|unit| unit.is_pre_blank()) {
+                mid += 1;
+            }
+            if mid > high {
+                high = middle - 1;
+                continue;
+            }
             match self.time_at(&queue, mid)? {
                 Some(time) if time == timestamp_ms => return Ok(mid),
                 Some(time) if time > timestamp_ms => {
                     after = Some((mid, time));
-                    high = mid - 1;
+                    high = middle - 1;
                 }
                 Some(time) => {
                     before = Some((mid, time));

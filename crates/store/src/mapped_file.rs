@@ -6,6 +6,8 @@
 //! Full disks. A store to a page of a sparse mapping with no block behind it ends the process with SIGBUS. So the writer calls
 //! `reserve` before it writes: blocks are allocated in strides ahead of it, and a full disk is an ordinary error.
 //!
+//! Bad disks. A page that cannot be read, or that somebody cut off, is an error for whoever reads it (`page_guard`).
+//!
 //! No descriptor stays open: a store with thousands of queues must fit the usual limit of 1024. Mappings outlive their descriptor.
 
 use std::fs::{File, OpenOptions};
@@ -20,6 +22,8 @@ use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::error::{Result, StoreError};
 use crate::locks::Whole;
+use crate::new_file;
+use crate::page_guard::PageGuard;
 
 pub(crate) const PAGE: u64 = 4096;
 
@@ -29,6 +33,8 @@ pub(crate) struct MappedFile {
     /// Offset of the first byte within its sequence.
     pub start: u64,
     pub size: u64,
+    /// In this order: the guard goes before the mapping that it guards.
+    guard: OnceLock<PageGuard>,
     map: OnceLock<MmapRaw>,
     /// Bytes from the beginning of the file known to have blocks on disk.
     reserved: AtomicU64,
@@ -38,23 +44,14 @@ pub(crate) struct MappedFile {
 
 impl MappedFile {
     /// Creates the file, sparse and zero, or takes over the one that is already there.
-    ///
-    /// It gets its name only once it has its size: a file of another size keeps a store (Java's, too) from opening, and a process can
-    /// be killed at any moment.
     pub fn create(path: PathBuf, start: u64, size: u64) -> Result<MappedFile> {
-        let failed = |e| StoreError::io("creating", &path, start, e);
-        let unfinished = unfinished_path(&path);
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&unfinished).map_err(failed)?;
-        file.set_len(size).map_err(failed)?;
-        let mapped = MappedFile::unmapped(path.clone(), start, size);
-        if give_name(&unfinished, &path).map_err(failed)? {
-            mapped.map_with(&file)?;
-        } else {
+        let created = new_file::create(&path, size).map_err(|e| StoreError::io("creating", &path, start, e))?;
+        let mapped = MappedFile::unmapped(path, start, size);
+        match created {
+            Some(file) => mapped.map_with(&file)?,
             // Two threads made it at once: there must be one file only.
-            std::fs::remove_file(&unfinished).map_err(failed)?;
-            mapped.map()?;
-        }
+            None => mapped.map()?,
+        };
         Ok(mapped)
     }
 
@@ -68,7 +65,15 @@ impl MappedFile {
     }
 
     fn unmapped(path: PathBuf, start: u64, size: u64) -> MappedFile {
-        MappedFile { path, start, size, map: OnceLock::new(), reserved: AtomicU64::new(0), reserving: Mutex::new(()) }
+        MappedFile {
+            path,
+            start,
+            size,
+            guard: OnceLock::new(),
+            map: OnceLock::new(),
+            reserved: AtomicU64::new(0),
+            reserving: Mutex::new(()),
+        }
     }
 
     pub fn end(&self) -> u64 {
@@ -89,20 +94,22 @@ impl MappedFile {
             let (path, actual) = (self.path.clone(), map.len() as u64);
             return Err(StoreError::WrongFileSize { path, expected: self.size, actual });
         }
-        Ok(self.map.get_or_init(|| map))
+        let map = self.map.get_or_init(|| map);
+        self.guard.get_or_init(|| PageGuard::new(map.as_ptr(), map.len(), &self.path));
+        Ok(map)
     }
 
     #[inline]
     fn map(&self) -> Result<&MmapRaw> {
         match self.map.get() {
-            Some(map) => Ok(map),
-            None => self.map_with(&self.open_rw()?),
+            Some(map) if self.guard.get().is_some() => Ok(map),
+            _ => self.map_with(&self.open_rw()?),
         }
     }
 
     /// Places come from the disk, which may be damaged: one past the end is an error of the file.
     #[inline]
-    fn check(&self, pos: u64, len: u64) -> Result<()> {
+    fn check_bounds(&self, pos: u64, len: u64) -> Result<()> {
         if pos <= self.size && len <= self.size - pos { Ok(()) } else { Err(self.past_the_end(pos, len)) }
     }
 
@@ -112,13 +119,44 @@ impl MappedFile {
         StoreError::Corrupt { path: self.path.clone(), offset: self.start.saturating_add(pos), reason }
     }
 
-    /// `len` bytes at `pos` (relative to this file). Callers stay below the published position, or hold the append lock.
+    /// `len` bytes at `pos` (relative to this file). Callers stay below the published position, or hold the append lock. An error when
+    /// they cannot be read; each page is looked at here, so callers do not ask for more than they need.
     #[inline]
     pub fn bytes(&self, pos: u64, len: usize) -> Result<&[u8]> {
-        let map = self.map()?;
+        let bytes = self.unchecked_bytes(pos, len)?;
+        touch(bytes);
         self.check(pos, len as u64)?;
+        Ok(bytes)
+    }
+
+    /// Like `bytes`, for those who look at some of them and `check` afterwards: what cannot be read is zeros.
+    #[inline]
+    pub fn unchecked_bytes(&self, pos: u64, len: usize) -> Result<&[u8]> {
+        let map = self.map()?;
+        self.check_bounds(pos, len as u64)?;
         // SAFETY: inside the mapping (just checked), which lives as long as self; the writer does not touch published bytes.
         Ok(unsafe { std::slice::from_raw_parts(map.as_ptr().add(pos as usize), len) })
+    }
+
+    /// How many bytes from `pos` on, at most `len`, were not found unreadable.
+    #[inline]
+    pub fn readable_len(&self, pos: u64, len: u64) -> u64 {
+        self.guard.get().and_then(|guard| guard.first_lost(pos, len)).map_or(len, |lost| lost - pos)
+    }
+
+    /// An error when something of `[pos, pos + len)` was found unreadable.
+    #[inline]
+    pub fn check(&self, pos: u64, len: u64) -> Result<()> {
+        match self.guard.get().and_then(|guard| guard.first_lost(pos, len)) {
+            None => Ok(()),
+            Some(lost) => Err(self.unreadable(lost)),
+        }
+    }
+
+    #[cold]
+    fn unreadable(&self, pos: u64) -> StoreError {
+        let reason = "the disk cannot read the page, or the file was cut short; check the disk, and restore the file from a backup or a replica";
+        StoreError::Corrupt { path: self.path.clone(), offset: self.start + pos, reason: reason.into() }
     }
 
     /// The bytes the writer is about to fill.
@@ -129,7 +167,7 @@ impl MappedFile {
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn bytes_mut(&self, pos: u64, len: usize) -> Result<&mut [u8]> {
         let map = self.map()?;
-        self.check(pos, len as u64)?;
+        self.check_bounds(pos, len as u64)?;
         // SAFETY: inside the mapping (just checked); exclusive by the caller's promise.
         Ok(unsafe { std::slice::from_raw_parts_mut(map.as_mut_ptr().add(pos as usize), len) })
     }
@@ -138,7 +176,7 @@ impl MappedFile {
     #[inline]
     pub fn address(&self, pos: u64, len: u64) -> Result<*mut u8> {
         let map = self.map()?;
-        self.check(pos, len)?;
+        self.check_bounds(pos, len)?;
         // SAFETY: inside the mapping, just checked.
         Ok(unsafe { map.as_mut_ptr().add(pos as usize) })
     }
@@ -249,41 +287,18 @@ impl MappedFile {
     }
 }
 
-/// Where a file is until it has its size: not in the directory of its sequence, which may hold nothing else.
-fn unfinished_path(path: &Path) -> PathBuf {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let dir = path.parent().expect("a file in a directory");
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let mut name = dir.file_name().expect("a named directory").to_os_string();
-    name.push(format!("{UNFINISHED}{number}"));
-    dir.with_file_name(name)
-}
-
-/// Part of the name of a file that was being created; one that is found at opening was never used.
-pub(crate) const UNFINISHED: &str = ".creating-";
-
-/// Deletes what a killed process was creating in `dir`.
-pub(crate) fn remove_unfinished(path: &Path) -> Result<()> {
-    let is_unfinished = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.contains(UNFINISHED));
-    if is_unfinished && path.is_file() {
-        std::fs::remove_file(path).map_err(|e| StoreError::io("deleting", path, 0, e))?;
+/// Reads one byte of each page.
+#[inline]
+fn touch(bytes: &[u8]) {
+    let mut page = 0;
+    while page < bytes.len() {
+        // SAFETY: inside the slice. Volatile, so that it is not left out.
+        unsafe { bytes.as_ptr().add(page).read_volatile() };
+        page += PAGE as usize;
     }
-    Ok(())
-}
-
-/// Renames without replacing. False when the name is taken.
-fn give_name(from: &Path, to: &Path) -> io::Result<bool> {
-    use rustix::fs::{CWD, RenameFlags, renameat_with};
-    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        Ok(()) => Ok(true),
-        Err(rustix::io::Errno::EXIST) => Ok(false),
-        // A file system that cannot rename this way can link this way.
-        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => match std::fs::hard_link(from, to) {
-            Ok(()) => std::fs::remove_file(from).map(|()| true),
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-            Err(e) => Err(e),
-        },
-        Err(e) => Err(e.into()),
+    if let Some(last) = bytes.last() {
+        // SAFETY: as above.
+        unsafe { std::ptr::from_ref(last).read_volatile() };
     }
 }
 

@@ -11,7 +11,8 @@ use crate::consume_queue::{ConsumeQueue, check_name};
 use crate::error::{Result, StoreError};
 use crate::file_sequence::FileSequence;
 use crate::locks::Whole;
-use crate::mapped_file::{entries, remove_unfinished};
+use crate::mapped_file::entries;
+use crate::new_file::remove_unfinished;
 
 // Looked up once per message; topics come from clients, so the hash is seeded.
 type ByTopic = HashMap<Box<str>, HashMap<i32, Arc<ConsumeQueue>, RandomState>, RandomState>;

@@ -169,7 +169,15 @@ impl Durable {
             result.status = ReadStatus::NotResident;
             return Ok(result);
         }
-        let removed = self.collect(request, file.bytes(pos, len as usize)?, &mut result)?;
+        let mut removed = self.collect(request, file.unchecked_bytes(pos, looked_at as usize)?, &mut result);
+        let readable = file.readable_len(pos, looked_at) / UNIT_LEN * UNIT_LEN;
+        if readable < looked_at {
+            // The units before the page that cannot be read are worth an answer.
+            file.check(pos, readable.max(UNIT_LEN))?;
+            result = ReadResult::without_messages(status, next, min, max);
+            removed = self.collect(request, file.bytes(pos, readable as usize)?, &mut result);
+        }
+        let removed = removed?;
         // A queue's minimum is corrected before its messages go, so it tells whether they went just now.
         if removed && queue.min() > offset {
             return Ok(ReadResult::too_small(queue.min(), max));
@@ -206,7 +214,7 @@ impl Durable {
                 break;
             }
             examined += 1;
-            if request.tags_codes.is_some_and(|codes| !codes.contains(&unit.tags_code)) {
+            if request.tags_codes.is_some_and(|codes| !codes.contains(&unit.tags_code)) && !unit.is_extended() {
                 continue;
             }
             let offset = unit.physical_offset as u64;
@@ -226,6 +234,12 @@ impl Durable {
                         // What was found so far is worth an answer; the rest is for the next one.
                         examined -= 1;
                         break;
+                    }
+                    if let Some(codes) = request.tags_codes.filter(|_| unit.is_extended()) {
+                        let record = whole_record(file, offset - file.start, unit.size as u32)?;
+                        if !codes.contains(&self.tags_code_of(record, unit.physical_offset)?) {
+                            continue;
+                        }
                     }
                     if let Some(filter) = request.filter {
                         let record = whole_record(file, offset - file.start, unit.size as u32)?;

@@ -4,30 +4,33 @@
 //! then zeros), its last unit is compared with the log, and the log is read on from the last message any queue knows, which is its
 //! end unless records follow that belong to no queue. Nothing is mapped, so a large store opens fast and stays small.
 //!
-//! *After a crash* only what the checkpoint vouches for is believed. The scan begins at the newest log file whose first message is
-//! older than that; every queue is cut back to there and rebuilt from the log, as is the index from its own trusted point. Each record
+//! *After a crash* only what the checkpoint vouches for is believed. The scan begins at the log file that holds the record up to which
+//! the checkpoint says that log and queues are on disk (or where Java's times lead, if that record is not there); every queue is cut back to there and rebuilt from the log, as is the index from its own trusted point. Each record
 //! is checked: magic, lengths, its own offset, body CRC. The first that fails is the end, and what follows is zeroed, so that no later
 //! reader (Java's included) can take it for data. One that fails in what is read for the index alone, before the queues' trusted point,
-//! ends only that.
+//! ends only that. What the disk cannot read is no end: reading goes on with the next record behind it, if there is one.
 //!
 //! Java never erases, so its directories may hold stale units behind the end of a queue. Comparing the last unit with the log
 //! uncovers them.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use wire::record::{Lead, RecordError, lead, physical_offset, store_timestamp};
 use wire::{Crc, Record};
 
+use crate::checkpoint::Mark;
 use crate::commit_log::BLANK_LEN;
 use crate::consume_queue::{ConsumeQueue, UNIT_LEN, Unit};
 use crate::error::Result;
-use crate::flush::Durable;
+use crate::flush::{Durable, Newest};
+use crate::index::Index;
 use crate::log_peek::LogPeek;
 use crate::mapped_file::MappedFile;
 use crate::options::Options;
 use crate::rebuild::Rebuild;
+use crate::scan::log_files::LogFile;
+use crate::scan::window::Window;
 
 /// What opening the store had to do.
 #[derive(Clone, Debug, Default)]
@@ -67,11 +70,13 @@ pub(crate) fn recover(durable: &Durable, options: &Options, clean_exit: bool) ->
 
 fn after_clean_exit(durable: &Durable, options: &Options, recovery: &mut Recovery) -> Result<()> {
     let mut peek = LogPeek::new(&durable.log);
+    let mut all_readable = true;
     for queue in durable.queues.all() {
-        let end = end_by_bisection(&queue)?;
-        settle(&queue, end, &mut peek, recovery)?;
+        let settled = end_by_bisection(&queue).and_then(|end| settle(&queue, end, &mut peek, recovery));
+        all_readable &= give_up_unreadable(&queue, settled, recovery)?;
     }
-    let from = durable.queues.max_physical().max(durable.log.min()) as u64;
+    let known_end = if all_readable { durable.queues.max_physical() } else { 0 };
+    let from = known_end.max(durable.log.min()) as u64;
     let mut rebuild = Rebuild::new(durable, options);
     let end = scan(durable, options, from, &mut rebuild, recovery)?;
     rebuild.finish(recovery)?;
@@ -85,17 +90,19 @@ fn after_clean_exit(durable: &Durable, options: &Options, recovery: &mut Recover
 }
 
 fn after_crash(durable: &Durable, options: &Options, recovery: &mut Recovery) -> Result<()> {
-    let from = trusted_file(durable)?.start;
+    let mut from = trusted_file(durable)?.start;
     let mut peek = LogPeek::new(&durable.log);
+    let mut all_readable = true;
     for queue in durable.queues.all() {
-        let end = end_before(&queue, from as i64)?;
-        settle(&queue, end, &mut peek, recovery)?;
+        let settled = end_before(&queue, from as i64).and_then(|end| settle(&queue, end, &mut peek, recovery));
+        all_readable &= give_up_unreadable(&queue, settled, recovery)?;
+    }
+    if !all_readable {
+        from = durable.log.min() as u64;
     }
     let mut scan_from = from;
     if let Some(index) = &durable.index {
-        let log_end = durable.log.files.last().map_or(0, |file| file.end());
-        let index_from = index.recover(durable.checkpoint.trusted_index_ms(), log_end as i64)?;
-        scan_from = from.min((index_from.max(durable.log.min())) as u64);
+        scan_from = from.min(recover_index(durable, index)?.max(durable.log.min()) as u64);
     }
     let mut rebuild = Rebuild::new(durable, options);
     let mut end = scan(durable, options, scan_from, &mut rebuild, recovery)?;
@@ -116,22 +123,70 @@ fn after_crash(durable: &Durable, options: &Options, recovery: &mut Recovery) ->
     Ok(())
 }
 
-/// The newest log file that begins with a message the checkpoint vouches for, else the first.
+/// Empties a queue whose files the disk cannot read, so that it is made anew from the whole log. False if that was so.
+fn give_up_unreadable(queue: &ConsumeQueue, settled: Result<()>, recovery: &mut Recovery) -> Result<bool> {
+    match settled {
+        Err(error) if error.is_unreadable() => {
+            recovery
+                .notes
+                .push(format!("{error}; queue {} of {} is made anew from the log", queue.queue_id, queue.topic));
+            queue.set_end(0, -1)?;
+            Ok(false)
+        }
+        settled => settled.map(|()| true),
+    }
+}
+
+/// Where the index has to be brought up to date from.
+fn recover_index(durable: &Durable, index: &Index) -> Result<i64> {
+    let log_end = durable.log.files.last().map_or(0, |file| file.end());
+    match durable.checkpoint.index_end() {
+        Some(end) if is_still_there(durable) => index.recover(i64::MAX, end.min(log_end) as i64),
+        _ => index.recover(durable.checkpoint.trusted_index_ms(), log_end as i64),
+    }
+}
+
+/// Whether the record that the checkpoint names is where it was, or has expired since.
+fn is_still_there(durable: &Durable) -> bool {
+    let is_same =
+        |mark: Mark| (mark.start as i64) < durable.log.min() || durable.mark(mark.start, mark.end) == Some(mark);
+    durable.checkpoint.mark().is_some_and(is_same)
+}
+
+/// The log file before which the checkpoint vouches for everything.
 fn trusted_file(durable: &Durable) -> Result<Arc<MappedFile>> {
+    let first = durable.log.files.first().expect("the log has files");
+    match durable.checkpoint.mark().filter(|_| is_still_there(durable)) {
+        Some(mark) => Ok(durable.log.files.file_at(mark.start).unwrap_or(first)),
+        None => trusted_file_by_time(durable, first),
+    }
+}
+
+/// The newest log file that begins with a message older than the checkpoint's times, else the first. From where the clock was set
+/// back no time says anything.
+fn trusted_file_by_time(durable: &Durable, first: Arc<MappedFile>) -> Result<Arc<MappedFile>> {
     let trusted_ms = durable.checkpoint.trusted_ms();
-    let mut files = durable.log.files.all();
-    while files.len() > 1 {
-        let file = files.pop().expect("more than one");
-        let head = file.bytes(0, 128.min(file.size as usize))?;
+    let mut trusted = first;
+    let mut newest_ms = 0;
+    for file in durable.log.files.all() {
+        let mut head = [0u8; 128];
+        if file.read_at(&file.open_for_reading()?, 0, &mut head).is_err() {
+            continue;
+        }
         // Blocks that were another file's before may hold whole records, older than any here.
-        if matches!(lead(head), Lead::Message { .. }) && physical_offset(head) == Some(file.start as i64) {
-            let stored = store_timestamp(head).unwrap_or(0);
-            if stored != 0 && stored <= trusted_ms {
-                return Ok(file);
-            }
+        if !matches!(lead(&head), Lead::Message { .. }) || physical_offset(&head) != Some(file.start as i64) {
+            continue;
+        }
+        let stored_ms = store_timestamp(&head).unwrap_or(0);
+        if stored_ms < newest_ms {
+            break;
+        }
+        newest_ms = stored_ms;
+        if stored_ms != 0 && stored_ms <= trusted_ms {
+            trusted = file;
         }
     }
-    Ok(files.pop().expect("the log has files"))
+    Ok(trusted)
 }
 
 /// The queue offset behind the last valid unit, trusting that valid units are followed by zeros only.
@@ -149,13 +204,15 @@ fn end_by_bisection(queue: &ConsumeQueue) -> Result<i64> {
 fn end_before(queue: &ConsumeQueue, physical_offset: i64) -> Result<i64> {
     let good = |unit: &Unit| unit.is_pre_blank() || unit.is_valid() && unit.end() <= physical_offset;
     for file in queue.files.all().iter().rev() {
-        let first = Unit::decode(file.bytes(0, UNIT_LEN as usize)?);
-        if !good(&first) {
+        let open = file.open_for_reading()?;
+        if !good(&queue.peek(file, &open, 0)?) {
             continue;
         }
         let mut previous_end = 0;
         let mut count = 0;
-        for bytes in file.bytes(0, file.size as usize)?.chunks_exact(UNIT_LEN as usize) {
+        let mut units = vec![0; file.size as usize];
+        file.read_at(&open, 0, &mut units)?;
+        for bytes in units.chunks_exact(UNIT_LEN as usize) {
             let unit = Unit::decode(bytes);
             if !good(&unit) || !unit.is_pre_blank() && unit.physical_offset < previous_end {
                 break;
@@ -165,7 +222,6 @@ fn end_before(queue: &ConsumeQueue, physical_offset: i64) -> Result<i64> {
             }
             count += 1;
         }
-        file.release_pages();
         return Ok((file.start / UNIT_LEN + count) as i64);
     }
     Ok(0)
@@ -213,37 +269,58 @@ fn scan(
     let mut offset = from;
     recovery.scanned_from = from as i64;
     while let Some(file) = durable.log.files.file_at(offset) {
-        let mut pos = offset - file.start;
-        let bytes = file.bytes(0, file.size as usize)?;
+        let mut window = Window::open(&LogFile::of(&file), file.end())?;
         let ended = loop {
-            match lead(&bytes[pos as usize..]) {
-                Lead::Message { .. } => match Record::decode(&bytes[pos as usize..], crc) {
-                    Ok((record, size)) if record.physical_offset == (file.start + pos) as i64 => {
+            if let Some(at) = window.unreadable_in_record(offset)? {
+                let Some(next) = next_readable(durable, &mut window, offset)? else { break true };
+                recovery.notes.push(format!(
+                    "the disk cannot read {} at {at}; messages from {offset} to {next} are left out",
+                    file.path.display()
+                ));
+                if next == file.end() {
+                    break false;
+                }
+                offset = next;
+                continue;
+            }
+            let bytes = window.record_bytes(offset)?;
+            match lead(bytes) {
+                Lead::Message { .. } => match Record::decode(bytes, crc) {
+                    Ok((record, size)) if record.physical_offset == offset as i64 => {
                         rebuild.add(&record, size, recovery)?;
-                        durable.last_store_ms.fetch_max(record.store_timestamp, Ordering::AcqRel);
-                        pos += size as u64;
+                        let (start, end) = (offset, offset + size as u64);
+                        durable.set_newest(Newest { start, end, store_ms: record.store_timestamp });
+                        offset = end;
                     }
                     Err(RecordError::NotUtf8 { field, total_size }) => {
-                        let at = file.start + pos;
-                        recovery
-                            .notes
-                            .push(format!("the {field} of the message at {at} is not UTF-8; left out of its queue"));
-                        pos += total_size as u64;
+                        recovery.notes.push(format!(
+                            "the {field} of the message at {offset} is not UTF-8; left out of its queue"
+                        ));
+                        offset += total_size as u64;
                     }
                     _ => break true,
                 },
-                Lead::Blank { total_size } if total_size as u64 == file.size - pos => break false,
+                Lead::Blank { total_size } if total_size as u64 == file.end() - offset => break false,
                 _ => break true,
             }
         };
-        offset = file.start + pos;
-        file.release_pages();
         if ended || durable.log.files.file_at(file.end()).is_none() {
             break;
         }
         offset = file.end();
     }
     Ok(offset)
+}
+
+/// Where the log goes on behind a page that the disk cannot read: with the next record in the file, or in the next file.
+fn next_readable(durable: &Durable, window: &mut Window, offset: u64) -> Result<Option<u64>> {
+    let end = window.log_file.end();
+    if let Some(next) = window.find_record(offset + 1, end)? {
+        return Ok(Some(next));
+    }
+    let Some(next_file) = durable.log.files.file_at(end) else { return Ok(None) };
+    let mut next_window = Window::open(&LogFile::of(&next_file), next_file.end())?;
+    Ok(next_window.find_record(end, next_file.end())?.map(|_| end))
 }
 
 /// Whether anything stands behind the end of the log: a spare file, or bytes that are not zero.
@@ -258,6 +335,9 @@ fn needs_cut(durable: &Durable, end: u64) -> Result<bool> {
     }
     let mut head = [0u8; BLANK_LEN as usize];
     let len = left.min(BLANK_LEN) as usize;
-    last.read_at(&last.open_for_reading()?, end - last.start, &mut head[..len])?;
+    match last.read_at(&last.open_for_reading()?, end - last.start, &mut head[..len]) {
+        Err(error) if error.is_unreadable() => return Ok(true),
+        read => read?,
+    }
     Ok(head != [0; BLANK_LEN as usize])
 }

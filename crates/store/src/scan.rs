@@ -23,7 +23,7 @@ mod audit_queue;
 mod damage;
 mod index_view;
 mod key_lookup;
-mod log_files;
+pub(crate) mod log_files;
 mod log_ranges;
 mod queue_files;
 mod queue_lookup;
@@ -31,7 +31,7 @@ mod range_scan;
 mod selection;
 mod snapshot;
 mod time_lookup;
-mod window;
+pub(crate) mod window;
 
 pub use audit::{Audit, Finding, Findings, Kind, LogAudit, TopicSize};
 pub use damage::{Damage, DamageKind, ScanReport};

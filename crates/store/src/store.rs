@@ -10,8 +10,9 @@ use crate::clean::{CleanRules, Cleaned, disk_used_ratio};
 use crate::error::{Result, StoreError};
 use crate::flush::{Durable, Flusher};
 use crate::locks::Whole;
-use crate::mapped_file::{entries, remove_unfinished};
+use crate::mapped_file::entries;
 use crate::message::{Appended, Message};
+use crate::new_file::remove_unfinished;
 use crate::options::Options;
 use crate::presence::{self, DirectoryLock};
 use crate::read::{ReadRequest, ReadResult};
@@ -168,7 +169,7 @@ impl Store {
     /// The queue unit at a queue offset: where the message lies and its tags code.
     pub fn unit_at(&self, topic: &str, queue_id: i32, queue_offset: i64) -> Result<Option<crate::Unit>> {
         self.with(|open| match open.durable.queues.get(topic, queue_id) {
-            Some(queue) => queue.unit(queue_offset),
+            Some(queue) => queue.unit(queue_offset)?.map(|unit| open.durable.resolved(unit)).transpose(),
             None => Ok(None),
         })
     }
@@ -220,11 +221,11 @@ impl Store {
         self.with(|open| Ok(work(open.durable.flushed.event())))
     }
 
-    /// One round of expiry. `used_ratio` overrides what the file system says.
+    /// One round of expiry. `used_ratio` overrides what the file systems say, of which the log may have one of its own.
     pub fn clean(&self, rules: &CleanRules, now_ms: i64, due: bool, used_ratio: Option<f64>) -> Result<Cleaned> {
         let used_ratio = match used_ratio {
             Some(ratio) => ratio,
-            None => disk_used_ratio(&self.root)?,
+            None => disk_used_ratio(&self.root)?.max(disk_used_ratio(&self.root.join("commitlog"))?),
         };
         self.with(|open| {
             *open.refusal.lock().whole() = (used_ratio > rules.warn_ratio).then(|| {

@@ -207,6 +207,27 @@ fn a_garbled_index_is_rebuilt_after_a_crash() {
 const QUEUE_OFFSET_AT: u64 = 20;
 
 /// Checks that queue 0 has, each at its offset, all of `0..count` but one.
+#[test]
+fn a_message_that_cannot_be_read_hides_none_before_it() {
+    let place = Place::new();
+    let store = place.open();
+    let stored: Vec<_> =
+        (0..1000).map(|i| append(&store, message("T", 0, &body_of(i), "TAGS\u{1}Tag"), T0 + i as i64 * 10)).collect();
+    drop(store);
+    // The last byte of its properties is no text any more.
+    let damaged = stored[500].end() as u64 - 1;
+    let file = place.path().join(format!("commitlog/{:020}", damaged / 4096 * 4096));
+    overwrite(&file, damaged % 4096, &[0xFF]);
+    let store = place.open();
+    assert_eq!((store.min_offset("T", 0).expect("min"), store.max_offset("T", 0).expect("max")), (0, 1000));
+    for i in (0..1000).filter(|i| *i != 500) {
+        let result = read(&store, "T", 0, i, 1);
+        assert_eq!(result.records().count(), 1, "message {i}");
+        let found = store.offset_by_time("T", 0, T0 + i * 10).expect("offset");
+        assert_eq!(found, i, "by the time of message {i}");
+    }
+}
+
 fn assert_holds_all_but(store: &Store, missing: usize, count: usize) {
     assert_eq!(store.max_offset("T", 0).expect("max"), count as i64);
     for i in (0..count).filter(|i| *i != missing) {

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Generato
 from typing import TYPE_CHECKING, Any
 
 from orbitmq._native import Command
-from orbitmq.errors import Fault, OrbitError, StorePanic
+from orbitmq.errors import CorruptStore, Fault, OrbitError, StoreIOError, StorePanic
 from orbitmq.protocol.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -67,7 +67,10 @@ def answer_error(request: Command, error: BaseException) -> Command:
     """Make the response that tells a peer why its request failed."""
     if isinstance(error, Refused):
         return respond(request, error.code, error.remark, ext=error.ext)
-    if not isinstance(error, OrbitError) or isinstance(error, StorePanic):
+    if isinstance(error, CorruptStore | StoreIOError):
+        # Its text has the file and the offset. Whoever runs the broker must hear of a bad disk.
+        _log.error("request %d failed and its peer is told: %s", request.code, error)
+    elif not isinstance(error, OrbitError) or isinstance(error, StorePanic):
         _log.error("request %d failed", request.code, exc_info=error)
     remark = f"{type(error).__name__}: {error}"
     return respond(request, ResponseCode.SYSTEM_ERROR, remark)

@@ -28,8 +28,6 @@ use crate::message::{Routing, SCHEDULE_TOPIC, is_indexed, is_queued};
 
 /// So many findings of one piece are told one by one; the rest is only counted.
 const NAMED: usize = 1000;
-/// A tags code at or below this is an address in `consumequeue_ext`, not a code.
-const EXTENSION_ADDRESS: i64 = i32::MIN as i64 - 1;
 const NO_UNIT: Unit = Unit { physical_offset: 0, size: 0, tags_code: 0 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -287,7 +285,7 @@ fn about(kind: Kind, record: &Record<'_>, detail: String) -> Finding {
 fn tags_code_fits(unit: &Unit, record: &Record<'_>) -> bool {
     // Delay levels are a setting: any time from the storing on can be when it is due.
     let due = record.topic == SCHEDULE_TOPIC && unit.tags_code >= record.store_timestamp;
-    due || unit.tags_code <= EXTENSION_ADDRESS
+    due || unit.is_extended()
         || unit.tags_code == Routing::of(record.properties).tags_code(record.topic, record.store_timestamp, &[])
 }
 

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::log_ranges::Gap;
 use crate::error::{Result, StoreError};
+use crate::mapped_file::MappedFile;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFile {
@@ -19,6 +20,10 @@ pub struct LogFile {
 }
 
 impl LogFile {
+    pub(crate) fn of(file: &MappedFile) -> LogFile {
+        LogFile { path: file.path.clone(), start: file.start, len: file.size }
+    }
+
     pub fn end(&self) -> u64 {
         self.start + self.len
     }

@@ -4,7 +4,7 @@
 //! searched for its first record, so a log can be cut into ranges at any byte. Together the ranges of a cut give every record once.
 //!
 //! Damage is met in four ways. A record whose parts add up but whose body does not match its checksum, or whose text is not UTF-8, is
-//! left out and the next one is where it says. Where nothing readable stands, the next record is searched for. Where there is no file,
+//! left out and the next one is where it says. Where nothing readable stands, or the disk cannot read a page, the next record is searched for. Where there is no file,
 //! reading goes on with the next one; files that are missing before the first have expired and are no damage. A file that expires after
 //! the scan was planned is one, for each range that was to read of it. Each damage is counted
 //! by the range in which it begins; a range looks for that purpose at the place behind its last record, too, because the next range
@@ -176,6 +176,9 @@ fn meet<E: From<StoreError>>(
 ) -> std::result::Result<Met, E> {
     let left = window.limit().min(window.log_file.end()) - position;
     let file_left = window.log_file.end() - position;
+    if let Some(at) = window.unreadable_in_record(position)? {
+        return Ok(Met::Broken(format!("the disk cannot read the page at {at}")));
+    }
     let bytes = window.record_bytes(position)?;
     match lead(bytes) {
         Lead::Message { .. } => {}

@@ -3,14 +3,18 @@
 //! A position inside the log says by itself whether a record begins there: the magic stands four bytes on, and PHYSICALOFFSET equals
 //! the position. So a reader may begin anywhere; what a body holds by chance (or was put there to deceive) would also have to know
 //! where in the log it came to stand.
+//!
+//! Pages that the disk cannot read are zeros here, and `first_unreadable` tells them from those that were written.
 
 use std::fs::File;
+use std::ops::Range;
 
 use wire::record::{HEAD_LEN, Lead, MESSAGE_MAGIC, MIN_LEN, check_size, lead, physical_offset};
 use wire::{Crc, Record, RecordError};
 
 use super::log_files::LogFile;
 use crate::error::Result;
+use crate::mapped_file::PAGE;
 
 /// What is read at once. Twice this makes a scan no faster.
 const PIECE: usize = 1 << 20;
@@ -27,6 +31,8 @@ pub(crate) struct Window {
     /// Nothing at or behind this is looked at.
     limit: u64,
     piece: usize,
+    /// Where the buffer has zeros because the disk cannot read a page.
+    unreadable: Vec<Range<u64>>,
 }
 
 impl Window {
@@ -38,7 +44,8 @@ impl Window {
     pub fn with_piece(log_file: &LogFile, limit: u64, piece: usize) -> Result<Window> {
         let limit = limit.min(log_file.end());
         let file = log_file.open()?;
-        Ok(Window { log_file: log_file.clone(), file, buffer: Vec::new(), at: 0, filled: 0, limit, piece })
+        let (log_file, buffer, unreadable) = (log_file.clone(), Vec::new(), Vec::new());
+        Ok(Window { log_file, file, buffer, at: 0, filled: 0, limit, piece, unreadable })
     }
 
     pub fn limit(&self) -> u64 {
@@ -64,8 +71,51 @@ impl Window {
         }
         self.at = offset;
         self.filled = 0;
-        self.filled = self.log_file.read_at(&self.file, offset, &mut self.buffer[..wanted])?;
+        self.unreadable.clear();
+        self.filled = match self.log_file.read_at(&self.file, offset, &mut self.buffer[..wanted]) {
+            Err(error) if error.is_unreadable() => self.fill_by_pages(offset, wanted)?,
+            read => read?,
+        };
         Ok(())
+    }
+
+    /// Fills the buffer although some of its pages cannot be read.
+    #[cold]
+    fn fill_by_pages(&mut self, offset: u64, wanted: usize) -> Result<usize> {
+        let mut filled = 0;
+        while filled < wanted {
+            let at = offset + filled as u64;
+            let in_page = (PAGE - (at - self.log_file.start) % PAGE) as usize;
+            let page = &mut self.buffer[filled..wanted.min(filled + in_page)];
+            match self.log_file.read_at(&self.file, at, page) {
+                Err(error) if error.is_unreadable() => {
+                    page.fill(0);
+                    filled += page.len();
+                    self.unreadable.push(at..at + page.len() as u64);
+                }
+                read => match read? {
+                    0 => break,
+                    read => filled += read,
+                },
+            }
+        }
+        Ok(filled)
+    }
+
+    /// The first byte of `[offset, offset + len)`, which must just have been asked for, that the disk cannot read.
+    pub fn first_unreadable(&self, offset: u64, len: u64) -> Option<u64> {
+        let overlapping = |page: &&Range<u64>| page.start < offset + len && offset < page.end;
+        self.unreadable.iter().find(overlapping).map(|page| page.start.max(offset))
+    }
+
+    /// The first byte that the disk cannot read of the record that begins at `offset`, or of the place where one should.
+    pub fn unreadable_in_record(&mut self, offset: u64) -> Result<Option<u64>> {
+        let bytes = self.record_bytes(offset)?;
+        let len = match lead(bytes) {
+            Lead::Message { total_size } => total_size.min(bytes.len()),
+            _ => HEAD_LEN.min(bytes.len()),
+        };
+        Ok(self.first_unreadable(offset, len as u64))
     }
 
     /// A record's bytes, as many as it claims to have if they are there. Of one that stands elsewhere, or whose length cannot be, only
