@@ -45,6 +45,7 @@ from orbitmq.broker.queue_notices import QueueNotices
 from orbitmq.broker.registration import Registration
 from orbitmq.broker.retention import Retention
 from orbitmq.broker.runtime_info import RuntimeInfo
+from orbitmq.broker.slow_consumers import PERIOD_MS, SlowConsumers
 from orbitmq.broker.stats import BrokerStats
 from orbitmq.broker.store_opening import open_store
 from orbitmq.broker.table_files import TableFiles
@@ -170,6 +171,9 @@ class Broker:
             else None
         )
         self.putting.counts_times = self.acks is None
+        self.slow_consumers = SlowConsumers(
+            config, self.store, self.groups, self.offsets, self.consumers
+        )
         self.flow_control.unflushed = self.acks
         self.flow_control.call_soon = asyncio.get_running_loop().call_soon
         self.registration = Registration(
@@ -354,6 +358,7 @@ class Broker:
         self.delay.start()
         self.timers.start()
         every(1000, self.stats.sample)
+        every(PERIOD_MS, self.slow_consumers.round)
         every(config.flush_consumer_offset_interval, tables.save_offsets, first_after_ms=10_000)
         every(config.flush_delay_offset_interval, tables.save_delay_offsets)
         every(FILTER_SAVE_MS, tables.save_filters)
@@ -366,7 +371,7 @@ class Broker:
             every(int(RELOAD_S * 1000), self.accounts.reload)
         if config.broker_role != "SLAVE":
             every(config.transaction_check_interval, self.transaction_check.round)
-        if config.nameservers:
+        if config.registers:
             await self.registration.start()
 
     async def _listen(self) -> None:
