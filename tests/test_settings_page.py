@@ -34,7 +34,7 @@ def test_the_page_names_every_key() -> None:
 
 
 def is_read(setting: Setting) -> bool:
-    """Whether the program looks at a setting: an attribute or, in tables of settings, its name."""
+    """True when the program looks at a setting: at the attribute, or at its name in a table."""
     pattern = re.compile(rf"""\.{setting.name}\b|"{setting.name}\"""")
     others = ("client", "admin", "spark")
     for file in (ROOT / "src" / "orbitmq").rglob("*.py"):
@@ -54,9 +54,9 @@ def test_what_a_setting_says_is_true(setting: Setting) -> None:
     """One that is said to work is read somewhere; one without an effect is read nowhere."""
     assert setting.meaning.text
     if setting.meaning.use is Use.WORKS:
-        assert is_read(setting)
+        assert is_read(setting), "declare it as idle, or read it"
     elif setting.meaning.use in (Use.IDLE, Use.WARNED):
-        assert not is_read(setting)
+        assert not is_read(setting), "declare what it does"
 
 
 @pytest.mark.parametrize(

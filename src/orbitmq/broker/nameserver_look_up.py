@@ -28,7 +28,7 @@ class NameserverLookUp:
 
     @property
     def next_s(self) -> float:
-        """When to ask again: soon, as long as there is no nameserver."""
+        """Seconds until the next question; few, as long as there is no nameserver."""
         return LOOK_AGAIN_S if self._config.found_nameservers else LOOK_AGAIN_SOON_S
 
     async def ask(self) -> bool:

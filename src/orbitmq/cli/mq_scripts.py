@@ -17,7 +17,7 @@ __all__ = ["mqadmin", "mqbroker", "mqnamesrv", "mqshutdown"]
 
 HELP: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 NOT_RUNNING: Final = 255
-"""What ``exit -1`` of RocketMQ's script is."""
+"""The code that ``exit -1`` of RocketMQ's script ends with."""
 
 _config_file = click.option(
     "-c",

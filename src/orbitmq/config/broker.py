@@ -63,7 +63,7 @@ class BrokerConfig(StoreSettings, ServerSettings, ClientSettings):
     )
     broker_id: int = fixed(
         0,
-        "Told to nameservers; always 0, because this broker is a master.",
+        "Told to nameservers; a master has 0, and every broker here is one.",
         long=True,
         important=True,
     )
@@ -179,7 +179,7 @@ class BrokerConfig(StoreSettings, ServerSettings, ClientSettings):
         "sent all topics only if one does not know the newest.",
     )
     compressed_register: bool = live(
-        False, "Registrations are compressed, and say less of a topic, as in 4.9.7."
+        False, "Registrations are compressed; a topic's order and flags are left out, as in 4.9.7."
     )
     fetch_namesrv_addr_by_address_server: bool = fixed(
         False,
@@ -191,7 +191,7 @@ class BrokerConfig(StoreSettings, ServerSettings, ClientSettings):
         None, "The address server, host or host:port.", otherwise="`jmenv.tbsite.net`"
     )
     rmq_address_server_sub_group: str | None = fixed(
-        None, "Which of the address server's lists.", otherwise="`nsaddr`"
+        None, "The address server's list to take.", otherwise="`nsaddr`"
     )
 
     # Flow control
@@ -286,12 +286,12 @@ class BrokerConfig(StoreSettings, ServerSettings, ClientSettings):
 
     @property
     def asks_address_server(self) -> bool:
-        """Whether an address server is asked for the nameservers."""
+        """True when an address server is asked for the nameservers."""
         return self.fetch_namesrv_addr_by_address_server and not self.namesrv_addr
 
     @property
     def registers(self) -> bool:
-        """Whether there are nameservers to register with, or somebody who names them."""
+        """True when there are nameservers to register with, or somebody who names them."""
         return bool(self.nameservers) or self.asks_address_server
 
     @property

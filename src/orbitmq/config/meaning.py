@@ -1,4 +1,4 @@
-"""What a setting does here: it works, it is idle, it is warned of, or it is refused.
+"""Meanings of settings: one works, is idle, is warned of, or is refused.
 
 Every setting is declared with its meaning, so that a broker that starts, and the page of the
 reference (`orbitmq.config.reference`), say the same.

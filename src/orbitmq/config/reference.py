@@ -98,10 +98,11 @@ def _type(setting: Setting) -> str:
 
 
 def _live(setting: Setting) -> str:
+    if setting.meaning.use is not Use.WORKS:
+        return "-"
     if not setting.remote:
         return "no"
-    is_late = setting.read_at_start and setting.meaning.use is Use.WORKS
-    return "at start" if is_late else "yes"
+    return "at start" if setting.read_at_start else "yes"
 
 
 if __name__ == "__main__":

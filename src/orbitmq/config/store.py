@@ -316,7 +316,7 @@ class StoreSettings(Settings):
 
     @property
     def has_log_in_its_place(self) -> bool:
-        """Whether the commit log is where the store looks for it."""
+        """True when the commit log is where the store looks for it."""
         place = Path(self.store_path_root_dir) / "commitlog"
         return self.commit_log_path.resolve() == place.resolve()
 
