@@ -77,6 +77,8 @@ _log = logging.getLogger(__name__)
 CLIENT_SCAN_MS = 10_000
 FILTER_SAVE_MS = 10_000
 TIMER_SAVE_MS = 1000
+LEAST_MESSAGE_LIMIT = 10
+"""A request that sets maxMessageSize lower than that limits nothing, as in Java."""
 VIP_DISTANCE = 2
 """How far below the broker's port its second, the fast one, is."""
 
@@ -507,6 +509,9 @@ class Broker:
         self.groups.auto_create = self.config.auto_create_subscription_group
         if "brokerPermission" in keys:
             self.topics.touch()
+        if "maxMessageSize" in keys and self.config.max_message_size >= LEAST_MESSAGE_LIMIT:
+            self.store.limit_bodies(self.config.max_message_size)
+            self.putting.max_message_size = self.config.max_message_size
         if "fileReservedTime" in keys:
             self.timers.reserved_time_changed()
 

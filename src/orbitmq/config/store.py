@@ -190,9 +190,7 @@ class StoreSettings(Settings):
     )
 
     # Limits of one message, one read, one query
-    max_message_size: int = live(
-        4 << 20, "Bytes of a message's body; larger ones are refused.", read_at_start=True
-    )
+    max_message_size: int = live(4 << 20, "Bytes of a message's body; larger ones are refused.")
     max_msgs_num_batch: int = live(64, "Messages that a query by key may ask for.")
     default_query_max_num: int = live(32, "Messages that a query for a message's id returns.")
     max_transfer_bytes_on_message_in_memory: int = live(
