@@ -232,7 +232,9 @@ class StoreSettings(Settings):
     delete_consume_queue_files_interval: int = live(100, DELETES_AT_ONCE)
     destroy_maped_file_interval_forcibly: int = live(120_000, READERS_KEEP_FILES)
     redelete_hanged_file_interval: int = live(120_000, READERS_KEEP_FILES)
-    disk_fall_recorded: bool = live(True, idle("how far pulls lag is not recorded"))
+    disk_fall_recorded: bool = live(
+        True, "Notes how many bytes each pull is behind, as GROUP_GET_FALL_SIZE."
+    )
 
     # Recovery
     check_crc_on_recover: bool = live(
