@@ -193,6 +193,10 @@ format: build ## Rewrite the sources in the house style
 	$(PYTHON) -m ruff format .
 	$(CARGO) fmt --all
 
+.PHONY: docs
+docs: build ## Write the page of all settings, docs/settings.md, from their declarations
+	$(PYTHON) -m orbitmq.config.reference > docs/settings.md
+
 # ---- run ---------------------------------------------------------------------------------------
 
 .PHONY: up

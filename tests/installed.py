@@ -16,6 +16,14 @@ from orbitmq.testing import LocalCluster
 COUNT = 100
 
 
+def run(script: str, *words: str, code: int = 0) -> str:
+    """Run one of the wheel's commands; returns what it prints."""
+    command = [str(Path(sys.prefix) / "bin" / script), *words]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert ran.returncode == code, ran
+    return ran.stdout
+
+
 def main() -> None:
     package = Path(orbitmq.__file__).parent
     assert Path(sys.prefix) in package.parents, f"{package} is not what was installed"
@@ -30,14 +38,13 @@ def main() -> None:
             messages = iter(consumer)
             received = {int(next(messages).body) for _ in range(COUNT)}
         assert received == set(range(COUNT))
-        command = Path(sys.prefix) / "bin" / "orbitmq"
-        said = subprocess.run(
-            [command, "topic", "list", "--namesrv", cluster.address],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+        said = run("orbitmq", "topic", "list", "--namesrv", cluster.address)
         assert "installed" in said, said
+        said = run("mqadmin", "topicList", "-n", cluster.address)
+        assert "installed" in said, said
+    for script in ("mqnamesrv", "mqbroker"):
+        assert "--configFile" in run(script, "-h"), script
+    assert "Useage: mqshutdown broker | namesrv" in run("mqshutdown", code=1)
     print(
         f"orbitmq {orbitmq.__version__}, installed from its wheel: {COUNT} messages there and back"
     )

@@ -1167,6 +1167,8 @@ class Store:
     @property
     def recovery(self) -> Recovery:
         """What opening it had to do."""
+    def limit_bodies(self, max_bytes: int, /) -> None:
+        """Take bodies of so many bytes from now on; larger ones are refused."""
     def append(self, message: NewMessage, *, now_ms: int | None = None) -> Appended:
         """Append one message; readable when this returns, on disk once flushed."""
     def append_many(

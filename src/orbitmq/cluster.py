@@ -71,7 +71,12 @@ class Standalone:
         hooks = [signing(own.access_key, own.secret_key)] if self.config.acl_enable else []
         self.broker = Broker(self.config, hosts=(), hooks=hooks)
         self._router = Router(fallback=self.broker.router.fallback)
-        self._server = Server(self._router, on_close=self._closed, tls=self.broker.tls)
+        self._server = Server(
+            self._router,
+            max_idle_s=self.config.server_channel_max_idle_time_seconds,
+            on_close=self._closed,
+            tls=self.broker.tls,
+        )
         self.broker.close_with(self._server)
 
     def _nameserver_config(self, data: Path) -> NameserverConfig:

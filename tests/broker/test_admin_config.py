@@ -201,3 +201,17 @@ def test_cleaning_on_request(wire: Wire, cluster: LocalCluster) -> None:
     assert broker.store.queues() == [("t", 0)], "nothing has expired"
     assert wire.ask(RequestCode.DELETE_EXPIRED_COMMITLOG).code == ResponseCode.SUCCESS
     assert broker.retention.is_due()
+
+
+def test_a_new_limit_of_messages_counts_at_once(wire: Wire) -> None:
+    for limit, size, code in (
+        (100, 101, ResponseCode.MESSAGE_ILLEGAL),
+        (8 << 20, 5 << 20, ResponseCode.SUCCESS),
+        (1, 1000, ResponseCode.SUCCESS),  # too low to be meant, as in Java
+    ):
+        body = f"maxMessageSize={limit}\n".encode()
+        assert wire.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body).code == ResponseCode.SUCCESS
+        answer = wire.send("t", b"x" * size)
+        assert answer.code == code
+        if code == ResponseCode.MESSAGE_ILLEGAL:
+            assert f"msg body length limit {limit}B" in (answer.remark or "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,10 @@ def config_of(root: Path, **settings: str) -> BrokerConfig:
         ("enableDLegerCommitLog", "true", "leave the setting out"),
         ("brokerRole", "SLAVE", "set brokerRole=ASYNC_MASTER"),
         ("brokerRole", "SYNC_MASTER", "set brokerRole=ASYNC_MASTER"),
+        ("enableLmq", "true", "leave the setting out"),
+        ("enableMultiDispatch", "true", "leave the setting out"),
+        ("messageStorePlugIn", "a.Plugin", "leave the setting out"),
+        ("duplicationEnable", "true", "leave the setting out"),
     ],
 )
 def test_what_would_be_ignored_is_refused_before_anything_is_touched(
@@ -42,3 +47,11 @@ def test_a_log_that_is_named_where_it_is_or_linked_is_taken(tmp_path: Path) -> N
     (root / "commitlog").rename(elsewhere)
     (root / "commitlog").symlink_to(elsewhere)
     open_store(config_of(root, storePathCommitLog=str(elsewhere)), [1000]).close()
+
+
+def test_what_has_no_effect_is_warned_of_when_the_store_opens(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    open_store(config_of(tmp_path, transientStorePoolEnable="true"), [1000]).close()
+    (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert "transientStorePoolEnable=true has no effect: " in warning.getMessage()

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from orbitmq.admin.admin import Admin
 from orbitmq.cli import main
 from orbitmq.client.producer import Producer
 from orbitmq.testing import LocalCluster
+from tests.cli.processes import Home
 
 LIMIT_S = 60.0
 
@@ -93,3 +95,11 @@ def admin(cluster: LocalCluster) -> Iterator[Admin]:
 def producer(cluster: LocalCluster) -> Iterator[Producer]:
     with Producer(cluster.address, group="tests", timeout_ms=10_000) as producer:
         yield producer
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    """A home for commands that run as processes; what still runs at the end is killed."""
+    made = Home(tmp_path)
+    yield made
+    made.close()

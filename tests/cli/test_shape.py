@@ -80,7 +80,7 @@ def test_what_moves_can_be_watched() -> None:
 
 
 def test_every_command_can_be_told_how_to_reach_a_cluster() -> None:
-    alone = {("message", "decode-id"), *(one for one in ALL if one[0] == "pipeline")}
+    alone = {("stop",), ("message", "decode-id"), *(one for one in ALL if one[0] == "pipeline")}
     for words, command in ALL.items():
         if words in SERVERS | TEXTS | alone:
             continue

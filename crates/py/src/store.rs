@@ -69,6 +69,12 @@ impl Store {
         self.0.recovery().into()
     }
 
+    /// Takes bodies of so many bytes from now on; larger ones are refused.
+    #[pyo3(signature = (max_bytes, /))]
+    fn limit_bodies(&self, py: Python<'_>, max_bytes: u32) -> PyResult<()> {
+        self.detached(py, |store| store.limit_bodies(max_bytes.into()))
+    }
+
     /// Appends messages in order.
     #[pyo3(signature = (messages, *, now_ms = None, atomic = false))]
     fn append_many<'py>(

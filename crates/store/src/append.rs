@@ -79,6 +79,11 @@ impl Appender {
         Ok(())
     }
 
+    /// Takes bodies of so many bytes from now on.
+    pub fn limit_bodies(&mut self, max_bytes: u64) {
+        self.options.max_body_bytes = max_bytes;
+    }
+
     fn record_limit(&self) -> u64 {
         (self.options.max_body_bytes + RECORD_OVERHEAD_LIMIT).min(self.options.commit_log_file_size - BLANK_LEN)
     }

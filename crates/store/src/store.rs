@@ -88,6 +88,14 @@ impl Store {
         self.append_with(|appender| appender.append_batch(messages, now_ms, results))
     }
 
+    /// Takes bodies of so many bytes from now on; larger ones are refused.
+    pub fn limit_bodies(&self, max_bytes: u64) -> Result<()> {
+        self.with(|open| {
+            open.appender.lock().expect("append lock").limit_bodies(max_bytes);
+            Ok(())
+        })
+    }
+
     #[inline]
     fn append_with(&self, append: impl FnOnce(&mut Appender) -> Result<()>) -> Result<()> {
         self.with(|open| {

@@ -45,6 +45,7 @@ from orbitmq.broker.queue_notices import QueueNotices
 from orbitmq.broker.registration import Registration
 from orbitmq.broker.retention import Retention
 from orbitmq.broker.runtime_info import RuntimeInfo
+from orbitmq.broker.slow_consumers import PERIOD_MS, SlowConsumers
 from orbitmq.broker.stats import BrokerStats
 from orbitmq.broker.store_opening import open_store
 from orbitmq.broker.table_files import TableFiles
@@ -76,6 +77,8 @@ _log = logging.getLogger(__name__)
 CLIENT_SCAN_MS = 10_000
 FILTER_SAVE_MS = 10_000
 TIMER_SAVE_MS = 1000
+LEAST_MESSAGE_LIMIT = 10
+"""A request that sets maxMessageSize lower than that limits nothing, as in Java."""
 VIP_DISTANCE = 2
 """How far below the broker's port its second, the fast one, is."""
 
@@ -170,6 +173,9 @@ class Broker:
             else None
         )
         self.putting.counts_times = self.acks is None
+        self.slow_consumers = SlowConsumers(
+            config, self.store, self.groups, self.offsets, self.consumers
+        )
         self.flow_control.unflushed = self.acks
         self.flow_control.call_soon = asyncio.get_running_loop().call_soon
         self.registration = Registration(
@@ -354,6 +360,7 @@ class Broker:
         self.delay.start()
         self.timers.start()
         every(1000, self.stats.sample)
+        every(PERIOD_MS, self.slow_consumers.round)
         every(config.flush_consumer_offset_interval, tables.save_offsets, first_after_ms=10_000)
         every(config.flush_delay_offset_interval, tables.save_delay_offsets)
         every(FILTER_SAVE_MS, tables.save_filters)
@@ -366,7 +373,7 @@ class Broker:
             every(int(RELOAD_S * 1000), self.accounts.reload)
         if config.broker_role != "SLAVE":
             every(config.transaction_check_interval, self.transaction_check.round)
-        if config.nameservers:
+        if config.registers:
             await self.registration.start()
 
     async def _listen(self) -> None:
@@ -502,6 +509,9 @@ class Broker:
         self.groups.auto_create = self.config.auto_create_subscription_group
         if "brokerPermission" in keys:
             self.topics.touch()
+        if "maxMessageSize" in keys and self.config.max_message_size >= LEAST_MESSAGE_LIMIT:
+            self.store.limit_bodies(self.config.max_message_size)
+            self.putting.max_message_size = self.config.max_message_size
         if "fileReservedTime" in keys:
             self.timers.reserved_time_changed()
 

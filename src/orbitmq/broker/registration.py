@@ -10,11 +10,13 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from orbitmq._native import Command, body_crc, dumps_lenient
+from orbitmq.broker.nameserver_look_up import NameserverLookUp
 from orbitmq.broker.queue_notices import QueueNotices
+from orbitmq.broker.registration_body import compressed_body, plain_body
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerConfig
 from orbitmq.errors import FAILURES, OrbitError
-from orbitmq.protocol.bodies import TopicConfig
+from orbitmq.protocol.bodies import DataVersion, TopicConfig
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import Permission
 from orbitmq.protocol.members import Members
@@ -58,15 +60,27 @@ class Registration:
 
     async def start(self) -> None:
         """Register everywhere and go on doing so."""
+        if self._config.asks_address_server:
+            look_up = NameserverLookUp(self._config)
+            await look_up.ask()
+            self._spawn(self._follow(look_up))
         await self._try_to_register()
         self._periodic = asyncio.get_running_loop().create_task(self._go_on())
 
     async def _go_on(self) -> None:
-        period_s = min(max(self._config.register_name_server_period, 10_000), 60_000) / 1000
         await asyncio.sleep(FIRST_AFTER_S)
         while True:
-            await self._try_to_register()
-            await asyncio.sleep(period_s)
+            if self._config.force_register or await self._is_news_to_somebody():
+                await self._try_to_register()
+            period_ms = min(max(self._config.register_name_server_period, 10_000), 60_000)
+            await asyncio.sleep(period_ms / 1000)
+
+    async def _follow(self, look_up: NameserverLookUp) -> None:
+        """Register again whenever the address server names other nameservers."""
+        while True:
+            await asyncio.sleep(look_up.next_s)
+            if await look_up.ask():
+                await self._try_to_register()
 
     async def _try_to_register(self) -> None:
         """Register; what goes wrong (an answer nobody can read, a full disk) may do so once."""
@@ -123,7 +137,7 @@ class Registration:
         body = self._body()
         ext = self._identity() | {
             "haServerAddr": self._config.ha_address,
-            "compressed": "false",
+            "compressed": "true" if self._config.compressed_register else "false",
             "bodyCrc32": str(body_crc(body)),
         }
         if self._any_host:
@@ -160,7 +174,36 @@ class Registration:
                 ).as_json()
                 for name, topic in table["topicConfigTable"].items()
             }
-        return dumps_lenient({"filterServerList": [], "topicConfigSerializeWrapper": table})
+        return compressed_body(table) if self._config.compressed_register else plain_body(table)
+
+    async def _is_news_to_somebody(self) -> bool:
+        """Ask all nameservers whether they know our topics as they are; that keeps us alive there.
+
+        One that does not answer counts as one that does not know.
+        """
+        answers = await asyncio.gather(
+            *(self._is_news_to(address) for address in self._config.nameservers)
+        )
+        return any(answers)
+
+    async def _is_news_to(self, address: str) -> bool:
+        ours = self._topics.version
+        try:
+            answer = await self._client.invoke(
+                address,
+                RequestCode.QUERY_DATA_VERSION,
+                ext=self._identity(),
+                body=dumps_lenient(ours.as_json()),
+                timeout_ms=self._config.register_broker_timeout_mills,
+            )
+            if answer.code != ResponseCode.SUCCESS:
+                return True
+            if (answer.ext or {}).get("changed", "").lower() == "true" or not answer.body:
+                return True
+            return DataVersion.from_json(Members.read(answer.body)) != ours
+        except FAILURES as error:
+            _log.warning("name server %s did not say which topics it knows: %s", address, error)
+            return True
 
     async def _register_with(
         self, address: str, ext: dict[str, str], body: bytes

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from pathlib import Path
 
 from orbitmq._native import Store, StoreOptions
 from orbitmq.config import BrokerConfig
-from orbitmq.errors import ConfigError
 
 __all__ = ["open_store"]
 
@@ -17,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 def open_store(config: BrokerConfig, levels_ms: Sequence[int]) -> Store:
     """Open the store directory; what a crash has left is recovered before this returns."""
-    _refuse_what_would_be_ignored(config)
+    config.check()
     store = Store.open(config.store_path_root_dir, _options(config, levels_ms))
     recovery = store.recovery
     how = "normally" if recovery.clean_exit else "abnormally"
@@ -30,34 +28,6 @@ def open_store(config: BrokerConfig, levels_ms: Sequence[int]) -> Store:
     for note in recovery.notes:
         _log.warning("recovery: %s", note)
     return store
-
-
-def _refuse_what_would_be_ignored(config: BrokerConfig) -> None:
-    """Refuse settings of RocketMQ's that nothing here follows, and whose neglect costs messages."""
-    # A store that finds no log where it looks begins one, and deletes the queues of the other.
-    place = Path(config.store_path_root_dir) / "commitlog"
-    if config.commit_log_path.resolve() != place.resolve():
-        raise ConfigError(
-            f"storePathCommitLog={config.store_path_commit_log} is not supported: the log is read "
-            f"and written in {place}; move it there, or make that a link to it, and leave the "
-            "setting out"
-        )
-    if config.read_only_commit_log_store_paths:
-        raise ConfigError(
-            f"readOnlyCommitLogStorePaths={config.read_only_commit_log_store_paths} is not "
-            f"supported: move these files to {place}, and leave the setting out"
-        )
-    if config.enable_d_leger_commit_log:
-        raise ConfigError(
-            "enableDLegerCommitLog=true is not supported: there is no replication yet, and a log "
-            "of DLedger's is another format; leave the setting out, with a store of its own"
-        )
-    if config.broker_role != "ASYNC_MASTER":
-        raise ConfigError(
-            f"brokerRole={config.broker_role} is not supported: there is no replication yet, so "
-            "that no message would have a copy; set brokerRole=ASYNC_MASTER for a broker that is "
-            "on its own, or run Apache RocketMQ"
-        )
 
 
 def _options(config: BrokerConfig, levels_ms: Sequence[int]) -> StoreOptions:

@@ -22,6 +22,7 @@ COMMANDS: Final = {
         "up": "Run nameserver and broker in one process, on one port",
         "nameserver": "Run a nameserver; look at nameservers and change them",
         "broker": "Run a broker; look at brokers and change them",
+        "stop": "Stop what up, broker or nameserver has started",
     },
     "Messages": {
         "produce": "Send lines or files as messages",

@@ -69,17 +69,9 @@ def broker(
         click.echo(format_properties(dict(sorted(config.as_properties().items()))), nl=False)
         return
     # Imported late: the help and the settings need no event loop.
-    from orbitmq.broker.app import Broker
-    from orbitmq.cli.running import run
+    from orbitmq.cli.servers import run_broker
 
-    def announce(running: Broker) -> None:
-        line = f"The broker[{config.broker_name}, {config.address}] boot success. "
-        line += "serializeType=JSON"
-        if config.namesrv_addr:
-            line += f" and name server is {config.namesrv_addr}"
-        click.echo(line)
-
-    run(lambda: Broker(config, hosts=hosts), announce)
+    run_broker(config, hosts)
 
 
 for _verb in VERBS:

@@ -6,12 +6,18 @@ Each is translated into one of ours, whose answer it prints: the same facts, but
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
 
 from orbitmq.cli.mqadmin_options import Alias
 from orbitmq.cli.mqadmin_table import ALIASES, OTHER_NAMES
 
 __all__ = ["mqadmin", "translate"]
+
+
+_BY_LOWER: Final = {name.lower(): name for name in (*ALIASES, *OTHER_NAMES)}
+"""mqadmin does not tell small letters from capitals."""
 
 
 class Aliases(click.Group):
@@ -23,6 +29,9 @@ class Aliases(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Make the command of an alias; it reads its words itself."""
+        if cmd_name == "help":
+            return help_command
+        cmd_name = _BY_LOWER.get(cmd_name.lower(), cmd_name)
         alias = ALIASES.get(OTHER_NAMES.get(cmd_name, cmd_name))
         if alias is None:
             return None
@@ -59,6 +68,23 @@ def mqadmin() -> None:
       orbitmq mqadmin consumerProgress -g billing
       orbitmq mqadmin updateTopic -h           # what the options are, and what they become
     """
+
+
+@click.command("help", short_help="Say all about a command")
+@click.argument("name", required=False)
+@click.pass_context
+def help_command(context: click.Context, name: str | None) -> None:
+    """Say all about a command, as its -h does; without a name, list all of them."""
+    group = context.parent
+    assert group is not None
+    if name is None:
+        click.echo(mqadmin.get_help(group))
+        return
+    name = _BY_LOWER.get(name.lower(), name)
+    alias = ALIASES.get(OTHER_NAMES.get(name, name))
+    if alias is None:
+        raise click.UsageError(f"The sub command {name} not exist.", group)
+    click.echo(usage(name, alias))
 
 
 def translate(name: str, alias: Alias, words: list[str]) -> list[str]:

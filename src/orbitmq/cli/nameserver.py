@@ -67,17 +67,11 @@ def nameserver(
         click.echo(format_properties(dict(sorted(config.as_properties().items()))), nl=False)
         return
     # Imported late: the help and the settings need no event loop.
-    from orbitmq.cli.running import run
-    from orbitmq.nameserver import Nameserver
+    from orbitmq.cli.servers import run_nameserver
 
     if config_file is not None:
         click.echo(f"load config properties file OK, {config_file}")
-
-    def announce(running: Nameserver) -> None:
-        click.echo("The Name Server boot success. serializeType=JSON")
-        click.echo(f"NAMESRV_ADDR={running.address}")
-
-    run(lambda: Nameserver(config, hosts=hosts), announce)
+    run_nameserver(config, hosts, tells_address=True)
 
 
 for _verb in VERBS:

@@ -18,6 +18,7 @@ from typing import Protocol, TypeVar
 import click
 import uvloop
 
+from orbitmq.cli.pid_files import Kind, announced
 from orbitmq.errors import OrbitError
 from orbitmq.memory import keep_freed_memory
 
@@ -39,13 +40,17 @@ class App(Protocol):
 A = TypeVar("A", bound=App)
 
 
-def run(make: Callable[[], A], announce: Callable[[A], None]) -> None:
-    """Make an app on the event loop, start it, announce it, stop it when a signal comes."""
+def run(make: Callable[[], A], announce: Callable[[A], None], *, kind: Kind, place: str) -> None:
+    """Make an app on the event loop, start it, announce it, stop it when a signal comes.
+
+    `kind` and `place` (its directory or port) go to the pid file, for `orbitmq stop`.
+    """
     _allow_many_connections()
     keep_freed_memory()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    new_loop = uvloop.new_event_loop
+    with announced(kind, place) as stopping, asyncio.Runner(loop_factory=new_loop) as runner:
         try:
-            runner.run(_run(make, announce))
+            runner.run(_run(make, announce, stopping))
         except (OSError, OrbitError) as error:
             raise click.ClickException(explain(error)) from error
 
@@ -58,7 +63,9 @@ def _allow_many_connections() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-async def _run(make: Callable[[], A], announce: Callable[[A], None]) -> None:
+async def _run(
+    make: Callable[[], A], announce: Callable[[A], None], stopping: Callable[[], None]
+) -> None:
     loop = asyncio.get_running_loop()
     told = asyncio.Event()
 
@@ -66,6 +73,8 @@ async def _run(make: Callable[[], A], announce: Callable[[A], None]) -> None:
         told.set()
         for number in STOP_SIGNALS:  # the next one is not waited for
             loop.remove_signal_handler(number)
+        with contextlib.suppress(OSError):  # of a full disk
+            stopping()
 
     for number in STOP_SIGNALS:
         loop.add_signal_handler(number, stop)

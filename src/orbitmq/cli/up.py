@@ -71,4 +71,9 @@ def up(verbosity: int, data: Path, port: int, host: str, settings: tuple[str, ..
         click.echo(f'  Go       producer.WithNameServer([]string{{"{address}"}})')
         click.echo(f"  tools    mqadmin clusterList -n {address}")
 
-    run(lambda: Standalone(data, host=host, port=port, settings=pairs), announce)
+    run(
+        lambda: Standalone(data, host=host, port=port, settings=pairs),
+        announce,
+        kind="up",
+        place=str(data.resolve()),
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from orbitmq.config.meaning import idle, warned
 from orbitmq.config.network import ServerSettings
 from orbitmq.config.settings import fixed, live
 
@@ -18,13 +19,29 @@ def _below_home(name: str) -> str:
 class NameserverConfig(ServerSettings):
     """What a nameserver is started with."""
 
-    listen_port: int = fixed(9876)
-    rocketmq_home: str | None = fixed(factory=lambda: os.environ.get("ROCKETMQ_HOME"))
-    kv_config_path: str = fixed(factory=lambda: _below_home("kvConfig.json"))
-    config_store_path: str = fixed(factory=lambda: _below_home("namesrv.properties"))
-    product_env_name: str = fixed("center")
-    cluster_test: bool = fixed(False)
-    order_message_enable: bool = live(False)
-    """Whether routes carry the topic's entry in the table of ordered topics."""
-    acl_enable: bool = fixed(False)
-    """OrbitMQ's own: whether requests must be signed, as a broker's with this setting."""
+    listen_port: int = fixed(9876, "The port to listen on.")
+    rocketmq_home: str | None = fixed(
+        says="The directory whose `conf/` holds the accounts of `aclEnable`.",
+        factory=lambda: os.environ.get("ROCKETMQ_HOME"),
+        otherwise="`$ROCKETMQ_HOME`",
+    )
+    kv_config_path: str = fixed(
+        says="The file of the key-value table.",
+        factory=lambda: _below_home("kvConfig.json"),
+        otherwise="`~/namesrv/kvConfig.json`",
+    )
+    config_store_path: str = fixed(
+        says="The file to which settings go that a request changes.",
+        factory=lambda: _below_home("namesrv.properties"),
+        otherwise="the `-c` file, else `~/namesrv/namesrv.properties`",
+    )
+    product_env_name: str = fixed("center", idle("only `clusterTest` reads it"))
+    cluster_test: bool = fixed(
+        False, warned("no other nameserver is asked for a topic; unknown topics stay unknown")
+    )
+    order_message_enable: bool = live(
+        False, "Routes carry the topic's entry in the table of ordered topics."
+    )
+    acl_enable: bool = fixed(
+        False, "OrbitMQ's own: requests that change something must be signed, as at brokers."
+    )

@@ -3,45 +3,70 @@
 from __future__ import annotations
 
 import os
+from typing import Final
 
+from orbitmq.config.meaning import idle
 from orbitmq.config.settings import Settings, fixed, live
 from orbitmq.config.tls import WithTls
 
 __all__ = ["ClientSettings", "ServerSettings"]
 
+ONE_LOOP: Final = idle("one event loop serves all connections; there are no such threads")
+KERNEL_BUFFERS: Final = idle("the kernel fits the buffers of each socket to its traffic")
+OWN_BOUND: Final = idle(
+    "the memory of a connection whose peer does not read has a bound of its own"
+)
+NO_SEMAPHORE: Final = idle("requests under way are bounded by memory, not by a count")
+NO_ALLOCATOR: Final = idle("there is no pool of buffers")
+
 
 class ServerSettings(WithTls):
     """How connections are accepted."""
 
-    listen_port: int = fixed(8888)
-    server_channel_max_idle_time_seconds: int = live(120)
-    server_socket_backlog: int = fixed(1024)
-    server_socket_snd_buf_size: int = fixed(0)
-    server_socket_rcv_buf_size: int = fixed(0)
-    write_buffer_high_water_mark: int = fixed(0)
-    write_buffer_low_water_mark: int = fixed(0)
-    # Threads and allocators of a server that is not built like this one: kept and shown.
-    server_worker_threads: int = live(8)
-    server_callback_executor_threads: int = live(0)
-    server_selector_threads: int = live(3)
-    server_oneway_semaphore_value: int = live(256)
-    server_async_semaphore_value: int = live(64)
-    server_pooled_byte_buf_allocator_enable: bool = live(True)
-    use_epoll_native_selector: bool = live(False)
+    listen_port: int = fixed(8888, "The port to listen on.")
+    server_channel_max_idle_time_seconds: int = live(
+        120, "Closes a connection that is silent for so long.", read_at_start=True
+    )
+    server_socket_backlog: int = fixed(
+        1024, idle("1024 connections may wait to be accepted, or as many as the kernel allows")
+    )
+    server_socket_snd_buf_size: int = fixed(0, KERNEL_BUFFERS)
+    server_socket_rcv_buf_size: int = fixed(0, KERNEL_BUFFERS)
+    write_buffer_high_water_mark: int = fixed(0, OWN_BOUND)
+    write_buffer_low_water_mark: int = fixed(0, OWN_BOUND)
+    server_worker_threads: int = live(8, ONE_LOOP)
+    server_callback_executor_threads: int = live(0, ONE_LOOP)
+    server_selector_threads: int = live(3, ONE_LOOP)
+    server_oneway_semaphore_value: int = live(256, NO_SEMAPHORE)
+    server_async_semaphore_value: int = live(64, NO_SEMAPHORE)
+    server_pooled_byte_buf_allocator_enable: bool = live(True, NO_ALLOCATOR)
+    use_epoll_native_selector: bool = live(False, idle("epoll is always used"))
 
 
 class ClientSettings(Settings):
     """How a broker connects to others."""
 
-    connect_timeout_millis: int = live(3000)
-    client_channel_max_idle_time_seconds: int = live(120)
-    client_close_socket_if_timeout: bool = live(True)
-    client_socket_snd_buf_size: int = fixed(0)
-    client_socket_rcv_buf_size: int = fixed(0)
-    use_tls: bool = fixed(False, key="useTLS")
-    client_worker_threads: int = live(4)
-    client_callback_executor_threads: int = fixed(factory=lambda: os.cpu_count() or 1)
-    client_oneway_semaphore_value: int = live(65535)
-    client_async_semaphore_value: int = live(65535)
-    channel_not_active_interval: int = live(60_000, long=True)
-    client_pooled_byte_buf_allocator_enable: bool = live(False)
+    connect_timeout_millis: int = live(
+        3000, idle("a connection to a nameserver is given up after three seconds")
+    )
+    client_channel_max_idle_time_seconds: int = live(
+        120, idle("a broker talks to its nameservers every minute at least")
+    )
+    client_close_socket_if_timeout: bool = live(
+        True, idle("a connection stays open when an answer is late; the next request tells")
+    )
+    client_socket_snd_buf_size: int = fixed(0, KERNEL_BUFFERS)
+    client_socket_rcv_buf_size: int = fixed(0, KERNEL_BUFFERS)
+    use_tls: bool = fixed(
+        False, "Encrypts the broker's connections to nameservers, as `tls.enable`.", key="useTLS"
+    )
+    client_worker_threads: int = live(4, ONE_LOOP)
+    client_callback_executor_threads: int = fixed(
+        says=ONE_LOOP, factory=lambda: os.cpu_count() or 1, otherwise="the number of processors"
+    )
+    client_oneway_semaphore_value: int = live(65535, NO_SEMAPHORE)
+    client_async_semaphore_value: int = live(65535, NO_SEMAPHORE)
+    channel_not_active_interval: int = live(
+        60_000, idle("4.9.7 does not read it either"), long=True
+    )
+    client_pooled_byte_buf_allocator_enable: bool = live(False, NO_ALLOCATOR)

@@ -8,6 +8,9 @@ Texts become values as Java's setters would make them: a boolean is ``true`` in 
 false, numbers are decimal, without blanks, and of 32 bits unless `long`. What Java ignores in
 silence is said here in a warning: a value that is none keeps the setting as it was, a key nobody
 knows is kept and shown but does nothing.
+
+Each setting is declared with what it does here (`orbitmq.config.meaning`). `check` refuses and
+warns accordingly; the page of the reference is made of the same texts.
 """
 
 from __future__ import annotations
@@ -20,10 +23,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self, dataclass_transform, get_type_hints
 
+from orbitmq.config.meaning import Meaning, Use
 from orbitmq.config.properties import decode, parse_properties
 from orbitmq.errors import ConfigError
 
-__all__ = ["Settings", "fixed", "live"]
+__all__ = ["Setting", "Settings", "fixed", "live"]
 
 _log = logging.getLogger(__name__)
 
@@ -32,35 +36,68 @@ _NUMBER = re.compile(r"[+-]?[0-9]+")
 
 def fixed(
     default: Any = dataclasses.MISSING,
+    says: str | Meaning = "",
     *,
     factory: Any = dataclasses.MISSING,
+    otherwise: str | None = None,
     key: str | None = None,
     shown_as: str | None = None,
     choices: tuple[str, ...] = (),
     long: bool = False,
     remote: bool = False,
+    read_at_start: bool = True,
+    important: bool = False,
 ) -> Any:
-    """Declare a setting that only the configuration file or the command line sets."""
+    """Declare a setting that only the configuration file or the command line sets.
+
+    `says` is what it does here; `otherwise` tells a default that differs from machine to machine;
+    `important` ones are those of ``mqbroker -m``.
+    """
     metadata = {
         "key": key,
         "shown_as": shown_as,
         "choices": choices,
         "bits": 64 if long else 32,
         "remote": remote,
+        "read_at_start": read_at_start,
+        "important": important,
+        "meaning": Meaning.of(says),
+        "otherwise": otherwise,
     }
     if factory is not dataclasses.MISSING:
         return dataclasses.field(default_factory=factory, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def live(default: Any, *, key: str | None = None, long: bool = False) -> Any:
-    """Declare a setting that a request may change while the program runs."""
-    return fixed(default, key=key, long=long, remote=True)
+def live(
+    default: Any,
+    says: str | Meaning,
+    *,
+    key: str | None = None,
+    long: bool = False,
+    otherwise: str | None = None,
+    read_at_start: bool = False,
+    important: bool = False,
+) -> Any:
+    """Declare a setting that a request may change while the program runs.
+
+    With `read_at_start` the change is taken and shown, as Java does, but nothing follows it.
+    """
+    return fixed(
+        default,
+        says,
+        key=key,
+        long=long,
+        otherwise=otherwise,
+        remote=True,
+        read_at_start=read_at_start,
+        important=important,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
-class _Setting:
-    """What is known of one attribute."""
+class Setting:
+    """All that is known of one attribute."""
 
     name: str
     key: str
@@ -69,6 +106,12 @@ class _Setting:
     bits: int
     choices: tuple[str, ...]
     remote: bool
+    read_at_start: bool
+    important: bool
+    meaning: Meaning
+    default: Any
+    """None where a factory makes it; `otherwise` tells it then."""
+    otherwise: str | None
 
     def read(self, text: str) -> Any:
         """Turn a text into a value; ValueError says what it is not."""
@@ -90,9 +133,7 @@ class _Setting:
 class Settings:
     """The base of all settings; a subclass is a keyword-only dataclass."""
 
-    also_known: ClassVar[frozenset[str]] = frozenset()
-    """Keys that are no settings of ours and yet no mistake."""
-    _settings: ClassVar[dict[str, _Setting]] = {}
+    _settings: ClassVar[dict[str, Setting]] = {}
 
     given: set[str] = dataclasses.field(default_factory=set, init=False, repr=False)
     """The keys that somebody has set."""
@@ -108,7 +149,8 @@ class Settings:
                 continue
             key = field.metadata["key"] or _camel(field.name)
             kind = hints[field.name]
-            cls._settings[key] = _Setting(
+            default = field.default
+            cls._settings[key] = Setting(
                 name=field.name,
                 key=key,
                 shown_as=field.metadata["shown_as"] or key,
@@ -116,7 +158,37 @@ class Settings:
                 bits=field.metadata["bits"],
                 choices=field.metadata["choices"],
                 remote=field.metadata["remote"],
+                read_at_start=field.metadata["read_at_start"],
+                important=field.metadata["important"],
+                meaning=field.metadata["meaning"],
+                default=None if default is dataclasses.MISSING else default,
+                otherwise=field.metadata["otherwise"],
             )
+
+    @classmethod
+    def known(cls) -> dict[str, Setting]:
+        """Return every setting by its key."""
+        return dict(cls._settings)
+
+    def check(self) -> None:
+        """Refuse what must not be ignored; warn once of what is. To be called at start."""
+        for setting in self._settings.values():
+            value = getattr(self, setting.name)
+            meaning = setting.meaning
+            if meaning.use is not Use.REFUSED:
+                continue
+            when = meaning.refused_when
+            if when(self) if when is not None else value != setting.default:
+                raise ConfigError(f"{setting.key}={_text(value)} is not supported: {meaning.text}")
+        for setting in self._settings.values():
+            if setting.meaning.use is Use.WARNED:
+                self._warn_if_set(setting, "configuration")
+
+    def _warn_if_set(self, setting: Setting, source: str) -> None:
+        value = getattr(self, setting.name)
+        if value != setting.default:
+            text = f"{setting.key}={_text(value)}"
+            _log.warning("%s: %s has no effect: %s", source, text, setting.meaning.text)
 
     @classmethod
     def load(cls, path: Path | str | None = None) -> Self:
@@ -137,8 +209,7 @@ class Settings:
             setting = self._settings.get(key)
             if setting is None:
                 self.unknown[key] = text
-                if key not in self.also_known:
-                    _log.warning("%s: unknown key %s%s", source, key, self._suggestion(key))
+                _log.warning("%s: unknown key %s%s", source, key, self._suggestion(key))
                 continue
             try:
                 value = setting.read(text)
@@ -163,7 +234,17 @@ class Settings:
             for key, text in properties.items()
             if key in self._settings and self._settings[key].remote
         }
-        return self.take(allowed, source="request")
+        taken = self.take(allowed, source="request")
+        for setting in map(self._settings.__getitem__, taken):
+            if setting.meaning.use is Use.WARNED:
+                self._warn_if_set(setting, "request")
+            elif setting.meaning.use is Use.WORKS and setting.read_at_start:
+                _log.warning(
+                    "request: %s is read at start; the new value changes nothing until it stands "
+                    "in the configuration file and this process is started again",
+                    setting.key,
+                )
+        return taken
 
     def refused(self, properties: Mapping[str, str]) -> list[str]:
         """Return the settings among these keys that a request may not change."""
@@ -171,16 +252,21 @@ class Settings:
             key for key in properties if key in self._settings and not self._settings[key].remote
         ]
 
-    def as_properties(self) -> dict[str, str]:
-        """Return every key with the text of its value; what has no value is left out."""
+    def as_properties(self, *, important: bool = False) -> dict[str, str]:
+        """Return every key with the text of its value; what has no value is left out.
+
+        With `important` only what ``mqbroker -m`` shows.
+        """
         shown = {}
         for setting in self._settings.values():
             value = getattr(self, setting.name)
-            if isinstance(value, bool):
-                shown[setting.shown_as] = "true" if value else "false"
-            elif value is not None:
-                shown[setting.shown_as] = str(value)
-        return {**shown, **self.unknown}
+            if value is not None and (setting.important or not important):
+                shown[setting.shown_as] = _text(value)
+        return shown if important else {**shown, **self.unknown}
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _camel(name: str) -> str:

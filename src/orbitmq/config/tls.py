@@ -24,30 +24,59 @@ OWN_FILE = "/etc/rocketmq/tls.properties"
 class TlsSettings(Settings):
     """How TLS is spoken; all files are PEM."""
 
-    enable: bool = fixed(False, key="tls.enable")
-    """Whether the connections we open are encrypted; they also are if our server is enforcing."""
-    config_file: str = fixed(OWN_FILE, key="tls.config.file")
-    test_mode_enable: bool = fixed(True, key="tls.test.mode.enable")
-    """RocketMQ's default: the server signs its certificate itself, clients believe any."""
+    enable: bool = fixed(
+        False,
+        "Encrypts the connections that this process opens; an enforcing server does so anyway.",
+        key="tls.enable",
+    )
+    config_file: str = fixed(
+        OWN_FILE, "A file of these settings, which wins over the other.", key="tls.config.file"
+    )
+    test_mode_enable: bool = fixed(
+        True,
+        "RocketMQ's default: the server signs its certificate itself, clients believe any.",
+        key="tls.test.mode.enable",
+    )
 
     server_mode: str = fixed(
-        "permissive", key="tls.server.mode", choices=("disabled", "permissive", "enforcing")
+        "permissive",
+        "Permissive servers speak TLS with those who begin with it, enforcing ones with all.",
+        key="tls.server.mode",
+        choices=("disabled", "permissive", "enforcing"),
     )
     server_need_client_auth: str = fixed(
-        "none", key="tls.server.need.client.auth", choices=("none", "optional", "require")
+        "none",
+        "Asks clients for a certificate, or requires one.",
+        key="tls.server.need.client.auth",
+        choices=("none", "optional", "require"),
     )
-    server_key_path: str = fixed("", key="tls.server.keyPath")
-    server_key_password: str = fixed("", key="tls.server.keyPassword")
-    server_cert_path: str = fixed("", key="tls.server.certPath")
-    server_auth_client: bool = fixed(False, key="tls.server.authClient")
-    """Whether a client's certificate must be signed by one of `server_trust_cert_path`."""
-    server_trust_cert_path: str = fixed("", key="tls.server.trustCertPath")
+    server_key_path: str = fixed("", "The server's key.", key="tls.server.keyPath")
+    server_key_password: str = fixed(
+        "", "The password of the server's key.", key="tls.server.keyPassword"
+    )
+    server_cert_path: str = fixed("", "The server's certificate.", key="tls.server.certPath")
+    server_auth_client: bool = fixed(
+        False,
+        "A client's certificate must be signed by one of `tls.server.trustCertPath`.",
+        key="tls.server.authClient",
+    )
+    server_trust_cert_path: str = fixed(
+        "", "Certificates that clients' are checked against.", key="tls.server.trustCertPath"
+    )
 
-    client_key_path: str = fixed("", key="tls.client.keyPath")
-    client_key_password: str = fixed("", key="tls.client.keyPassword")
-    client_cert_path: str = fixed("", key="tls.client.certPath")
-    client_auth_server: bool = fixed(False, key="tls.client.authServer")
-    client_trust_cert_path: str = fixed("", key="tls.client.trustCertPath")
+    client_key_path: str = fixed("", "The key that this process shows.", key="tls.client.keyPath")
+    client_key_password: str = fixed("", "The password of that key.", key="tls.client.keyPassword")
+    client_cert_path: str = fixed(
+        "", "The certificate that this process shows.", key="tls.client.certPath"
+    )
+    client_auth_server: bool = fixed(
+        False,
+        "A server's certificate must be signed by one of `tls.client.trustCertPath`.",
+        key="tls.client.authServer",
+    )
+    client_trust_cert_path: str = fixed(
+        "", "Certificates that servers' are checked against.", key="tls.client.trustCertPath"
+    )
 
     def read_own_file(self) -> None:
         """Take over what stands in `tls.config.file`; the default one need not be there."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,8 +29,6 @@ from orbitmq.remoting.server import Server
 from orbitmq.remoting.server_tls import ServerTls
 
 __all__ = ["Nameserver"]
-
-_log = logging.getLogger(__name__)
 
 FIRST_SCAN_S = 5.0
 SCAN_INTERVAL_S = 10.0
@@ -87,8 +84,7 @@ class Nameserver:
     async def start(self) -> None:
         """Read what was kept, listen on every host; several hosts share one port."""
         self.kv.load()
-        if self.config.cluster_test:
-            _log.warning("clusterTest is not supported: unknown topics stay unknown")
+        self.config.check()
         if self._hosts:
             idle_s = self.config.server_channel_max_idle_time_seconds
             self.config.tls.read_own_file()

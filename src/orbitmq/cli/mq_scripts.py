@@ -1,0 +1,171 @@
+"""RocketMQ's own commands: ``mqnamesrv``, ``mqbroker``, ``mqadmin`` and ``mqshutdown``.
+
+With 4.9's options and words, so that what is written about RocketMQ (and its quick start above all)
+can be followed here. Each is a program of its own; what it does is one of ours.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Final, NoReturn
+
+import click
+
+__all__ = ["mqadmin", "mqbroker", "mqnamesrv", "mqshutdown"]
+
+HELP: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+NOT_RUNNING: Final = 255
+"""The code that ``exit -1`` of RocketMQ's script ends with."""
+
+_config_file = click.option(
+    "-c",
+    "--configFile",
+    "config_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Read this file of settings.",
+)
+_namesrv_addr = click.option(
+    "-n", "--namesrvAddr", "namesrv_addr", metavar="ADDRS", help="Nameservers, host:port;host:port."
+)
+_print_all = click.option(
+    "-p", "--printConfigItem", "print_all", is_flag=True, help="Print every setting and exit."
+)
+_hosts = click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    default=("0.0.0.0",),
+    show_default=True,
+    help="OrbitMQ's own: address to listen on; may be given several times.",
+)
+
+
+@click.command("mqnamesrv", context_settings=HELP)
+@_config_file
+@_namesrv_addr
+@_print_all
+@_hosts
+def _mqnamesrv(
+    config_file: Path | None, namesrv_addr: str | None, print_all: bool, hosts: tuple[str, ...]
+) -> None:
+    """Run a nameserver, as RocketMQ's mqnamesrv; -n is taken and not looked at."""
+    from orbitmq.config import NameserverConfig
+
+    config = NameserverConfig.load(config_file)
+    if config_file is not None:
+        config.config_store_path = str(config_file)
+        click.echo(f"load config properties file OK, {config_file}")
+    if print_all:
+        _print(config.as_properties())
+        return
+    from orbitmq.cli.log_files import log_to_file
+    from orbitmq.cli.servers import run_nameserver
+
+    log_to_file("namesrv.log")
+    run_nameserver(config, hosts)
+
+
+@click.command("mqbroker", context_settings=HELP)
+@_config_file
+@_namesrv_addr
+@_print_all
+@click.option(
+    "-m",
+    "--printImportantConfig",
+    "print_important",
+    is_flag=True,
+    help="Print the important settings and exit.",
+)
+@_hosts
+def _mqbroker(
+    config_file: Path | None,
+    namesrv_addr: str | None,
+    print_all: bool,
+    print_important: bool,
+    hosts: tuple[str, ...],
+) -> None:
+    """Run a broker, as RocketMQ's mqbroker."""
+    from orbitmq.config import BrokerConfig
+
+    config = BrokerConfig.load(config_file)
+    if namesrv_addr is not None:
+        config.namesrv_addr = namesrv_addr
+    config.settle()
+    if print_all or print_important:
+        _print(config.as_properties(important=not print_all))
+        return
+    from orbitmq.cli.log_files import log_to_file
+    from orbitmq.cli.servers import run_broker
+
+    own = f"{config.broker_name}_{config.broker_id}" if config.isolate_log_enable else ""
+    log_to_file("broker.log", below=own)
+    run_broker(config, hosts)
+
+
+def _print(settings: dict[str, str]) -> None:
+    for key, value in settings.items():
+        click.echo(f"{key}={value}")
+
+
+def mqnamesrv() -> NoReturn:
+    """Run ``mqnamesrv``."""
+    _run(_mqnamesrv)
+
+
+def mqbroker() -> NoReturn:
+    """Run ``mqbroker``."""
+    _run(_mqbroker)
+
+
+def _run(command: click.Command) -> NoReturn:
+    """Run a command; called in a wrong way it shows its help and ends with 1, as Java's."""
+    # Imported late: the help needs none of them.
+    from orbitmq.errors import ConfigError
+
+    try:
+        sys.exit(command.main(prog_name=command.name, standalone_mode=False))
+    except click.UsageError as error:
+        context = error.ctx or click.Context(command, info_name=command.name)
+        click.echo(f"{error.format_message()}\n\n{command.get_help(context)}", err=True)
+    except click.ClickException as error:
+        error.show()
+    except ConfigError as error:
+        click.echo(f"Error: {error}", err=True)
+    sys.exit(1)
+
+
+def mqadmin() -> None:
+    """Run ``mqadmin``; without a word it lists its commands."""
+    from orbitmq.cli import main
+
+    main(["mqadmin", *(sys.argv[1:] or ["--help"])], prog_name="orbitmq")
+
+
+def mqshutdown() -> NoReturn:
+    """Send SIGTERM to all brokers, or to all nameservers, of this user on this machine."""
+    from orbitmq.cli.pid_files import Kind, running_servers
+
+    names: dict[str, tuple[Kind, str]] = {
+        "broker": ("broker", "mqbroker"),
+        "namesrv": ("nameserver", "mqnamesrv"),
+    }
+    if len(sys.argv) != 2 or sys.argv[1] not in names:
+        click.echo("Useage: mqshutdown broker | namesrv")
+        sys.exit(1)
+    kind, name = names[sys.argv[1]]
+    running = running_servers()
+    servers = [server for server in running if server.kind == kind]
+    if not servers:
+        click.echo(f"No {name} running.")
+        if any(server.kind == "up" for server in running):
+            click.echo("orbitmq up runs, which is both in one: orbitmq stop up ends it.", err=True)
+        sys.exit(NOT_RUNNING)
+    pids = " ".join(str(server.pid) for server in servers)
+    click.echo(f"The {name}({pids}) is running...")
+    for server in servers:
+        if (pidfd := server.ask_to_end()) is not None:
+            os.close(pidfd)
+    click.echo(f"Send shutdown request to {name}({pids}) OK")
+    sys.exit(0)

@@ -1,0 +1,82 @@
+"""``orbitmq stop``."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from orbitmq.cli.exits import Exit, fail
+from orbitmq.cli.pid_files import KINDS, Server, running_servers
+from orbitmq.cli.printing import Done, Output, present
+
+__all__ = ["stop"]
+
+
+@click.command(short_help="Stop what up, broker or nameserver has started")
+@click.argument("kind", type=click.Choice(sorted(KINDS)), required=False)
+@click.option("--pid", type=int, help="Stop the one with this process id.")
+@click.option("--all", "every", is_flag=True, help="Stop all of them, brokers first.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for the orderly end of each.",
+)
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
+def stop(kind: str | None, pid: int | None, every: bool, timeout_s: float, output: Output) -> None:
+    """Stop servers of this user on this machine, and wait until everything is on disk.
+
+    Servers are found by their pid files, in ~/.orbitmq/run or in ORBITMQ_RUN_DIR. If more than one
+    runs, say which one is meant.
+
+    \b
+    Exit codes: 0 all have ended, 1 one has not ended in time, 2 it is not clear which one is meant,
+    5 none runs.
+
+    \b
+    Examples:
+      orbitmq stop
+      orbitmq stop broker --timeout 300
+      orbitmq stop --pid 4711
+      orbitmq stop --all
+    """
+    servers = [
+        one
+        for one in running_servers()
+        if (kind is None or one.kind == kind) and (pid is None or one.pid == pid)
+    ]
+    if not servers:
+        wanted = " ".join([kind or "server", *([f"with process id {pid}"] if pid else [])])
+        fail(f"no {wanted} of this user runs here", Exit.NOT_FOUND)
+    if len(servers) > 1 and not every:
+        listed = "".join(f"\n  --pid {one.pid}: {_described(one)}" for one in servers)
+        fail(f"{len(servers)} servers run; say which one, or --all:{listed}", Exit.NOT_STARTED)
+    late = [server for server in servers if not _ended(server, timeout_s)]
+    if late:
+        which = ", ".join(f"{_described(one)} (process {one.pid})" for one in late)
+        fail(f"still at work after {timeout_s:g} s: {which}; it goes on stopping", Exit.FAILED)
+    stopped: list[dict[str, Any]] = [
+        {"kind": one.kind, "pid": one.pid, "place": one.place} for one in servers
+    ]
+    text = "\n".join(f"stopped {_described(one)} (process {one.pid})" for one in servers)
+    present(Done(text, {"stopped": stopped}), output)
+
+
+def _described(server: Server) -> str:
+    return f"{server.kind}, {server.place}"
+
+
+def _ended(server: Server, timeout_s: float) -> bool:
+    """Ask a server to end, and wait for it."""
+    pidfd = server.ask_to_end()
+    if pidfd is None:
+        return True
+    try:
+        return Server.has_ended(pidfd, timeout_s)
+    finally:
+        os.close(pidfd)
