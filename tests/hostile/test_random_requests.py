@@ -29,6 +29,7 @@ from tests.hostile.random_requests import BODIES, REGISTER, Chance
 
 JSON_REQUESTS = 3000
 REQUESTS = 6000
+TABLES = 800
 PER_BURST = 50
 PYTHON_ERRORS = tuple(
     name + ": "
@@ -130,7 +131,7 @@ def test_routes_and_table_files_with_mistakes(seed: int) -> None:
         "queueDatas": [{"brokerName": "a", "perm": 6, "readQueueNums": 4, "writeQueueNums": 4}],
         "orderTopicConf": "a:4",
     }
-    for _ in range(JSON_REQUESTS):
+    for _ in range(TABLES):
         body = dumps_lenient(chance.spoiled(chance.spoiled(route)))
         try:
             found = TopicRoute.decode("t", body)

@@ -115,7 +115,7 @@ class TableSaver:
         self._saved = version
         self._answer(version, None)
 
-    def _answer(self, version: int, error: Exception | None) -> None:
+    def _answer(self, version: int, error: BaseException | None) -> None:
         """Wake those who wait for a change up to a version."""
         still = []
         for wanted, future in self._waiting:

@@ -130,10 +130,11 @@ class SendHandlers:
         waits = self.acks is not None and sent.waits
         if self.unsaved and sent.topic in self.unsaved:
             flushed = self.flushed(appended[-1].end) if waits else None
+            request = without_content(request)  # the body is not kept until the disk has it
             return self._answer_when_saved(answer, sent.topic, flushed)
         if not waits:
             return answer(SUCCESS)
-        request = without_content(request)  # the body is not kept until the disk has it
+        request = without_content(request)
         self._acknowledge_when_flushed(request, connection, answer, appended)
         return None
 

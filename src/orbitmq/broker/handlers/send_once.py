@@ -80,7 +80,8 @@ class SendOnceHandlers:
         waits = self.sends.acks is not None and sent.waits and end > store.flushed_offset
         if sent.topic in self.sends.unsaved:
             flushed = self.sends.flushed(end) if waits else None
-            return self._answer_when_saved(request, sent.topic, ext, flushed)
+            asked = without_content(request)
+            return self._answer_when_saved(asked, sent.topic, ext, flushed)
         if not waits:
             return request.respond(ResponseCode.SUCCESS, None, ext)
         self._acknowledge_when_flushed(without_content(request), connection, ext, end)
