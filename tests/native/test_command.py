@@ -170,3 +170,9 @@ def test_what_does_not_fit_is_refused() -> None:
         Command(1, body=bytes(2**24)).encode()
     with pytest.raises(ValueError, match="KLINGON"):
         Command(1, language="KLINGON")
+
+
+def test_the_size_of_a_received_command_counts_body_and_fields() -> None:
+    (command,) = _read(Command(1, ext={"name": "x" * 1000}, body=bytes(500)).encode())
+    assert 1504 <= command.size < 1600
+    assert Command(1).size == 0

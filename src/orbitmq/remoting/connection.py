@@ -88,7 +88,7 @@ class Connection(asyncio.Protocol):
         self._writable: asyncio.Event | None = None
         self._frames: list[bytes] = []
         self._gone: asyncio.Event | None = None
-        self._in_work = InWork(self, self._loop, limits)
+        self._in_work = InWork(self._loop, limits)
         self._has_asked = False
         self.remote: tuple[str, int] = ("", 0)
         self.local: tuple[str, int] = ("", 0)
@@ -190,6 +190,7 @@ class Connection(asyncio.Protocol):
             self._tell_closed()
 
     def _tell_closed(self) -> None:
+        self._inbox.clear()
         on_close, self._on_close = self._on_close, None
         if on_close is not None:
             on_close(self)

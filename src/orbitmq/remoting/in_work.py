@@ -12,7 +12,6 @@ from orbitmq.protocol.codes import ResponseCode
 from orbitmq.remoting.handling import PeerAwaited, answer_error, respond
 
 if TYPE_CHECKING:
-    from orbitmq.remoting.connection import Connection
     from orbitmq.remoting.limits import Limits
 
 __all__ = ["InWork"]
@@ -28,12 +27,9 @@ REQUEST_BYTES = 4096
 class InWork:
     """The tasks that make the answers."""
 
-    __slots__ = ("_connection", "_limits", "_loop", "requests", "waits_for_peers")
+    __slots__ = ("_limits", "_loop", "requests", "waits_for_peers")
 
-    def __init__(
-        self, connection: Connection, loop: asyncio.AbstractEventLoop, limits: Limits | None
-    ) -> None:
-        self._connection = connection
+    def __init__(self, loop: asyncio.AbstractEventLoop, limits: Limits | None) -> None:
         self._loop = loop
         self._limits = limits
         self.requests: set[asyncio.Task[None]] = set()
@@ -55,7 +51,7 @@ class InWork:
     ) -> None:
         """Wait for an answer, give it, and call `then`; or answer that there is too much to do."""
         size = request.size + REQUEST_BYTES
-        if self._limits is not None and not self._limits.in_work.take(self._connection, size):
+        if self._limits is not None and not self._limits.in_work.take(self, size):
             if (close := getattr(awaited, "close", None)) is not None:
                 close()
             remark = "too many bytes of requests are in work, try again later"
@@ -68,7 +64,7 @@ class InWork:
         def done(_task: asyncio.Task[None]) -> None:
             tasks.discard(task)
             if self._limits is not None:
-                self._limits.in_work.give_back(self._connection, size)
+                self._limits.in_work.give_back(self, size)
             then()
 
         task.add_done_callback(done)

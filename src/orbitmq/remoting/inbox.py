@@ -108,7 +108,8 @@ class Inbox:
             self.put(request, None)
 
     def clear(self) -> None:
-        """Drop everything."""
+        """Drop everything, the begun frame included."""
+        self.reader = FrameReader()
         self.requests.clear()
         self.requests_bytes = 0
         self._drop_uncut()

@@ -30,6 +30,7 @@ from orbitmq.remoting.unsent import Unsent
 
 if TYPE_CHECKING:
     from orbitmq.remoting.connection import Connection
+    from orbitmq.remoting.in_work import InWork
 
 __all__ = ["Limits"]
 
@@ -42,7 +43,7 @@ class Limits:
     """One for all servers of a broker."""
 
     partial_frames: PartialFrames[Connection] = field(default_factory=PartialFrames)
-    in_work: SharedBudget[Connection] = field(default_factory=lambda: SharedBudget(IN_WORK_BYTES))
+    in_work: SharedBudget[InWork] = field(default_factory=lambda: SharedBudget(IN_WORK_BYTES))
     unsent: Unsent[Connection] = field(default_factory=Unsent)
     newcomers: Newcomers = field(default_factory=Newcomers)
     connections: set[Connection] = field(default_factory=set)
