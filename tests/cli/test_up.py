@@ -127,8 +127,8 @@ def test_with_accounts_the_nameserver_asks_for_them_too(tmp_path: Path) -> None:
             for code in (RequestCode.REGISTER_BROKER, RequestCode.UNREGISTER_BROKER):
                 answer = ask_(code, REGISTER, body)
                 assert "AclException" in (answer.remark or ""), "a route is not taken over"
-        for code in (RequestCode.GET_ROUTEINFO_BY_TOPIC, 9999):
-            assert "AclException" in (ask(port, code, look).remark or "")
+        for unsigned in (int(RequestCode.GET_ROUTEINFO_BY_TOPIC), 9999):
+            assert "AclException" in (ask(port, unsigned, look).remark or "")
         route = loads_lenient(signed(RequestCode.GET_ROUTEINFO_BY_TOPIC, look).body)
         (broker,) = route["brokerDatas"]
         assert list(broker["brokerAddrs"].values()) == [f"127.0.0.1:{port}"]
