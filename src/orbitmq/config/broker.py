@@ -230,9 +230,7 @@ class BrokerConfig(StoreSettings, ServerSettings, ClientSettings):
         "OrbitMQ's own: closes what 4.9.7 leaves open to every account (docs/security.md).",
     )
     enable_detail_stat: bool = live(True, idle("sends and pulls are not counted by queue"))
-    auto_delete_unused_stats: bool = live(
-        False, idle("counters of deleted topics and groups stay until the restart")
-    )
+    auto_delete_unused_stats: bool = live(False, "The counters of a topic go when it is deleted.")
     isolate_log_enable: bool = fixed(
         False, "`mqbroker` logs to a directory named after the broker, below `rocketmqlogs`."
     )
