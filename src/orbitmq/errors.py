@@ -439,14 +439,14 @@ class CorruptStore(StoreError):
 
 
 class FlushFailed(StoreError):
-    """The disk refused a flush: what was written since may be lost, so nothing more is taken."""
+    """The disk refused a flush: what was written since may be lost, so nothing more is taken.
+
+    The same holds after an append that ended in a `StorePanic`.
+    """
 
 
 class StorePanic(StoreError):
-    """The store's own code met a case that it does not provide for, and gave the call up.
-
-    After an append that ended so nothing more is taken until the broker is started again.
-    """
+    """The store's own code met a case that it does not provide for, and gave the call up."""
 
 
 class StoreIOError(StoreError):

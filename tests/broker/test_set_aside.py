@@ -10,16 +10,19 @@ from typing import Any
 
 import pytest
 
-from orbitmq._native import Appended, NewMessage, Store, StoreOptions
+from orbitmq._native import Appended, NewMessage, PanicException, Store, StoreOptions
 from orbitmq.broker.delay import DelayService
 from orbitmq.broker.set_aside import Place, SetAside, passes
 from orbitmq.errors import (
     DiskFull,
+    FlushFailed,
     InvalidMessage,
     MalformedRecord,
     OrbitError,
     StoreClosed,
+    StoreError,
     StoreIOError,
+    StorePanic,
 )
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
@@ -50,20 +53,22 @@ ODD = "k\x01a\x01b"
         (MalformedRecord("cut"), False),
         (ValueError("x"), False),
         (KeyError("x"), False),
+        (PanicException("a case nobody thought of"), False),
+        (FlushFailed("an earlier append ended in a panic"), True),
     ],
-    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else str(value),
 )
 def test_the_state_of_the_machine_passes_and_a_bad_message_does_not(
-    error: Exception, may_pass: bool
+    error: BaseException, may_pass: bool
 ) -> None:
     assert passes(error) is may_pass
     assert SetAside("message").takes(Place("T", 0, 1, 2), error) is not may_pass
 
 
-def test_a_message_that_cannot_be_read_is_tried_some_times() -> None:
+@pytest.mark.parametrize("error", [StoreIOError("bad sector"), StorePanic("read past the end")])
+def test_a_message_that_cannot_be_read_is_tried_some_times(error: StoreError) -> None:
     aside = SetAside("message", read_attempts=3)
     bad, other = Place("T", 0, 1, 100), Place("T", 1, 1, 200)
-    error = StoreIOError("bad sector")
     assert [aside.takes(place, error) for place in (bad, bad, other, bad)] == [
         False,
         False,

@@ -125,6 +125,7 @@ pub fn store_error(py: Python<'_>, error: &StoreError) -> PyErr {
         StoreError::MissingFile { path } => ("MissingFile", Some(path), None),
         StoreError::LogGap { path, start, .. } => ("MissingFile", Some(path), Some(*start)),
         StoreError::FileExpired { path, start, .. } => ("FileExpired", Some(path), Some(*start)),
+        StoreError::Stopped { path } => ("FlushFailed", Some(path), None),
         StoreError::Panicked { path, .. } => ("StorePanic", Some(path), None),
         StoreError::Corrupt { path, offset, .. } => ("CorruptStore", Some(path), Some(*offset)),
         StoreError::Io { path, .. } => ("StoreIOError", Some(path), None),

@@ -54,6 +54,9 @@ pub enum StoreError {
     #[error("the store in {} met a defect of its own code: {reason}", path.display())]
     Panicked { path: PathBuf, reason: String },
 
+    #[error("an earlier append to {} ended in a panic, so nothing more is taken; restart the broker, which recovers the log", path.display())]
+    Stopped { path: PathBuf },
+
     #[error("the store in {} is closed", path.display())]
     Closed { path: PathBuf },
 }

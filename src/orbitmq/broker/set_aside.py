@@ -19,6 +19,7 @@ from orbitmq.errors import (
     RecordTooLarge,
     StoreError,
     StoreIOError,
+    StorePanic,
     WireError,
 )
 from orbitmq.protocol.codes import ResponseCode
@@ -49,7 +50,7 @@ class Place(NamedTuple):
         return ", ".join(parts)
 
 
-def passes(error: Exception) -> bool:
+def passes(error: BaseException) -> bool:
     """Whether an error lies in the state of the machine, so that the same work succeeds later."""
     if isinstance(error, Refused):
         return error.code != ResponseCode.MESSAGE_ILLEGAL
@@ -74,9 +75,9 @@ class SetAside:
         self.count = 0
         """Messages set aside since the start."""
 
-    def takes(self, place: Place, error: Exception) -> bool:
+    def takes(self, place: Place, error: BaseException) -> bool:
         """Set a message aside if its error does not pass; False if it is to be tried again."""
-        if isinstance(error, StoreIOError):
+        if isinstance(error, StoreIOError | StorePanic):
             if not self._is_unreadable(place):
                 return False
         elif passes(error):

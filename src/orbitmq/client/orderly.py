@@ -19,6 +19,7 @@ from orbitmq.client.handlers import Handler, OrderlyStatus, RetryLater
 from orbitmq.client.state.consume_rates import ConsumeRates
 from orbitmq.client.state.orderly_queue import OrderlyQueue
 from orbitmq.client.workers import Workers, is_told_to_end
+from orbitmq.errors import FAILURES
 
 __all__ = ["OrderlyService", "suspend_ms"]
 
@@ -194,7 +195,7 @@ class OrderlyService:
     ) -> None:
         try:
             back = None if queue.is_dropped else await self._settle(queue, taken, error)
-        except Exception:
+        except FAILURES:
             # Nobody else sends a worker to this queue again.
             _log.exception(
                 "settling message %s failed, it is tried again in this consumer",
@@ -214,7 +215,7 @@ class OrderlyService:
     async def _resume_when_ours(self, queue: OrderlyQueue) -> None:
         try:
             ours = await self._relock(queue)
-        except Exception:
+        except FAILURES:
             _log.exception("locking %s failed, next try in %.0f s", queue.queue, LOCK_RETRY_S)
             ours = False
         await self._resume(queue, RESUME_S if ours else LOCK_RETRY_S)

@@ -26,7 +26,7 @@ from orbitmq.client.state.process_queue import ProcessQueue, QueueCache
 from orbitmq.client.state.subscription import subscribe
 from orbitmq.client.trace import Tracer
 from orbitmq.client.workers import Workers
-from orbitmq.errors import BrokerBusy, BrokerRefused, ConnectionLost, OrbitError
+from orbitmq.errors import FAILURES, BrokerBusy, BrokerRefused, ConnectionLost, OrbitError
 from orbitmq.message import PullStatus
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import ResponseCode
@@ -216,7 +216,7 @@ class PushMember(LendingMember):
         except OrbitError as error:
             await self._pull_failed(cache, error)
             return
-        except Exception:
+        except FAILURES:
             # A queue is pulled as long as it is ours, whatever one answer was like.
             _log.exception("pull of %s failed, next try in a moment", cache.queue)
             await asyncio.sleep(self.settings.error_delay_ms / 1000)

@@ -16,6 +16,7 @@ from orbitmq.client.pull_base import PullHow, PullResult, pull_once
 from orbitmq.client.settings import ClientSettings
 from orbitmq.client.state.consumer_settings import ConsumerSettings
 from orbitmq.client.state.process_queue import ProcessQueue, QueueCache
+from orbitmq.errors import FAILURES
 from orbitmq.message import MessageQueue
 
 __all__ = ["BaseTurn", "ScheduleMember"]
@@ -93,7 +94,7 @@ class ScheduleMember(GroupMember):
             try:
                 await self._call(turn.queue.topic, turn)
                 delay_s = max(turn.next_in_s, 0)
-            except Exception:
+            except FAILURES:
                 _log.exception("the turn of %s failed", turn.queue)
                 delay_s = self.settings.error_delay_ms / 1000
             finally:

@@ -21,7 +21,7 @@ from orbitmq.client.group import GroupMember
 from orbitmq.client.handlers import Failure
 from orbitmq.client.state.orderly_queue import OrderlyQueue
 from orbitmq.client.state.process_queue import Run
-from orbitmq.errors import OrbitError
+from orbitmq.errors import FAILURES, OrbitError
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.names import retry_topic
 
@@ -80,7 +80,7 @@ class Settling:
             message = failure.message
             try:
                 await self._send_back(message, failure.delay_level)
-            except Exception as error:
+            except FAILURES as error:
                 if self._is_set_aside(message, error, self._member.settings.send_back_limit):
                     continue
                 _stays_here(message, error)
@@ -110,13 +110,13 @@ class Settling:
             try:
                 for message in stuck.messages:
                     await self._send_back(message, STUCK_DELAY_LEVEL)
-            except Exception as error:
+            except FAILURES as error:
                 _log.warning("message %s stays with its handler: %s", names, error)
                 continue
             self._service.give_up(stuck)
 
     @staticmethod
-    def _is_set_aside(message: ReceivedMessage, error: Exception, limit: int) -> bool:
+    def _is_set_aside(message: ReceivedMessage, error: BaseException, limit: int) -> bool:
         """Set a message aside that was tried often enough, if no broker can ever take it."""
         if message.reconsume_times < limit or not is_hopeless(error):
             return False
@@ -175,14 +175,14 @@ class Settling:
                         max_reconsume_times=limit,
                     )
                 )
-            except Exception as error:
+            except FAILURES as error:
                 if not self._is_set_aside(message, error, limit):
                     _stays_here(message, error)
                     return False
         return True
 
 
-def _stays_here(message: ReceivedMessage, error: Exception) -> None:
+def _stays_here(message: ReceivedMessage, error: BaseException) -> None:
     _log.warning(
         "could not send message %s back to its broker, retrying it in this consumer: %s",
         message.message_id,

@@ -78,7 +78,7 @@ def refusal(response: Command, address: str) -> BrokerRefused:
     return kind(response.code, remark, address=address, hint=hint)
 
 
-def is_hopeless(error: Exception) -> bool:
+def is_hopeless(error: BaseException) -> bool:
     """Whether a send failed because of the message itself, so that every other try fails, too.
 
     >>> is_hopeless(BadMessage("too long")), is_hopeless(BrokerBusy(2, "later"))
