@@ -15,6 +15,7 @@ from orbitmq import (
     Message,
     Producer,
     PushConsumer,
+    ReceivedMessage,
     SendContext,
     SendHook,
 )
@@ -53,7 +54,7 @@ consumer = PushConsumer(ADDRESS, group=TOPIC, consume_from="first", hooks=[trace
 
 
 @consumer.on(TOPIC)
-def handle(message) -> None:
+def handle(message: ReceivedMessage) -> None:
     done.release()
 
 

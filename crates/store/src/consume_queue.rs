@@ -371,7 +371,7 @@ impl ConsumeQueue {
             let Some(file) = self.files.file_at(from) else { break };
             let end = to.min(file.end());
             file.flush(from - file.start, end - file.start)?;
-            file.check(from - file.start, end - from)?;
+            file.check_readable(from - file.start, end - from)?;
             from = end;
         }
         self.flushed_bytes.store(to, Ordering::Release);

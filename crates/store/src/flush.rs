@@ -92,7 +92,7 @@ impl Durable {
             let to = target.min(file.end());
             let (first, len) = (from - file.start, to - from);
             // What was written to a page that is lost is nowhere.
-            let flushed = file.flush(first, first + len).and_then(|()| file.check(first, len));
+            let flushed = file.flush(first, first + len).and_then(|()| file.check_readable(first, len));
             flushed.inspect_err(|e| self.flushed.fail(e.to_string()))?;
             from = to;
             self.flushed.raise(from as i64);

@@ -125,11 +125,11 @@ impl MappedFile {
     pub fn bytes(&self, pos: u64, len: usize) -> Result<&[u8]> {
         let bytes = self.unchecked_bytes(pos, len)?;
         touch(bytes);
-        self.check(pos, len as u64)?;
+        self.check_readable(pos, len as u64)?;
         Ok(bytes)
     }
 
-    /// Like `bytes`, for those who look at some of them and `check` afterwards: what cannot be read is zeros.
+    /// Like `bytes`, for those who look at some of them and `check_readable` afterwards: what cannot be read is zeros.
     #[inline]
     pub fn unchecked_bytes(&self, pos: u64, len: usize) -> Result<&[u8]> {
         let map = self.map()?;
@@ -146,7 +146,7 @@ impl MappedFile {
 
     /// An error when something of `[pos, pos + len)` was found unreadable.
     #[inline]
-    pub fn check(&self, pos: u64, len: u64) -> Result<()> {
+    pub fn check_readable(&self, pos: u64, len: u64) -> Result<()> {
         match self.guard.get().and_then(|guard| guard.first_lost(pos, len)) {
             None => Ok(()),
             Some(lost) => Err(self.unreadable(lost)),

@@ -173,7 +173,7 @@ impl Durable {
         let readable = file.readable_len(pos, looked_at) / UNIT_LEN * UNIT_LEN;
         if readable < looked_at {
             // The units before the page that cannot be read are worth an answer.
-            file.check(pos, readable.max(UNIT_LEN))?;
+            file.check_readable(pos, readable.max(UNIT_LEN))?;
             result = ReadResult::without_messages(status, next, min, max);
             removed = self.collect(request, file.bytes(pos, readable as usize)?, &mut result);
         }
