@@ -101,7 +101,7 @@ def test_both_know_what_either_wrote(java_peer_jars: Path, tmp_path: Path) -> No
         wire.send("Auto")
         deliver_a_delayed_message(wire)
         commit(wire, "g", 0, 1)
-        commit(wire, "g", 3, 17)
+        commit(wire, "g", 3, 0)  # ours takes back what lies behind the end of a queue
         told = known(wire)
         wire.close()
     root = tmp_path / "data" / "broker-a"
