@@ -91,7 +91,7 @@ impl Store {
     /// Takes bodies of so many bytes from now on; larger ones are refused.
     pub fn limit_bodies(&self, max_bytes: u64) -> Result<()> {
         self.with(|open| {
-            open.appender.lock().expect("append lock").limit_bodies(max_bytes);
+            open.appender.lock().whole().limit_bodies(max_bytes);
             Ok(())
         })
     }
