@@ -215,7 +215,7 @@ def test_a_hook_that_fails_fails_no_send(
     [
         ({"empty": ""}, "may be empty"),
         ({"number": 7}, "must be texts"),
-        ({"separator": "a\1b"}, "characters 1 and 2"),
+        ({"separator": "a\2b"}, "character 2"),
         ({"large": "x" * 40_000}, "more than"),
         ({"DELAY": "3"}, "RocketMQ's own"),
     ],
