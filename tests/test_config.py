@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from orbitmq.config import (
@@ -297,6 +297,7 @@ def test_a_rewritten_file_keeps_every_line_but_those_of_changed_keys() -> None:
     assert rewrite_properties(CONF.encode(), {}) == CONF.encode()
 
 
+@example(":\\\r", {"a": ""})
 @given(
     st.text("ab=:\\# !\n\r\t\x0c", max_size=40),
     st.dictionaries(st.sampled_from(["a", "b", "ab", "a b"]), st.text("ab \\=\n", max_size=4)),

@@ -67,8 +67,9 @@ def rewrite_properties(content: bytes, changes: Mapping[str, str]) -> bytes:
     whole = "".join([*out, *(lines[i] + ends[i] for i in range(done, len(lines)))])
     if missing:
         whole += "" if whole.endswith(("\n", "\r")) or not whole else "\n"
-        # A last line that goes on must not go on in ours.
-        whole += "\n" if whole.rstrip("\r\n").endswith("\\") else ""
+        if whole.rstrip("\r\n").endswith("\\"):
+            # A last line that goes on must not go on in ours. "\r\n" would be one line end.
+            whole += "\r" if whole.endswith("\r") else "\n"
         whole += format_properties(missing)
     try:
         content.decode()
