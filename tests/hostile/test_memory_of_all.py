@@ -93,3 +93,26 @@ def test_peers_that_send_much_and_are_gone(victim: Victim, peers: Connect) -> No
                 peer.send(data)
             peer.close()
         victim.serves_others()
+
+
+def test_messages_that_a_consumer_takes_and_never_answers(victim: Victim, peers: Connect) -> None:
+    """Two hundred requests to consume 2 MiB directly: 400 MiB, if the messages were kept."""
+    asked = 200
+    with victim.keeps(within_mib=180):
+        producer, consumer = Wire(victim.broker), Wire(victim.broker)
+        offset_id = producer.send("direct", bytes(2 * MIB)).get_ext("msgId") or ""
+        consumer.heartbeat("direct", "direct", client_id="silent")
+        ext = {"consumerGroup": "direct", "clientId": "silent", "msgId": offset_id}
+        request = Command(RequestCode.CONSUME_MESSAGE_DIRECTLY, ext=ext).encode()
+        asking = [peers() for _ in range(5)]
+        for peer in asking:
+            peer.sendall(request * (asked // len(asking)))
+        taken = 0
+        while taken < asked:
+            push = consumer.next_push()  # the first one says that the group has a member
+            taken += push.code == RequestCode.CONSUME_MESSAGE_DIRECTLY
+        victim.serves_others()
+        for peer in asking:
+            peer.close()
+        producer.close()
+        consumer.close()

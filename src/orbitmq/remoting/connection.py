@@ -381,9 +381,12 @@ class Connection(asyncio.Protocol):
         if self._write_paused:
             await self.writable(timeout_ms)
         opaque = self.next_opaque()
-        frame = Command(code, opaque=opaque, ext=ext, body=body).encode()
+        future = self.request(
+            Command(code, opaque=opaque, ext=ext, body=body).encode(), opaque, timeout_ms
+        )
+        del body  # it may be large, and the answer may take long
         try:
-            return await self.request(frame, opaque, timeout_ms)
+            return await future
         except RequestTimeout:
             text = f"{self.remote_text} did not answer request {code} within {timeout_ms:.0f} ms"
             raise RequestTimeout(text) from None

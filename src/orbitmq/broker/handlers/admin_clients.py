@@ -8,7 +8,7 @@ signature are nothing for a consumer, which could use them again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,7 +92,7 @@ class ClientAdminHandlers:
             awaits_peer(self.consumer_status), [RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS]
         )
         router.add(awaits_peer(self.running_info), [RequestCode.GET_CONSUMER_RUNNING_INFO])
-        router.add(self.consume_directly, [RequestCode.CONSUME_MESSAGE_DIRECTLY])
+        router.add(awaits_peer(self.consume_directly), [RequestCode.CONSUME_MESSAGE_DIRECTLY])
 
     # ---- who is there
 
@@ -229,22 +229,28 @@ class ClientAdminHandlers:
         """Ask a consumer how it is running."""
         header = MemberHeader.decode(request)
         ext = header.encode() | _given(request, "jstackEnable")
-        return await self._relay(request, header, ext, None)
+        return await self._relay(request, header, ext, lambda: None)
 
     async def consume_directly(self, request: Command, _connection: Connection) -> Command:
         """Let a consumer consume a message now, and return what came of it."""
         header = MemberHeader.decode(request)
         _, physical_offset = decode_offset_id(header.msg_id or "")
-        record = self.store.record_at(physical_offset)
-        if record is None:
+        if self.store.record_at(physical_offset) is None:
             remark = f"there is no message {header.msg_id}"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         ext = header.encode() | {"brokerName": self.config.broker_name}
-        return await self._relay(request, header, ext, record)
+        return await self._relay(
+            request, header, ext, lambda: self.store.record_at(physical_offset)
+        )
 
     async def _relay(
-        self, request: Command, header: MemberHeader, ext: dict[str, str], body: bytes | None
+        self,
+        request: Command,
+        header: MemberHeader,
+        ext: dict[str, str],
+        read_body: Callable[[], bytes | None],
     ) -> Command:
+        """Ask a member and pass its answer on; keeps no body while a member takes its time."""
         group_name, client_id = header.consumer_group, header.client_id
         group = self.consumers.groups.get(group_name)
         member = group.member(client_id) if group is not None else None
@@ -259,8 +265,9 @@ class ClientAdminHandlers:
             )
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         try:
+            await connection.writable(ASK_TIMEOUT_MS)
             answer = await connection.invoke(
-                request.code, ext=ext, body=body, timeout_ms=ASK_TIMEOUT_MS
+                request.code, ext=ext, body=read_body(), timeout_ms=ASK_TIMEOUT_MS
             )
         except RequestTimeout as error:
             remark = f"consumer <{group_name}> <{client_id}> Timeout: {error}"
