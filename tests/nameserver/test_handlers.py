@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import struct
+import threading
 import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orbitmq import persist
 from orbitmq._native import body_crc, loads_lenient
 from orbitmq.config import parse_properties
+from orbitmq.nameserver import kv
 from tests.nameserver.calling import Encoding, broker, run, running
 
 
@@ -285,6 +289,61 @@ def test_a_change_of_settings_leaves_the_rest_of_the_file_alone(tmp_path: Path) 
     assert file.read_text() == before.replace("Enable=false", "Enable=true")
     for path in (file, file.with_name(file.name + ".bak")):
         assert path.stat().st_mode & 0o777 == 0o600, "the password is for nobody else"
+
+
+def test_values_of_many_callers_are_saved_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saves = []
+    save = persist.save
+
+    def counted(path: Path, content: bytes) -> None:
+        saves.append(threading.current_thread())
+        save(path, content)
+
+    monkeypatch.setattr(persist, "save", counted)
+    callers, values = 20, 10
+
+    async def test() -> None:
+        async with running(tmp_path) as cluster:
+
+            async def put(number: int) -> None:
+                caller = await cluster.caller()
+                for value in range(values):
+                    key = f"{number}-{value}"
+                    assert (await caller.ask(100, namespace="N", key=key, value="v")).code == 0
+                    kept = json.loads((tmp_path / "kvConfig.json").read_bytes())
+                    assert key in kept["configTable"]["N"], "acknowledged and not on disk"
+
+            await asyncio.gather(*(put(number) for number in range(callers)))
+
+    run(test)
+    assert len(saves) < callers * values / 2
+    assert threading.main_thread() not in saves, "the event loop waited for the disk"
+
+
+def test_the_table_of_values_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kv, "MAX_CHARS", 1000)
+
+    async def test() -> None:
+        async with running(tmp_path) as cluster:
+            caller = await cluster.caller()
+            for key in ("k", "l"):
+                put = await caller.ask(100, namespace="N", key=key, value="x" * 300)
+                assert put.code == 0, put.remark
+            full = await caller.ask(100, namespace="N", key="m", value="x" * 300)
+            assert full.code == 1
+            assert "of at most 1000 characters" in (full.remark or "")
+            assert (await caller.ask(101, namespace="N", key="m")).code == 22
+            # A smaller value in the place of another one, and one after another has gone.
+            assert (await caller.ask(100, namespace="N", key="k", value="y")).code == 0
+            await caller.ask(102, namespace="N", key="l")
+            assert (await caller.ask(100, namespace="N", key="m", value="x" * 300)).code == 0
+        async with running(tmp_path) as cluster:
+            caller = await cluster.caller()
+            assert (await caller.ask(100, namespace="N", key="n", value="x" * 600)).code == 1
+
+    run(test)
 
 
 def test_the_table_of_values_keeps_what_else_its_file_says(tmp_path: Path) -> None:

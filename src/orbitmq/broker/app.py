@@ -34,7 +34,7 @@ from orbitmq.broker.handlers.send import SendHandlers, nobody
 from orbitmq.broker.handlers.send_back import SendBackHandlers
 from orbitmq.broker.handlers.send_once import SendOnceHandlers
 from orbitmq.broker.handlers.transactions import TransactionHandlers
-from orbitmq.broker.housekeeping import Housekeeping, in_thread
+from orbitmq.broker.housekeeping import Housekeeping
 from orbitmq.broker.locks import QueueLocks
 from orbitmq.broker.longpoll import HeldPulls
 from orbitmq.broker.offsets import ConsumerOffsets
@@ -69,6 +69,7 @@ from orbitmq.remoting.hooks import RequestHook
 from orbitmq.remoting.limits import Limits
 from orbitmq.remoting.server import Server
 from orbitmq.remoting.server_tls import ServerTls, own_connections_context
+from orbitmq.threads import in_thread
 
 __all__ = ["Broker"]
 

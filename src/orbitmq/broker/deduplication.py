@@ -31,11 +31,11 @@ from pathlib import Path
 
 from orbitmq import persist
 from orbitmq._native import Store, StoredIds
-from orbitmq.broker.housekeeping import in_thread
 from orbitmq.config import BrokerConfig
 from orbitmq.errors import BatchNotTaken, MalformedId, WireError
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.remoting.handling import Refused
+from orbitmq.threads import in_thread
 
 __all__ = ["Deduplication", "Scope"]
 

@@ -23,14 +23,14 @@ from orbitmq._native import Store, dumps_lenient, loads_lenient
 from orbitmq.broker.delay import DelayService
 from orbitmq.broker.filters import ConsumerFilters
 from orbitmq.broker.groups import GroupTable
-from orbitmq.broker.housekeeping import in_thread
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.table_rows import BadRows, good_numbers, set_aside
-from orbitmq.broker.table_saver import TableSaver
 from orbitmq.broker.timers import TimerService
 from orbitmq.broker.topics import TopicTable
 from orbitmq.errors import FAILURES, BodyFault, FlushFailed, UnreadableFile
 from orbitmq.protocol.members import LONG, Members
+from orbitmq.table_saver import TableSaver
+from orbitmq.threads import in_thread
 
 __all__ = ["TableFiles"]
 

@@ -106,7 +106,7 @@ class Nameserver:
             self._tasks.append(asyncio.create_task(self._reload(self._accounts)))
 
     async def stop(self) -> None:
-        """Close every connection; what is to be kept is on disk already."""
+        """Close every connection, and write what is not on disk yet."""
         for task in self._tasks:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -114,6 +114,7 @@ class Nameserver:
         self._tasks.clear()
         if self._server is not None:
             await self._server.close()
+        await self.kv.close()
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget the brokers of a connection that is gone."""

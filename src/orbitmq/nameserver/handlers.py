@@ -33,7 +33,7 @@ from orbitmq.protocol.flags import TopicFlag, Version
 from orbitmq.protocol.headers import Header, Long
 from orbitmq.protocol.names import FAQ, ORDER_TOPIC_CONFIG
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Refused, Router, respond
+from orbitmq.remoting.handling import Handler, Refused, Router, respond
 
 __all__ = ["Handlers"]
 
@@ -117,7 +117,7 @@ class Handlers:
 
     def install(self, router: Router) -> None:
         """Answer through a router."""
-        for code, handler in {
+        handlers: dict[int, Handler] = {
             RequestCode.REGISTER_BROKER: self.register_broker,
             RequestCode.UNREGISTER_BROKER: self.unregister_broker,
             RequestCode.QUERY_DATA_VERSION: self.query_data_version,
@@ -138,7 +138,8 @@ class Handlers:
             RequestCode.GET_KVLIST_BY_NAMESPACE: self.kv_namespace,
             RequestCode.UPDATE_NAMESRV_CONFIG: self.update_config,
             RequestCode.GET_NAMESRV_CONFIG: self.get_config,
-        }.items():
+        }
+        for code, handler in handlers.items():
             router.add(handler, [code])
 
     # ---- brokers
@@ -292,12 +293,13 @@ class Handlers:
 
     # ---- values
 
-    def put_kv(self, request: Command, _connection: Connection) -> Command:
-        """Set a value."""
+    async def put_kv(self, request: Command, _connection: Connection) -> Command:
+        """Set a value; the answer says that it is on disk."""
         header = KvHeader.decode(request)
         if header.namespace is None or header.key is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, "namespace or key is null")
         self._kv.put(header.namespace, header.key, header.value)
+        await self._kv.saved()
         return respond(request)
 
     def get_kv(self, request: Command, _connection: Connection) -> Command:
@@ -310,10 +312,11 @@ class Handlers:
             raise Refused(ResponseCode.QUERY_NOT_FOUND, remark)
         return respond(request, ext={"value": value})
 
-    def delete_kv(self, request: Command, _connection: Connection) -> Command:
-        """Remove a value."""
+    async def delete_kv(self, request: Command, _connection: Connection) -> Command:
+        """Remove a value; the answer says that the disk has it no more."""
         header = KvHeader.decode(request)
         self._kv.delete(_said(header.namespace), _said(header.key))
+        await self._kv.saved()
         return respond(request)
 
     def kv_namespace(self, request: Command, _connection: Connection) -> Command:

@@ -1,19 +1,24 @@
 """The nameserver's table of configuration values: namespace → key → value.
 
-It is the only thing a nameserver keeps on disk, as ``{"configTable": {namespace: {key: value}}}``,
-written whole with every change. A namespace stays when its last key goes, and so does what else
-the file says.
+It is the only thing a nameserver keeps on disk, as ``{"configTable": {namespace: {key: value}}}``.
+A thread writes the whole file, with many changes at once; the answer to a change waits until the
+change is on disk. A namespace stays when its last key goes, and so does what else the file says.
+
+Anybody may put values where no accounts are asked for, so the table has a bound.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from orbitmq import persist
-from orbitmq._native import dumps_lenient
+from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.members import Members
+from orbitmq.remoting.handling import Refused
+from orbitmq.table_saver import TableSaver
 
 __all__ = ["KvTable"]
 
@@ -21,33 +26,61 @@ _log = logging.getLogger(__name__)
 
 Table = dict[str, dict[str, str]]
 
+MAX_CHARS = 4 << 20
+"""All names and values together: the answer that lists a namespace must fit a frame."""
+ENTRY_CHARS = 64
+"""Cost of an entry beside its characters, so that empty names have a bound, too."""
+
 
 class KvTable:
-    """The table and its file; without a path it lives in memory only."""
+    """The table and its file."""
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
         self._table: Table = {}
         self._besides: dict[str, Any] = {}
+        self._chars = 0
+        self._saver = TableSaver(path, self._snapshot)
 
     def load(self) -> None:
         """Read the file, if there is one."""
-        if self._path is not None:
-            self._table, self._besides = persist.load(self._path, _parse) or ({}, {})
+        self._table, self._besides = persist.load(self._path, _parse) or ({}, {})
+        self._chars = sum(
+            _cost(namespace) + sum(_cost(key, value) for key, value in values.items())
+            for namespace, values in self._table.items()
+        )
 
     def put(self, namespace: str, key: str, value: str | None) -> None:
-        """Set a value; None makes the namespace and removes the key, as a read would show it."""
+        """Set a value; None makes the namespace and removes the key, as a read would show it.
+
+        Refuses a value that the table has no room for.
+        """
+        known = self._table.get(namespace)
+        grown = 0 if known is not None else _cost(namespace)
+        if known is not None and key in known:
+            grown -= _cost(key, known[key])
+        if value is not None:
+            grown += _cost(key, value)
+        if grown > 0 and self._chars + grown > MAX_CHARS:
+            remark = (
+                f"the table of values has {self._chars} of at most {MAX_CHARS} characters; delete "
+                "values that are not needed"
+            )
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         values = self._table.setdefault(namespace, {})
         if value is None:
             values.pop(key, None)
         else:
             values[key] = value
-        self._save()
+        self._chars += grown
+        self._saver.changed()
 
     def delete(self, namespace: str, key: str) -> None:
         """Remove a value, if it is there."""
-        self._table.get(namespace, {}).pop(key, None)
-        self._save()
+        values = self._table.get(namespace, {})
+        if key in values:
+            self._chars -= _cost(key, values.pop(key))
+            self._saver.changed()
 
     def get(self, namespace: str, key: str) -> str | None:
         """Look a value up."""
@@ -57,9 +90,21 @@ class KvTable:
         """Return all values of a namespace; None when there never was one."""
         return self._table.get(namespace)
 
-    def _save(self) -> None:
-        if self._path is not None:
-            persist.save(self._path, dumps_lenient(self._besides | {"configTable": self._table}))
+    async def saved(self) -> None:
+        """Wait until all changes so far are on disk."""
+        await self._saver.saved()
+
+    async def close(self) -> None:
+        """Write what is not on disk yet."""
+        await self._saver.close()
+
+    def _snapshot(self) -> Callable[[], dict[str, Any]]:
+        table = {namespace: dict(values) for namespace, values in self._table.items()}
+        return lambda: self._besides | {"configTable": table}
+
+
+def _cost(*texts: str) -> int:
+    return ENTRY_CHARS + sum(map(len, texts))
 
 
 def _parse(content: bytes) -> tuple[Table, dict[str, Any]]:

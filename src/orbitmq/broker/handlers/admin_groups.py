@@ -8,7 +8,6 @@ from orbitmq._native import Command, dumps_lenient, loads_lenient
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.handlers.admin_topics import NOT_ON_SLAVE
 from orbitmq.broker.offsets import ConsumerOffsets
-from orbitmq.broker.table_saver import TableSaver
 from orbitmq.config import BrokerConfig
 from orbitmq.protocol.bodies import SubscriptionGroup
 from orbitmq.protocol.codes import RequestCode, ResponseCode
@@ -16,6 +15,7 @@ from orbitmq.protocol.headers import Header
 from orbitmq.protocol.names import group_name_fault
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Refused, Router, respond
+from orbitmq.table_saver import TableSaver
 
 __all__ = ["GroupAdminHandlers"]
 

@@ -10,7 +10,6 @@ from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.progress import Progress
 from orbitmq.broker.registration import Registration
 from orbitmq.broker.stats import BrokerStats
-from orbitmq.broker.table_saver import TableSaver
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerConfig
 from orbitmq.protocol.bodies import TopicConfig
@@ -26,6 +25,7 @@ from orbitmq.protocol.names import (
 )
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Refused, Router, respond
+from orbitmq.table_saver import TableSaver
 
 __all__ = ["KEPT_WITHOUT_CONFIG", "NOT_ON_SLAVE", "TopicAdminHandlers", "TopicHeader"]
 

@@ -23,7 +23,6 @@ from orbitmq.broker.acks import FlushAcks
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.placing import Placing
 from orbitmq.broker.putting import Putting, delay_level
-from orbitmq.broker.table_saver import TableSaver
 from orbitmq.broker.topics import TopicTable
 from orbitmq.broker.transaction import becomes_half, is_transactional
 from orbitmq.config import BrokerConfig
@@ -42,6 +41,7 @@ from orbitmq.protocol.names import (
 )
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Answer, Refused, Router, without_content
+from orbitmq.table_saver import TableSaver
 
 __all__ = ["OWN_PROPERTIES", "SendHandlers", "nobody", "without_own_properties"]
 

@@ -14,7 +14,6 @@ from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.putting import Putting
 from orbitmq.broker.record_copy import copy_of
 from orbitmq.broker.stats import BrokerStats
-from orbitmq.broker.table_saver import TableSaver
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerConfig
 from orbitmq.protocol.bodies import SubscriptionGroup
@@ -24,6 +23,7 @@ from orbitmq.protocol.headers import Header, Long
 from orbitmq.protocol.names import FAQ, Property, dlq_topic, group_name_fault, retry_topic
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Answer, Refused, Router, respond
+from orbitmq.table_saver import TableSaver
 
 __all__ = ["SendBackHandlers"]
 

@@ -19,8 +19,8 @@ from typing import Any
 
 from orbitmq import persist
 from orbitmq._native import dumps_lenient
-from orbitmq.broker.housekeeping import in_thread
 from orbitmq.errors import FAILURES
+from orbitmq.threads import in_thread
 
 __all__ = ["TableSaver"]
 

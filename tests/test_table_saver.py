@@ -11,8 +11,8 @@ import pytest
 
 from orbitmq import persist
 from orbitmq._native import loads_lenient
-from orbitmq.broker.table_saver import TableSaver
 from orbitmq.protocol.codes import RequestCode
+from orbitmq.table_saver import TableSaver
 from orbitmq.testing import LocalCluster
 from tests.broker.conftest import Wire, broker_address, send_ext
 
