@@ -51,7 +51,7 @@ def is_read(setting: Setting) -> bool:
     ids=lambda setting: setting.key,
 )
 def test_what_a_setting_says_is_true(setting: Setting) -> None:
-    """One that is said to work is read somewhere; one without an effect is read nowhere."""
+    """A setting that is said to work is read somewhere; one without an effect is read nowhere."""
     assert setting.meaning.text
     if setting.meaning.use is Use.WORKS:
         assert is_read(setting), "declare it as idle, or read it"

@@ -8,9 +8,9 @@ use wire::filter::{Filter, MAX_STEPS, Verdict};
 
 limit::limit_allocations!();
 
-/// What compiling may take per byte of the expression: a table of names is the dearest part.
+/// Bytes that compiling may take per byte of the expression: the table of names is the largest part.
 const BYTES_PER_BYTE: usize = 64;
-/// What it may take for the shortest expression: buffers of first use, and the text of an error.
+/// Bytes that compiling may take for the shortest expression: buffers of first use, and the text of an error.
 const BYTES_AT_LEAST: usize = 32 * 1024;
 /// Steps of the last part, which begins within the limit: one is charged for each 16 bytes of two values, or for a text of a list.
 const LAST_PART: u32 = 2 * limit::MAX_INPUT_LEN as u32;

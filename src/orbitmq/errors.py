@@ -121,10 +121,10 @@ __all__ = [
 
 
 FAILURES: tuple[type[BaseException], ...] = (Exception, PanicException)
-"""What a dispatcher or a loop catches that has to go on whatever happens.
+"""Exceptions to catch in a dispatcher or a loop that has to go on whatever happens.
 
-A panic of the native code is no `Exception`, and so passes ``except Exception``. What must not be
-caught (`KeyboardInterrupt`, `SystemExit`, `asyncio.CancelledError`) is not among these.
+A panic of the native code is no `Exception`, and so passes ``except Exception``. The tuple leaves
+out what must not be caught: `KeyboardInterrupt`, `SystemExit` and `asyncio.CancelledError`.
 """
 
 

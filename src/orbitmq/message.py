@@ -116,7 +116,7 @@ class Message:
 
 
 class PullStatus(Enum):
-    """What a pull has come upon, in RocketMQ's four words.
+    """Result of a pull, in RocketMQ's four words.
 
     ::
 

@@ -56,7 +56,7 @@ class Victim:
 
     @property
     def held(self) -> int:
-        """How many pulls the broker holds."""
+        """Number of pulls that the broker holds."""
         assert self._process.stdin is not None
         self._process.stdin.write(b"\n")
         self._process.stdin.flush()
@@ -65,19 +65,19 @@ class Victim:
 
     @property
     def memory(self) -> int:
-        """Resident bytes of its own: mapped store files are the kernel's to take back."""
+        """Resident bytes of the process itself: the kernel can take back mapped store files."""
         status = Path(f"/proc/{self._process.pid}/status").read_text()
         (line,) = (line for line in status.splitlines() if line.startswith("RssAnon"))
         return int(line.split()[1]) * 1024
 
     @property
     def descriptors(self) -> int:
-        """How many files and sockets it has open."""
+        """Number of files and sockets that the process has open."""
         return sum(1 for _ in Path(f"/proc/{self._process.pid}/fd").iterdir())
 
     @property
     def sockets(self) -> int:
-        """How many sockets it has open."""
+        """Number of sockets that the process has open."""
         count = 0
         for entry in os.scandir(f"/proc/{self._process.pid}/fd"):
             try:

@@ -44,7 +44,7 @@ def connect() -> Iterator[Connect]:
 
 
 def opens_files(victim: Victim, topic: str) -> None:
-    """Whoever is connected is served, and the store can make new files."""
+    """Assert that the broker serves a connected client, and that the store can make new files."""
     victim.serves_others()
     wire = victim.polite
     for queue_id in range(4):

@@ -82,7 +82,7 @@ def test_large_answers_that_nobody_reads(victim: Victim, peers: Connect) -> None
 
 
 def test_peers_that_send_much_and_are_gone(victim: Victim, peers: Connect) -> None:
-    """What was sent before a connection closed is handled, but not kept without a bound."""
+    """Requests sent before a connection closed are handled, but not kept without a bound."""
     request = Command(RequestCode.GET_BROKER_CLUSTER_ACL_INFO).encode()
     data = request * (200_000 // len(request))
     with victim.keeps(within_mib=150):

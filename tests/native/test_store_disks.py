@@ -56,7 +56,7 @@ ssize_t pread64(int fd, void *buffer, size_t len, off64_t at) {
 def run(
     code: str, *arguments: str | Path, within: list[str] | None = None, **environment: str
 ) -> str:
-    """What another process prints that runs `code` with the options of these tests."""
+    """Run `code` in another process with the options of these tests; return its output."""
     command = [*(within or []), sys.executable, "-c", _OPTIONS + textwrap.dedent(code)]
     done = subprocess.run(
         [*command, *map(str, arguments)],

@@ -22,7 +22,7 @@ class Loop:
 
 
 class Busy:
-    """A connection with so many requests, each of which takes a fifth of a share."""
+    """A connection with a given number of requests, each of which takes a fifth of a share."""
 
     def __init__(self, loop: Loop, requests: int) -> None:
         self._loop = loop
@@ -43,7 +43,7 @@ class Busy:
 
 
 class Broken(Busy):
-    """One that fails."""
+    """A connection that fails."""
 
     def work(self, until_s: float) -> bool:
         raise ZeroDivisionError("boom")

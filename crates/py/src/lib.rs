@@ -43,7 +43,7 @@ mod _native {
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-    /// What PyO3 raises for a panic. It is no `Exception`, so that who goes on after any error must name it.
+    /// The exception that PyO3 raises for a panic. It does not derive from `Exception`, so code that goes on after any error must name it.
     #[pymodule_export]
     use pyo3::panic::PanicException;
 

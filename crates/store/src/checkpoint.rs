@@ -53,7 +53,7 @@ struct Noted {
     mark: Option<Mark>,
     /// The index has every message before this offset of the log. 0 when that is not known.
     index_end: u64,
-    /// Whether Java wrote the times.
+    /// True if Java wrote the times.
     has_times: bool,
 }
 
@@ -110,18 +110,18 @@ impl Checkpoint {
         self.noted().mark
     }
 
-    /// Where the index ends that is on disk, if Java has not run since.
+    /// Offset of the log at which the index on disk ends; `None` if it is not known, for example because Java has run since.
     pub fn index_end(&self) -> Option<u64> {
         Some(self.noted().index_end).filter(|&end| end > 0)
     }
 
-    /// By Java's times log and queues hold everything stored up to here.
+    /// Store time up to which log and queues hold everything, by Java's times.
     pub fn trusted_ms(&self) -> i64 {
         let noted = self.noted();
         if noted.has_times { (noted.log_ms.min(noted.queues_ms) - SLACK_MS).max(0) } else { 0 }
     }
 
-    /// The same for the full files of the index.
+    /// Store time up to which the full files of the index hold everything, by Java's times.
     pub fn trusted_index_ms(&self) -> i64 {
         self.trusted_ms().min((self.noted().index_files_ms - SLACK_MS).max(0))
     }

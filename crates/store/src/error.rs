@@ -70,12 +70,12 @@ fn holder_text(holder: Option<i32>) -> String {
 }
 
 impl StoreError {
-    /// Whether it says that a file is not there.
+    /// True if the error says that a file does not exist.
     pub(crate) fn is_absence(&self) -> bool {
         matches!(self, StoreError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
-    /// Whether it says that bytes of a file cannot be had: a bad sector, or the file was cut short. Asking again would not help.
+    /// True if bytes of a file cannot be read: a bad sector, or the file was cut short. A second read would not help.
     pub(crate) fn is_unreadable(&self) -> bool {
         let lost = |e: &io::Error| e.raw_os_error() == Some(libc::EIO) || e.kind() == io::ErrorKind::UnexpectedEof;
         matches!(self, StoreError::Io { action: "reading", source, .. } if lost(source))

@@ -16,7 +16,7 @@ use crate::message::Routing;
 const LAST_ADDRESS: i64 = i32::MIN as i64 - 1;
 
 impl Unit {
-    /// Whether the tags code is an address in `consumequeue_ext`.
+    /// True if the tags code is an address in `consumequeue_ext`.
     #[inline]
     pub(crate) fn is_extended(&self) -> bool {
         self.tags_code <= LAST_ADDRESS
@@ -33,7 +33,7 @@ impl Durable {
         Ok(Unit { tags_code: self.tags_code_of(&bytes, unit.physical_offset)?, ..unit })
     }
 
-    /// What the unit of a record has for its tags code.
+    /// Computes the tags code for the unit of a record.
     #[cold]
     pub fn tags_code_of(&self, bytes: &[u8], physical_offset: i64) -> Result<i64> {
         let (path, offset) = (self.log.files.dir.clone(), physical_offset as u64);

@@ -27,7 +27,7 @@ use crate::options::{Flush, Options};
 use crate::queue_table::QueueTable;
 use crate::watermark::Watermark;
 
-/// How many leading bytes of a record its mark in the checkpoint covers: all fields of fixed length, at most.
+/// Number of leading bytes of a record that its mark in the checkpoint covers, at most: all fields of fixed length.
 const MARKED_BYTES: u64 = 88;
 
 /// The last message that was written to the log, its queue and the index.

@@ -129,7 +129,7 @@ impl MappedFile {
         Ok(bytes)
     }
 
-    /// Like `bytes`, for those who look at some of them and `check_readable` afterwards: what cannot be read is zeros.
+    /// Like `bytes`, for callers that look at some of the bytes and call `check_readable` afterwards: unreadable bytes are zeros.
     #[inline]
     pub fn unchecked_bytes(&self, pos: u64, len: usize) -> Result<&[u8]> {
         let map = self.map()?;
@@ -138,7 +138,7 @@ impl MappedFile {
         Ok(unsafe { std::slice::from_raw_parts(map.as_ptr().add(pos as usize), len) })
     }
 
-    /// How many bytes from `pos` on, at most `len`, were not found unreadable.
+    /// Number of readable bytes from `pos` on, at most `len`.
     #[inline]
     pub fn readable_len(&self, pos: u64, len: u64) -> u64 {
         self.guard.get().and_then(|guard| guard.first_lost(pos, len)).map_or(len, |lost| lost - pos)

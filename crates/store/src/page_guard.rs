@@ -5,8 +5,9 @@
 //! the way of systemd's journal and of Wayland: nothing is unwound, and no lock is taken. The handler uses atomics, `mmap` and `writev`
 //! only, as a signal handler must. A SIGBUS anywhere else goes to the handler that was there before.
 //!
-//! What is written to such a page does not reach the disk. So a flush of log or queues fails when it meets one (`check_readable`), and appends
-//! are refused until the store is opened again. A page that was lost stays so until then, even if the disk recovers.
+//! Bytes that are written to such a page do not reach the disk. So a flush of log or queues fails when it meets such a page
+//! (`check_readable`), and appends are refused until the store is opened again. A lost page stays lost until then, even if the disk
+//! recovers.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

@@ -19,8 +19,8 @@ use crate::mapped_file::MappedFile;
 /// Java looks at 16 000 bytes of units at least, so that a selective filter makes progress.
 const LEAST_UNITS: usize = 800;
 
-/// What the filter of one read may cost, in steps of some nanoseconds each. A read with a dear filter ends earlier and says where to
-/// go on, so that one consumer does not keep the others waiting.
+/// Limits the cost of the filter in one read, in steps of some nanoseconds each. A read with a costly filter ends earlier and returns
+/// the offset to go on at, so that one consumer does not keep the others waiting.
 const FILTER_STEPS: u32 = 1 << 19;
 
 #[derive(Clone, Copy, Debug)]
@@ -297,7 +297,7 @@ impl Resident {
     }
 }
 
-/// Whether a filter wants a record, and in how many steps it found out.
+/// True if a filter wants a record, and the number of steps that the filter took.
 fn is_wanted(filter: &Filter, record: &[u8]) -> (bool, u32) {
     Record::decode(record, Crc::Trust).map_or((false, 1), |(record, _)| {
         let (verdict, steps) = filter.judge(record.properties);

@@ -137,7 +137,7 @@ fn give_up_unreadable(queue: &ConsumeQueue, settled: Result<()>, recovery: &mut 
     }
 }
 
-/// Where the index has to be brought up to date from.
+/// Recovers the index, and returns the physical offset from which messages must be indexed again.
 fn recover_index(durable: &Durable, index: &Index) -> Result<i64> {
     let log_end = durable.log.files.last().map_or(0, |file| file.end());
     match durable.checkpoint.index_end() {
@@ -146,7 +146,7 @@ fn recover_index(durable: &Durable, index: &Index) -> Result<i64> {
     }
 }
 
-/// Whether the record that the checkpoint names is where it was, or has expired since.
+/// True if the record that the checkpoint names is still at its place, or has expired since.
 fn is_still_there(durable: &Durable) -> bool {
     let is_same =
         |mark: Mark| (mark.start as i64) < durable.log.min() || durable.mark(mark.start, mark.end) == Some(mark);
@@ -312,7 +312,7 @@ fn scan(
     Ok(offset)
 }
 
-/// Where the log goes on behind a page that the disk cannot read: with the next record in the file, or in the next file.
+/// Offset at which the log goes on behind a page that the disk cannot read: that of the next record in the file, or of the next file.
 fn next_readable(durable: &Durable, window: &mut Window, offset: u64) -> Result<Option<u64>> {
     let end = window.log_file.end();
     if let Some(next) = window.find_record(offset + 1, end)? {
@@ -323,7 +323,7 @@ fn next_readable(durable: &Durable, window: &mut Window, offset: u64) -> Result<
     Ok(next_window.find_record(end, next_file.end())?.map(|_| end))
 }
 
-/// Whether anything stands behind the end of the log: a spare file, or bytes that are not zero.
+/// True if anything stands behind the end of the log: a spare file, or bytes that are not zero.
 fn needs_cut(durable: &Durable, end: u64) -> Result<bool> {
     let Some(last) = durable.log.files.last() else { return Ok(false) };
     if last.start >= end {

@@ -1,4 +1,4 @@
-//! Which messages of exactly-once senders are in the log already.
+//! Ids of the messages of exactly-once senders that are in the log already.
 //!
 //! Such a sender works in numbered *batches*, one after the other, and may send a batch again after a failure, but never an older one:
 //! it begins a batch when all of the one before is stored. So the ids of each sender's newest batch are all that has to be kept, and a
@@ -66,10 +66,10 @@ pub enum BadSnapshot {
     Short,
 }
 
-/// Whose messages: an account's, for a topic, of a sender that has a name.
+/// The owner of messages: a named sender of an account, for one topic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Owner<'a> {
-    /// What stands for the account; empty without access control.
+    /// Text that stands for the account; empty without access control.
     pub account: &'a str,
     /// The topic; empty if it is not known any more.
     pub topic: &'a str,
@@ -82,7 +82,7 @@ impl Owner<'_> {
         [self.account, self.topic, self.sender].map(str::to_owned)
     }
 
-    /// What was noted before accounts or topics were: it counts for everybody.
+    /// Keys of ids that were noted before there were accounts or topics: such ids count for every account.
     fn earlier(&self) -> [Key; 2] {
         [Owner { account: "", ..*self }.key(), Owner { account: "", topic: "", ..*self }.key()]
     }
@@ -106,7 +106,7 @@ pub struct StoredIds {
     taken: HashMap<String, Taken>,
 }
 
-/// What an account takes of its limit.
+/// The part of its limit that an account uses.
 #[derive(Clone, Copy, Debug, Default)]
 struct Taken {
     ids: usize,
@@ -114,18 +114,18 @@ struct Taken {
 }
 
 impl StoredIds {
-    /// How many ids there are.
+    /// Number of ids.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there is none.
+    /// True if there are no ids.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Which of these ids are stored already. Nothing is noted: that is for [`Self::add`], once they are in the log. The limit is
-    /// that of one account.
+    /// Tells for each of these ids if it is stored already. It notes nothing: [`Self::add`] does so, once the messages are in the log.
+    /// The limit is that of one account.
     pub fn stored(&self, owner: Owner<'_>, batch: u64, ids: &[Id], limit: usize) -> Result<Vec<bool>, NotTaken> {
         let own = owner.key();
         let mut keys = vec![own.clone()];
@@ -171,7 +171,7 @@ impl StoredIds {
     }
 
     /// Lets go of the ids of a batch that nobody will send again, so that they make room; whoever sends it all the same is refused, as
-    /// if the next batch had begun. Returns how many ids that were.
+    /// if the next batch had begun. Returns the number of these ids.
     pub fn end(&mut self, owner: Owner<'_>, batch: u64) -> usize {
         let Some(known) = self.senders.get_mut(&owner.key()).filter(|known| known.batch == batch) else { return 0 };
         let ended = std::mem::take(&mut known.ids).len();
@@ -208,7 +208,7 @@ impl StoredIds {
         }
     }
 
-    /// Forgets senders that have sent nothing since; returns how many ids that were.
+    /// Forgets senders that have sent nothing since `time_ms`; returns the number of their ids.
     pub fn forget_before(&mut self, time_ms: i64) -> usize {
         let before = self.count;
         let mut freed = Vec::new();

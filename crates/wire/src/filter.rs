@@ -99,7 +99,7 @@ impl Filter {
         Filter(Kind::Retries(by_topic))
     }
 
-    /// What the selector says of a message with this properties string, and in how many steps: one is some nanoseconds.
+    /// The selector's verdict on a message with this properties string, and the number of steps it took: a step is some nanoseconds.
     pub fn judge(&self, properties: &str) -> (Verdict, u32) {
         let (expression, names) = match &self.0 {
             Kind::Selector { expression, names } => (expression, names),
@@ -118,12 +118,12 @@ impl Filter {
         (verdict, message.steps())
     }
 
-    /// What the selector says of a message with this properties string.
+    /// The selector's verdict on a message with this properties string.
     pub fn verdict(&self, properties: &str) -> Verdict {
         self.judge(properties).0
     }
 
-    /// Whether a message with this properties string is wanted.
+    /// True if the selector wants a message with this properties string.
     pub fn matches(&self, properties: &str) -> bool {
         self.verdict(properties) == Verdict::True
     }

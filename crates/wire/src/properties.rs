@@ -145,14 +145,14 @@ pub fn edited(properties: &str, edits: &[(&str, Option<&str>)]) -> String {
     encode(pairs)
 }
 
-/// Whether `text` can be a name and read back the same: not empty and free of both separators.
+/// True if `text` can be a name that reads back the same: not empty and free of both separators.
 #[inline]
 pub fn is_name(text: &str) -> bool {
     !text.is_empty() && memchr::memchr2(NAME_VALUE_SEPARATOR, ENTRY_SEPARATOR, text.as_bytes()).is_none()
 }
 
-/// Whether `text` can be a value and read back the same: not empty and free of [`ENTRY_SEPARATOR`]. The other separator may occur
-/// in it, because the first one of an entry splits it; Java's clients send such values.
+/// True if `text` can be a value that reads back the same: not empty and free of [`ENTRY_SEPARATOR`]. A value may contain
+/// [`NAME_VALUE_SEPARATOR`], because only the first one in an entry splits the entry; Java's clients send such values.
 #[inline]
 pub fn is_value(text: &str) -> bool {
     !text.is_empty() && memchr(ENTRY_SEPARATOR, text.as_bytes()).is_none()

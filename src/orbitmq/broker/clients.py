@@ -172,7 +172,7 @@ class ProducerClients:
         return next((one for one in self._by_id.get(client_id, ()) if one.is_open), None)
 
     def is_anothers(self, client_id: str, access_key: str | None) -> bool:
-        """Whether a client of another account is here with this id: replies go by ids."""
+        """Return True if another account's client has this id: replies are routed by id."""
         return any(
             connection.is_open and self._keys.get(connection) != access_key
             for connection in self._by_id.get(client_id, ())

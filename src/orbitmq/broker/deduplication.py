@@ -60,7 +60,7 @@ class Scope:
 
     @property
     def text(self) -> str:
-        """What messages carry."""
+        """The value of the property `SCOPE` in messages."""
         return f"{self.sender}/{self.batch}"
 
 

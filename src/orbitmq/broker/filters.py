@@ -165,7 +165,7 @@ class ConsumerFilters:
         return None
 
     def _is_full(self, more_chars: int) -> bool:
-        """Whether there is no room, after all dead filters have gone for it."""
+        """Return True if there is no room, even after dead filters were removed."""
 
         def is_full() -> bool:
             return self._count >= MAX_FILTERS or self._chars + more_chars > MAX_CHARS

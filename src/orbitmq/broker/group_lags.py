@@ -1,4 +1,4 @@
-"""How far groups are behind: the counters GROUP_GET_FALL_SIZE and GROUP_GET_FALL_TIME.
+"""Lags of consumer groups: the counters GROUP_GET_FALL_SIZE and GROUP_GET_FALL_TIME.
 
 They hold the value of the last pull of a queue and have no sum, unlike the counters of `stats`.
 RocketMQ keeps them under ``queueId@topic@group`` and writes them to its log only.
@@ -9,7 +9,7 @@ from __future__ import annotations
 __all__ = ["GroupLags"]
 
 MAX_LAGS = 100_000
-"""Queues of groups that are remembered; the one that was pulled longest ago gives way."""
+"""Number of lags that are kept; the lag of the queue that was pulled longest ago gives way."""
 
 FALL_SIZE, FALL_TIME = "GROUP_GET_FALL_SIZE", "GROUP_GET_FALL_TIME"
 Place = tuple[int, str, str]

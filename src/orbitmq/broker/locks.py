@@ -1,4 +1,4 @@
-"""Which client may consume which queue in order. In memory only: a restart frees all.
+"""Locks of queues that clients consume in order. In memory only: a restart frees all.
 
 As in Java, a client may lock a queue that does not exist. Such locks are only granted while there
 are few locks, and all locks that nobody renews are dropped.

@@ -32,7 +32,7 @@ SCAN_S = 5.0
 MAX_HELD_BY_CONNECTION = 10_000
 MAX_HELD_BYTES = 128 << 20
 PULL_BYTES = 2048
-"""What a held pull takes beside the texts and the tags of its subscription."""
+"""Bytes that a held pull takes beside the texts and the tags of its subscription."""
 TAG_BYTES = 40
 Queue = tuple[str, int]
 K = TypeVar("K")

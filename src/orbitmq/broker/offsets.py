@@ -1,4 +1,4 @@
-"""How far each group has consumed each queue.
+"""Offsets up to which each group has consumed each queue.
 
 As in Java, a commit is accepted whatever topic, group and queue it names. Offsets of names that do
 not exist would pile up without an end, so only the newest `MAX_UNFOUNDED` of them are kept.

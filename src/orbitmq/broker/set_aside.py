@@ -51,7 +51,7 @@ class Place(NamedTuple):
 
 
 def passes(error: BaseException) -> bool:
-    """Whether an error lies in the state of the machine, so that the same work succeeds later."""
+    """Return True if an error comes from the machine's state, so the same work succeeds later."""
     if isinstance(error, Refused):
         return error.code != ResponseCode.MESSAGE_ILLEGAL
     if isinstance(error, StoreError):
@@ -71,7 +71,7 @@ class SetAside:
         self._what = what
         self._read_attempts = read_attempts
         self._unreadable: dict[tuple[str, int], tuple[Place, int]] = {}
-        """By queue the message that could not be read last, and how often."""
+        """The last unreadable message of each queue, and the number of failed reads of it."""
         self.count = 0
         """Messages set aside since the start."""
 

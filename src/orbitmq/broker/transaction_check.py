@@ -102,7 +102,7 @@ class _Ops:
 
 
 class _Copies:
-    """Which copy of a half message is the latest, by every place a producer was told."""
+    """The latest copy of each half message, by every place that a producer was told."""
 
     def __init__(self) -> None:
         self._latest: dict[int, int] = {}
@@ -116,7 +116,7 @@ class _Copies:
             self._latest[place] = new
 
     def __contains__(self, place: int) -> bool:
-        """Whether this is the latest place of a message that was put again."""
+        """Return True if this is the latest place of a message that was put again."""
         return place in self._told
 
     def latest(self, place: int) -> int:
@@ -156,10 +156,10 @@ class TransactionCheck:
         """The half message that the running round looks at; None between rounds."""
         self._aside = SetAside("half message", READ_ATTEMPTS)
         self.may_be_asked: Callable[[str | None, Record], bool] = lambda _key, _half: True
-        """Whether the account of a producer may see a half message."""
+        """Returns True if the account of a producer may see a half message."""
 
     def is_decided(self, place: int) -> bool:
-        """Whether a decision about this message, at any of its places, is known already."""
+        """Return True if a decision about this message, at any of its places, is known already."""
         return self._copies.latest(place) in self._decided
 
     def decided(self, place: int, *, is_noted: bool) -> None:
@@ -251,7 +251,7 @@ class TransactionCheck:
         return offset
 
     def _immunity_ms(self, half: Record) -> int | None:
-        """How long a message may stay undecided by its own wish; None if it has none.
+        """Return the time that a message itself asks to stay undecided; None if it asks for none.
 
         At most half the time that the log keeps messages: each round puts the message again, and
         after its time it must still be asked about.

@@ -25,7 +25,7 @@ __all__ = ["stop"]
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait for the orderly end of each.",
+    help="Time to wait for each server to end cleanly.",
 )
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
 def stop(kind: str | None, pid: int | None, every: bool, timeout_s: float, output: Output) -> None:

@@ -104,15 +104,15 @@ class ConsumeContext:
     """
 
     messages: Sequence[ReceivedMessage]
-    """What the handler gets: one message, or those of a batch."""
+    """Messages that the handler gets: one message, or those of a batch."""
     group: str
     """The group of the consumer."""
     client_id: str
     outcome: Any = None
-    """What the handler returned, in `after_consume`."""
+    """Return value of the handler, in `after_consume`."""
     error: BaseException | None = None
-    """What the handler raised, in `after_consume`: the messages will be retried. `RetryLater` may
-    name those of a batch."""
+    """Exception that the handler raised, in `after_consume`: the messages will be retried.
+    `RetryLater` can name the messages of a batch to retry."""
     state: dict[Any, Any] = field(default_factory=dict)
     """Belongs to the hooks: keep here what `after_consume` needs of `before_consume`."""
 

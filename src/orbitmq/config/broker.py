@@ -274,7 +274,7 @@ class BrokerConfig(StoreSettings, ServerSettings, ClientSettings):
     max_delay_time: int = live(40, NOT_IN_JAVA)
 
     found_nameservers: list[str] = dataclasses.field(default_factory=list, init=False, repr=False)
-    """Those that an address server has named."""
+    """Addresses of nameservers that an address server has named."""
 
     @property
     def nameservers(self) -> list[str]:

@@ -131,7 +131,7 @@ class Property:
     ACCOUNT = "ORBIT_ACCOUNT"
     """OrbitMQ's own: stands for the account of such a sender, or of a half message's."""
     OF_BROKERS = (SCOPE, ACCOUNT)
-    """Those that only brokers write: what a sender says of them is not believed."""
+    """Properties that only brokers write: values from a sender are not believed."""
     PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
     TIMER_DELAY_SECONDS = "TIMER_DELAY_SEC"
     TIMER_DELAY_MS = "TIMER_DELAY_MS"
@@ -161,7 +161,7 @@ def group_of_retry_topic(topic: str) -> str:
 
 
 def is_storable_topic(topic: str) -> bool:
-    """Whether a topic's name fits a record and can name a directory of the store."""
+    """Return True if a topic's name fits a record and can name a directory of the store."""
     return (
         topic not in ("", ".", "..")
         and "/" not in topic

@@ -346,12 +346,12 @@ class Connection(asyncio.Protocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """What is kept in memory until the peer has read it."""
+        """Bytes that stay in memory until the peer has read them."""
         return 0 if self._meter is None else self._meter.unsent_bytes
 
     @property
     def taken_bytes(self) -> int:
-        """What the peer has acknowledged since the beginning."""
+        """Bytes that the peer has acknowledged since the connection began."""
         return 0 if self._meter is None else self._meter.taken_bytes
 
     def _note_unsent(self) -> None:

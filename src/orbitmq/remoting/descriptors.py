@@ -20,7 +20,7 @@ RESERVED = 128
 
 
 def connections_have_all(listening: socket.socket) -> bool:
-    """Whether the next connection would have a descriptor that is kept back."""
+    """Return True if the next connection would use up a descriptor reserved for files."""
     soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return False

@@ -26,14 +26,14 @@ _log = logging.getLogger(__name__)
 
 SHARE_S = 0.0005
 TURN_S = 0.004
-"""What all connections together take before the loop looks at its sockets again."""
+"""Time that all connections together take before the loop looks at its sockets again."""
 
 
 class Works(Protocol):
     """A connection that has more requests than its share allowed."""
 
     def work(self, until_s: float) -> bool:
-        """Handle requests until then; returns whether there are more that can be handled."""
+        """Handle requests until then; returns True if more requests can be handled."""
 
     def abort(self) -> None:
         """Close at once."""
@@ -53,7 +53,7 @@ class FairTurns:
 
     @staticmethod
     def of(loop: asyncio.AbstractEventLoop) -> FairTurns:
-        """Return the one of this loop."""
+        """Return the `FairTurns` of this loop."""
         turns = _turns.get(loop)
         if turns is None:
             for gone in [other for other in list(_turns) if other.is_closed()]:

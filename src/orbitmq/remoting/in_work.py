@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["InWork"]
 
 MAX_REQUESTS = 64
-"""Each may come back with a body of megabytes."""
+"""Limits the requests in work: the answer to each may have a body of megabytes."""
 MAX_WAITS_FOR_PEERS = 1024
-"""Of requests whose answers wait for other peers."""
+"""Limits the requests whose answers wait for other peers."""
 REQUEST_BYTES = 4096
-"""What a request in work takes beside its own bytes."""
+"""Bytes that a request in work takes beside its own bytes."""
 
 
 class InWork:
@@ -37,7 +37,7 @@ class InWork:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more requests are handled for now."""
+        """True if the connection handles no more requests for now."""
         return (
             len(self.requests) >= MAX_REQUESTS or len(self.waits_for_peers) >= MAX_WAITS_FOR_PEERS
         )

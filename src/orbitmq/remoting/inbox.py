@@ -1,4 +1,4 @@
-"""What a peer has sent and nobody has handled yet.
+"""Bytes and requests that a peer has sent and nobody has handled yet.
 
 Bytes wait as they came and become commands only when their turn is near: a read of small requests
 takes many times its size as objects, and cutting all of it would take its time at once.
@@ -20,7 +20,7 @@ __all__ = ["CUT_BYTES", "Inbox"]
 
 CUT_BYTES = 16 << 10
 REQUEST_BYTES = 512
-"""What a request takes beside its body and its ext fields."""
+"""Bytes that a request takes beside its body and its ext fields."""
 
 
 class Inbox:
@@ -51,12 +51,12 @@ class Inbox:
 
     @property
     def failure(self) -> WireError | None:
-        """What was wrong with the peer's bytes; nothing can be cut after that."""
+        """Error in the peer's bytes, or None; nothing can be cut after an error."""
         return self.reader.failure
 
     @property
     def kept_bytes(self) -> int:
-        """What is kept of requests, the begun one included."""
+        """Bytes of the requests that are kept, including the request that is not whole yet."""
         return self.requests_bytes + self.reader.pending_bytes
 
     def add(self, data: bytes) -> None:

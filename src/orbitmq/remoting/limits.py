@@ -40,7 +40,7 @@ UNCUT_BYTES = 64 << 20
 
 @dataclass(slots=True, eq=False)
 class Limits:
-    """One for all servers of a broker."""
+    """Limits that all servers of a broker share."""
 
     partial_frames: PartialFrames[Connection] = field(default_factory=PartialFrames)
     in_work: SharedBudget[InWork] = field(default_factory=lambda: SharedBudget(IN_WORK_BYTES))
@@ -49,10 +49,10 @@ class Limits:
     connections: set[Connection] = field(default_factory=set)
     uncut_bytes: int = 0
     is_full: bool = False
-    """Whether nobody is read from, because too many bytes wait to become requests."""
+    """True while no connection is read from, because too many bytes wait to become requests."""
 
     def note_uncut(self, grown_bytes: int) -> None:
-        """Take down how much more, or less, waits to become requests."""
+        """Note how many more bytes, or fewer, wait to become requests."""
         self.uncut_bytes += grown_bytes
         is_full = self.uncut_bytes > (UNCUT_BYTES // 2 if self.is_full else UNCUT_BYTES)
         if is_full is not self.is_full:

@@ -18,22 +18,22 @@ _log = logging.getLogger(__name__)
 
 
 class Newcomers:
-    """Who has not asked for anything, and how to close them."""
+    """Peers that have not asked for anything, and the functions that close them."""
 
     def __init__(self) -> None:
         self._closers: dict[object, Callable[[], str | None]] = {}
         self._closed = RareLog(_log)
 
     def add(self, newcomer: object, close: Callable[[], str | None]) -> None:
-        """Take one in; `close` returns the peer's address, or None if it has asked meanwhile."""
+        """Add a newcomer; `close` returns the peer's address, or None if it has asked meanwhile."""
         self._closers[newcomer] = close
 
     def discard(self, newcomer: object) -> None:
-        """Forget one that is gone, or has become something else."""
+        """Forget a newcomer that is gone, or has become something else."""
         self._closers.pop(newcomer, None)
 
     def make_room(self) -> bool:
-        """Close the oldest that has not asked for anything; whether there was any."""
+        """Close the oldest newcomer that has not asked for anything; False if there is none."""
         while self._closers:
             close = self._closers.pop(next(iter(self._closers)))
             if (address := close()) is not None:

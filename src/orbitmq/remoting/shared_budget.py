@@ -15,11 +15,11 @@ __all__ = ["SMALL_BYTES", "SharedBudget"]
 C = TypeVar("C")
 
 SMALL_BYTES = 64 << 10
-"""What every owner may have, whatever the others have."""
+"""Bytes that every owner may keep, however many the others keep."""
 
 
 class SharedBudget(Generic[C]):
-    """Who keeps how many bytes."""
+    """Counts the bytes that each owner keeps."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
@@ -27,7 +27,7 @@ class SharedBudget(Generic[C]):
         self.total_bytes = 0
 
     def take(self, owner: C, size: int) -> bool:
-        """Let an owner keep so many bytes more; False, and nothing changes, if it may not."""
+        """Let an owner keep `size` more bytes; False, and nothing changes, if it may not."""
         wanted = self._kept.get(owner, 0) + size
         if self.total_bytes + size > self._limit_bytes and wanted > SMALL_BYTES:
             return False
@@ -36,7 +36,7 @@ class SharedBudget(Generic[C]):
         return True
 
     def give_back(self, owner: C, size: int) -> None:
-        """Let an owner keep so many bytes less."""
+        """Take `size` bytes off the count of an owner."""
         left = self._kept.get(owner, 0) - size
         if left > 0:
             self._kept[owner] = left

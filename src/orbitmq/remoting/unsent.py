@@ -21,22 +21,22 @@ SMALL_BYTES = 64 << 10
 
 
 class Sends(Protocol):
-    """A connection that knows how much of what it has written its peer has."""
+    """A connection that knows how many of the written bytes its peer has."""
 
     @property
     def unsent_bytes(self) -> int:
-        """What is kept in memory until the peer has read it."""
+        """Bytes that stay in memory until the peer has read them."""
 
     @property
     def taken_bytes(self) -> int:
-        """What the peer has taken since the beginning."""
+        """Bytes that the peer has taken since the connection began."""
 
 
 C = TypeVar("C", bound=Sends)
 
 
 class Unsent(Generic[C]):
-    """How much waits for whom, those in front who have not taken anything for the longest time."""
+    """Counts the bytes that wait for each peer; the peer that is stuck longest comes first."""
 
     def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
         self._limit_bytes = limit_bytes
@@ -44,7 +44,7 @@ class Unsent(Generic[C]):
         self.total_bytes = 0
 
     def note(self, connection: C) -> list[C]:
-        """Take down how much waits for a peer; returns the connections to close for it."""
+        """Note the bytes that wait for a peer; returns the connections to close to make room."""
         self._measure(connection)
         if self.total_bytes <= self._limit_bytes:
             return []
@@ -71,5 +71,5 @@ class Unsent(Generic[C]):
         self.total_bytes += amount - known
 
     def forget(self, connection: C) -> None:
-        """Nothing waits for a peer any more, or it is gone."""
+        """Forget a connection for which nothing waits any more, or whose peer is gone."""
         self.total_bytes -= self._amounts.pop(connection, (0, 0))[0]

@@ -1,4 +1,4 @@
-"""How much of what was written to one peer is still here, and how much the peer has taken."""
+"""Counts of the bytes written to one peer: those still in memory, and those the peer has taken."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["WriteMeter"]
 
 
 class WriteMeter:
-    """Counts what is written to a transport."""
+    """Counts the bytes that are written to a transport."""
 
     __slots__ = ("_largest_write", "_noted_bytes", "_transport", "_written_bytes")
 
@@ -25,7 +25,7 @@ class WriteMeter:
         self._largest_write = 0
 
     def wrote(self, size: int) -> bool:
-        """Count what was written at once; whether so much has come together that it counts."""
+        """Count the bytes of one write; True if enough bytes have been written to note them."""
         self._written_bytes += size
         self._largest_write = max(self._largest_write, size)
         if self._written_bytes - self._noted_bytes <= SMALL_BYTES:
@@ -35,7 +35,7 @@ class WriteMeter:
 
     @property
     def unsent_bytes(self) -> int:
-        """What is kept in memory until the peer has read it."""
+        """Bytes that stay in memory until the peer has read them."""
         waits = self._transport.get_write_buffer_size()
         if not waits:
             self._largest_write = 0
@@ -44,7 +44,7 @@ class WriteMeter:
 
     @property
     def taken_bytes(self) -> int:
-        """What the peer has acknowledged since the beginning."""
+        """Bytes that the peer has acknowledged since the connection began."""
         in_kernel = 0
         with contextlib.suppress(OSError):
             sock = self._transport.get_extra_info("socket")

@@ -16,7 +16,7 @@ use super::log_files::LogFile;
 use crate::error::Result;
 use crate::mapped_file::PAGE;
 
-/// What is read at once. Twice this makes a scan no faster.
+/// Bytes that are read at once. Twice as many make a scan no faster.
 const PIECE: usize = 1 << 20;
 const MAGIC_AT: usize = 4;
 
@@ -25,13 +25,13 @@ pub(crate) struct Window {
     pub log_file: LogFile,
     file: File,
     buffer: Vec<u8>,
-    /// Offset of the first byte in the buffer, and how many are valid.
+    /// Offset of the first byte in the buffer, and the number of valid bytes.
     at: u64,
     filled: usize,
     /// Nothing at or behind this is looked at.
     limit: u64,
     piece: usize,
-    /// Where the buffer has zeros because the disk cannot read a page.
+    /// Ranges of offsets that are zeros in the buffer because the disk cannot read a page.
     unreadable: Vec<Range<u64>>,
 }
 

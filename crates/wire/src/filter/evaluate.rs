@@ -13,11 +13,11 @@ use super::expression::{Between, Expression, Order, Property};
 use super::numbers;
 use crate::properties;
 
-/// What one message may cost. Expressions of some hundred parts cost some hundred steps.
+/// Limits the steps for one message. Expressions of some hundred parts cost some hundred steps.
 pub const MAX_STEPS: u32 = 1 << 18;
-/// How many bytes are looked at in one step.
+/// Number of bytes that one step looks at.
 const BYTES_PER_STEP: usize = 16;
-/// Up to so many names, a search for each is quicker than a table of them.
+/// Number of names up to which a search for each name is quicker than a table of all names.
 const FEW: usize = 8;
 
 /// The expression has no value for this message: two values cannot be compared, or its evaluation takes too many steps.
@@ -46,7 +46,7 @@ impl Names {
 /// A message that is asked about.
 pub struct Message<'a> {
     properties: &'a str,
-    /// What was asked for already, by place.
+    /// Values that were looked up already, by the place of the name.
     few: [Option<Option<&'a str>>; FEW],
     /// All values, if there are more than a few names.
     many: Vec<Option<&'a str>>,
@@ -70,7 +70,7 @@ impl<'a> Message<'a> {
         message
     }
 
-    /// How many steps the answer took.
+    /// Number of steps that the evaluation took.
     pub fn steps(&self) -> u32 {
         self.steps
     }

@@ -10,11 +10,11 @@ use super::numbers;
 
 /// The longest text of an expression, in bytes. Java has no limit but that of a request; people write some hundred bytes.
 pub const MAX_TEXT: usize = 64 << 10;
-/// How many tokens an expression may have. The tree has at most three nodes for two tokens.
+/// Limits the tokens of an expression. The tree has at most three nodes for two tokens.
 pub const MAX_TOKENS: usize = 8192;
-/// How deep operands may stand in each other. An expression comes from outside, and is read by recursion.
+/// Limits how deep operands may stand in each other. An expression comes from outside, and the parser reads it by recursion.
 const MAX_DEPTH: usize = 100;
-/// How high the tree may be, which is walked by recursion: a chain like `a = b = c` makes it higher without any parentheses.
+/// Limits the height of the tree, which is walked by recursion: a chain like `a = b = c` makes it higher without any parentheses.
 const MAX_HEIGHT: usize = 1000;
 
 /// An expression and the properties that it asks for, each once.

@@ -160,7 +160,7 @@ class TransactionHandlers:
         return respond(request)
 
     def _is_half(self, record: Record, physical_offset: int) -> bool:
-        """Whether this is a half message, or a discarded one, and not bytes of another's body."""
+        """Return True for a half or discarded message, False for bytes inside another body."""
         if record.topic not in (TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC):
             return False
         unit = self.store.unit_at(record.topic, record.queue_id, record.queue_offset)

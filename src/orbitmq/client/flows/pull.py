@@ -54,14 +54,14 @@ class PullRequest:
 
 @dataclass(slots=True)
 class Pulled:
-    """What the broker says: `body` has messages if they were found; go on at `next_offset`."""
+    """Answer of a broker to a pull: `body` has the messages found; go on at `next_offset`."""
 
     status: PullStatus
     next_offset: int
     min_offset: int
     max_offset: int
     broker_id: int
-    """Where the broker suggests to pull from next."""
+    """Id of the broker that the next pull should go to, as this broker suggests."""
     body: bytes
 
 

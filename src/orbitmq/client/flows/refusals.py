@@ -79,7 +79,7 @@ def refusal(response: Command, address: str) -> BrokerRefused:
 
 
 def is_hopeless(error: BaseException) -> bool:
-    """Whether a send failed because of the message itself, so that every other try fails, too.
+    """Return True if a send failed because of the message itself, so every other try fails, too.
 
     >>> is_hopeless(BadMessage("too long")), is_hopeless(BrokerBusy(2, "later"))
     (True, False)

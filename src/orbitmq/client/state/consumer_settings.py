@@ -41,57 +41,58 @@ def check_group(group: str) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerSettings:
-    """What consumers have in common."""
+    """Settings that all kinds of consumers share."""
 
     group: str
     broadcast: bool = False
     """Every member gets every message, and keeps its offsets in a file of its own."""
     consume_from: Literal["first", "last"] | int | datetime = "last"
-    """Where a group begins that has never consumed: ``first``, ``last`` or a time."""
+    """Place where a group begins that has never consumed: ``first``, ``last`` or a time."""
     strategy: AllocateStrategy | str = "AVG"
-    """How the members of the group share the queues, the same for all of them: one of the classes
-    of `orbitmq.client.state.allocate`, or ``AVG``, ``AVG_BY_CIRCLE``, ``CONSISTENT_HASH``."""
+    """Rule by which the members of the group share the queues, the same for all members: one of
+    the classes of `orbitmq.client.state.allocate`, or ``AVG``, ``AVG_BY_CIRCLE``,
+    ``CONSISTENT_HASH``."""
     concurrency: int = 20
     """Threads, or tasks, that handle messages at the same time."""
     pull_batch_size: int = 1024
-    """How many messages a pull asks for; Apache's brokers give 32 unless set up otherwise."""
+    """Number of messages that a pull asks for; Apache's brokers give 32 unless set up otherwise."""
     pull_interval_ms: float = 0
     max_cached_messages: int = 4096
-    """How many messages of one queue may wait here."""
+    """Limits the messages of one queue that wait in the consumer."""
     max_cached_bytes: int = 64 << 20
-    """How many bytes of one queue may wait here."""
+    """Limits the bytes of one queue that wait in the consumer."""
     max_cached_messages_of_topic: int | None = None
-    """How many messages of one topic may wait here, RocketMQ's ``pullThresholdForTopic``; each of
-    the topic's queues that this consumer has gets an equal part, in place of
-    `max_cached_messages`. None sets no such limit."""
+    """Limits the messages of one topic that wait in the consumer: RocketMQ's
+    ``pullThresholdForTopic``. Each of the topic's queues that this consumer has gets an equal part,
+    in place of `max_cached_messages`. None sets no such limit."""
     max_cached_bytes_of_topic: int | None = None
-    """How many bytes of one topic may wait here, RocketMQ's ``pullThresholdSizeForTopic`` (in MiB
-    there); shared like the messages."""
+    """Limits the bytes of one topic that wait in the consumer: RocketMQ's
+    ``pullThresholdSizeForTopic`` (in MiB there). Each queue gets a part, as of the messages."""
     max_cached_messages_of_all: int | None = None
-    """How many messages of all queues may wait here; each queue has an equal part of it."""
+    """Limits the messages of all queues that wait in the consumer; each queue has an equal part."""
     max_cached_bytes_of_all: int | None = None
-    """How many bytes of all queues may wait here; each queue has an equal part of it."""
+    """Limits the bytes of all queues that wait in the consumer; each queue has an equal part."""
     max_span: int = 16_384
-    """How far the offsets of one queue that are being worked on may lie apart."""
+    """Limits the distance between the offsets of one queue that are being worked on."""
     max_reconsume_times: int = -1
-    """How often a message is retried before it becomes a dead letter; -1: 16, in order for ever."""
+    """Number of retries before a message becomes a dead letter; -1: 16, in order for ever."""
     suspend_ms: int = 1000
-    """How long an ordered queue waits before it retries a message."""
+    """Time that an ordered queue waits before it retries a message."""
     consume_timeout_s: float = 900
-    """A message that its handler has had for so long is given to another consumer, too."""
+    """Time after which a message that a handler still has is given to another consumer, too."""
     trace: bool | str = False
-    """Whether to record what is consumed, for tools; or the name of the topic to record it in."""
+    """True to record what is consumed, for tools; or the name of the topic to record it in."""
     stop_timeout_s: float = 30
-    """How long `stop` waits for handlers that are at work."""
+    """Time that `stop` waits for handlers that are at work."""
     suspend_pull_ms: int = 15_000
-    """How long a broker may hold a pull that finds nothing."""
+    """Time that a broker may hold a pull that finds nothing."""
     pull_timeout_ms: int = 30_000
     error_delay_ms: float = 1000
-    """How long a queue that could not be pulled is left alone."""
+    """Time for which a queue that could not be pulled is left alone."""
     rebalance_s: float = 20
     lock_s: float = 20
     offset_directory: Path | str | None = None
-    """Where a broadcast consumer keeps its offsets; ``~/.rocketmq_offsets``."""
+    """Directory of a broadcast consumer's offsets; None stands for ``~/.rocketmq_offsets``."""
 
     def __post_init__(self) -> None:
         check_group(self.group)
@@ -119,23 +120,23 @@ class ConsumerSettings:
 
     @property
     def start_rule(self) -> StartRule:
-        """Where to begin in queues without a committed offset."""
+        """Rule for the place to begin in queues without a committed offset."""
         return StartRule.of(self.consume_from)
 
     @property
     def message_model(self) -> str:
-        """What heartbeats call it."""
+        """Name of the message model in heartbeats."""
         return "BROADCASTING" if self.broadcast else "CLUSTERING"
 
     @property
     def send_back_limit(self) -> int:
-        """How often a message that is sent back may have been tried."""
+        """Limits the retries of a message that is sent back."""
         limit = self.max_reconsume_times
         return DEFAULT_MAX_RECONSUME_TIMES if limit < 0 else limit
 
     @property
     def allocate_strategy(self) -> AllocateStrategy:
-        """How the members of the group share the queues."""
+        """Rule by which the members of the group share the queues."""
         if not isinstance(self.strategy, str):
             return self.strategy
         known: list[AllocateStrategy] = [Averagely(), AveragelyByCircle(), ConsistentHash()]

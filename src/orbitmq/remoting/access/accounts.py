@@ -67,11 +67,11 @@ class Account:
 
     @property
     def may_do_everything(self) -> bool:
-        """Whether it is an administrator whom nothing is said of in particular."""
+        """True for an administrator for whom the file names no particular resources."""
         return self.is_admin and not self.permissions
 
     def may(self, resource: str, need: Right) -> bool:
-        """Whether the account may publish to a topic, or subscribe to a topic or as a group."""
+        """Return True if the account may publish or subscribe to a topic, or act as a group."""
         owned = self.permissions.get(resource)
         if owned is None:
             is_group = resource.startswith(RETRY_PREFIX)
@@ -79,7 +79,7 @@ class Account:
         return _allows(owned, need)
 
     def may_by_name(self, resource: str, need: Right) -> bool | None:
-        """Whether the file lets the account do it by the resource's name; None if it names none."""
+        """Tell if the file grants the right by name; None if it does not name the resource."""
         owned = self.permissions.get(resource)
         return None if owned is None else _allows(owned, need)
 

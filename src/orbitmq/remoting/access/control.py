@@ -154,7 +154,7 @@ class AccessControl:
         return None if is_let_in or self.files.is_white(address) else key
 
     def may_be_asked(self, access_key: str | None, half: Record) -> bool:
-        """Whether the account of a producer may see a half message and decide about it."""
+        """Return True if a producer's account may see a half message and decide about it."""
         if not self.is_strict or access_key is None:
             return True
         account = self.files.accounts.get(access_key)

@@ -67,7 +67,7 @@ class Demand:
 
 
 class NeedsAdmin(Exception):
-    """What a request asks for is for administrators alone."""
+    """Raised for a request that only administrators may make."""
 
 
 SIGNED = Demand("any account")

@@ -8,7 +8,7 @@ __all__ = ["PERMISSION_TEXTS", "Need", "Right", "right_of"]
 
 
 class Right(IntFlag):
-    """What an account may do with a topic, or as a group."""
+    """Rights of an account on a topic, or as a group."""
 
     DENY = 1
     PUB = 4

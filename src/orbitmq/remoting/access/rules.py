@@ -42,7 +42,7 @@ __all__ = ["BROKER_RULES", "NAMESERVER_RULES", "UNKNOWN", "UNSERVED_CODES", "Rul
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a request needs, and why no less and no more."""
+    """Demands on a request, and the reason why no less and no more is demanded."""
 
     strict: Demand
     why: str
