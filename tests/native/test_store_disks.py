@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NoReturn
 
 import pytest
 
@@ -15,6 +16,14 @@ from orbitmq import NewMessage, Store, StoreOptions
 
 PAGE = 4096
 MESSAGES = 300
+
+
+def _cannot_run(reason: str) -> NoReturn:
+    """Skip a test for want of a tool; under CI that is a failure."""
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
 
 _OPTIONS = """
 import os, signal, sys
@@ -89,7 +98,7 @@ def bad_sector(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A library that, loaded first, makes a page of one file unreadable."""
     compiler = shutil.which("cc")
     if compiler is None:
-        pytest.skip("no C compiler")
+        _cannot_run("no C compiler; apt-get install gcc")
     place = tmp_path_factory.mktemp("shim")
     (place / "shim.c").write_text(_BAD_SECTOR)
     library = place / "shim.so"
@@ -196,14 +205,14 @@ def elsewhere() -> Iterator[Path]:
     """A directory on another file system than the usual one for temporary files."""
     shared = Path("/dev/shm")
     if not shared.is_dir():
-        pytest.skip("no second file system")
+        _cannot_run("no second file system; mount a tmpfs at /dev/shm")
     with TemporaryDirectory(dir=shared) as place:
         yield Path(place)
 
 
 def test_a_log_on_a_file_system_of_its_own(root: Path, elsewhere: Path) -> None:
     if root.parent.stat().st_dev == elsewhere.stat().st_dev:
-        pytest.skip("no second file system")
+        _cannot_run("no second file system; mount a tmpfs at /dev/shm")
     root.mkdir()
     (root / "commitlog").symlink_to(elsewhere)
     options = StoreOptions(commit_log_file_size=16 * 1024, index_slots=97, index_entries=500)
@@ -220,7 +229,7 @@ def test_a_log_on_a_file_system_of_its_own(root: Path, elsewhere: Path) -> None:
 def test_a_store_opens_on_a_full_disk_that_has_no_checkpoint_yet(root: Path) -> None:
     namespace = ["unshare", "--map-root-user", "--mount"]
     if subprocess.run([*namespace, "true"], capture_output=True).returncode:
-        pytest.skip("no mount namespaces for this user")
+        _cannot_run("no mount namespaces for this user; run as root")
     root.mkdir()
     mounting = ["sh", "-c", 'mount -t tmpfs -o size=2m none "$0" && exec "$@"', str(root)]
     printed = run(
