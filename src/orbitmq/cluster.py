@@ -1,9 +1,8 @@
 """A whole cluster in one process.
 
-`Standalone` is a nameserver and a broker on one port: the request code tells which of the two is
-meant, and the route leads back to the same port. `Cluster` is any number of nameservers and brokers
-on ports of their own, all on loopback; it is what tests run against. Nameservers and brokers talk
-to each other over sockets here as everywhere.
+`Standalone` is a nameserver and a broker on one port: the request code selects one of the two, and
+routes name the same port. `Cluster` is any number of nameservers and brokers on loopback, each on
+its own port; tests use it. Nameservers and brokers communicate over sockets in both.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class Standalone:
         self.config = broker_config(data, settings or {})
         if "brokerIP1" not in self.config.given:
             self.config.broker_ip1 = local_address() if host in EVERY_HOST else host
-        # No file has this account: the broker registers with it, and nobody else can.
+        # This account is in no file: only this broker registers with it.
         own = Account(token_hex(16), token_hex(32), is_admin=True)
         self.nameserver = Nameserver(
             self._nameserver_config(data / "namesrv"), hosts=(), own_account=own
@@ -80,7 +79,7 @@ class Standalone:
         self.broker.close_with(self._server)
 
     def _nameserver_config(self, data: Path) -> NameserverConfig:
-        """Return the nameserver's configuration: it asks for the accounts that the broker has."""
+        """Return the nameserver's configuration: it uses the broker's accounts."""
         config = nameserver_config(data, {})
         config.acl_enable = self.config.acl_enable
         config.rocketmq_home = self.config.rocketmq_home
@@ -88,13 +87,13 @@ class Standalone:
 
     @property
     def address(self) -> str:
-        """What clients are given as the nameserver's address."""
+        """The nameserver's address for clients."""
         host = LOOPBACK if self.host in EVERY_HOST else self.host
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
     async def start(self) -> None:
-        """Open the store, listen, and let the broker register with its own process."""
-        # The port is taken first: of two that start at once, the later must not touch the store.
+        """Open the store, listen, and register the broker with the nameserver in this process."""
+        # Bind the port first: the second of two processes must fail before it opens the store.
         self.port = await self._server.listen(self.host, self.port)
         try:
             self.config.namesrv_addr = self.address
@@ -109,7 +108,7 @@ class Standalone:
             raise
 
     async def stop(self) -> None:
-        """Leave everything on disk."""
+        """Stop both; everything is on disk afterwards."""
         await self.broker.stop()
         await self.nameserver.stop()
 
@@ -138,7 +137,7 @@ class Cluster:
 
     @property
     def address(self) -> str:
-        """What clients are given as the nameservers' addresses."""
+        """The nameservers' addresses for clients."""
         return ";".join(nameserver.address for nameserver in self.nameservers)
 
     async def start(self) -> None:
@@ -155,17 +154,17 @@ class Cluster:
         return nameserver
 
     async def start_nameserver(self, index: int) -> None:
-        """Let a nameserver come back: on the port it had, knowing what it has on disk."""
+        """Start a stopped nameserver again, on its port and with its saved values."""
         nameserver = self._make_nameserver(index, self.nameservers[index].port)
         await nameserver.start()
         self.nameservers[index] = nameserver
 
     async def stop_nameserver(self, index: int) -> None:
-        """Let a nameserver go; its address stays one of the cluster's."""
+        """Stop a nameserver; its address stays in the cluster's list."""
         await self.nameservers[index].stop()
 
     async def start_broker(self, name: str) -> Broker:
-        """Let a broker join, or come back: on the port and the store it had before."""
+        """Start a broker; one that ran before gets its port and its store back."""
         config = broker_config(
             self.data / name, {"brokerName": name, "brokerIP1": LOOPBACK} | self._settings
         )
@@ -182,11 +181,11 @@ class Cluster:
         return broker
 
     async def stop_broker(self, name: str) -> None:
-        """Let a broker leave."""
+        """Stop a broker."""
         await self.brokers.pop(name).stop()
 
     async def stop(self) -> None:
-        """Stop all of it, leaving every store closed."""
+        """Stop all servers and close every store."""
         for name in list(self.brokers):
             await self.stop_broker(name)
         for nameserver in self.nameservers:

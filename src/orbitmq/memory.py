@@ -1,9 +1,9 @@
-"""How a process that moves megabytes keeps the memory it has.
+"""Reuse of freed memory in processes that handle large blocks.
 
-The C library gives large blocks back to the kernel as soon as they are freed, and takes fresh pages
-for the next ones; touching a fresh page costs more than filling it. A broker that answers with
-megabytes, or a reader that makes columns of them, would spend two thirds of its time on that. So
-such a process keeps what was freed, up to a bound, for the next block.
+The C library returns large blocks to the kernel when they are freed, and gets fresh pages for the
+next ones; touching a fresh page costs more than filling it. A broker that answers with megabytes,
+or a reader that converts them to columns, would spend two thirds of its time on that. So such a
+process keeps freed memory, up to a limit, for the next block.
 """
 
 from __future__ import annotations

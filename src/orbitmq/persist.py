@@ -1,6 +1,6 @@
-"""Small files that must survive: written whole, with the version before kept beside them.
+"""Crash-safe small files: each save writes the whole file and keeps the previous version.
 
-The procedure is RocketMQ's, so either system finds what the other left: the new content goes to
+The procedure is RocketMQ's, so either system reads the other's files: the new content goes to
 ``<file>.tmp``, the old content is copied to ``<file>.bak``, then ``.tmp`` takes the file's place. A
 crash at any point leaves a whole file under the name or a whole ``.bak``. Unlike Java, `save` also
 flushes the directory: without that a power cut may bring the old file back after `save` returned.
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def backup_of(path: Path) -> Path:
-    """Return where the version before the current one is."""
+    """Return the path of the previous version."""
     return path.with_name(path.name + ".bak")
 
 
@@ -70,10 +70,10 @@ def _flush_directory(directory: Path) -> None:
 
 
 def load(path: Path, parse: Callable[[bytes], T]) -> T | None:
-    """Read a file; from its ``.bak`` when it is missing, empty or broken; None when there is none.
+    """Read a file, or its ``.bak`` if it is missing, empty or broken; None if neither exists.
 
-    `parse` says with any exception that it does not understand the content. Starting without what
-    a broken file held could lose it for good, so that is an `UnreadableFile`.
+    `parse` raises any exception for content it cannot parse. If both files are broken this raises
+    `UnreadableFile`, because a start without their content could lose it for good.
     """
     failure: Exception | None = None
     for candidate in (path, backup_of(path)):

@@ -1,10 +1,10 @@
-"""Saves a table to its file by a thread, at most one save at a time.
+"""Saves a table to its file in a thread, one save at a time.
 
-Any client may invent topics and groups, and each of them changes a table that is written whole. So
-a change only marks the table. One task writes the newest state, pauses ten times as long as that
-took, and writes again if there was another change: saves take a tenth of the time, however many
-changes there are, or half of it while clients wait for them. A handler whose answer promises that a
-change is on disk awaits `saved`.
+Clients create topics and groups, and each of these changes a table whose file is written whole. So
+a change only marks the table. One task writes the newest state, pauses ten times as long as the
+save took, and writes again if there was another change: saves use at most a tenth of the time, or
+half of it while clients wait for them. A handler whose answer promises that a change is on disk
+awaits `saved`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class TableSaver:
         return self._saved == self._changes
 
     def changed(self) -> None:
-        """Have the table saved soon; after `close` only `saved` does it."""
+        """Schedule a save; after `close` only `saved` saves."""
         self._changes += 1
         if self._task is None and not self._is_closed:
             self._task = asyncio.get_running_loop().create_task(self._run())
@@ -64,7 +64,7 @@ class TableSaver:
     async def saved(self, *, hurry: bool = True) -> None:
         """Wait until all changes so far are on disk; raises the error of a save that failed.
 
-        With `hurry` a save begins at once, else as long after the last one as that took.
+        With `hurry` a save begins at once, else after a pause as long as the last save.
         """
         if self.is_saved:
             return
@@ -79,7 +79,7 @@ class TableSaver:
         await future
 
     async def close(self) -> None:
-        """Write what is not written yet; later changes are written by `saved` alone."""
+        """Save unsaved changes; later changes are saved by `saved` only."""
         self._is_closed = True
         self._wanted.set()
         self._hurry.set()
@@ -116,7 +116,7 @@ class TableSaver:
         self._answer(version, None)
 
     def _answer(self, version: int, error: BaseException | None) -> None:
-        """Wake those who wait for a change up to a version."""
+        """Complete the waiters of changes up to a version."""
         still = []
         for wanted, future in self._waiting:
             if wanted > version:

@@ -1,4 +1,4 @@
-"""Work that a thread does for the event loop."""
+"""Blocking work in a thread on behalf of the event loop."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ T = TypeVar("T")
 
 
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Let a thread do something; whoever is cancelled meanwhile waits until the thread is done.
+    """Run a function in a thread; on cancellation, wait until the thread is done.
 
-    A thread cannot be cancelled. One that went on alone would write a file that is written anew
-    when the broker stops, or clean a store that is closed.
+    A thread cannot be cancelled. If it went on alone it could write a file that the stopping broker
+    also writes, or clean a store that is already closed.
     """
     running = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
     try:

@@ -1,4 +1,4 @@
-"""The nameserver: which brokers there are, and which of them serve a topic."""
+"""The nameserver: the table of brokers, and the routes of topics to them."""
 
 from orbitmq.nameserver.app import Nameserver
 

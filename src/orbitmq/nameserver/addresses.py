@@ -1,12 +1,12 @@
-"""Addresses that always work.
+"""Broker addresses as seen from each client.
 
-A broker that runs beside its nameserver and was not told by which address to be known (no
-``brokerIP1``) can be reached wherever its nameserver can. So each client is given the host by which
-*it* reached the nameserver, with the broker's port: behind a published container port, a tunnel or
-on another interface, the route leads back the way the question came.
+A broker on the nameserver's machine without a configured ``brokerIP1`` is reachable on every
+address of its nameserver. So each client gets the host by which *it* reached the nameserver, with
+the broker's port: behind a published container port, a tunnel or on another interface, the route
+uses the same path as the request.
 
-A broker says so with one more field in its registration, ``orbitAnyHost=true``, and is believed
-when the registration comes from this machine. Inside, the registered address stays its name.
+A broker asks for this by one more field in its registration, ``orbitAnyHost=true``; the nameserver
+accepts it from its own machine only. Internally the registered address stays the broker's name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["from_this_machine", "seen_from"]
 
 
 def _plain(host: str) -> str:
-    """Write an IPv4 address that a dual-stack socket has wrapped as what it is."""
+    """Return the IPv4 address inside an IPv4-mapped IPv6 address; others unchanged."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -31,7 +31,7 @@ def _plain(host: str) -> str:
 
 
 def from_this_machine(connection: Connection) -> bool:
-    """Say whether a peer runs on the machine we run on."""
+    """Return True if a peer runs on this machine."""
     remote, local = _plain(connection.remote[0]), _plain(connection.local[0])
     try:
         return remote == local or ipaddress.ip_address(remote).is_loopback
@@ -40,7 +40,7 @@ def from_this_machine(connection: Connection) -> bool:
 
 
 def seen_from(connection: Connection, is_any_host: Callable[[str], bool]) -> Callable[[str], str]:
-    """Return the function that turns registered addresses into those a client is given."""
+    """Return a function that maps registered addresses to the addresses for one client."""
     host = _plain(connection.local[0])
     if ":" in host:
         host = f"[{host}]"

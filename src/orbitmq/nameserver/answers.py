@@ -1,4 +1,4 @@
-"""Bodies of the nameserver's answers, members in the order Java writes them."""
+"""Bodies of the nameserver's answers, with members in Java's order."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["broker_json", "queue_json", "standard_json", "topic_list"]
 
 
 def topic_list(request: Command, topics: Iterable[str], broker: str | None = None) -> Command:
-    """Answer with names of topics, and an address to ask on if there is one."""
+    """Build an answer with topic names, and a broker address for further requests if known."""
     value: dict[str, Any] = {} if broker is None else {"brokerAddr": broker}
     return respond(request, body=dumps_lenient({**value, "topicList": list(topics)}))
 
 
 def broker_json(broker: BrokerData, given: Callable[[str], str]) -> dict[str, Any]:
-    """Describe a broker with the addresses a client is given."""
+    """Describe a broker with the addresses for one client."""
     return {
         "brokerAddrs": {
             broker_id: given(address) for broker_id, address in sorted(broker.addresses.items())
@@ -32,7 +32,7 @@ def broker_json(broker: BrokerData, given: Callable[[str], str]) -> dict[str, An
 
 
 def queue_json(queues: QueueData) -> dict[str, Any]:
-    """Describe what a broker has of a topic."""
+    """Describe a broker's queues of a topic."""
     return {
         "brokerName": queues.broker_name,
         "perm": queues.perm,

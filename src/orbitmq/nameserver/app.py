@@ -1,10 +1,10 @@
-"""A nameserver that runs: tables, handlers, a server, and a look at the clock now and then.
+"""The running nameserver: tables, handlers, a server, and the timer that expires brokers.
 
     nameserver = Nameserver(NameserverConfig(listen_port=0), hosts=["127.0.0.1"])
     await nameserver.start();  print(nameserver.address);  ...;  await nameserver.stop()
 
-To serve on somebody else's socket, start it with no hosts, merge `router` into that server's router
-and hand that server's closed connections to `connection_closed`.
+To serve on another server's socket, start it with no hosts, merge `router` into that server's
+router and pass that server's closed connections to `connection_closed`.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def _wall_clock_ms() -> int:
 
 
 def _silence(_request: object, _connection: Connection) -> None:
-    """Answer nothing, as RocketMQ's nameserver does to a code it does not know."""
+    """Send no answer, as RocketMQ's nameserver does for unknown codes."""
 
 
 class Nameserver:
-    """Everything a nameserver consists of.
+    """A nameserver.
 
-    `own_account` is that of brokers in the same process; no file has it.
+    `own_account` belongs to brokers in the same process; it is in no file.
     """
 
     def __init__(
@@ -75,14 +75,14 @@ class Nameserver:
 
     @property
     def address(self) -> str:
-        """An address to give to brokers and clients, once it listens."""
+        """An address for brokers and clients, known once the server listens."""
         host = next(iter(self._hosts), "")
         if host in EVERY_HOST:
             host = local_address()
         return f"[{host}]:{self.port}" if ":" in host and host[0] != "[" else f"{host}:{self.port}"
 
     async def start(self) -> None:
-        """Read what was kept, listen on every host; several hosts share one port."""
+        """Load the saved values and listen on every host; several hosts share one port."""
         self.kv.load()
         self.config.check()
         if self._hosts:
@@ -106,7 +106,7 @@ class Nameserver:
             self._tasks.append(asyncio.create_task(self._reload(self._accounts)))
 
     async def stop(self) -> None:
-        """Close every connection, and write what is not on disk yet."""
+        """Close every connection, and save unsaved changes."""
         for task in self._tasks:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -117,11 +117,11 @@ class Nameserver:
         await self.kv.close()
 
     def connection_closed(self, connection: Connection) -> None:
-        """Forget the brokers of a connection that is gone."""
+        """Remove the brokers of a closed connection."""
         self.routes.connection_closed(connection)
 
     def expire_brokers(self) -> None:
-        """Forget the brokers that have been silent for too long, and close their connections."""
+        """Remove brokers whose last registration is too old, and close their connections."""
         for live in self.routes.expire(self._clock()):
             if isinstance(live.connection, Connection):
                 live.connection.close()

@@ -1,8 +1,8 @@
-"""Every request a nameserver answers. A code it does not know gets no answer at all.
+"""Handlers of all nameserver requests. Unknown codes get no answer.
 
-Java takes a field that is missing for null and goes on; so do these handlers where that does no
-harm. A registration without a name, an address, a cluster or an id is refused instead: Java would
-put null into its tables.
+Java treats a missing field as null and continues; so do these handlers where that does no harm. A
+registration without a name, an address, a cluster or an id is refused: Java would put null into its
+tables.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class RegisterHeader(Header):
 
 
 class DataVersionHeader(Header):
-    """Request 322; what else it carries is not looked at."""
+    """Request 322; its other fields are not used."""
 
     broker_addr: str = ""
 
@@ -105,7 +105,7 @@ class DeleteTopicHeader(Header):
 
 
 class Handlers:
-    """Requests in, changes to the tables, answers out."""
+    """Handlers of requests, which read and change the tables."""
 
     def __init__(
         self, routes: Routes, kv: KvTable, config: NameserverConfig, clock: Callable[[], int]
@@ -116,7 +116,7 @@ class Handlers:
         self._clock = clock
 
     def install(self, router: Router) -> None:
-        """Answer through a router."""
+        """Register the handlers with a router."""
         handlers: dict[int, Handler] = {
             RequestCode.REGISTER_BROKER: self.register_broker,
             RequestCode.UNREGISTER_BROKER: self.unregister_broker,
@@ -145,7 +145,7 @@ class Handlers:
     # ---- brokers
 
     def register_broker(self, request: Command, connection: Connection) -> Command:
-        """Take over what a broker says of itself; tell a slave its master."""
+        """Register a broker; the answer names a slave's master."""
         header = RegisterHeader.decode(request)
         if header.body_crc32 != 0 and header.body_crc32 != body_crc(request.body):
             raise Refused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
@@ -175,7 +175,7 @@ class Handlers:
         return respond(request, ext=ext, body=answer)
 
     def unregister_broker(self, request: Command, _connection: Connection) -> Command:
-        """Forget a broker that says good-bye."""
+        """Remove a broker that shuts down."""
         header = BrokerHeader.decode(request)
         if header.broker_id is None:
             raise HeaderFault("field brokerId is missing")
@@ -185,7 +185,7 @@ class Handlers:
         return respond(request)
 
     def query_data_version(self, request: Command, _connection: Connection) -> Command:
-        """Tell a broker whether it needs to register in full."""
+        """Answer whether a broker has to send its whole table."""
         address = DataVersionHeader.decode(request).broker_addr
         asked = DataVersion.from_json(loads_lenient(request.body))
         known = self._routes.version_of(address)
@@ -200,7 +200,7 @@ class Handlers:
     # ---- routes
 
     def route_by_topic(self, request: Command, connection: Connection) -> Command:
-        """Tell a client who serves a topic."""
+        """Answer with the route of a topic."""
         header = RouteHeader.decode(request)
         topic = _said(header.topic)
         route = self._routes.route(topic)
@@ -225,7 +225,7 @@ class Handlers:
         return respond(request, body=standard_json(value) if standard else dumps_lenient(value))
 
     def cluster_info(self, request: Command, connection: Connection) -> Command:
-        """Tell which brokers there are, by cluster."""
+        """Answer with all brokers, by cluster."""
         given = seen_from(connection, self._routes.is_any_host)
         value = {
             "brokerAddrTable": {
@@ -236,14 +236,14 @@ class Handlers:
         return respond(request, body=dumps_lenient(value))
 
     def wipe_write_permission(self, request: Command, connection: Connection) -> Command:
-        """Let nobody write to a broker, as before it is taken down."""
+        """Remove the write permission of a broker's topics, as before a shutdown."""
         name = BrokerNameHeader.decode(request).broker_name
         count = self._routes.wipe_write_permission(name)
         _log.info("wipe write perm of broker[%s], client: %s, %d", name, connection, count)
         return respond(request, ext={"wipeTopicCount": str(count)})
 
     def add_write_permission(self, request: Command, connection: Connection) -> Command:
-        """Let everybody write to a broker again."""
+        """Restore the write permission of a broker's topics."""
         name = BrokerNameHeader.decode(request).broker_name
         count = self._routes.add_write_permission(name)
         _log.info("add write perm of broker[%s], client: %s, %d", name, connection, count)
@@ -261,7 +261,7 @@ class Handlers:
         return topic_list(request, self._routes.topics_of_cluster(cluster))
 
     def system_topics(self, request: Command, connection: Connection) -> Command:
-        """List the topics that bear the names of clusters and brokers, and a broker to ask on."""
+        """List the topics named after clusters and brokers, with one broker's address."""
         names: dict[str, None] = {}
         for cluster, brokers in self._routes.clusters().items():
             names.update(dict.fromkeys([cluster, *brokers]))
@@ -286,7 +286,7 @@ class Handlers:
         return topic_list(request, found)
 
     def delete_topic(self, request: Command, _connection: Connection) -> Command:
-        """Forget a topic until a broker names it again."""
+        """Remove a topic until a broker registers it again."""
         header = DeleteTopicHeader.decode(request)
         self._routes.delete_topic(header.topic, header.cluster_name or None)
         return respond(request)
@@ -294,7 +294,7 @@ class Handlers:
     # ---- values
 
     async def put_kv(self, request: Command, _connection: Connection) -> Command:
-        """Set a value; the answer says that it is on disk."""
+        """Set a value; the answer waits until it is on disk."""
         header = KvHeader.decode(request)
         if header.namespace is None or header.key is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, "namespace or key is null")
@@ -313,7 +313,7 @@ class Handlers:
         return respond(request, ext={"value": value})
 
     async def delete_kv(self, request: Command, _connection: Connection) -> Command:
-        """Remove a value; the answer says that the disk has it no more."""
+        """Remove a value; the answer waits until the change is on disk."""
         header = KvHeader.decode(request)
         self._kv.delete(_said(header.namespace), _said(header.key))
         await self._kv.saved()
@@ -331,7 +331,7 @@ class Handlers:
     # ---- settings
 
     def update_config(self, request: Command, connection: Connection) -> Command:
-        """Change settings, as far as a request may."""
+        """Change those settings that a request is allowed to change."""
         try:
             properties = parse_properties(decode(request.body))
         except MalformedProperties:
@@ -352,7 +352,7 @@ class Handlers:
         return respond(request)
 
     def _save_config(self, applied: list[str]) -> None:
-        """Write settings to the operator's file, which keeps everything else that it says."""
+        """Write settings to the operator's file, and keep its other lines."""
         path = Path(self._config.config_store_path)
         settings = self._config.as_properties()
         try:
@@ -364,10 +364,10 @@ class Handlers:
             persist.save(path, rewrite_properties(content, changes))
 
     def get_config(self, request: Command, _connection: Connection) -> Command:
-        """Tell all settings."""
+        """Answer with all settings."""
         return respond(request, body=format_properties(self._config.as_properties()).encode())
 
 
 def _said(text: str | None) -> str:
-    """Return a field as Java's messages show it when it is missing."""
+    """Return a field's text, or Java's text for a missing one."""
     return "null" if text is None else text

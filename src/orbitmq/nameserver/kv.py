@@ -2,9 +2,10 @@
 
 It is the only thing a nameserver keeps on disk, as ``{"configTable": {namespace: {key: value}}}``.
 A thread writes the whole file, with many changes at once; the answer to a change waits until the
-change is on disk. A namespace stays when its last key goes, and so does what else the file says.
+change is on disk. A namespace stays when its last key is removed, and so do other members of the
+file.
 
-Anybody may put values where no accounts are asked for, so the table has a bound.
+Without access control any client may put values, so the size of the table is limited.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ class KvTable:
         )
 
     def put(self, namespace: str, key: str, value: str | None) -> None:
-        """Set a value; None makes the namespace and removes the key, as a read would show it.
+        """Set a value; None creates the namespace and removes the key, as Java's table behaves.
 
-        Refuses a value that the table has no room for.
+        Refuses a value that would exceed the table's limit.
         """
         known = self._table.get(namespace)
         grown = 0 if known is not None else _cost(namespace)
@@ -87,7 +88,7 @@ class KvTable:
         return self._table.get(namespace, {}).get(key)
 
     def namespace(self, namespace: str) -> dict[str, str] | None:
-        """Return all values of a namespace; None when there never was one."""
+        """Return all values of a namespace; None if it was never created."""
         return self._table.get(namespace)
 
     async def saved(self) -> None:
@@ -95,7 +96,7 @@ class KvTable:
         await self._saver.saved()
 
     async def close(self) -> None:
-        """Write what is not on disk yet."""
+        """Save unsaved changes."""
         await self._saver.close()
 
     def _snapshot(self) -> Callable[[], dict[str, Any]]:
@@ -108,7 +109,7 @@ def _cost(*texts: str) -> int:
 
 
 def _parse(content: bytes) -> tuple[Table, dict[str, Any]]:
-    """Read the table; a value that is not text was never set by a request, and is left out."""
+    """Parse the table; values other than text cannot come from requests and are skipped."""
     members = Members.read(content)
     namespaces = members.member("configTable")
     table: Table = {}

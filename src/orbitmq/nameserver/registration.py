@@ -1,11 +1,11 @@
-"""The body of a registration, in the three forms brokers send it.
+"""The body of a registration, in the three forms that brokers send.
 
 1. Version 37 and up: ``{"filterServerList": [...], "topicConfigSerializeWrapper": {"dataVersion":
    ..., "topicConfigTable": {name: topic}}}``.
 2. The same compressed: a zlib stream of ``i32 length, data version as JSON; i32 number of topics;
    for each i32 length, "name readQueues writeQueues perm filterType"; i32 length, filter servers as
    JSON``. A topic's order and system flag are lost in it.
-3. Below version 37: the inner wrapper alone, which says nothing of filter servers.
+3. Below version 37: the inner wrapper alone, without filter servers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_INFLATED_BYTES = 64 << 20
 
 @dataclass(slots=True)
 class RegistrationBody:
-    """What the body says."""
+    """Parsed body of a registration."""
 
     version: DataVersion = field(default_factory=DataVersion)
     topics: list[TopicConfig] = field(default_factory=list)
@@ -38,7 +38,7 @@ class RegistrationBody:
 
 
 def decode_registration(body: bytes, *, version: int, compressed: bool) -> RegistrationBody:
-    """Read a body; none at all is an empty table of version zero."""
+    """Parse a body; a missing body is an empty table of version zero."""
     try:
         if version < Version.V3_0_11:
             return _from_wrapper(Members.read(body) if body else Members({}), None)
@@ -66,7 +66,7 @@ def _from_wrapper(wrapper: Members, filter_servers: list[str] | None) -> Registr
 
 
 def _has_possible_counts(topic: Members, name: object) -> bool:
-    """Leave a topic of too many queues out: brokers of Java take any count, from anybody."""
+    """Return False for a topic with too many queues: Java's brokers accept any count."""
     for field_name in ("readQueueNums", "writeQueueNums"):
         count = topic.number(field_name, 0)
         if not 0 <= count <= MAX_QUEUES:

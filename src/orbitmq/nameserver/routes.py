@@ -1,20 +1,21 @@
-"""Which brokers are alive and which queues they have: five tables, no I/O, no clock of its own.
+"""Routes: live brokers and their queues, in five tables; no I/O, time is an argument.
 
 ==================  ==============================================================================
 `_queues`           topic → broker name → `QueueData`
 `_brokers`          broker name → `BrokerData`: its cluster, its addresses by id (0 is the master)
 `_clusters`         cluster → broker names
-`_live`             broker *address* → `LiveBroker`: when and on which connection it was heard last
+`_live`             broker *address* → `LiveBroker`: time and connection of its last registration
 `_filter_servers`   broker address → filter servers
 ==================  ==============================================================================
 
-A registration is also the heartbeat. Only a master's registration carries queues, and they are
-taken over only when its data version is not the one remembered for that address, or when the broker
-is new under that id; topics it no longer names stay. So a change made here (write permission,
+A registration is also the heartbeat. Only a master's registration carries queues. They replace the
+stored ones only if the data version differs from the one stored for that address, or if the broker
+is new under that id; topics that it no longer lists stay. So a change made here (write permission,
 deletion) lasts until the broker itself changes something.
 
-A broker goes by its own request, with its connection, or by silence. Its queues go with the last id
-under its name: a route may list a broker that has slaves only.
+A broker is removed by its own request, with its connection, or after a time without registrations.
+Its queues are removed with the last id under its name: a route may list a broker that has slaves
+only.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ EXPIRY_MS = 120_000
 
 @dataclass(slots=True)
 class QueueData:
-    """What one broker has of a topic."""
+    """One broker's queues of a topic."""
 
     broker_name: str
     read_queue_nums: int
@@ -46,7 +47,7 @@ class QueueData:
 
     @classmethod
     def of(cls, broker_name: str, topic: TopicConfig) -> QueueData:
-        """Take it from a broker's own description of the topic."""
+        """Build it from a topic of a broker's registration."""
         return cls(
             broker_name,
             topic.read_queue_nums,
@@ -58,7 +59,7 @@ class QueueData:
 
 @dataclass(slots=True)
 class BrokerData:
-    """A broker name and who answers to it."""
+    """A broker name and its addresses by id."""
 
     cluster: str
     broker_name: str
@@ -67,7 +68,7 @@ class BrokerData:
 
 @dataclass(slots=True)
 class LiveBroker:
-    """A broker's last sign of life."""
+    """A broker's last registration: time, data version, connection."""
 
     last_update_ms: int
     version: DataVersion
@@ -78,7 +79,7 @@ class LiveBroker:
 
 @dataclass(slots=True, kw_only=True)
 class Registration:
-    """What a broker says of itself."""
+    """The fields of a registration."""
 
     cluster: str
     broker_name: str
@@ -95,7 +96,7 @@ class Registration:
 
 @dataclass(slots=True)
 class Route:
-    """Who serves a topic."""
+    """The route of a topic: its queues and their brokers."""
 
     queues: list[QueueData]
     brokers: list[BrokerData]
@@ -117,16 +118,16 @@ class Routes:
     def register(
         self, broker: Registration, connection: object, now_ms: int
     ) -> tuple[str, str] | None:
-        """Take over a registration. Returns a slave's master: its address and where to replicate.
+        """Apply a registration. Returns the addresses of a slave's master: service and replication.
 
-        None for a master, and for a slave whose master is not there.
+        Returns None for a master, and for a slave without a registered master.
         """
         self._clusters.setdefault(broker.cluster, {})[broker.broker_name] = None
         data = self._brokers.get(broker.broker_name)
         if data is None:
             data = BrokerData(broker.cluster, broker.broker_name)
             self._brokers[broker.broker_name] = data
-        # The same broker under a new id, as after a promotion, gives up the old one.
+        # The same address under a new id, as after a promotion, loses its old id.
         for other_id in [i for i, address in data.addresses.items() if address == broker.address]:
             if other_id != broker.broker_id:
                 del data.addresses[other_id]
@@ -159,19 +160,19 @@ class Routes:
             of_topic[queues.broker_name] = queues
 
     def version_of(self, address: str) -> DataVersion | None:
-        """Return the data version a broker has registered with last."""
+        """Return the data version of a broker's last registration."""
         live = self._live.get(address)
         return None if live is None else live.version
 
     def touch(self, address: str, now_ms: int) -> None:
-        """Note a sign of life."""
+        """Record that a broker is alive."""
         if address in self._live:
             self._live[address].last_update_ms = now_ms
 
     # ---- brokers go
 
     def unregister(self, cluster: str, broker_name: str, broker_id: int, address: str) -> None:
-        """Forget what is registered under an id; its address is not compared."""
+        """Remove the broker of an id; its address is not compared."""
         self._live.pop(address, None)
         self._filter_servers.pop(address, None)
         data = self._brokers.get(broker_name)
@@ -182,7 +183,7 @@ class Routes:
             self._forget_name(broker_name, cluster)
 
     def connection_closed(self, connection: object) -> list[str]:
-        """Forget the brokers heard last on a connection. Returns their addresses."""
+        """Remove the brokers that registered last on a connection. Returns their addresses."""
         gone = [address for address, live in self._live.items() if live.connection is connection]
         for address in gone:
             _log.info("the broker's channel destroyed, %s, clean its data at once", address)
@@ -190,7 +191,7 @@ class Routes:
         return gone
 
     def expire(self, now_ms: int) -> list[LiveBroker]:
-        """Forget the brokers that have been silent for too long. Returns what was known of them."""
+        """Remove brokers whose last registration is too old, and return them."""
         silent = {
             address: live
             for address, live in self._live.items()
@@ -236,11 +237,11 @@ class Routes:
     # ---- what operators change
 
     def wipe_write_permission(self, broker_name: str) -> int:
-        """Let nobody write to a broker. Returns how many topics it has."""
+        """Remove the write permission of a broker's topics. Returns the number of its topics."""
         return self._set_permission(broker_name, lambda perm: perm & ~Permission.WRITE)
 
     def add_write_permission(self, broker_name: str) -> int:
-        """Let everybody read and write on a broker. Returns how many topics it has."""
+        """Give a broker's topics read and write permission. Returns the number of its topics."""
         return self._set_permission(broker_name, lambda _: Permission.READ | Permission.WRITE)
 
     def _set_permission(self, broker_name: str, change: Callable[[int], int]) -> int:
@@ -250,7 +251,7 @@ class Routes:
         return len(of_broker)
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
-        """Forget a topic, or what the brokers of one cluster have of it."""
+        """Remove a topic, or its queues on the brokers of one cluster."""
         if cluster is None:
             self._queues.pop(topic, None)
         else:
@@ -259,7 +260,7 @@ class Routes:
     # ---- questions
 
     def route(self, topic: str) -> Route | None:
-        """Return who serves a topic; None when nobody does."""
+        """Return the route of a topic; None if no broker serves it."""
         of_topic = self._queues.get(topic)
         if of_topic is None:
             return None
@@ -287,14 +288,14 @@ class Routes:
         return list(self._queues)
 
     def topics_of_cluster(self, cluster: str) -> list[str]:
-        """List the topics that any broker of a cluster has."""
+        """List the topics of all brokers of a cluster."""
         names = self._clusters.get(cluster, {})
         return [
             topic for topic, queues in self._queues.items() if not names.keys().isdisjoint(queues)
         ]
 
     def topics_with_flag(self, wanted: Callable[[int], bool]) -> list[str]:
-        """List the topics by the system flag that one of their brokers has for them."""
+        """List the topics for which one of their brokers has the system flag."""
         return [
             topic
             for topic, queues in self._queues.items()
@@ -302,6 +303,6 @@ class Routes:
         ]
 
     def is_any_host(self, address: str) -> bool:
-        """Say whether the broker of an address is reached on any address of this machine."""
+        """Return True if the broker of an address listens on every address of this machine."""
         live = self._live.get(address)
         return live is not None and live.any_host

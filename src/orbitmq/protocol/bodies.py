@@ -1,7 +1,7 @@
-"""Values that travel in bodies and stand in config files, in the JSON Java writes for them.
+"""Values of request bodies and config files, in Java's JSON form.
 
-Each class reads what any peer may send (missing members take Java's defaults, numbers may come as
-text), refuses members of the wrong type with a `BodyFault`, and writes what Java would: members in
+Each class accepts all forms that peers send (missing members take Java's defaults, numbers may be
+text), refuses members of the wrong type with a `BodyFault`, and writes Java's form: members in
 alphabetical order.
 """
 
@@ -28,14 +28,14 @@ QUEUES = (0, MAX_QUEUES)
 
 @dataclass(slots=True, frozen=True)
 class DataVersion:
-    """Which state of a table this is. Equal versions mean equal tables."""
+    """Version of a table. Equal versions mean equal tables."""
 
     timestamp: int = 0
     counter: int = 0
 
     @classmethod
     def from_json(cls, value: object) -> Self:
-        """Read it; nothing is version zero."""
+        """Parse it; a missing value is version zero."""
         members = Members.of({} if value is None else value)
         return cls(
             members.number("timestamp", 0, within=LONG), members.number("counter", 0, within=LONG)
@@ -46,7 +46,7 @@ class DataVersion:
         return {"counter": self.counter, "timestamp": self.timestamp}
 
     def next(self, now_ms: int) -> DataVersion:
-        """Return the version after a change made now."""
+        """Return the version that follows a change at the given time."""
         return DataVersion(now_ms, self.counter + 1)
 
 
@@ -64,7 +64,7 @@ class TopicConfig:
 
     @classmethod
     def from_json(cls, value: object, name: str = "") -> Self:
-        """Read it; a count of queues past the limit is a fault, too."""
+        """Parse it; a queue count beyond the limit is a fault."""
         members = Members.of(value)
         return cls(
             topic_name=members.text("topicName") or name,
@@ -90,12 +90,12 @@ class TopicConfig:
 
     @property
     def is_readable(self) -> bool:
-        """Whether messages may be pulled."""
+        """True if messages may be pulled."""
         return bool(self.perm & Permission.READ)
 
     @property
     def is_writable(self) -> bool:
-        """Whether messages may be sent."""
+        """True if messages may be sent."""
         return bool(self.perm & Permission.WRITE)
 
     def __str__(self) -> str:
@@ -123,7 +123,7 @@ class SubscriptionGroup:
 
     @classmethod
     def from_json(cls, value: object, name: str = "") -> Self:
-        """Read it; a count of retry queues past the limit is a fault, too."""
+        """Parse it; a retry queue count beyond the limit is a fault."""
         members = Members.of(value)
         return cls(
             group_name=members.text("groupName") or name,
@@ -156,7 +156,7 @@ class SubscriptionGroup:
 
 @dataclass(slots=True, frozen=True)
 class Subscription:
-    """What a consumer group wants of a topic."""
+    """Subscription of a consumer group to a topic, with its filter."""
 
     topic: str
     sub_string: str = "*"
@@ -183,7 +183,7 @@ class Subscription:
 
     @classmethod
     def of_tags(cls, topic: str, expression: str | None, sub_version: int = 0) -> Self:
-        """Read a tag expression: ``*``, or tags joined by ``||``."""
+        """Parse a tag expression: ``*``, or tags joined by ``||``."""
         text = (expression or "").strip() or "*"
         if text == "*":
             return cls(topic=topic, sub_string="*", sub_version=sub_version)
@@ -207,12 +207,12 @@ class Subscription:
 
     @property
     def is_tags(self) -> bool:
-        """Whether the expression is one of tags (the other kind is SQL92)."""
+        """True for a tag expression, False for SQL92."""
         return self.expression_type == "TAG"
 
     @property
     def wanted_codes(self) -> tuple[int, ...] | None:
-        """The tags codes that match, None when all do."""
+        """The tag codes that match, None if every message matches."""
         if not self.is_tags or self.sub_string == "*" or self.class_filter_mode:
             return None
         return self.codes
@@ -233,7 +233,7 @@ class MessageQueue:
 
     @classmethod
     def from_json(cls, value: object) -> Self:
-        """Read it, also from the place of a key.
+        """Parse it, also in the form of a JSON key.
 
         >>> MessageQueue.from_json({"topic": "orders", "brokerName": "broker-a", "queueId": 0})
         MessageQueue(topic='orders', broker_name='broker-a', queue_id=0)
@@ -250,7 +250,7 @@ class MessageQueue:
         return {"brokerName": self.broker_name, "queueId": self.queue_id, "topic": self.topic}
 
     def as_key(self) -> tuple[tuple[str, Any], ...]:
-        """Return the form that `dumps_lenient` writes as an object in the place of a key.
+        """Return the form that `dumps_lenient` writes as a JSON key.
 
         >>> MessageQueue("orders", "broker-a", 0).as_key()[0]
         ('brokerName', 'broker-a')

@@ -8,7 +8,7 @@ __all__ = ["BUSY", "NOT_NOW", "PULL_ANSWERS", "RequestCode", "ResponseCode"]
 
 
 class RequestCode(IntEnum):
-    """What a request asks for."""
+    """Codes of requests."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -109,7 +109,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """How a request went."""
+    """Codes of responses."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1

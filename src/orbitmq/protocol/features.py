@@ -1,8 +1,8 @@
-"""What OrbitMQ's brokers can do beyond RocketMQ 4.9, by name.
+"""Names of the features that OrbitMQ's brokers have beyond RocketMQ 4.9.
 
 A broker announces its features in GET_BROKER_RUNTIME_INFO as one more entry of the table, a comma
-list under `FEATURES_KEY`. Apache's brokers have no such entry; whoever uses a feature asks first
-and does without it, or says what is missing.
+list under `FEATURES_KEY`. Apache's brokers have no such entry. A client asks before it uses a
+feature, and otherwise does without it or raises an error that names the feature.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FEATURES: tuple[str, ...] = (BULK_READ, DEDUPLICATE, TIMERS)
 
 
 def features_of(runtime_info: Mapping[str, str]) -> frozenset[str]:
-    """Return what a broker announces, nothing for Apache's.
+    """Return the features that a broker announces; the empty set for Apache's.
 
     >>> sorted(features_of({"orbitFeatures": "bulkRead,deduplicate"}))
     ['bulkRead', 'deduplicate']

@@ -1,4 +1,4 @@
-"""Bits and versions that stand for something on the wire and on disk."""
+"""Bit flags and version numbers of the wire and of the files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = [
 
 
 class Version:
-    """Numbers that commands carry as the speaker's version."""
+    """Version numbers that commands carry."""
 
     V3_0_7_SNAPSHOT = 28
     """Consumers from here on understand a pushed offset reset."""
@@ -41,7 +41,7 @@ class CommandFlag:
 
 
 class Permission:
-    """What may be done with a topic or a broker."""
+    """Permissions of a topic or a broker."""
 
     INHERIT = 1
     WRITE = 2
@@ -100,7 +100,7 @@ _V3_2_0_SNAPSHOT = 66
 def version_name(version: int) -> str:
     """Return RocketMQ's name for the version of an old client, the number for others.
 
-    Only clients too old for a request are told theirs.
+    The name appears only in errors for clients that are too old for a request.
     """
     if 0 <= version < _V3_0_1_SNAPSHOT:
         return f"V3_0_0_{_FIRST_VERSIONS[version]}"

@@ -2,12 +2,12 @@
 
 A header class lists its fields in Python's spelling; on the wire they have Java's (``queue_id`` is
 ``queueId``) unless the class says otherwise. Numbers are decimal text, `int` of 32 bits and `Long`
-of 64, booleans ``true`` in any case or else false. A field without a default is required: its
-absence, like a number that is none, is a `HeaderFault` that names it. A number that is none in the
-place of a field with a default is as if it were not there; but not in headers that are `strict`.
-Both are as in Java.
+of 64, booleans are ``true`` in any case or else false. A field without a default is required: if it
+is missing or not a number, `HeaderFault` names it. An invalid number in a field with a default
+counts as missing, except in headers that are `strict`. Both rules are Java's.
 
-Reading a header is done once per request, so the core does it, told once per class what to read.
+Headers are read once per request, so the native core reads them; each class describes its fields to
+the core once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _KINDS: dict[Any, str] = {
 
 @dataclass_transform(kw_only_default=True)
 class Header:
-    """The base of all headers; a subclass is a keyword-only dataclass."""
+    """Base class of all headers; a subclass is a keyword-only dataclass."""
 
     wire_names: ClassVar[Mapping[str, str]] = {}
     """Names on the wire that are not the Python name in camel case."""
@@ -65,7 +65,7 @@ class Header:
         return header
 
     def encode(self) -> dict[str, str]:
-        """Write the header as ext fields; what is None is left out."""
+        """Return the header as ext fields, without fields that are None."""
         ext = {}
         for name, wire_name in self._names:
             value = getattr(self, name)

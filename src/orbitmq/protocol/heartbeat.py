@@ -1,4 +1,4 @@
-"""The body of a heartbeat: a client, and the groups it is a member of."""
+"""The body of a heartbeat: a client and its groups."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ConsumerData:
 
 @dataclass(slots=True, frozen=True)
 class Heartbeat:
-    """All that a heartbeat says."""
+    """Parsed heartbeat."""
 
     client_id: str
     consumers: tuple[ConsumerData, ...]
@@ -61,7 +61,7 @@ class Heartbeat:
 
     @classmethod
     def decode(cls, body: bytes) -> Self:
-        """Read a whole body before any of it takes effect."""
+        """Parse a whole body, so that a faulty one has no effect."""
         members = Members.read(body)
         return cls(
             members.text("clientID"),

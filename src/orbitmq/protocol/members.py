@@ -29,7 +29,7 @@ _SHOWN = 60
 
 
 class Members:
-    """The members of one JSON object; `place` is where the object stands in its body.
+    """The members of one JSON object; `place` is the object's path in its body.
 
     >>> body = Members({"groupName": "g", "retryQueueNums": "3"})
     >>> body.text("groupName"), body.number("retryQueueNums", 1), body.flag("consumeEnable", True)
@@ -90,7 +90,7 @@ class Members:
         return Members({} if value is None else value, self._at(name))
 
     def table(self, name: str) -> Mapping[Any, Any]:
-        """Return an inner object whose names are data; the values are not checked."""
+        """Return an inner object whose member names are data; the values are unchecked."""
         return self.member(name).values
 
     def items(self, name: str) -> Iterator[tuple[str, Any]]:

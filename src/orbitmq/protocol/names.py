@@ -1,4 +1,4 @@
-"""Names with a meaning: system topics, prefixes, property names, and what a topic may be called."""
+"""Reserved names: system topics, prefixes, property names, and the rules for topic names."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ _TOPIC = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
 class Property:
-    """Names of the message properties that brokers and clients use themselves."""
+    """Names of the message properties that brokers and clients set or read."""
 
     KEYS = "KEYS"
     TAGS = "TAGS"
@@ -141,27 +141,27 @@ class Property:
 
 
 def retry_topic(group: str) -> str:
-    """Return the topic that holds a group's messages for another try."""
+    """Return the retry topic of a group."""
     return RETRY_PREFIX + group
 
 
 def dlq_topic(group: str) -> str:
-    """Return the topic that holds messages a group has given up on."""
+    """Return the dead-letter topic of a group."""
     return DLQ_PREFIX + group
 
 
 def reply_topic(cluster: str) -> str:
-    """Return the topic that holds a cluster's replies to requests."""
+    """Return the topic of replies in a cluster."""
     return f"{cluster}_REPLY_TOPIC"
 
 
 def group_of_retry_topic(topic: str) -> str:
-    """Return the group a retry topic belongs to."""
+    """Return the group of a retry topic."""
     return topic.removeprefix(RETRY_PREFIX)
 
 
 def is_storable_topic(topic: str) -> bool:
-    """Return True if a topic's name fits a record and can name a directory of the store."""
+    """Return True if a topic's name fits into a record and is a valid directory name."""
     return (
         topic not in ("", ".", "..")
         and "/" not in topic
@@ -171,7 +171,7 @@ def is_storable_topic(topic: str) -> bool:
 
 
 def group_name_fault(group: str) -> str | None:
-    """Say why no group can have a name, or None; Java's brokers take any name, its clients do not.
+    """Return the reason why a group name is invalid, or None; Java checks this in clients only.
 
     A name with control characters would break the properties of messages that are sent back. A name
     with a slash would have a retry topic that cannot be stored.
@@ -184,7 +184,7 @@ def group_name_fault(group: str) -> str | None:
 
 
 def topic_name_fault(topic: str | None) -> str | None:
-    """Say in Java's words what is wrong with a topic's name, or None."""
+    """Return Java's error text for an invalid topic name, or None."""
     if topic is None or not topic.strip():
         return "The specified topic is blank."
     if not _TOPIC.fullmatch(topic):

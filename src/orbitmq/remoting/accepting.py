@@ -1,17 +1,17 @@
 """Accepting connections, plain ones and TLS on one port.
 
-Theory of operation. The first byte of a connection says which kind it is; it is looked at without
-being taken (`MSG_PEEK`), so that whoever serves the connection finds it whole. A peer that says
-nothing costs a socket and nothing else, and is closed with the idle ones.
+Theory of operation. The first byte of a connection shows whether it is TLS. It is read with
+`MSG_PEEK`, which leaves it in the socket, so that the protocol that takes over reads the stream
+from its start. A peer that sends nothing costs one socket and is closed with the idle connections.
 
-Connections may not take the last descriptors (see `descriptors`). When they have all that they may,
-a new one takes the place of the one that has been open longest without a single request; when all
-have asked for something, the new one is closed. So peers that only sit there keep nobody out, and
-nobody who is being served is cut off for somebody new.
+Connections may not use the last file descriptors (see `descriptors`). At that limit a new
+connection replaces the oldest one that has never sent a request; if every connection has sent a
+request, the new one is closed. So silent peers cannot keep others out, and no connection in use is
+closed for a new one.
 
-A handshake is one task. It has to end within `HANDSHAKE_TIMEOUT_S`; of those that are under way at
-once, the oldest give way to new ones, because an honest handshake ends within milliseconds: peers
-that begin many and finish none take a bounded amount of memory and keep nobody out.
+A handshake is one task and must end within `HANDSHAKE_TIMEOUT_S`. The number of handshakes under
+way is limited: a new one cancels the oldest, because an honest handshake ends within milliseconds.
+So peers that start handshakes and never finish them use bounded memory and keep nobody out.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _TOO_MANY = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Accepting:
-    """Listening sockets, and what was accepted but is not a connection yet."""
+    """Listening sockets, and accepted sockets that are still before or in their handshake."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Accepting:
                 try:
                     sock = socket.socket(family, kind, protocol)
                 except OSError:
-                    continue  # a machine without IPv6 may know its addresses all the same
+                    continue  # a machine without IPv6 may still resolve IPv6 addresses
                 bound.append(sock)
                 _bind(sock, address)
         except BaseException:
@@ -90,7 +90,7 @@ class Accepting:
         return chosen
 
     def stop_listening(self) -> None:
-        """Accept no more connections; drop what is not one yet."""
+        """Accept no more connections; close sockets that are still before or in their handshake."""
         for sock in self._listening:
             self._loop.remove_reader(sock)
             sock.close()
@@ -102,12 +102,12 @@ class Accepting:
             task.cancel()
 
     async def wait_connected(self) -> None:
-        """Wait until everything accepted has become a connection, or has failed to."""
+        """Wait until every accepted socket has become a connection or has failed."""
         if self._connecting:
             await asyncio.wait(self._connecting)
 
     def close_silent(self, accepted_before_s: float) -> None:
-        """Close those that have not said anything since then."""
+        """Close sockets that have sent nothing since the given time."""
         for sock, accepted_s in list(self._silent.items()):
             if accepted_s < accepted_before_s:
                 self._take_from_silent(sock)

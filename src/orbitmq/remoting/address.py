@@ -1,4 +1,4 @@
-"""Where a server is, and how long to wait for it; for blocking clients and for asyncio's."""
+"""Server addresses and connection timeouts, shared by blocking and asyncio clients."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Nameservers that an address server names: one GET, asked again every two minutes.
+"""Look-up of nameservers at an address server: one GET, repeated every two minutes.
 
     GET http://<domain>[:8080]/rocketmq/<subgroup>[-<unit>?nofix=1]
 
     10.0.0.1:9876;10.0.0.2:9876
 
-The first line of the answer counts. Clients and brokers ask only when no addresses are set up.
+Only the first line of the answer counts. Clients and brokers use this if no address is configured.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def look_up(
 ) -> tuple[str, ...]:
     """Ask an address server for the addresses of nameservers; blocks.
 
-    `NoRoute` says why there are none, and ends with the advice.
+    Raises `NoRoute` with the reason and an advice.
     """
-    # Most programs never ask; they should not wait for the import.
+    # Imported here: most programs use no address server and should not pay for the import.
     from http.client import HTTPConnection, HTTPException
 
     path = path_of(subgroup, unit_name)

@@ -1,15 +1,16 @@
-"""Requests on the calling thread: it writes the frame and reads the answer itself.
+"""Blocking requests: the calling thread writes the frame and reads the answer itself.
 
-Theory of operation. A thread borrows a connection from the pool of its address, writes one request,
-reads until the response with its opaque is there, and gives the connection back. There is no other
-thread to wake and to be woken by, which is most of what a call over loopback costs; for the same
-reason it does not go to sleep at once (see `Spinning`). Requests that brokers send of their own
-accord never come here: brokers send them to the connection of a heartbeat.
+Theory of operation. A thread takes a connection from the pool of its address, writes one request,
+reads until the response with its opaque arrives, and returns the connection. No other thread has to
+be woken, which is most of the cost of a call over loopback; for the same reason the thread
+busy-waits for a moment before it sleeps (see `Spinning`). Requests that brokers initiate never
+arrive here: brokers send them on the connection that carried the heartbeat.
 
 Bounds. An address has at most `MAX_PER_ADDRESS` connections; further callers wait, within their
-timeout. A connection whose request timed out is closed, so that its late answer meets nobody. One
-that has rested is looked at before it is used again, because brokers close idle connections, and
-those that have rested for long are closed. After a fork the child starts with an empty pool.
+timeout. A connection whose request timed out is closed, because its late answer would be read by
+the next request. An idle connection is checked before reuse, because brokers close idle
+connections, and is closed after a long time in the pool. After a fork the child starts with an
+empty pool.
 """
 
 from __future__ import annotations
@@ -81,18 +82,18 @@ class _Link:
             self.socket.close()
 
     def is_dead(self) -> bool:
-        """Whether the peer has closed while the connection rested; what it sent stays unread."""
+        """True if the peer closed the idle connection; data that it sent stays unread."""
         if not _readable(self.socket):
             return False
         try:
             if isinstance(self.socket, ssl.SSLSocket):
-                return True  # nothing that a resting connection should have received
+                return True  # an idle connection should have received nothing
             return not self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except OSError:
             return True
 
     def send(self, frame: bytes, timeout_s: float) -> None:
-        # Setting the timeout is a call into the kernel; a twentieth more or less is the same one.
+        # Setting a timeout costs a system call, so a difference below a twentieth is ignored.
         if not 0.95 * timeout_s < self._timeout_s <= 1.05 * timeout_s:
             self._set_timeout(timeout_s)
         self.socket.sendall(frame)
@@ -102,8 +103,8 @@ class _Link:
         if isinstance(self.socket, ssl.SSLSocket):
             self.socket.settimeout(timeout_s)
             return
-        # Python's own timeouts ask the kernel before each call whether it would block; these are
-        # kept by the kernel itself and end a call with EAGAIN.
+        # Python's own timeouts poll before each call. These are enforced by the kernel, which
+        # ends a call with EAGAIN.
         micros = max(int(timeout_s * 1e6), 1000)
         value = struct.pack("@ll", *divmod(micros, 1_000_000))
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
@@ -140,7 +141,7 @@ def _readable(sock: socket.socket) -> bool:
 class _Pool:
     """The connections to one address.
 
-    Borrowing and giving back a resting connection takes no lock, a list's `pop` and `append` are
+    Taking and returning an idle connection needs no lock, as a list's `pop` and `append` are
     atomic; the lock guards the count of connections and the wait for one.
     """
 
@@ -153,7 +154,7 @@ class _Pool:
         self.changed = threading.Condition()
 
     def may_connect(self, deadline: float) -> _Link | None:
-        """Wait for a connection to rest, or for the permission to make one (None)."""
+        """Wait for an idle connection, or return None: the caller may open a new one."""
         with self.changed:
             while True:
                 if self.free:
@@ -167,7 +168,7 @@ class _Pool:
                     raise TimeoutError
                 self.waiting += 1
                 try:
-                    # Who gives one back may just have seen nobody waiting, so look again soon.
+                    # `rest` reads `waiting` without the lock and can miss this thread: poll.
                     self.changed.wait(min(left_s, 0.01))
                 finally:
                     self.waiting -= 1
@@ -180,7 +181,7 @@ class _Pool:
                 self.changed.notify()
 
     def drop(self, link: _Link | None) -> None:
-        """A connection, or the permission to make one, is given up."""
+        """Give up a connection, or the permission to open one."""
         if link is not None:
             link.close()
         with self.changed:
@@ -317,20 +318,20 @@ class BlockingNetwork:
             raise RequestTimeout(text) from None
 
     def connection_count(self) -> int:
-        """How many connections rest in the pools."""
+        """The number of idle connections in the pools."""
         return sum(len(pool.free) for pool in self._pools.values())
 
     def close_idle(self, rested_s: float = CLOSE_AFTER_S) -> None:
-        """Close the connections that have rested this long."""
+        """Close connections that have been idle for the given time."""
         oldest = time.monotonic() - rested_s
         for pool in list(self._pools.values()):
-            # Those used last are at the end, where they are borrowed from.
+            # The most recently used ones are at the end, where they are taken from.
             while pool.free and pool.free[0].rested_since < oldest:
                 with contextlib.suppress(IndexError):
                     pool.drop(pool.free.pop(0))
 
     def close(self) -> None:
-        """Close all connections that rest; those in use are closed when they are given back."""
+        """Close all idle connections; those in use are closed when they are returned."""
         self._closed = True
         self.close_idle(-1)
 

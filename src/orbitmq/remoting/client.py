@@ -25,7 +25,7 @@ NOTIFY_TIMEOUT_MS = 3000
 class RemotingClient:
     """Sends requests to servers, and answers those that servers send back.
 
-    `hooks` see every request before it leaves; `on_close` is told of connections that are gone.
+    `hooks` run on every request before it is sent; `on_close` is called for closed connections.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class RemotingClient:
         return connection if connection is not None and connection.is_open else None
 
     def ready(self, address: str) -> Connection | None:
-        """Return the connection to an address if a request can leave on it as it is, at once."""
+        """Return the connection to an address if it can send a request at once."""
         connection = self._connections.get(address)
         if connection is None or self.hooks or not connection.takes_requests:
             return None
@@ -68,7 +68,7 @@ class RemotingClient:
             attempt = asyncio.get_running_loop().create_task(self._connect(address))
             self._connecting[address] = attempt
             attempt.add_done_callback(lambda _: self._connecting.pop(address, None))
-        # Several callers share one attempt; one of them giving up must not end it for the others.
+        # Callers share one attempt; it must go on when one of them is cancelled.
         return await asyncio.shield(attempt)
 
     async def _connect(self, address: str) -> Connection:
@@ -141,7 +141,7 @@ class RemotingClient:
         """Send a request that wants no response; waits while the peer is behind with reading."""
         connection = await self.connection(address)
         if connection.is_write_paused:
-            # `Connection.notify` would drop it, and nobody would ever know.
+            # `Connection.notify` would drop it without an error.
             await connection.writable(NOTIFY_TIMEOUT_MS)
         if self.hooks:
             ext = prepare(self.hooks, code, ext, body)
@@ -156,7 +156,7 @@ class RemotingClient:
         self._connections.clear()
         for connection in connections:
             connection.close()
-        # TLS says goodbye and waits for the answer; a loop that ends now would leave it open.
+        # TLS closes with an exchange of its own; a loop that ends now would leave it open.
         await asyncio.gather(
             *(connection.wait_closed(CLOSING_GRACE_S) for connection in connections)
         )

@@ -1,11 +1,11 @@
-"""Descriptors that are kept back from connections.
+"""File descriptors that are reserved for files.
 
-A process may have only so many files and sockets open. The store keeps none of its files open, but
-it opens one whenever it grows, and so do the tables that are saved. If connections took the last
-descriptor, acknowledged work would fail. So servers leave some alone.
+The kernel limits the number of open files and sockets of a process. The store keeps no file open,
+but it opens one whenever it grows, and so does every save of a table. If connections used the last
+descriptor, acknowledged work would fail. So servers keep a reserve.
 
-The kernel always gives the lowest free number to a new descriptor. A number beyond the allowed ones
-therefore says that as many descriptors as that are in use, without counting them.
+The kernel assigns the lowest free number to a new descriptor. So a number above the limit for
+connections proves that at least that many descriptors are in use, without counting them.
 """
 
 from __future__ import annotations

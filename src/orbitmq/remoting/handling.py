@@ -1,8 +1,8 @@
-"""Which function answers which request, and what becomes of its exceptions.
+"""Router: maps request codes to handlers and turns their exceptions into error answers.
 
-A handler gets the request and the connection it came on. It returns the response; or None, when
-there is none or it will be sent later with `Connection.send`; or an awaitable of either. Most
-handlers are plain functions, so that the common request costs no task; one that must wait is an
+A handler gets the request and the connection it arrived on. It returns the response; or None if
+there is no response or `Connection.send` sends it later; or an awaitable of either. Most handlers
+are plain functions, so that the common request costs no task; a handler that must wait is an
 ``async def``. A handler refuses a request by raising `Refused`.
 """
 
@@ -64,7 +64,7 @@ def respond(
 
 
 def answer_error(request: Command, error: BaseException) -> Command:
-    """Make the response that tells a peer why its request failed."""
+    """Build the error response for a request whose handler raised."""
     if isinstance(error, Refused):
         return respond(request, error.code, error.remark, ext=error.ext)
     if isinstance(error, CorruptStore | StoreIOError):
@@ -77,7 +77,7 @@ def answer_error(request: Command, error: BaseException) -> Command:
 
 
 def without_content(request: Command) -> Command:
-    """Return what an answer needs of a request: all that is kept of one that waits for long."""
+    """Return the request without body and ext fields, which a response that waits does not need."""
     return Command(
         request.code, opaque=request.opaque, flag=request.flag, encoding=request.encoding
     )
@@ -95,7 +95,7 @@ class PeerAwaited:
         return self._awaited.__await__()
 
     def close(self) -> None:
-        """Give up before anybody has begun to wait."""
+        """Close the coroutine if it was never awaited."""
         if isinstance(self._awaited, Coroutine):
             self._awaited.close()
 
@@ -110,7 +110,7 @@ def awaits_peer(handler: Callable[[Command, Connection], Awaitable[Command | Non
 
 
 def not_supported(request: Command, _connection: Connection) -> Command:
-    """Answer a code nobody here serves, in Java's words (the blank at the beginning included)."""
+    """Answer a code without a handler with Java's text (with its leading blank)."""
     remark = f" request type {request.code} not supported"
     return respond(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
 
@@ -123,26 +123,26 @@ class Router:
         self.fallback = fallback
 
     def add(self, handler: Handler, codes: Iterable[int]) -> None:
-        """Let a handler serve these codes; each code has one handler."""
+        """Register a handler for codes; each code has one handler."""
         for code in codes:
             if code in self._handlers:
                 raise ValueError(f"request code {code} has two handlers")
             self._handlers[code] = handler
 
     def merge(self, other: Router, *, without: Collection[int] = ()) -> None:
-        """Serve what another router serves, too."""
+        """Add all handlers of another router."""
         for code, handler in other._handlers.items():
             if code not in without:
                 self.add(handler, [code])
 
     def guard(self, guard: Callable[[Handler], Handler]) -> None:
-        """Put something between requests and all handlers that are there."""
+        """Wrap all registered handlers."""
         self._handlers = {code: guard(handler) for code, handler in self._handlers.items()}
         self.fallback = guard(self.fallback)
 
     @property
     def codes(self) -> Collection[int]:
-        """The codes that are served."""
+        """The registered codes."""
         return self._handlers.keys()
 
     def find(self, code: int) -> Handler:

@@ -1,7 +1,7 @@
-"""What is done to every request before it leaves, in one place for both networks.
+"""Hooks that both networks run on every request before they send it.
 
 A hook gets the request's code, ext fields and body and changes the ext fields in place. The order
-matters: signing comes last, because it signs what the others have added.
+matters: signing comes last, because the signature covers the fields that other hooks add.
 
 The signature (Java's ACL): all ext fields but ``Signature``, sorted by name in UTF-16 order, only
 their values one after the other in UTF-8, then the body; HMAC-SHA1 with the secret key, in Base64.
@@ -22,7 +22,7 @@ RequestHook = Callable[[int, dict[str, str], bytes | None], None]
 def prepare(
     hooks: Sequence[RequestHook], code: int, ext: dict[str, str] | None, body: bytes | None
 ) -> dict[str, str] | None:
-    """Return the ext fields a request leaves with; the caller's own dict is not changed."""
+    """Run the hooks and return the ext fields to send; the caller's dict is not changed."""
     if not hooks:
         return ext
     prepared = {} if ext is None else dict(ext)

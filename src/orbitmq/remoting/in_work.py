@@ -1,4 +1,4 @@
-"""The requests of one connection whose answers take time, and how many of them there may be."""
+"""The requests of one connection whose handlers are still running, and the limit on them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REQUEST_BYTES = 4096
 
 
 class InWork:
-    """The tasks that make the answers."""
+    """The tasks that compute answers."""
 
     __slots__ = ("_limits", "_loop", "requests", "waits_for_peers")
 
@@ -49,7 +49,7 @@ class InWork:
         answer: Callable[[Command, Command], None],
         then: Callable[[], None],
     ) -> None:
-        """Wait for an answer, give it, and call `then`; or answer that there is too much to do."""
+        """Await an answer, send it and call `then`; answer SYSTEM_BUSY beyond the limit."""
         size = request.size + REQUEST_BYTES
         if self._limits is not None and not self._limits.in_work.take(self, size):
             if (close := getattr(awaited, "close", None)) is not None:
@@ -70,7 +70,7 @@ class InWork:
         task.add_done_callback(done)
 
     def cancel(self) -> None:
-        """Give up what nobody waits for any more; what waits for peers comes to its own end."""
+        """Cancel tasks whose peer is gone; tasks that await another peer end by themselves."""
         for task in self.requests:
             task.cancel()
 

@@ -1,7 +1,7 @@
-"""Bytes and requests that a peer has sent and nobody has handled yet.
+"""Bytes and requests of a peer that are not handled yet.
 
-Bytes wait as they came and become commands only when their turn is near: a read of small requests
-takes many times its size as objects, and cutting all of it would take its time at once.
+Bytes are parsed into commands shortly before these are handled: commands take many times the memory
+of their bytes, and parsing a whole read at once would take its time in one turn.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REQUEST_BYTES = 512
 
 
 class Inbox:
-    """Bytes, and the requests that were cut from them; answers go to those who wait for them."""
+    """Unparsed bytes and parsed requests; responses go to the requests that wait for them."""
 
     __slots__ = (
         "_cut_to",
@@ -56,16 +56,16 @@ class Inbox:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of the requests that are kept, including the request that is not whole yet."""
+        """Bytes of the kept requests, the incomplete one included."""
         return self.requests_bytes + self.reader.pending_bytes
 
     def add(self, data: bytes) -> None:
-        """Keep what was read until it is cut."""
+        """Keep bytes until they are parsed."""
         self._uncut.append(data)
         self.uncut_bytes += len(data)
 
     def cut(self) -> bool:
-        """Make commands of the next bytes; False when there are none."""
+        """Parse the next bytes; False if there are none."""
         if not self._uncut:
             return False
         begin = self._cut_to
@@ -81,7 +81,7 @@ class Inbox:
         return True
 
     def take(self, commands: list[Command]) -> None:
-        """Keep requests, and hand answers over."""
+        """Keep requests, and hand responses to their waiters."""
         for command in commands:
             if command.is_response:
                 self._pending.settle(command)
@@ -100,7 +100,7 @@ class Inbox:
         return request, handler
 
     def drop_repeated(self) -> None:
-        """Drop the requests that were taken up again: their peer is gone."""
+        """Drop requests that were resumed after a wait: their peer is gone."""
         new = [request for request, handler in self.requests if handler is None]
         self.requests.clear()
         self.requests_bytes = 0
@@ -108,7 +108,7 @@ class Inbox:
             self.put(request, None)
 
     def clear(self) -> None:
-        """Drop everything, the begun frame included."""
+        """Drop everything, the incomplete frame included."""
         self.reader = FrameReader()
         self.requests.clear()
         self.requests_bytes = 0

@@ -1,8 +1,7 @@
-"""Sockets whose peers have not asked for anything yet, the oldest first.
+"""Connections without a first request, the oldest first.
 
-They are the ones to close when connections have taken all descriptors that they may (see
-`descriptors`): an honest peer asks soon after it has connected, and one that only sits there loses
-nothing.
+When connections have used all descriptors they may use (see `descriptors`), the oldest of these is
+closed: an honest peer sends a request soon after it connects, and a silent one loses nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class Newcomers:
-    """Peers that have not asked for anything, and the functions that close them."""
+    """Connections that have not sent a request, and the functions that close them."""
 
     def __init__(self) -> None:
         self._closers: dict[object, Callable[[], str | None]] = {}
@@ -29,7 +28,7 @@ class Newcomers:
         self._closers[newcomer] = close
 
     def discard(self, newcomer: object) -> None:
-        """Forget a newcomer that is gone, or has become something else."""
+        """Forget a newcomer that is closed or has sent a request."""
         self._closers.pop(newcomer, None)
 
     def make_room(self) -> bool:

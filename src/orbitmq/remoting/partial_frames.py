@@ -1,9 +1,9 @@
-"""A limit on what all connections of a server together have sent of frames that are not whole yet.
+"""A limit on the incomplete frames of all connections of a server together.
 
-One frame may have 16 MiB, so that a few hundred peers which each send half of one would fill the
-memory. An honest frame is whole soon after its first byte. So when the sum goes over the limit, the
-connections are closed whose frames were begun the longest ago. Small parts are not counted: a slow
-peer with an ordinary request costs no more than its connection.
+A frame may have 16 MiB, so a few hundred peers that each send half of one would fill the memory. An
+honest frame is complete soon after its first byte. So when the sum exceeds the limit, the
+connections with the oldest incomplete frames are closed. Small parts are not counted: a slow peer
+with an ordinary request costs no more than its connection.
 
 Pure state: it returns the connections to close.
 """
@@ -21,7 +21,7 @@ SMALL_BYTES = 64 << 10
 
 
 class PartialFrames(Generic[C]):
-    """Who has sent how much of an unfinished frame, those begun first in front."""
+    """Bytes of incomplete frames per connection, oldest frame first."""
 
     def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
         self._limit_bytes = limit_bytes
@@ -29,7 +29,7 @@ class PartialFrames(Generic[C]):
         self.total_bytes = 0
 
     def note(self, connection: C, pending_bytes: int) -> list[C]:
-        """Take down how much a connection has pending; returns those to close for it."""
+        """Record the incomplete bytes of a connection; returns the connections to close."""
         if pending_bytes < SMALL_BYTES:
             if self._pending:
                 self.forget(connection)
@@ -44,5 +44,5 @@ class PartialFrames(Generic[C]):
         return too_many
 
     def forget(self, connection: C) -> None:
-        """A connection has nothing pending any more, or is gone."""
+        """Forget a connection without an incomplete frame, or a closed one."""
         self.total_bytes -= self._pending.pop(connection, 0)

@@ -1,13 +1,12 @@
-"""Learning whether it pays to wait awake.
+"""Adaptive busy-waiting: learns from the last waits whether a busy wait pays off.
 
-Theory of operation. To put a thread to sleep and to wake it up again costs more than a peer nearby
-takes for an answer, or for its next request. So whoever waits for one looks again and again for a
-moment, and sleeps only then. Where it takes longer, that moment is wasted; so after a few in a row
-that were, the next waits are asleep from the start: one, then two, then four … up to
-`MOST_SKIPPED`, until one has paid again. It takes a few, because a peer that was let sleep itself
-is late once, and would be so for ever if that were held against it.
+Theory of operation. Putting a thread to sleep and waking it up costs more than a peer on a near
+machine takes for an answer. So a waiter polls for a moment before it sleeps. If the answer takes
+longer, that moment is wasted: after a few wasted ones in a row the next waits sleep at once, first
+one wait, then two, then four … up to `MOST_SKIPPED`, until a busy wait pays off again. One wasted
+wait is not enough to skip, because a peer that was itself asleep is late once.
 
-Nobody waits awake on a machine with one processor: it would be the peer's.
+A machine with one processor never busy-waits: the peer needs that processor.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _has_processors_to_spare = len(os.sched_getaffinity(0)) > 1
 
 
 class Patience:
-    """What one who waits again and again has learned of it."""
+    """Decides whether to busy-wait, from the outcome of the last waits."""
 
     __slots__ = ("_skip_next", "_to_skip", "_tries_left")
 
@@ -33,18 +32,18 @@ class Patience:
         self._tries_left = TRIES
 
     def for_this_one(self) -> bool:
-        """Say whether to wait awake this time; whoever does says then what came of it."""
+        """Return whether to busy-wait now; the caller then reports `paid()` or `wasted()`."""
         if self._to_skip:
             self._to_skip -= self._to_skip > 0
             return False
         return True
 
     def paid(self) -> None:
-        """What was waited for came in time."""
+        """Report that the answer arrived during the busy wait."""
         self._skip_next, self._tries_left = 1, TRIES
 
     def wasted(self) -> None:
-        """It did not."""
+        """Report that the busy wait ended without an answer."""
         self._tries_left -= 1
         if not self._tries_left:
             self._to_skip, self._tries_left = self._skip_next, TRIES

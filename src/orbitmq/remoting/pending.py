@@ -1,6 +1,6 @@
-"""Requests of our own that wait for their responses.
+"""Sent requests that wait for their responses.
 
-One timer watches the deadlines of all of them: a timer for each would cost more than the request.
+One timer serves the deadlines of all of them: a timer each would cost more than the request.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CLOCK_TICK_S = 0.001
 
 
 class PendingRequests:
-    """The requests of one connection that were not answered yet, by their opaque ids."""
+    """The unanswered requests of one connection, by opaque id."""
 
     __slots__ = ("_loop", "_sweep", "_sweep_due", "_waiting", "peer")
 
@@ -34,7 +34,7 @@ class PendingRequests:
         return len(self._waiting)
 
     def add(self, opaque: int, timeout_ms: float) -> asyncio.Future[Command]:
-        """Wait for a response; the future is it, or the error."""
+        """Register a request; returns the future of its response."""
         future: asyncio.Future[Command] = self._loop.create_future()
         deadline = self._loop.time() + timeout_ms / 1000
         self._waiting[opaque] = (future, deadline)
@@ -43,7 +43,7 @@ class PendingRequests:
         return future
 
     def settle(self, response: Command) -> bool:
-        """Hand a response to whoever waits for it; returns whether anybody did."""
+        """Complete the request of a response; returns False if no request waits for it."""
         waiting = self._waiting.pop(response.opaque, None)
         if waiting is None or waiting[0].done():
             return False
@@ -51,7 +51,7 @@ class PendingRequests:
         return True
 
     def fail_all(self) -> None:
-        """Tell everybody that the connection is gone."""
+        """Fail all requests: the connection is gone."""
         if self._sweep is not None:
             self._sweep.cancel()
             self._sweep, self._sweep_due = None, NEVER
@@ -67,7 +67,7 @@ class PendingRequests:
         self._sweep_due = when
 
     def _fail_late(self) -> None:
-        """Fail the requests whose time is over; come back when the next one's is."""
+        """Fail the requests whose deadline has passed; set the timer for the next deadline."""
         self._sweep, self._sweep_due = None, NEVER
         now = self._loop.time() + CLOCK_TICK_S
         late = [(opaque, f) for opaque, (f, end) in self._waiting.items() if end <= now]

@@ -1,14 +1,14 @@
-"""Many requests on one connection, none waiting for the answer of another.
+"""Pipelined requests: several on one connection, each independent of the others' answers.
 
-Theory of operation. `BlockingNetwork` has one request under way per connection, which is right for
-a producer; a reader that asks for the next stretch only when it has the last one would wait a round
-trip each time. Here one thread sends as many requests as it likes and takes answers as they come,
-in any order, by the opaque of their request. Nothing runs in the background: what arrives while
-nobody receives waits in the socket, so a slow reader slows its broker down, and memory is bounded
-by what was asked for. Large answers are received where they stay (see `SocketReader`); those of a
-TLS connection have to be decrypted first, by Python.
+Theory of operation. `BlockingNetwork` has one request under way per connection, which suits a
+producer. A reader that requests the next segment only after the last one would wait a round trip
+each time. Here one thread sends any number of requests and takes their answers by opaque, in any
+order. Nothing runs in the background: answers wait in the socket until they are received, so a slow
+reader slows its broker down, and memory is bounded by what was requested. Large answers are
+received into their final place (see `SocketReader`); those of TLS connections are decrypted by
+Python first.
 
-Not for several threads at once. After a fork a child must make its own (see `is_of_this_process`).
+Not thread-safe. After a fork a child must open its own (see `is_of_this_process`).
 """
 
 from __future__ import annotations
@@ -64,16 +64,16 @@ class Pipeline:
 
     @property
     def is_of_this_process(self) -> bool:
-        """Whether this process has made the connection, not the one it was forked from."""
+        """True if this process opened the connection, not the process it was forked from."""
         return self._pid == os.getpid()
 
     @property
     def has_answers(self) -> bool:
-        """Whether answers are here that nobody has asked for yet."""
+        """True if answers have arrived that were not taken yet."""
         return bool(self._ready)
 
     def send(self, code: int, ext: dict[str, str]) -> int:
-        """Send a request and return its opaque, by which to ask for the answer."""
+        """Send a request and return its opaque, which `receive` takes."""
         opaque = _next_opaque() & 0x7FFFFFFF
         frame = Command(code, opaque=opaque, ext=prepare(self._hooks, code, ext, None)).encode()
         try:
@@ -85,7 +85,7 @@ class Pipeline:
         return opaque
 
     def receive(self, opaque: int) -> Command:
-        """Return the answer to a request, waiting for it; others that come meanwhile are kept."""
+        """Wait for the answer to a request and return it; other answers are kept."""
         deadline = time.monotonic() + self.timeout_ms / 1000
         while opaque not in self._ready:
             left_s = deadline - time.monotonic()
@@ -96,14 +96,14 @@ class Pipeline:
         return self._ready.pop(opaque)
 
     def poll(self) -> dict[int, Command]:
-        """Return the answers that are here, without waiting for any."""
+        """Return the answers that have arrived, without waiting."""
         while self._fill(0):
             pass
         ready, self._ready = self._ready, {}
         return ready
 
     def _fill(self, timeout_s: float) -> bool:
-        """Take the commands that come next; whether any came in time."""
+        """Read the next commands; returns False if none arrived in time."""
         try:
             commands = self._receiver.receive(timeout_s)
         except EOFError:
@@ -123,13 +123,13 @@ class Pipeline:
         return ConnectionLost(f"connection to {self.address} broke: {error}")
 
     def close(self) -> None:
-        """Close the connection; what is under way gets no answer."""
+        """Close the connection; requests under way get no answer."""
         with contextlib.suppress(OSError):
             self._socket.close()
 
 
 class _Receiver:
-    """The commands that arrive."""
+    """Receives commands from a plain connection."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -141,7 +141,7 @@ class _Receiver:
 
 
 class _TlsReceiver:
-    """The same for a connection that only Python's `ssl` can read."""
+    """Receives commands from a TLS connection, which Python's `ssl` must decrypt."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock

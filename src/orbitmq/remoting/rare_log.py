@@ -1,4 +1,4 @@
-"""Warnings that a peer can cause as often as it likes, and that are logged once in a while."""
+"""Rate-limited warnings, for events that a peer can cause at any rate."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EVERY_S = 10.0
 
 
 class RareLog:
-    """Logs the first of many equal events, and how many came since."""
+    """Logs one of many equal events per period, with the number of skipped ones."""
 
     def __init__(
         self, log: logging.Logger, *, clock_s: Callable[[], float] = time.monotonic
@@ -23,7 +23,7 @@ class RareLog:
         self._left_out = 0
 
     def warning(self, text: str, *args: object) -> None:
-        """Log an event, unless another one was logged a moment ago."""
+        """Log an event unless the last log line is younger than the period."""
         now = self._clock_s()
         if now < self._next_s:
             self._left_out += 1

@@ -1,4 +1,4 @@
-"""TLS of connections we accept: which certificate is shown, and whose are believed.
+"""TLS of accepted connections: the server's certificate and the verification of clients.
 
 Modes, by the first byte of a connection (a TLS record of the handshake begins with 0x16, a frame
 never does: it would be 352 MiB long)::
@@ -7,10 +7,10 @@ never does: it would be 352 MiB long)::
     permissive   both kinds on one port; RocketMQ's default
     enforcing    TLS or nothing
 
-Which certificate: the configured one. Without one, in RocketMQ's test mode, one that the server has
-signed itself; it is made when the first peer wants it, and protects against listeners only. Files
-that are replaced while the server runs are read again before the next handshake; if they cannot be
-used, the old ones stay.
+The certificate is the configured one. Without one, in RocketMQ's test mode, the server generates a
+self-signed one at the first handshake; it protects against eavesdroppers only. Files that are
+replaced while the server runs are read again before the next handshake; if they cannot be used, the
+old certificate stays.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _CLIENT_AUTH = {
 
 
 class ServerTls:
-    """What a server needs to know to answer a handshake."""
+    """The TLS mode and context of a server."""
 
     def __init__(self, settings: TlsSettings) -> None:
         self._settings = settings
@@ -55,7 +55,7 @@ class ServerTls:
 
     @classmethod
     def of(cls, settings: TlsSettings) -> ServerTls | None:
-        """Return what these settings ask for, None for no TLS."""
+        """Build the object from settings, None for no TLS."""
         if settings.server_mode == "disabled":
             return None
         has_none = not settings.server_cert_path
@@ -105,7 +105,7 @@ class ServerTls:
             context.load_cert_chain(
                 settings.server_cert_path,
                 settings.server_key_path or None,
-                # Never asked for at a terminal.
+                # An empty password, so that OpenSSL never prompts at a terminal.
                 settings.server_key_password or "",
             )
             if wanted is not ssl.CERT_NONE:
@@ -141,7 +141,7 @@ def own_connections_context(settings: TlsSettings, *, use_tls: bool) -> ssl.SSLC
 
 
 def _is_test_mode(settings: TlsSettings, file: str) -> bool:
-    """Whether RocketMQ's test mode holds: its default does not win over a file that was given."""
+    """True in RocketMQ's test mode, its default, unless a certificate file is configured."""
     if file and "tls.test.mode.enable" not in settings.given:
         return False
     return settings.test_mode_enable
@@ -156,8 +156,8 @@ def _version(path: str) -> tuple[int, int, int] | None:
 
 
 def _self_signed() -> ssl.SSLContext:
-    """Make a certificate nobody has a reason to trust."""
-    # Imported here: most servers never need it.
+    """Generate a self-signed certificate."""
+    # Imported here: few servers need it.
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

@@ -1,7 +1,7 @@
-"""A limit on what many owners together may keep, in which nobody can take the share of another.
+"""A common limit for many owners, in which no owner can use up the share of another.
 
-Below the limit everybody gets what they ask for. Beyond it only those get more who have little, so
-that the greedy are refused and the modest are not.
+Below the limit every request is granted. Above it only owners with little are granted more, so
+heavy users are refused first.
 
 Pure state.
 """
@@ -27,7 +27,7 @@ class SharedBudget(Generic[C]):
         self.total_bytes = 0
 
     def take(self, owner: C, size: int) -> bool:
-        """Let an owner keep `size` more bytes; False, and nothing changes, if it may not."""
+        """Grant an owner `size` more bytes; returns False and changes nothing if refused."""
         wanted = self._kept.get(owner, 0) + size
         if self.total_bytes + size > self._limit_bytes and wanted > SMALL_BYTES:
             return False
@@ -36,7 +36,7 @@ class SharedBudget(Generic[C]):
         return True
 
     def give_back(self, owner: C, size: int) -> None:
-        """Take `size` bytes off the count of an owner."""
+        """Return `size` bytes of an owner."""
         left = self._kept.get(owner, 0) - size
         if left > 0:
             self._kept[owner] = left

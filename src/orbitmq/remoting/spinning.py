@@ -1,6 +1,6 @@
-"""Waiting for an answer that is nearly there, without going to sleep (see `patience`).
+"""Busy-waiting receive: polls the socket for a moment before it blocks (see `patience`).
 
-One thread of a process waits awake at a time: the others would only take the processor from it.
+At most one thread of a process busy-waits at a time; others would compete for its processor.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _turn = threading.Lock()
 
 
 class Spinning:
-    """Receives from one socket, and learns whether it is worth while to wait awake."""
+    """Receives from one socket, and learns whether busy-waiting pays off."""
 
     __slots__ = ("_patience",)
 
@@ -27,7 +27,7 @@ class Spinning:
         self._patience = Patience()
 
     def receive(self, sock: socket.socket, max_bytes: int) -> bytes:
-        """Receive what comes next; the socket blocks."""
+        """Receive the next bytes; the socket is a blocking one."""
         patience = self._patience
         if patience.for_this_one() and _turn.acquire(blocking=False):
             try:

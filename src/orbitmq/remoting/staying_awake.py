@@ -1,13 +1,13 @@
-"""A server's loop that stays awake for the next request of a client that asks one by one.
+"""Busy-waiting of a server's event loop for the next request of a client that sends one at a time.
 
-Theory of operation. A client that waits for each answer before it asks again sends its next request
-a few microseconds after the answer. A loop that has gone to sleep meanwhile is woken by it, and to
-wake up takes longer than the request itself. So after a turn with one answer the loop looks at its
-sockets for a moment longer, if that has paid lately (see `patience`): it asks to be called in its
-next turn, which it then begins without waiting. Timers and other callbacks run as ever.
+Theory of operation. A client that waits for each answer sends its next request a few microseconds
+after the answer. Waking a sleeping loop takes longer than the request itself. So after a turn with
+one answer the loop polls its sockets for a moment, if that has paid off lately (see `patience`): it
+schedules a callback for the next turn, which therefore begins without waiting. Timers and other
+callbacks run as usual.
 
-After a turn with answers for several connections it sleeps as usual: requests that come meanwhile
-are then answered together, which is cheaper than being there for each of them (see `WritingTurn`).
+After a turn with answers for several connections the loop sleeps as usual: requests that arrive
+meanwhile are then answered together, which is cheaper than one by one (see `WritingTurn`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AWAKE_S = 0.0001
 
 
 class StayingAwake:
-    """Keeps one loop from going to sleep, when a request is about to come."""
+    """Keeps one loop from sleeping while the next request is likely to arrive."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._call_soon = loop.call_soon
@@ -33,7 +33,7 @@ class StayingAwake:
         self._until = 0.0
 
     def answered(self, connections: int) -> None:
-        """Decide what comes next, after a turn in which so many connections were written to."""
+        """Decide whether to poll, after a turn that wrote to the given number of connections."""
         if self._is_awake:
             self._patience.paid()
         if connections > 1:

@@ -1,7 +1,7 @@
-"""TLS of connections we open: from the first byte, as brokers expect it.
+"""TLS of outgoing connections: from the first byte, as brokers expect it.
 
-RocketMQ's own default is a test mode, in which servers show a certificate that they have signed
-themselves and clients believe any. Here a client verifies unless it is told not to.
+RocketMQ's default is a test mode: servers present a self-signed certificate and clients accept any.
+An OrbitMQ client verifies the certificate unless it is configured not to.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Tls", "client_context"]
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How to speak TLS to nameservers and brokers; all files are PEM.
+    """TLS settings for connections to nameservers and brokers; all files are PEM.
 
     >>> Tls(ca_file="ca.pem").check_hostname   # servers are known by certificate, not by name
     False
@@ -36,9 +36,9 @@ class Tls:
 
 
 def client_context(tls: Tls | ssl.SSLContext | bool) -> ssl.SSLContext | None:
-    """Return the context for connections we open, None for no TLS.
+    """Return the context for outgoing connections, None for no TLS.
 
-    ``True`` is TLS with the system's authorities.
+    ``True`` means TLS with the system's certificate authorities.
     """
     if tls is False:
         return None

@@ -1,13 +1,12 @@
-"""A limit on what waits to be sent to all peers of a server together.
+"""A limit on the unsent bytes of all connections of a server together.
 
-Each connection stops to serve a peer that does not read. But one answer may have megabytes, so that
-a few hundred peers which each ask for one and read nothing would fill the memory. When the sum goes
-over the limit, the connections are closed whose peers have taken nothing for the longest time; one
-that reads, however slowly, is not among the first. Small amounts are not counted: they cost no more
-than the connection.
+A connection stops serving a peer that does not read. But one answer may have megabytes, so a few
+hundred peers that each request one and read nothing would fill the memory. When the sum exceeds the
+limit, the connections whose peers have read nothing for the longest time are closed; a slow reader
+is not among the first. Small amounts are not counted: they cost no more than the connection.
 
-Amounts are noted when something is written. What has left since then is found out only when the
-limit seems to be reached, by asking all that were noted.
+Amounts are recorded on each write. Bytes that have left since then are counted only when the limit
+seems to be reached, by asking all recorded connections.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ SMALL_BYTES = 64 << 10
 
 
 class Sends(Protocol):
-    """A connection that knows how many of the written bytes its peer has."""
+    """A connection that counts its unsent bytes and the bytes its peer has acknowledged."""
 
     @property
     def unsent_bytes(self) -> int:
@@ -36,7 +35,7 @@ C = TypeVar("C", bound=Sends)
 
 
 class Unsent(Generic[C]):
-    """Counts the bytes that wait for each peer; the peer that is stuck longest comes first."""
+    """Counts unsent bytes per connection; the one that is stuck longest comes first."""
 
     def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
         self._limit_bytes = limit_bytes
@@ -44,7 +43,7 @@ class Unsent(Generic[C]):
         self.total_bytes = 0
 
     def note(self, connection: C) -> list[C]:
-        """Note the bytes that wait for a peer; returns the connections to close to make room."""
+        """Record the unsent bytes of a connection; returns the connections to close."""
         self._measure(connection)
         if self.total_bytes <= self._limit_bytes:
             return []
@@ -71,5 +70,5 @@ class Unsent(Generic[C]):
         self.total_bytes += amount - known
 
     def forget(self, connection: C) -> None:
-        """Forget a connection for which nothing waits any more, or whose peer is gone."""
+        """Forget a connection without unsent bytes, or a closed one."""
         self.total_bytes -= self._amounts.pop(connection, (0, 0))[0]

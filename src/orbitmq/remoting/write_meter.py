@@ -25,7 +25,7 @@ class WriteMeter:
         self._largest_write = 0
 
     def wrote(self, size: int) -> bool:
-        """Count the bytes of one write; True if enough bytes have been written to note them."""
+        """Count the bytes of one write; True if the sum is large enough to be recorded."""
         self._written_bytes += size
         self._largest_write = max(self._largest_write, size)
         if self._written_bytes - self._noted_bytes <= SMALL_BYTES:
@@ -39,7 +39,7 @@ class WriteMeter:
         waits = self._transport.get_write_buffer_size()
         if not waits:
             self._largest_write = 0
-        # What was written at once is kept until the last byte of it is gone.
+        # The transport frees the buffer of a write only when its last byte has left.
         return waits + self._largest_write
 
     @property

@@ -1,13 +1,12 @@
-"""When connections write: together, once per turn of the event loop.
+"""Write coalescing: all connections of a loop write together, once per turn.
 
-Theory of operation. In one turn the loop hands out what all ready sockets have sent, then runs the
-callbacks that were asked for meanwhile. Connections that have something to send ask for one such
-callback together, so that every request that has already arrived is answered before the first
-answer is written. A peer that serves many connections is then woken once for all of them; written
-one by one, each answer would wake it, find it done with the one before, and put it to sleep again:
-with 64 connections that costs as much as the requests themselves.
+Theory of operation. In one turn the loop delivers what all ready sockets have received, then runs
+the callbacks that were scheduled meanwhile. Connections with something to send share one such
+callback, so every request that has already arrived is answered before the first answer is written.
+A peer with many connections is then woken once for all answers. Written one by one, each answer
+would wake it and let it sleep again: with 64 connections that costs as much as the requests.
 
-What waits here is bounded: beyond `MAX_WAITING_BYTES` everything is written at once.
+The collected bytes are bounded: beyond `MAX_WAITING_BYTES` everything is written at once.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ MAX_WAITING_BYTES = 4 << 20
 
 
 class Writes(Protocol):
-    """Something that has collected what it wants to write."""
+    """A connection with collected output."""
 
     def write_collected(self) -> None:
         """Write it."""
 
 
 class WritingTurn:
-    """The connections of one loop that will write at the end of its present turn."""
+    """The connections of one loop that write at the end of the current turn."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -45,7 +44,7 @@ class WritingTurn:
 
     @staticmethod
     def of(loop: asyncio.AbstractEventLoop) -> WritingTurn:
-        """Return the one of this loop."""
+        """Return the instance of the running loop."""
         turn = _turns.get(loop)
         if turn is None:
             for gone in [other for other in list(_turns) if other.is_closed()]:
@@ -54,18 +53,18 @@ class WritingTurn:
         return turn
 
     def stay_awake(self) -> None:
-        """Be there for the next request, when it is about to come: for the loop of a server."""
+        """Let the loop busy-wait for the next request; for servers."""
         if self._awake is None:
             self._awake = StayingAwake(self._loop)
 
     def join(self, connection: Writes) -> None:
-        """Let a connection write with the others; it joins once until it has been called."""
+        """Add a connection to the current turn; it joins once per turn."""
         if not self._waiting:
             self._call_soon(self._write)
         self._waiting.append(connection)
 
     def note(self, bytes_collected: int) -> None:
-        """Count what waits; when it has become too much, write now."""
+        """Count collected bytes; beyond the limit write at once."""
         self._waiting_bytes += bytes_collected
         if self._waiting_bytes > MAX_WAITING_BYTES:
             self._write()

@@ -11,8 +11,8 @@
     messages = log.scan(start="2026-11-16T00:00:00Z", columns=["topic"])
     duckdb.sql("select topic, count(*) from messages group by topic")
 
-No lock is taken, nothing is written, no broker is asked. What the table holds is fixed when the
-scan is made: messages that a running broker stores later are not in it.
+A scan takes no lock, writes nothing and asks no broker. Its rows are fixed when it is created:
+messages that a running broker stores later are not included.
 """
 
 from __future__ import annotations

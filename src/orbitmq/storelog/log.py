@@ -30,11 +30,11 @@ MOST_THREADS = 8
 
 
 class StoreLog:
-    """What a store directory holds at the moment this is made.
+    """The content of a store directory at the moment of creation.
 
     `path` is the directory itself or a bare ``commitlog`` directory; `commit_log_paths` are the
-    directories of a log that lies elsewhere, or is spread over several. Relative ones begin where
-    the process is now, wherever it goes before the log is read.
+    directories of a log that lies elsewhere, or is spread over several. Relative paths are resolved
+    against the current directory now, so a later change of directory has no effect.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class StoreLog:
 
     @property
     def size(self) -> int:
-        """How many bytes its log has, gaps included."""
+        """Size of the log in bytes, gaps included."""
         return self.snapshot.log_end - self.snapshot.log_start
 
     @property
     def torn_bytes(self) -> int:
-        """How many bytes of an unfinished message follow the end of the log."""
+        """Bytes of an unfinished message behind the end of the log."""
         return self.snapshot.tail[0] if self.snapshot.tail else 0
 
     def select(
@@ -78,7 +78,7 @@ class StoreLog:
         ending_offsets: Mapping[str, Mapping[int, int]] | None = None,
         keys: Iterable[str] | None = None,
     ) -> Selection:
-        """Return which messages these wishes mean; they are those of `scan`."""
+        """Return the selection for the given parameters, which are those of `scan`."""
         if topic_pattern is not None:
             if topics is not None:
                 raise ValueError("give topics or a topic pattern, not both")
@@ -108,14 +108,14 @@ class StoreLog:
         fail_on_damage: bool = True,
         **wishes: Any,
     ) -> ScanPlan:
-        """Decide what to read; the parameters are those of `scan`.
+        """Plan a scan; the parameters are those of `scan`.
 
-        It is cut into `splits`, or into what suits `at_once` tasks (one for each core).
+        It is cut into `splits` parts, or into as many as suit `at_once` tasks (one per core).
         """
         if selection is None:
             selection = self.select(**wishes)
         wanted = check_columns(columns)
-        # Queues that are gone with their store would look like expired ones, and save all reading.
+        # Without the store, missing queues would look expired, and nothing would be read.
         _check_directory(self.path, "store")
         ranges = self.snapshot.whole()
         if prune:
@@ -142,7 +142,7 @@ class StoreLog:
         )
 
     def scan(self, *, threads: int | None = None, **wishes: Any) -> StoreScan:
-        """Return the wanted messages as a table for Arrow libraries.
+        """Return the selected messages as a table for Arrow libraries.
 
         - ``topics``: names, or names with the numbers of their queues (None for all of them);
           ``topic_pattern``: a regular expression in their place, for users' topics only.
@@ -151,18 +151,17 @@ class StoreLog:
         - ``starting_offsets``, ``ending_offsets``: queue offsets by topic and queue, the ending
           ones exclusive.
         - ``keys``: messages with one of these keys, unique or the user's.
-        - ``columns``: some of `COLUMNS`; what is not asked for is not copied. One topic, key or
+        - ``columns``: some of `COLUMNS`; other columns are not copied. A single topic, key or
           column needs no list.
-        - ``broker_name``: what to put into the column of that name, which no file tells.
-        - ``fail_on_damage``: whether a message that cannot be read is a `CorruptStore`, a log file
-          that is missing between others a `MissingFile` and one that expires meanwhile a
-          `FileExpired` (as they are unless told otherwise), or they are left out and counted in
-          `StoreScan.report`.
-        - ``verify_crc``: whether bodies are compared with their checksums.
-        - ``prune``: whether queues, index and times may save reading (for stores whose queues are
-          not to be trusted).
-        - ``threads``: how many read at the same time, one for each core (eight at most) unless told
-          otherwise. Rows come in the order of the log all the same.
+        - ``broker_name``: value of the column of that name, as no file holds it.
+        - ``fail_on_damage``: True (the default) raises `CorruptStore` for an unreadable message,
+          `MissingFile` for a missing log file between others and `FileExpired` for one that
+          expires during the scan; False skips them and counts them in `StoreScan.report`.
+        - ``verify_crc``: compare bodies with their checksums.
+        - ``prune``: use queues, index and times to skip parts of the log; False for stores whose
+          queues are unreliable.
+        - ``threads``: number of reading threads, by default one per core, eight at most. Rows keep
+          the order of the log.
         """
         if threads is None:
             threads = min(os.cpu_count() or 1, MOST_THREADS)
@@ -184,10 +183,10 @@ def _check_directory(path: Path, what: str) -> None:
 
 
 def _split_count(total: int, at_once: int) -> int:
-    """Return into how many splits to cut so many bytes that are to be read.
+    """Return the number of splits for a number of bytes to read.
 
-    One for each task that can run, as every further one costs a start; where that would make them
-    too large, as many rounds of tasks as it takes, all of them full.
+    One split per task that can run, as every further one costs a start; where that would make them
+    too large, a multiple of that, so that every round of tasks is full.
     """
     rounds = -(-total // (at_once * SPLIT_BYTES))
     if rounds > 1:
@@ -222,5 +221,5 @@ class StoreScan:
         return self._open().__arrow_c_stream__(requested_schema)
 
     def report(self) -> ScanReport | None:
-        """Return what the newest reading has met so far, None when there was none."""
+        """Return the report of the latest reading so far, None before the first one."""
         return None if self._last is None else self._last.report()

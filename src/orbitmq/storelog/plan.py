@@ -1,8 +1,8 @@
-"""A scan before it is run: which bytes of which files, cut into splits that can run anywhere.
+"""Scan plans: byte ranges of files, cut into splits that can run anywhere.
 
-A plan is plain data. It can be sent to other processes and machines that see the same files, and
-every split of it gives the same rows however often it is read, also while a broker appends: the
-end of the log is part of the plan.
+A plan is plain data. It can be sent to other processes and machines with access to the same files.
+A split returns the same rows on every read, also while a broker appends, because the end of the log
+is part of the plan.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Range = tuple[int, int, bool]
 
 @dataclass(frozen=True)
 class Selection:
-    """Which messages are wanted; what is None does not matter."""
+    """Criteria for messages; a criterion that is None is not applied."""
 
     topics: QueueWishes | None = None
     start_ms: int | None = None
@@ -52,13 +52,13 @@ class Split:
 
     @property
     def size(self) -> int:
-        """How many bytes of the log it reads."""
+        """Bytes of the log that the split reads."""
         return sum(end - start for start, end, _ in self.ranges)
 
 
 @dataclass(frozen=True)
 class ScanPlan:
-    """Everything that reading a split needs to know."""
+    """All parameters for reading a split."""
 
     log_files: tuple[tuple[Path, int, int], ...]
     log_end: int
@@ -73,9 +73,9 @@ class ScanPlan:
     """A batch that is handed on while it is still in the processor's cache."""
 
     def open(self, *splits: Split, threads: int = 1) -> LogScan:
-        """Return the scan of some splits, of all of them when none is named.
+        """Return the scan of some splits, by default of all.
 
-        With several threads they are read ahead, and memory holds a piece of the log for each.
+        Several threads read ahead; memory holds a piece of the log for each of them.
         """
         ranges = [piece for split in splits or self.splits for piece in split.ranges]
         size = sum(end - start for start, end, _ in ranges)
@@ -100,7 +100,7 @@ class ScanPlan:
 
 
 def check_columns(columns: Iterable[str] | None) -> tuple[str, ...]:
-    """Return the wanted columns as they are spelt, all for None; other names are a ValueError.
+    """Return columns in their canonical spelling, all for None; unknown names are a ValueError.
 
     >>> check_columns(["queueid", "Body"])
     ('queueId', 'body')
@@ -121,7 +121,7 @@ def check_columns(columns: Iterable[str] | None) -> tuple[str, ...]:
 
 
 def cut(ranges: Sequence[Range], count: int) -> tuple[Split, ...]:
-    """Cut ranges into at most `count` splits of about one size, at whatever byte that falls."""
+    """Cut ranges into at most `count` splits of about one size, at any byte."""
     total = sum(end - start for start, end, _ in ranges)
     target = max(1, -(-total // max(1, count)))
     splits: list[Split] = []

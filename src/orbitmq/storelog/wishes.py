@@ -1,4 +1,4 @@
-"""What of a log is wanted, as people write it down, made into what the scan understands."""
+"""Conversion of users' selections (topics, queues, times, offsets) into the scan's form."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _INTERNAL = re.compile(INTERNAL_TOPICS)
 
 
 def is_internal_topic(topic: str) -> bool:
-    """Whether a topic belongs to brokers and consumers rather than to users."""
+    """Return True for a topic of brokers and consumers, False for a user's topic."""
     return _INTERNAL.fullmatch(topic) is not None
 
 
 def matching_topics(pattern: str, topics: Iterable[str]) -> list[str]:
-    """Return the users' topics that a pattern matches wholly; internal ones must be named."""
+    """Return the users' topics that a pattern fully matches; internal ones must be named."""
     try:
         compiled = re.compile(pattern)
     except re.error as error:
@@ -52,7 +52,7 @@ def matching_topics(pattern: str, topics: Iterable[str]) -> list[str]:
 
 
 def names(given: object, parameter: str) -> tuple[str, ...]:
-    """Return names, also of one that is given alone; anything else is a TypeError.
+    """Return a tuple of names from a list or a single name; other types are a TypeError.
 
     >>> names("orders", "topics"), names(["orders", "returns"], "topics")
     (('orders',), ('orders', 'returns'))
@@ -66,7 +66,7 @@ def names(given: object, parameter: str) -> tuple[str, ...]:
 
 
 def whole_number(value: object, parameter: str, least: int = 0, most: int = END) -> int:
-    """Return a number, also where it is text, as it is in the keys of JSON.
+    """Return a whole number; text is accepted, because JSON keys are text.
 
     >>> whole_number("12", "splits")
     12
@@ -84,10 +84,10 @@ def whole_number(value: object, parameter: str, least: int = 0, most: int = END)
 
 
 def parse_time_ms(value: int | str | date, parameter: str = "a time") -> int:
-    """Return a moment in epoch milliseconds.
+    """Return a time in epoch milliseconds.
 
-    It may be given so, as a datetime that knows its time zone, as a date, which is its midnight in
-    UTC, or as ISO 8601 text, which is UTC unless it says otherwise.
+    Accepts epoch milliseconds, a datetime with a time zone, a date (its midnight in UTC), or ISO
+    8601 text (UTC unless it names a time zone).
     """
     if isinstance(value, str):
         text = value.strip()
@@ -120,10 +120,10 @@ def wishes(
     starting_offsets: Mapping[str, Mapping[int, int]] | None = None,
     ending_offsets: Mapping[str, Mapping[int, int]] | None = None,
 ) -> QueueWishes | None:
-    """Return wanted topics and queues in one table; None is everything.
+    """Return the selected topics and queues as one table; None selects everything.
 
-    Without topics, those that the offsets name are wanted. A queue that the offsets do not name is
-    wanted from its first message to its last.
+    Without topics, those in the offsets are selected. A queue without offsets is selected from its
+    first message to its last.
     """
     if topics is None and not starting_offsets and not ending_offsets:
         return None
@@ -153,7 +153,7 @@ def wishes(
 
 
 def _numbers(queues: object, topic: str) -> list[int]:
-    """Return the queues of a topic, also of one that is given alone."""
+    """Return the queue numbers of a topic, from a list or a single number."""
     several = queues if isinstance(queues, Iterable) and not isinstance(queues, str) else (queues,)
     return [_queue_id(each, topic, "topics") for each in several]
 
@@ -163,7 +163,7 @@ def _queue_id(value: object, topic: str, parameter: str) -> int:
 
 
 def _offsets(given: object, parameter: str) -> dict[str, dict[int, int]]:
-    """Return offsets by topic and queue, all of them numbers."""
+    """Return offsets by topic and queue as numbers."""
     made: dict[str, dict[int, int]] = {}
     for topic, by_queue in given.items() if isinstance(given, Mapping) else [("", None)]:
         if not isinstance(topic, str) or not isinstance(by_queue, Mapping):

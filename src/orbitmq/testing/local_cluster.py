@@ -62,17 +62,17 @@ class LocalCluster:
         self._loop.run_forever()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Let the cluster's own thread do something, and wait for it."""
+        """Run a function in the cluster's thread and wait for its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     @property
     def address(self) -> str:
-        """The nameservers' addresses, as clients take them."""
+        """The nameservers' addresses for clients."""
         return self._cluster.address
 
     @property
     def brokers(self) -> dict[str, Broker]:
-        """The brokers that run, by name; they belong to the cluster's thread."""
+        """The running brokers by name; use them in the cluster's thread only."""
         return self._cluster.brokers
 
     def start(self) -> Self:
@@ -86,19 +86,19 @@ class LocalCluster:
         return self
 
     def start_nameserver(self, index: int) -> None:
-        """Let a nameserver come back, on the port it had."""
+        """Start a stopped nameserver again, on its port."""
         self.run(self._cluster.start_nameserver(index))
 
     def stop_nameserver(self, index: int) -> None:
-        """Let a nameserver go; clients and brokers keep its address."""
+        """Stop a nameserver; clients and brokers keep its address."""
         self.run(self._cluster.stop_nameserver(index))
 
     def start_broker(self, name: str) -> None:
-        """Let a broker join, or come back with the store it had."""
+        """Start a broker; one that ran before gets its store back."""
         self.run(self._cluster.start_broker(name))
 
     def stop_broker(self, name: str) -> None:
-        """Let a broker leave."""
+        """Stop a broker."""
         self.run(self._cluster.stop_broker(name))
 
     def stop(self) -> None:

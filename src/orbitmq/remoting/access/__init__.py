@@ -1,1 +1,1 @@
-"""Who may do what: accounts, their signatures and permissions, as RocketMQ's plain ACL has them."""
+"""Access control: accounts, signatures and permissions, compatible with RocketMQ's plain ACL."""

@@ -1,10 +1,10 @@
 """The text of an account file after a change, with the operator's comments and layout kept.
 
-A YAML dump of the content would be right, too, but for an operator who has written between the
-lines. So only the lines of what has changed are replaced: a member of the table, or one account,
-which goes to the end of its list with the comment above it, as Java's broker orders them. The
-result is read again and compared; where layout is beyond this (anchors, a table in braces) the
-caller is told to dump the whole.
+A YAML dump of the content would lose the operator's comments. So only the lines of the changed
+part are replaced: a member of the table, or one account, which moves to the end of its list with
+the comment above it (the order that Java's broker produces). The result is parsed again and
+compared. Layouts that this cannot handle (anchors, a table in braces) make `rewritten` return None,
+and the caller dumps the whole content.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def dumped(content: Content) -> str:
 
 
 def rewritten(text: str, content: Content) -> str | None:
-    """Return a text that says `content` and keeps what else is in `text`; None if it cannot."""
+    """Return `text` edited so that it parses to `content`; None if its layout prevents that."""
     try:
         before = yaml.load(text, Loader=yaml.BaseLoader) or {}
         wanted = yaml.load(dumped(content), Loader=yaml.BaseLoader)
@@ -42,7 +42,7 @@ def rewritten(text: str, content: Content) -> str | None:
 
 
 class _TooIntricateError(Exception):
-    """A layout that is not taken apart by lines."""
+    """Raised for a layout that cannot be edited line by line."""
 
 
 def _with_member(text: str, name: str, before: Any, value: Any) -> str:
@@ -73,7 +73,7 @@ def _member(text: str, name: str) -> tuple[yaml.Node, yaml.Node] | None:
 def _with_accounts(
     lines: list[str], nodes: list[yaml.Node], before: list[Any], after: list[Any]
 ) -> list[str]:
-    """Take out the lines of accounts that are gone or changed, and add those that are new."""
+    """Remove the lines of removed and changed accounts, and append changed and new ones."""
     stay = [one for one in before if one in after]
     added = [one for one in after if one not in before]
     if stay + added != after or len(before) != len(nodes):
@@ -106,7 +106,7 @@ def _with_accounts(
 
 
 def _last_line(node: yaml.Node) -> int:
-    """Return the last line with something of a node on it; a block's own end is behind comments."""
+    """Return the last line of a node's content; PyYAML's end mark lies behind trailing comments."""
     is_block = isinstance(node, yaml.CollectionNode) and not node.flow_style
     if not is_block or not node.value:
         end = node.end_mark

@@ -1,4 +1,4 @@
-"""Accounts: their keys, what they may do with topics and groups, and where they may come from."""
+"""Accounts: keys, rights on topics and groups, and allowed source addresses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MIN_KEY_LENGTH = 7
 
 @dataclass(slots=True)
 class Account:
-    """Somebody with a key."""
+    """One ACL account."""
 
     access_key: str
     secret_key: str
@@ -67,7 +67,7 @@ class Account:
 
     @property
     def may_do_everything(self) -> bool:
-        """True for an administrator for whom the file names no particular resources."""
+        """True for an administrator without permissions for particular resources."""
         return self.is_admin and not self.permissions
 
     def may(self, resource: str, need: Right) -> bool:
@@ -79,7 +79,7 @@ class Account:
         return _allows(owned, need)
 
     def may_by_name(self, resource: str, need: Right) -> bool | None:
-        """Tell if the file grants the right by name; None if it does not name the resource."""
+        """Return True if the file grants the right by name; None if it lacks the resource."""
         owned = self.permissions.get(resource)
         return None if owned is None else _allows(owned, need)
 

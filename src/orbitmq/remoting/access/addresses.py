@@ -25,7 +25,7 @@ _ALL = {"*", "*.*.*.*", "*:*:*:*:*:*:*:*"}
 
 
 def address_pattern(text: str | None) -> AddressPattern:
-    """Return the meaning of a pattern; a blank one means nobody. Raises `ConfigError`."""
+    """Parse a pattern; a blank one matches no address. Raises `ConfigError`."""
     pattern = (text or "").strip()
     if not pattern:
         return lambda _address: False

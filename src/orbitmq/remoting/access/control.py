@@ -1,9 +1,9 @@
-"""The check of every request: where it comes from, who signed it, and whether that one may do it.
+"""Check of every request: source address, signature, and the rights of the account that signed.
 
-A signature covers all ext fields and the body (see `remoting.hooks`), so a request that was changed
-on its way, or a field that was added to one that was listened to, has none. Clients newer than
-4.9.3 sign the field ``_UNIQUE_KEY_QUERY`` of a query, older ones and Java's own broker leave it
-out: both are accepted.
+A signature covers all ext fields and the body (see `remoting.hooks`), so it does not match a
+request that was changed on its way. Clients newer than 4.9.3 include the field
+``_UNIQUE_KEY_QUERY`` of a query in the signature, older ones and Java's own broker leave it out:
+both are accepted.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ MADE_ADMIN = (
 
 
 class AccessControl:
-    """Lets requests through, or refuses them in Java's words.
+    """Admits requests, or refuses them with Java's error texts.
 
-    `message_at` returns the message at a physical offset; `is_system` tells the topics that are the
-    server's own. `own` is an account that no file has, for what runs in the same process.
+    `message_at` returns the message at a physical offset; `is_system` is true for the server's own
+    topics. `own` is an account outside of all files, for components in the same process.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class AccessControl:
         self._unknown = UNKNOWN.strict if strict else UNKNOWN.as_4_9_7
 
     def guard(self, handler: Handler) -> Handler:
-        """Return a handler that is asked only for requests that are let through."""
+        """Return a handler that calls the given one for admitted requests only."""
 
         def guarded(request: Command, connection: Connection) -> Answer:
             self.check(request, connection.remote[0])
@@ -134,20 +134,20 @@ class AccessControl:
         if by_name is not None:
             return by_name
         if resource.startswith(DLQ_PREFIX):
-            # Dead letters are messages of any topic; they are the group's that gave them up.
+            # Dead letters come from any topic; they belong to the group that gave them up.
             return account.may(retry_topic(resource.removeprefix(DLQ_PREFIX)), Right.SUB)
-        # A default is meant for users' topics: the broker's own hold everybody's messages.
+        # Default permissions are for users' topics; system topics hold messages of all accounts.
         return not self._is_system(resource) and account.may(resource, need)
 
-    # ---- who has asked, for those who handle what was let through
+    # ---- the account of an admitted request, for handlers
 
     def owner(self, request: Command) -> str:
-        """Return what stands for the account that signed a request; empty if none has."""
+        """Return the owner name of the account that signed a request; empty for unsigned ones."""
         account = self.files.accounts.get(request.get_ext("AccessKey") or "")
         return "" if account is None else account.tag
 
     def key_of(self, request: Command, connection: Connection) -> str | None:
-        """Return the access key of a request whose rights count, None for an address let in."""
+        """Return the access key to check rights for; None for a white-listed address."""
         key, address = request.get_ext("AccessKey") or "", connection.remote[0]
         account = self.files.accounts.get(key)
         is_let_in = account is not None and account.comes_from(address)

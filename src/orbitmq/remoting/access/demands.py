@@ -1,7 +1,7 @@
-"""Demands that a request is checked against: rights on the resources it names, or none.
+"""Demands that a request is checked against: rights on the resources it names.
 
-A demand reads the request in the way its handler does, so that nobody is asked about one topic and
-served another. A body of another shape than the handler's raises, which refuses the request.
+A demand parses the request as its handler does, so the checked topic is the topic that is served.
+A body that the handler could not parse raises here, which refuses the request.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request, the account that signed it, and the messages it may point to."""
+    """A request, the account that signed it, and access to the messages it may refer to."""
 
     request: Command
     account: Account
@@ -87,7 +87,7 @@ class _HalfHeader(Header):
 
 
 def both(*demands: Demand) -> Demand:
-    """Demand all of several."""
+    """Combine several demands; all must be met."""
 
     def needs(asked: Asked) -> Iterator[Need]:
         for demand in demands:
@@ -126,7 +126,7 @@ def publish(field: str) -> Demand:
 
 
 def publish_as_4_9_7(topic_field: str, group_field: str) -> Demand:
-    """Demand what 4.9.7 does, which asks about another field than the retry topic it writes to."""
+    """Demand what 4.9.7 demands: it checks another field than the retry topic it writes to."""
 
     def needs(asked: Asked) -> Iterator[Need]:
         topic = asked.request.get_ext(topic_field) or ""
@@ -165,13 +165,13 @@ HEARTBEAT = Demand("SUB on every consumer group and topic in the body", _of_hear
 QUEUE_LOCKS = Demand("SUB on the group and on every queue's topic in the body", _of_locks)
 
 
-# ---- resources of messages that are pointed to
+# ---- resources of messages that a request refers to
 
 
 def _topic_of(message: Record) -> str:
-    """Return the topic a message belongs to, also while it waits to be due."""
+    """Return the topic of a message; for a delayed message the topic it will be delivered to."""
     if message.topic in (SCHEDULE_TOPIC, TIMER_TOPIC):
-        # The broker has written the property itself when it put the message there.
+        # The broker itself wrote the property when it delayed the message.
         return message.get_property(Property.REAL_TOPIC) or message.topic
     return message.topic
 
@@ -196,9 +196,9 @@ def _of_half_message(asked: Asked) -> Iterator[Need]:
 
 
 def needs_of_half(half: Record, account: Account) -> Iterator[Need]:
-    """Yield what an account needs to be asked about a half message, or to decide about it.
+    """Yield the rights needed to receive the check of a half message, or to decide about it.
 
-    Whoever has sent it needs no more than for sending. Others see a body that is not theirs.
+    The sender's account needs only the right to publish. Other accounts would see its body.
     """
     topic = half.get_property(Property.REAL_TOPIC) or ""
     yield _publishing(topic)

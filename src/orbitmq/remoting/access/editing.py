@@ -1,9 +1,9 @@
-"""Changing the files of accounts, for administrators who do it by requests.
+"""Changes of account files that administrators make by requests.
 
-An entry is changed where it stands, that is in the file that has its key; a new one goes to the
-default file. Only what was given is changed, and what the file says besides stays, comments, too
-(`account_text`); the entry that was changed is the last one then, as in Java. Every change counts
-the file's version on. A request names no file that is not one of accounts already.
+An entry is changed in the file that holds its key; a new one goes to the default file. Only the
+given members change, and the rest of the file stays, comments included (`account_text`). The
+changed entry becomes the last one, as in Java. Each change increments the file's version. A request
+can only name files that already hold accounts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class AccountEditor:
         self._clock = clock
 
     def put(self, given: Mapping[str, Any]) -> None:
-        """Add an account, or change what is given of one; `ConfigError` says what is wrong."""
+        """Add an account, or change the given members of one; `ConfigError` names the mistake."""
         access_key, secret_key = given.get("accessKey") or "", given.get("secretKey") or ""
         if min(len(access_key), len(secret_key)) < MIN_KEY_LENGTH:
             raise ConfigError(
@@ -66,7 +66,7 @@ class AccountEditor:
         return True
 
     def set_white(self, patterns: list[str], file: str | None) -> bool:
-        """Replace the addresses that are not checked; False if that is no file of accounts."""
+        """Replace a file's white list; False if the file holds no accounts."""
         path = self._files.default if not file else Path(file)
         if path not in self._files.paths:
             return False
@@ -85,7 +85,7 @@ class AccountEditor:
             _log.warning("%s is written anew, without its comments: its layout is unusual", path)
             text = dumped(content)
         fresh = path.with_name(path.name + ".tmp")
-        # Secrets: for nobody who could not read them before.
+        # The file holds secrets, so it keeps its mode.
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             os.fchmod(descriptor, path.stat().st_mode & 0o777)
@@ -97,7 +97,7 @@ class AccountEditor:
 
 
 def _check_resource(line: str) -> None:
-    parts = line.rstrip("=").split("=")  # Java's split leaves empty parts at the end out
+    parts = line.rstrip("=").split("=")  # Java's split drops empty parts at the end
     if len(parts) != 2:
         raise ConfigError(
             f"Parse Resource format error for {line}.\n"

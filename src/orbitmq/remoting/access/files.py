@@ -1,9 +1,9 @@
 """The files of accounts: ``conf/plain_acl.yml`` and all of ``conf/acl/``, below RocketMQ's home.
 
-They are read again when one of them has changed, at most once in `RELOAD_S`, so an operator edits
-them while the broker runs. A file that is broken then is left out with a line in the log, and what
-it said before stays; one that is broken at the start is an error, so that nobody believes to be
-protected who is not. An access key belongs to the first file that has it.
+They are read again when one of them has changed, at most once in `RELOAD_S`, so operators edit them
+while the broker runs. A file that cannot be parsed on reload is logged, and its previous content
+stays in force. At start it is an error, because a broker must not start without the protection its
+operator configured. An access key belongs to the first file that defines it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _Stamp = tuple[int, int]
 
 
 def parse_accounts(text: str, path: Path) -> dict[str, Any]:
-    """Read the text of a file; a `ConfigError` says where it is wrong, and quotes no secret."""
+    """Parse the text of a file; a `ConfigError` names line and column, and quotes no secret."""
     try:
-        # Everything is text: a secret of digits must not lose its zeros.
+        # All scalars are read as text: a secret of digits must keep its leading zeros.
         value = yaml.load(text, Loader=yaml.BaseLoader)
     except yaml.YAMLError as error:
         raise ConfigError(f"{path} is not valid YAML{_place(error)}") from None
@@ -49,7 +49,7 @@ def _place(error: yaml.YAMLError) -> str:
 
 
 class _File:
-    """What one file says."""
+    """Parsed content of one file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -96,40 +96,40 @@ class AccountFiles:
             yield from sorted(p for p in below.rglob("*") if p.suffix in (".yml", ".yaml"))
 
     def is_white(self, address: str) -> bool:
-        """Whether requests from there are not checked at all."""
+        """Return True if requests from an address skip all checks."""
         return any(matches(address) for matches in self._white)
 
     @property
     def white_texts(self) -> list[str]:
-        """The patterns of addresses that are not checked."""
+        """The patterns of the global white list."""
         return [text for file in self._files.values() for text in file.white_texts]
 
     @property
     def paths(self) -> list[Path]:
-        """The files there are, the default one first."""
+        """The existing files, the default one first."""
         return list(self._files)
 
     def file_of(self, access_key: str) -> Path | None:
-        """Return the file whose account counts."""
+        """Return the file that defines an access key."""
         for path, file in self._files.items():
             if any(account.access_key == access_key for account in file.accounts):
                 return path
         return None
 
     def content(self, path: Path) -> dict[str, Any]:
-        """Return what a file says, to be changed."""
+        """Return a copy of a file's parsed content, for changes."""
         return dict(self._files[path].value)
 
     def text(self, path: Path) -> str:
-        """Return a file as it was written."""
+        """Return a file's text."""
         return self._files[path].text
 
     def version(self, path: Path) -> DataVersion:
-        """Return which state of a file this is."""
+        """Return a file's version, which counts its changes."""
         return self._files[path].version
 
     def reload(self) -> None:
-        """Read what has changed."""
+        """Read changed files again."""
         current: dict[Path, _File] = {}
         changed = False
         for path in self._paths():

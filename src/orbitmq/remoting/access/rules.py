@@ -1,16 +1,16 @@
-"""The table of request codes and the rights they need: this is what every request is checked by.
+"""The table of request codes and the rights they need; every request is checked by it.
 
-4.9.7 leaves holes: batches, replies, transactions, looking at a message by its id, locks and most
-administration need a valid signature, but no right. They are kept for tools that rely on them
-(column `as_4_9_7`) unless the broker is strict (``aclStrict=true``, column `strict`). OrbitMQ's own
-requests and its nameservers' accounts have no such past: both columns say the same.
+4.9.7 leaves holes: batches, replies, transactions, message by id, locks and most administration
+need a valid signature, but no right. They stay open for tools that rely on them (column
+`as_4_9_7`) unless the broker is strict (``aclStrict=true``, column `strict`). For OrbitMQ's own
+requests and for nameservers both columns are equal.
 
-Producer groups have no rights in RocketMQ. A heartbeat may name any, so what a member of one can
-get is checked when it is sent: a transaction check goes only to an account that could have sent the
-message (`demands.needs_of_half`).
+Producer groups have no rights in RocketMQ, and a heartbeat may name any of them. So a transaction
+check is checked when it is sent: it goes only to an account that could have sent the message
+(`demands.needs_of_half`).
 
 ``docs/rights.md`` is this table (`page`), and a test keeps the two equal. A code without a row is
-for administrators alone, and a test fails.
+refused to all but administrators, and a test fails.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = ["BROKER_RULES", "NAMESERVER_RULES", "UNKNOWN", "UNSERVED_CODES", "Rul
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Demands on a request, and the reason why no less and no more is demanded."""
+    """Demands on a request, and the reason for them."""
 
     strict: Demand
     why: str
