@@ -12,8 +12,15 @@ PYTHON := $(VENV)/bin/python
 CARGO := env -u MAKEFLAGS -u MFLAGS cargo
 NEED := .ci/need
 
+# Steps of a build say what they do and how long that takes roughly. On a terminal cargo shows its
+# progress bar below that line; elsewhere cargo is quiet, so that logs of CI stay short.
+SAY := @printf '\n==> %s\n'
+ON_TERMINAL := $(shell test -t 2 && echo yes)
+CARGO_OUTPUT := $(if $(ON_TERMINAL),,--quiet)
+MATURIN := env -u CONDA_PREFIX -u MAKEFLAGS -u MFLAGS VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin
+
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name 'Cargo.toml')
-PYTHON_PATHS := $(wildcard src tests compat crash benches examples)
+PYTHON_PATHS := $(wildcard src tests compat crash benches examples tools)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -33,14 +40,16 @@ $(VENV)/.tools: pyproject.toml
 	@$(BASE_PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "OrbitMQ needs Python 3.11 or newer; '$(BASE_PYTHON)' is $$($(BASE_PYTHON) --version 2>&1 || true)." >&2; \
 	  echo "Point BASE_PYTHON at one: make build BASE_PYTHON=/path/to/python3.11" >&2; exit 1; }
-	test -x $(PYTHON) || $(BASE_PYTHON) -m venv $(VENV)
-	$(PYTHON) -m pip install --quiet --upgrade 'pip>=25.1'
-	$(PYTHON) -m pip install --quiet --upgrade --group dev
+	$(SAY) "Creating .venv and installing the development tools with pip (about half a minute, once)"
+	@test -x $(PYTHON) || $(BASE_PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m pip install --quiet --upgrade 'pip>=25.1'
+	@$(PYTHON) -m pip install --quiet --upgrade --group dev
 	@touch $@
 
 $(VENV)/.native: $(VENV)/.tools $(RUST_SOURCES)
 	@CI=true $(NEED) cargo -- true
-	env -u CONDA_PREFIX VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --release --locked --quiet >/dev/null
+	$(SAY) "Compiling the Rust core and installing orbitmq into .venv (about two minutes the first time)"
+	@$(MATURIN) develop --release --locked $(CARGO_OUTPUT) >/dev/null
 	@touch $@
 
 # The lint needs Spark's types, the suite two Sparks: the newest 4.x in .venv, and the lowest that is
@@ -50,12 +59,14 @@ SPARK_LOWEST_DIR := .build/spark-$(SPARK_LOWEST)
 ON_LOWEST := env PYTHONPATH=$(abspath $(SPARK_LOWEST_DIR))
 
 $(VENV)/.spark: $(VENV)/.tools
-	$(PYTHON) -m pip install --quiet --upgrade --group spark
+	$(SAY) "Installing Spark into .venv with pip (about 500 MB, once)"
+	@$(PYTHON) -m pip install --quiet --upgrade --group spark
 	@touch $@
 
 $(SPARK_LOWEST_DIR)/.installed: $(VENV)/.tools
-	rm -rf $(SPARK_LOWEST_DIR)
-	$(PYTHON) -m pip install --quiet --target $(SPARK_LOWEST_DIR) pyspark==$(SPARK_LOWEST)
+	$(SAY) "Installing Spark $(SPARK_LOWEST) into $(SPARK_LOWEST_DIR) with pip (about 500 MB, once)"
+	@rm -rf $(SPARK_LOWEST_DIR)
+	@$(PYTHON) -m pip install --quiet --target $(SPARK_LOWEST_DIR) pyspark==$(SPARK_LOWEST)
 	@touch $@
 
 .PHONY: build-all
@@ -106,8 +117,10 @@ test-client: build ## The client's decisions, the client on a cluster and on a b
 
 .PHONY: wheel
 wheel: build ## Build the wheel into .build/wheel
-	rm -rf .build/wheel
-	env -u CONDA_PREFIX $(VENV)/bin/maturin build --release --locked --quiet --out .build/wheel >/dev/null
+	$(SAY) "Building the wheel (about half a minute)"
+	@rm -rf .build/wheel
+	@$(MATURIN) build --release --locked $(CARGO_OUTPUT) --out .build/wheel >/dev/null
+	@echo "Built $$(echo .build/wheel/*.whl)"
 
 .PHONY: test-wheel
 test-wheel: wheel ## Install the wheel into an empty environment, and use it as a stranger would
@@ -201,6 +214,8 @@ docs: build ## Write the page of all settings, docs/settings.md, from their decl
 
 .PHONY: up
 up: build ## Run nameserver and broker in one process (options in ARGS, e.g. ARGS="--port 19876")
+	$(SAY) "Starting OrbitMQ. In another terminal, '. $(VENV)/bin/activate' makes orbitmq and python available"
+	@echo
 	@$(VENV)/bin/orbitmq up $(ARGS)
 
 .PHONY: demo
