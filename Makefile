@@ -210,6 +210,15 @@ format: build ## Rewrite the sources in the house style
 docs: build ## Write the page of all settings, docs/settings.md, from their declarations
 	$(PYTHON) -m orbitmq.config.reference > docs/settings.md
 
+.PHONY: api
+api: build ## Write the public API to tests/tools/public_api.txt, which a test compares
+	$(PYTHON) -m tools.public_api --write
+
+.PHONY: deny
+deny: ## Check licences, sources and known weaknesses of the Rust dependencies (needs cargo-deny)
+	@command -v cargo-deny >/dev/null || { echo "cargo-deny is not installed: cargo install --locked cargo-deny" >&2; exit 1; }
+	$(CARGO) deny --locked check
+
 # ---- run ---------------------------------------------------------------------------------------
 
 .PHONY: up
