@@ -247,5 +247,5 @@ bench-spark: build $(VENV)/.spark $(SPARK_LOWEST_DIR)/.installed ## Measure the 
 clean: ## Remove everything that was built or downloaded
 	rm -rf $(VENV) fuzz/target fuzz/corpus fuzz/artifacts .build .jars .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	rm -f src/orbitmq/_native*.so
-	find src tests compat crash benches -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests compat crash benches examples tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 	$(CARGO) clean --quiet
