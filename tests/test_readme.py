@@ -95,7 +95,7 @@ def commands_of(page: Path) -> list[str]:
         for line in block.splitlines():
             command = re.sub(r"(^|\s)#.*", "", line)
             if language == "" and (
-                not re.match(r"(make|orbitmq|mqadmin)\b", command)
+                not re.match(r"(make|orbitmq|mqadmin|pip)\b", command)
                 or re.search(r"\s[A-Z]{4,}\b", command)
             ):
                 continue
