@@ -12,8 +12,15 @@ PYTHON := $(VENV)/bin/python
 CARGO := env -u MAKEFLAGS -u MFLAGS cargo
 NEED := .ci/need
 
+# Steps of a build say what they do and how long that takes roughly. On a terminal cargo shows its
+# progress bar below that line; elsewhere cargo is quiet, so that logs of CI stay short.
+SAY := @printf '\n==> %s\n'
+ON_TERMINAL := $(shell test -t 2 && echo yes)
+CARGO_OUTPUT := $(if $(ON_TERMINAL),,--quiet)
+MATURIN := env -u CONDA_PREFIX -u MAKEFLAGS -u MFLAGS VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin
+
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name 'Cargo.toml')
-PYTHON_PATHS := $(wildcard src tests compat crash benches examples)
+PYTHON_PATHS := $(wildcard src tests compat crash benches examples tools)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -33,14 +40,16 @@ $(VENV)/.tools: pyproject.toml
 	@$(BASE_PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "OrbitMQ needs Python 3.11 or newer; '$(BASE_PYTHON)' is $$($(BASE_PYTHON) --version 2>&1 || true)." >&2; \
 	  echo "Point BASE_PYTHON at one: make build BASE_PYTHON=/path/to/python3.11" >&2; exit 1; }
-	test -x $(PYTHON) || $(BASE_PYTHON) -m venv $(VENV)
-	$(PYTHON) -m pip install --quiet --upgrade 'pip>=25.1'
-	$(PYTHON) -m pip install --quiet --upgrade --group dev
+	$(SAY) "Creating .venv and installing the development tools with pip (about half a minute, once)"
+	@test -x $(PYTHON) || $(BASE_PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m pip install --quiet --upgrade 'pip>=25.1'
+	@$(PYTHON) -m pip install --quiet --upgrade --group dev
 	@touch $@
 
 $(VENV)/.native: $(VENV)/.tools $(RUST_SOURCES)
 	@CI=true $(NEED) cargo -- true
-	env -u CONDA_PREFIX VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --release --locked --quiet >/dev/null
+	$(SAY) "Compiling the Rust core and installing orbitmq into .venv (about two minutes the first time)"
+	@$(MATURIN) develop --release --locked $(CARGO_OUTPUT) >/dev/null
 	@touch $@
 
 # The lint needs Spark's types, the suite two Sparks: the newest 4.x in .venv, and the lowest that is
@@ -50,12 +59,14 @@ SPARK_LOWEST_DIR := .build/spark-$(SPARK_LOWEST)
 ON_LOWEST := env PYTHONPATH=$(abspath $(SPARK_LOWEST_DIR))
 
 $(VENV)/.spark: $(VENV)/.tools
-	$(PYTHON) -m pip install --quiet --upgrade --group spark
+	$(SAY) "Installing Spark into .venv with pip (about 500 MB, once)"
+	@$(PYTHON) -m pip install --quiet --upgrade --group spark
 	@touch $@
 
 $(SPARK_LOWEST_DIR)/.installed: $(VENV)/.tools
-	rm -rf $(SPARK_LOWEST_DIR)
-	$(PYTHON) -m pip install --quiet --target $(SPARK_LOWEST_DIR) pyspark==$(SPARK_LOWEST)
+	$(SAY) "Installing Spark $(SPARK_LOWEST) into $(SPARK_LOWEST_DIR) with pip (about 500 MB, once)"
+	@rm -rf $(SPARK_LOWEST_DIR)
+	@$(PYTHON) -m pip install --quiet --target $(SPARK_LOWEST_DIR) pyspark==$(SPARK_LOWEST)
 	@touch $@
 
 .PHONY: build-all
@@ -106,8 +117,10 @@ test-client: build ## The client's decisions, the client on a cluster and on a b
 
 .PHONY: wheel
 wheel: build ## Build the wheel into .build/wheel
-	rm -rf .build/wheel
-	env -u CONDA_PREFIX $(VENV)/bin/maturin build --release --locked --quiet --out .build/wheel >/dev/null
+	$(SAY) "Building the wheel (about half a minute)"
+	@rm -rf .build/wheel
+	@$(MATURIN) build --release --locked $(CARGO_OUTPUT) --out .build/wheel >/dev/null
+	@echo "Built $$(echo .build/wheel/*.whl)"
 
 .PHONY: test-wheel
 test-wheel: wheel ## Install the wheel into an empty environment, and use it as a stranger would
@@ -197,10 +210,21 @@ format: build ## Rewrite the sources in the house style
 docs: build ## Write the page of all settings, docs/settings.md, from their declarations
 	$(PYTHON) -m orbitmq.config.reference > docs/settings.md
 
+.PHONY: api
+api: build ## Write the public API to tests/tools/public_api.txt, which a test compares
+	$(PYTHON) -m tools.public_api --write
+
+.PHONY: deny
+deny: ## Check licences, sources and known weaknesses of the Rust dependencies (needs cargo-deny)
+	@command -v cargo-deny >/dev/null || { echo "cargo-deny is not installed: cargo install --locked cargo-deny" >&2; exit 1; }
+	$(CARGO) deny --locked check
+
 # ---- run ---------------------------------------------------------------------------------------
 
 .PHONY: up
 up: build ## Run nameserver and broker in one process (options in ARGS, e.g. ARGS="--port 19876")
+	$(SAY) "Starting OrbitMQ. In another terminal, '. $(VENV)/bin/activate' makes orbitmq and python available"
+	@echo
 	@$(VENV)/bin/orbitmq up $(ARGS)
 
 .PHONY: demo
@@ -223,5 +247,5 @@ bench-spark: build $(VENV)/.spark $(SPARK_LOWEST_DIR)/.installed ## Measure the 
 clean: ## Remove everything that was built or downloaded
 	rm -rf $(VENV) fuzz/target fuzz/corpus fuzz/artifacts .build .jars .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	rm -f src/orbitmq/_native*.so
-	find src tests compat crash benches -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests compat crash benches examples tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 	$(CARGO) clean --quiet

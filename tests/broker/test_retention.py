@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Iterator
@@ -34,6 +35,7 @@ class Disk:
 class World:
     def __init__(self, directory: Path) -> None:
         options = StoreOptions(commit_log_file_size=FILE_BYTES, index_enabled=False)
+        self.directory = directory
         self.store = Store.open(directory, options)
         self.disk = Disk(self.store)
         self.config = BrokerConfig()
@@ -136,3 +138,38 @@ def test_a_request_counts_for_a_number_of_rounds(world: World) -> None:
     world.retention.request()
     world.retention.run()
     assert world.first == world.written_to
+
+
+@pytest.mark.parametrize(
+    ("forcibly", "reason", "remedy"),
+    [
+        (
+            "false",
+            "cleanFileForciblyEnable=false keeps log files that have not expired",
+            "Free space on that disk or set cleanFileForciblyEnable=true.",
+        ),
+        (
+            "true",
+            "no log file is left to delete but the one being written",
+            "Free space on that disk.",
+        ),
+    ],
+)
+def test_a_full_disk_is_logged_with_its_path_its_percentage_and_the_remedy(
+    world: World, caplog: pytest.LogCaptureFixture, forcibly: str, reason: str, remedy: str
+) -> None:
+    root = world.directory
+    world.config.take({"storePathRootDir": str(root)}, source="test")
+    world.set(cleanFileForciblyEnable="true")
+    world.disk.used_ratio = 0.93
+    world.retention.run()
+    assert world.first == world.written_to, "nothing is left to delete"
+    world.set(cleanFileForciblyEnable=forcibly)
+    with caplog.at_level(logging.ERROR):
+        world.retention.run()
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "disk space will be full soon, but delete file failed. "
+        f"The disk of {root} is 93 % full; sends are refused until it is at most 90 % full, "
+        f"and {reason}. {remedy}"
+    )

@@ -62,7 +62,7 @@ def test_check_says_in_one_line_that_spark_does_not_start(tmp_path: Path) -> Non
 
 
 def test_without_spark_there_is_one_line(tmp_path: Path) -> None:
-    """An interpreter that finds no pyspark, as after a plain `pip install orbitmq`."""
+    """An interpreter that finds no pyspark, as after installing the wheel without its extra."""
     (tmp_path / "pyspark").mkdir()
     (tmp_path / "pyspark" / "__init__.py").write_text(
         "raise ModuleNotFoundError(\"No module named 'pyspark'\", name='pyspark')"
@@ -72,7 +72,7 @@ def test_without_spark_there_is_one_line(tmp_path: Path) -> None:
     done = orbitmq("pipeline", "run", str(file), PYTHONPATH=str(tmp_path))
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert line.endswith("pip install orbitmq[spark]")
+    assert line.endswith("pip install 'WHEEL[spark]'")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda one: one.name)

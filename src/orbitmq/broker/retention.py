@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from orbitmq._native import Store
 from orbitmq.broker.stats import BrokerStats
@@ -65,4 +67,28 @@ class Retention:
                 cleaned.used_ratio * 100,
             )
         if cleaned.used_ratio > WARN_RATIO and not cleaned.log_files:
-            _log.error("disk space will be full soon, but delete file failed.")
+            # The first sentence is Java's own, for those who search logs for it.
+            _log.error(
+                "disk space will be full soon, but delete file failed. The disk of %s is %.0f %% "
+                "full; sends are refused until it is at most %.0f %% full, and %s. Free space on "
+                "that disk%s.",
+                self._fuller_directory(),
+                cleaned.used_ratio * 100,
+                WARN_RATIO * 100,
+                "no log file is left to delete but the one being written"
+                if may_force
+                else "cleanFileForciblyEnable=false keeps log files that have not expired",
+                "" if may_force else " or set cleanFileForciblyEnable=true",
+            )
+
+    def _fuller_directory(self) -> Path:
+        """Return the store directory, or its commit log if that is on a fuller disk."""
+        return max(
+            Path(self._config.store_path_root_dir), self._config.commit_log_path, key=_used_share
+        )
+
+
+def _used_share(path: Path) -> float:
+    """Return the used share of the disk that `path` is on."""
+    disk = shutil.disk_usage(path)
+    return disk.used / disk.total if disk.total else 0.0

@@ -167,7 +167,7 @@ def spark_is_there() -> Iterator[None]:
             raise
         click.echo(
             f"Error: pipelines need {error.name}, which is not installed: "
-            "pip install orbitmq[spark]",
+            "install OrbitMQ's wheel with its extra, pip install 'WHEEL[spark]'",
             err=True,
         )
         sys.exit(NOT_STARTED)

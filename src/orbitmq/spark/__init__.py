@@ -9,8 +9,8 @@
         .option("subscribe", "orders").load()
 
 Formats: ``rocketmq`` (a cluster; source and sink, batch and streaming) and ``rocketmq-store`` (a
-store directory; `read_store` is the same table, with whole rows sooner). Needs the extra ``spark``:
-``pip install orbitmq[spark]``.
+store directory; `read_store` is the same table, with whole rows sooner). Needs the extra ``spark``
+of OrbitMQ's wheel.
 """
 
 from __future__ import annotations

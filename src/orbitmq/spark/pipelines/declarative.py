@@ -119,7 +119,7 @@ cd "$$(dirname "$${BASH_SOURCE[0]}")"
 PYSPARK_PYTHON=$${PYSPARK_PYTHON:-$$(command -v python3)}
 export PYSPARK_PYTHON SPARK_CONF_DIR="$$PWD/conf"
 command -v spark-pipelines >/dev/null || {
-    echo "spark-pipelines is not there: pip install 'orbitmq[spark]'" >&2
+    echo "spark-pipelines is not installed: install OrbitMQ's wheel with its extra spark" >&2
     exit 2
 }
 exec spark-pipelines run --spec spark-pipeline.yml --remote "$${SPARK_REMOTE:-local[*]}" "$$@"
@@ -136,10 +136,10 @@ A project of Spark's declarative pipelines on RocketMQ messages, written by `orb
 | `transformations/orders_by_product.sql` | the materialised view `orders_by_product` on it |
 | `transformations/large_orders.py` | the sink `large_orders`, to the topic `$target` |
 
-Orders are JSON objects such as `{"id": "1", "product": "tea", "amount": 4.5}`. Then:
+Orders are JSON objects such as `{"id": "1", "product": "tea", "amount": 4.5}`. In an environment
+with OrbitMQ's wheel and its extra `spark`:
 
 ```
-pip install 'orbitmq[spark]'
 orbitmq up &                      # or point NAMESRV_ADDR at a cluster of your own
 ./run                             # again and again: each run reads what is new
 ```
