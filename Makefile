@@ -88,7 +88,7 @@ SUITES := test-fast test-client test-wheel test-fuzz test-compat test-crash test
 # A machine that stalls can make a test fail that waits for other programs. Under CI it gets a second
 # try, three tests of a suite at most, and how it failed is shown whole: a bug, to be mended. There is
 # none where the question is what was lost or repeated, be it in crash/ or here, nor for the fuzzer.
-COUNTED := $(wildcard tests/*/test_*kill*.py compat/*/test_*kill*.py) tests/spark/test_exactly_once.py tests/spark/test_standalone.py
+COUNTED := $(wildcard tests/*/test_*kill*.py compat/*/test_*kill*.py */spark/test_broker_restarts.py) tests/spark/test_exactly_once.py tests/spark/test_standalone.py
 SECOND_TRY := $(if $(CI),--reruns 1 --max-suite-reruns 3 --rerun-show-tracebacks $(addprefix --rerun-exclude-path=,$(COUNTED)))
 
 # Tests that wait (for a timeout, a process, a disk) leave a core to another file of tests.
@@ -159,10 +159,10 @@ test-crash: build ## Kill a writer at random moments and look at what recovery f
 
 # On both Sparks. Two of the four parts run at a time, the longest first, and what a part says comes
 # in one piece. For the sake of time the newest Spark alone runs commands, projects, documents, the
-# checks of files, pipelines on a standalone cluster, and what kills, readers and rivals do to an
-# archive.
+# checks of files, pipelines on a standalone cluster, restarts of brokers, and what kills, readers and
+# rivals do to an archive.
 SPARK_KILLS := $(wildcard tests/spark/test_kill_*.py)
-SPARK_NEWEST_ONLY := $(addprefix tests/spark/test_,$(addsuffix .py,archive_readers archive_writers docs kill_archive pipeline_checks \
+SPARK_NEWEST_ONLY := $(addprefix tests/spark/test_,$(addsuffix .py,archive_readers archive_writers broker_restarts docs kill_archive pipeline_checks \
 	pipeline_cli pipeline_files pipeline_kinds pipeline_places pipeline_project pipeline_signals replay_sources))
 SPARK_PARTS := test-spark-rest test-spark-kills test-spark-lowest-kills test-spark-lowest-rest
 
@@ -182,6 +182,13 @@ test-spark-lowest-rest:
 
 test-spark-lowest-kills:
 	@$(NEED) java -- $(ON_LOWEST) $(PYTHON) -m pytest $(filter-out $(SPARK_NEWEST_ONLY),$(SPARK_KILLS))
+
+.PHONY: soak soak-restarts
+soak: soak-restarts ## Repeat what CI does once or twice, for an hour or so (SOAK=10 repeats it ten times)
+
+SOAK ?= 10
+soak-restarts: build $(VENV)/.spark # Brokers that restart under streams
+	@$(NEED) java javac -- env SOAK=$(SOAK) $(PYTHON) -m pytest tests/spark/test_broker_restarts.py compat/spark/test_broker_restarts.py
 
 # ---- lint --------------------------------------------------------------------------------------
 

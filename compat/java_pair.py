@@ -14,11 +14,11 @@ from compat.java_cluster import BrokerSettings, JavaCluster, StoreSizes
 LOCK_LIVES_MS = 5_000
 
 
-class _OneOfSeveral(JavaCluster):
+class OneOfSeveral(JavaCluster):
     """A broker that registers with a nameserver of another `JavaCluster`."""
 
     def __init__(
-        self, directory: Path, settings: BrokerSettings, home: _OneOfSeveral | None
+        self, directory: Path, settings: BrokerSettings, home: OneOfSeveral | None
     ) -> None:
         self._home = home
         super().__init__(directory, settings)
@@ -42,7 +42,7 @@ class JavaPair:
         self._directory = directory
         self._release = release
         self._settings = dict(settings)
-        self._brokers: dict[str, _OneOfSeveral] = {}
+        self._brokers: dict[str, OneOfSeveral] = {}
         names = ("broker-a", "broker-b")
         for name in names:
             self._add_broker(name)
@@ -66,7 +66,7 @@ class JavaPair:
             extra=self._settings,
             release=self._release,
         )
-        self._brokers[name] = _OneOfSeveral(self._directory / name, settings, first)
+        self._brokers[name] = OneOfSeveral(self._directory / name, settings, first)
 
     def stop_broker(self, name: str) -> None:
         self._brokers[name].stop_broker()

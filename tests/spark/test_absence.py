@@ -11,23 +11,32 @@ import pytest
 
 from orbitmq.errors import BrokerBusy, ConnectionLost, OrbitError
 from orbitmq.protocol.bodies import MessageQueue
-from orbitmq.spark.absence import SURE_AFTER_S, Absences
+from orbitmq.spark.absence import LOOK_AGAIN_S, SURE_AFTER_S, Absences, Sightings
 from orbitmq.spark.cluster import Cluster, Endpoint, Reach
-from orbitmq.spark.data_loss import DataLoss, MessagesLost
+from orbitmq.spark.data_loss import AWAY, Absence, AwayStrategy, BrokerAway, DataLoss, MessagesLost
 from orbitmq.spark.offsets import QueueEnds
 
-HERE, AWAY = MessageQueue("t", "broker-a", 0), MessageQueue("t", "broker-b", 0)
-WANTED = {HERE: 3, AWAY: 7}
+HERE, THERE = MessageQueue("t", "broker-a", 0), MessageQueue("t", "broker-b", 0)
+WANTED = {HERE: 3, THERE: 7}
 MAX_ABSENCE_S = 60.0
+ROUTE_TTL_S = 1.0
 
 
 class PlayedCluster:
-    """Has the queues that it is told to have; pauses take no time but the played one."""
+    """Has the queues that it is told to have; pauses take no time but the played one.
+
+    Routes are kept for a while, as they are by a real one.
+    """
 
     def __init__(self, *queues: MessageQueue) -> None:
         self.now = 0.0
         self.pauses = 0
         self.queues = queues
+        self.registered: set[str] | None = None
+        """The brokers that nameservers know; None are those that have queues."""
+        self.nameservers_answer = True
+        self.read_routes = 0
+        self._route: tuple[float, tuple[MessageQueue, ...]] | None = None
         self.silent: set[str] = set()
         """Brokers that are registered and do not answer."""
         self.dying: set[str] = set()
@@ -45,15 +54,30 @@ class PlayedCluster:
     def patiently(self, what: Any) -> Any:
         return what()
 
-    def registered_brokers(self) -> set[str]:
+    def registered_brokers(self) -> set[str] | None:
+        if not self.nameservers_answer:
+            return None
+        if self.registered is not None:
+            return self.registered
         return {queue.broker_name for queue in self.queues}
 
-    def route(self, _topic: str) -> SimpleNamespace:
-        brokers = {name: {0: "127.0.0.1:1"} for name in self.registered_brokers()}
-        return SimpleNamespace(subscribe_queues=self.queues, brokers=brokers)
+    def route(self, _topic: str) -> SimpleNamespace | None:
+        if self._route is None or self.now >= self._route[0] + ROUTE_TTL_S:
+            self.read_routes += 1
+            self._route = (self.now, self.queues)
+        queues = self._route[1]
+        if not queues:
+            return None
+        brokers = {queue.broker_name: {0: "127.0.0.1:1"} for queue in queues}
+        return SimpleNamespace(subscribe_queues=queues, brokers=brokers)
 
     def forget_routes(self) -> None:
-        pass
+        self._route = None
+
+    def seen(self) -> Reach:
+        """Return what a trigger finds, which goes by the routes it knows."""
+        route = self.route("t")
+        return self.reachable_ends([] if route is None else route.subscribe_queues)
 
     def reachable_ends(self, queues: Iterable[MessageQueue]) -> Reach:
         reach = Reach(unreachable=self.silent & {queue.broker_name for queue in queues})
@@ -70,11 +94,12 @@ class PlayedCluster:
         return Endpoint(f"{broker}:1", frozenset())
 
 
-def absences(cluster: PlayedCluster, *, fail: bool) -> Absences:
+def absences(
+    cluster: PlayedCluster, *, fail: bool, when_away: AwayStrategy | None = None
+) -> Absences:
+    losses = DataLoss(fail=fail, when_away=when_away or ("fail" if fail else "wait"))
     max_absence_ms = int(MAX_ABSENCE_S * 1000)
-    return Absences(
-        cast(Cluster, cluster), DataLoss(fail=fail), max_absence_ms, pause=cluster.pause
-    )
+    return Absences(cast(Cluster, cluster), losses, max_absence_ms, pause=cluster.pause)
 
 
 def triggers(cluster: PlayedCluster, watched: Absences, seconds: int) -> None:
@@ -85,12 +110,133 @@ def triggers(cluster: PlayedCluster, watched: Absences, seconds: int) -> None:
         cluster.now += 1
 
 
-def test_a_broker_is_gone_in_the_end_also_while_another_is_busy() -> None:
+def test_a_broker_is_away_for_too_long_in_the_end_also_while_another_is_busy() -> None:
     cluster = PlayedCluster(HERE)
     watched = absences(cluster, fail=True)
-    with pytest.raises(MessagesLost, match=r"broker gone.* broker-b from offset 7 on"):
+    with pytest.raises(BrokerAway, match=r"broker is away.* broker-b from offset 7 on") as caught:
         triggers(cluster, watched, 3600)
     assert MAX_ABSENCE_S <= cluster.now <= MAX_ABSENCE_S + 2
+    says_nothing_of_loss(str(caught.value))
+
+
+def says_nothing_of_loss(text: str) -> None:
+    assert "failOnDataLoss" not in text
+    assert "messages are lost" not in text
+    assert "not lost" in text
+    assert "maxBrokerAbsence" in text
+
+
+@pytest.mark.parametrize("away_s", [0.25, 0.5, 1.25, 1.75, 2, 4, 5.5, 30])
+@pytest.mark.parametrize("others", [True, False], ids=["beside others", "alone"])
+def test_a_broker_that_comes_back_is_never_taken_for_a_deleted_topic(
+    away_s: float, others: bool
+) -> None:
+    back = (HERE, THERE) if others else (THERE,)
+    wanted = dict.fromkeys(back, 3)
+    for step in range(20):  # it goes at any moment of a route's life
+        cluster = PlayedCluster(*back)
+        watched = absences(cluster, fail=True)
+        for queues, seconds in ((back, 1 + step / 20), (back[:-1], away_s), (back, 3)):
+            cluster.queues = queues
+            end = cluster.now + seconds
+            while cluster.now < end:
+                watched.check(wanted, cluster.seen())
+                cluster.now += 0.05
+        assert not watched.check(wanted, cluster.seen())
+
+
+@pytest.mark.parametrize("away_s", [2, 30])
+def test_a_batch_that_waits_for_a_broker_does_not_take_its_topic_for_deleted(away_s: float) -> None:
+    class Returning(PlayedCluster):
+        """Lets the broker come back in the middle of a look: after registrations are read."""
+
+        def registered_brokers(self) -> set[str] | None:
+            if self.now >= away_s:
+                self.queues = (HERE, THERE)
+            return super().registered_brokers()
+
+    cluster = Returning(HERE)
+    ends, _ = absences(cluster, fail=True).await_queues(WANTED)
+    assert set(ends) == {HERE, THERE}
+    assert away_s <= cluster.now <= away_s + 2
+
+
+def test_a_topic_that_is_deleted_is_named_soon_and_not_at_the_first_look() -> None:
+    cluster = PlayedCluster(HERE)
+    cluster.registered = {"broker-a", "broker-b"}
+    watched = absences(cluster, fail=True)
+    with pytest.raises(MessagesLost, match=r"topic deleted.* broker-b from offset 7 on"):
+        triggers(cluster, watched, 3600)
+    assert SURE_AFTER_S <= cluster.now <= SURE_AFTER_S + 1
+
+
+def test_a_queue_that_is_removed_is_named_soon() -> None:
+    cluster = PlayedCluster(HERE, MessageQueue("t", "broker-b", 1))
+    watched = absences(cluster, fail=True)
+    with pytest.raises(MessagesLost, match=r"queue removed.* broker-b from offset 7 on"):
+        watched.await_queues(WANTED)
+    assert SURE_AFTER_S <= cluster.now <= SURE_AFTER_S + 1
+
+
+@pytest.mark.parametrize("away_s", [4, 40])
+def test_a_topic_that_is_gone_when_its_broker_comes_back_is_named_soon(away_s: int) -> None:
+    cluster = PlayedCluster(HERE)
+    watched = absences(cluster, fail=True)
+    triggers(cluster, watched, away_s)
+    cluster.registered = {"broker-a", "broker-b"}
+    with pytest.raises(MessagesLost, match=r"topic deleted.* broker-b from offset 7 on"):
+        triggers(cluster, watched, 3600)
+    assert away_s + SURE_AFTER_S <= cluster.now <= away_s + SURE_AFTER_S + 1
+
+
+def test_nothing_is_judged_while_no_nameserver_answers() -> None:
+    cluster = PlayedCluster(HERE)
+    cluster.nameservers_answer = False
+    watched = absences(cluster, fail=True)
+    for _ in range(3600):
+        assert watched.check(WANTED, cluster.reachable_ends([HERE]))
+        cluster.now += 1
+
+
+def test_routes_are_read_again_before_they_are_judged_by() -> None:
+    cluster = PlayedCluster(HERE)
+    watched = absences(cluster, fail=True)
+    watched.check(WANTED, cluster.seen())
+    before = cluster.read_routes
+    cluster.now += LOOK_AGAIN_S  # the route is younger than it may be
+    watched.check(WANTED, cluster.seen())
+    assert cluster.read_routes > before
+
+
+DELETED: Absence = "topic deleted"
+
+
+@pytest.mark.parametrize(
+    ("sights", "told"),
+    [
+        ([(0, DELETED), (1, DELETED)], []),
+        ([(0, DELETED), (1.5, DELETED), (2, DELETED)], [1.5]),
+        ([(0, AWAY), (30, AWAY), (59, AWAY)], []),
+        ([(0, AWAY), (60, AWAY), (61, AWAY)], [60]),
+        # Each cause has a time of its own.
+        ([(0, AWAY), (59, DELETED), (60, DELETED), (61, DELETED)], [61]),
+        ([(0, DELETED), (1, AWAY), (2, DELETED), (3, DELETED), (3.5, DELETED)], [3.5]),
+        ([(0, DELETED), (1, "queue removed"), (2, "queue removed"), (3, "queue removed")], [3]),
+        # A route ends what was seen of a topic; a broker is back when its queues are read.
+        ([(0, DELETED), (1, None), (2, DELETED), (3, DELETED)], []),
+        ([(0, AWAY), (30, None), (60, AWAY)], [60]),
+        # What is gone is told once, what was away may prove to be gone.
+        ([(0, DELETED), (2, DELETED), (3, AWAY), (99, AWAY), (100, None), (104, DELETED)], [2]),
+        ([(0, AWAY), (60, AWAY), (61, DELETED), (63, DELETED)], [60, 63]),
+    ],
+)
+def test_sightings(sights: list[tuple[float, Absence | None]], told: list[float]) -> None:
+    seen = Sightings(MAX_ABSENCE_S)
+    assert [now for now, cause in sights if seen.see(THERE, cause, now)] == told
+    last = [cause for now, cause in sights if now in told]
+    assert seen.told(THERE) == (last[-1] if last else None)
+    seen.is_back(THERE)
+    assert seen.told(THERE) is None
 
 
 def test_it_is_told_once_and_again_after_it_was_back(caplog: pytest.LogCaptureFixture) -> None:
@@ -99,7 +245,7 @@ def test_it_is_told_once_and_again_after_it_was_back(caplog: pytest.LogCaptureFi
     with caplog.at_level(logging.WARNING):
         triggers(cluster, watched, 600)
         assert len(caplog.records) == 1
-        cluster.queues = (HERE, AWAY)
+        cluster.queues = (HERE, THERE)
         triggers(cluster, watched, 1)
         cluster.queues = (HERE,)
         triggers(cluster, watched, int(MAX_ABSENCE_S) - 1)
@@ -120,18 +266,39 @@ def test_a_run_to_a_fixed_end_waits_once_not_before_every_batch() -> None:
 
 @pytest.mark.parametrize("trouble", ["silent", "dying"])
 def test_a_batch_waits_for_a_broker_that_does_not_answer(trouble: str) -> None:
-    cluster = PlayedCluster(HERE, AWAY)
+    cluster = PlayedCluster(HERE, THERE)
     setattr(cluster, trouble, {"broker-b"})
     watched = absences(cluster, fail=True)
-    with pytest.raises(MessagesLost, match=r"broker gone.* broker-b from offset 7 on"):
+    with pytest.raises(BrokerAway, match=r"broker is away.* broker-b from offset 7 on") as caught:
         watched.await_queues(WANTED)
     assert MAX_ABSENCE_S <= cluster.now <= MAX_ABSENCE_S + 1
-    ends, endpoints = absences(cluster, fail=False).await_queues(WANTED)
+    says_nothing_of_loss(str(caught.value))
+    ends, endpoints = absences(cluster, fail=True, when_away="skip").await_queues(WANTED)
     assert (set(ends), set(endpoints)) == ({HERE}, {"broker-a"})
 
 
+@pytest.mark.parametrize("fail", [True, False])
+def test_a_batch_waits_for_any_time_when_its_user_chose_that(
+    fail: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Returning(PlayedCluster):
+        def pause(self, seconds: float) -> None:
+            super().pause(seconds)
+            if self.now >= 3600:
+                self.silent.clear()
+
+    cluster = Returning(HERE, THERE)
+    cluster.silent = {"broker-b"}
+    with caplog.at_level(logging.WARNING):
+        ends, _ = absences(cluster, fail=fail, when_away="wait").await_queues(WANTED)
+    assert set(ends) == {HERE, THERE}
+    assert 3600 <= cluster.now <= 3602
+    (told,) = caplog.messages
+    says_nothing_of_loss(told)
+
+
 def test_a_topic_that_its_broker_does_not_know_is_deleted_whatever_nameservers_say() -> None:
-    cluster = PlayedCluster(HERE, AWAY)
+    cluster = PlayedCluster(HERE, THERE)
     cluster.unknown = {("t", "broker-b")}
     with pytest.raises(MessagesLost, match=r"topic deleted.* broker-b from offset 7 on"):
         absences(cluster, fail=True).await_queues(WANTED)
@@ -156,11 +323,24 @@ def test_a_task_of_a_stream_waits_for_a_broker_as_long(fail: bool, interval_ms: 
     lost = ConnectionLost("cannot connect to broker-b:1")
     for _ in range(2):
         began, cluster.pauses = cluster.now, 0
-        with pytest.raises(MessagesLost, match=r"broker gone.*cannot connect to broker-b:1"):
+        with pytest.raises(BrokerAway, match=r"away.*cannot connect to broker-b:1") as caught:
             try_on(losses, lost)
+        says_nothing_of_loss(str(caught.value))
         assert 60 <= cluster.now - began <= 61
         assert cluster.pauses <= 610
         losses.made_progress()  # patience begins anew
+
+
+def test_a_task_waits_for_any_time_when_its_user_chose_that(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = PlayedCluster()
+    losses = task_losses(cluster, 60_000, fail=True, when_away="wait")
+    with caplog.at_level(logging.WARNING):
+        while cluster.now < 3600:
+            losses.had_trouble(ConnectionLost("cannot connect to broker-b:1"))
+    (told,) = caplog.messages
+    says_nothing_of_loss(told)
 
 
 def test_a_broker_that_is_busy_for_too_long_is_not_called_gone() -> None:

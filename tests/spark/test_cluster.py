@@ -1,15 +1,23 @@
-"""A cluster that does not answer at once: asked again for so long, and said once."""
+"""Views of a cluster: how long each asks again, and what the views of a process share."""
 
 from __future__ import annotations
 
 import logging
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from orbitmq.errors import BrokerRefused, ConnectionLost
-from orbitmq.protocol.codes import ResponseCode
-from orbitmq.spark.cluster import Cluster
+from orbitmq.protocol.bodies import MessageQueue
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.spark.cluster import Cluster, shared_cluster
 from orbitmq.spark.options import Connection
+from orbitmq.spark.schema import message_schema
+from orbitmq.spark.source import RocketMQSource
+from orbitmq.testing import LocalCluster
+from tests.spark.conftest import NewTopic
+from tests.spark.source_fixtures import overhearing, send
 
 CONNECTION = Connection(("127.0.0.1:1",), access_key="reader", secret_key="s3cret")
 
@@ -59,3 +67,76 @@ def test_the_last_try_raises_what_it_met() -> None:
     with pytest.raises(ConnectionLost, match="gone"):
         cluster.patiently(lost)
     assert len(pauses) == 2
+
+
+def test_readers_of_one_connection_keep_their_groups_and_their_patience() -> None:
+    first = shared_cluster(CONNECTION, "first", 3, 250, 1000)
+    second = shared_cluster(CONNECTION, "second", 7, 0, 0)
+    queue = MessageQueue("t", "broker-a", 0)
+    for view, group, retries in ((first, "first", 3), (second, "second", 7)):
+        assert view.pull_fields(queue, 0, 1)["consumerGroup"] == group
+        assert view.retries == retries
+
+
+def test_each_reader_says_how_old_a_route_may_be(
+    cluster: LocalCluster, new_topic: NewTopic
+) -> None:
+    topic = new_topic(cluster, queues=1)
+    connection = Connection((cluster.address,))
+    patient = shared_cluster(connection, "patient", 0, 0, 3_600_000)
+    hasty = shared_cluster(connection, "hasty", 0, 0, 0)
+    asked = 0
+    find = cluster._cluster.nameservers[0].router.find
+
+    def counting(code: int) -> Any:
+        nonlocal asked
+        asked += code == RequestCode.GET_ROUTEINFO_BY_TOPIC
+        return find(code)
+
+    cluster._cluster.nameservers[0].router.find = counting  # type: ignore[method-assign]
+    try:
+        for _ in range(3):
+            assert hasty.route(topic) == patient.route(topic)
+        assert asked == 3
+    finally:
+        cluster._cluster.nameservers[0].router.find = find  # type: ignore[method-assign]
+
+
+@pytest.fixture
+def task() -> Any:
+    """Return a function that reads a topic in one task that tries nothing twice."""
+
+    def read(cluster: LocalCluster, topic: str) -> int:
+        options = {"nameServer": cluster.address, "subscribe": topic, "timeoutMs": "60000"}
+        source, schema = RocketMQSource(options), message_schema()
+        planned = source.reader(schema).partitions()
+        reader = RocketMQSource(options | {"fetchOffset.numRetries": "0"}).reader(schema)
+        batches = (batch for part in planned for batch in reader.read(part))
+        return sum(pa.record_batch(batch).num_rows for batch in batches)
+
+    return read
+
+
+def test_a_task_gets_no_connection_that_its_broker_has_closed(
+    new_topic: NewTopic, task: Any
+) -> None:
+    with LocalCluster() as own:
+        topic = new_topic(own, queues=1)
+        send(own, topic, ["message"])
+        assert task(own, topic) == 1
+        own.stop_broker("broker-a")
+        own.start_broker("broker-a")  # on the port it had
+        send(own, topic, ["another"])
+        assert task(own, topic) == 2
+
+
+def test_a_task_gets_no_connection_that_another_reader_has_closed(
+    cluster: LocalCluster, new_topic: NewTopic, task: Any
+) -> None:
+    topic = new_topic(cluster, queues=1)
+    send(cluster, topic, ["message"])
+    assert task(cluster, topic) == 1
+    shared_cluster(Connection((cluster.address,), timeout_ms=60_000), "another", 0, 0, 0).close()
+    with overhearing(cluster) as heard:
+        assert task(cluster, topic) == 1
+    assert {code for code, _ in heard} >= {RequestCode.ORBIT_BULK_READ}

@@ -15,7 +15,7 @@ from orbitmq.spark.options import Connection
 from tests.client.test_routes import clusters, route_body
 
 FIRST, SECOND = "127.0.0.1:1", "127.0.0.1:2"
-TTL_S = 1.0
+TTL_MS = 1000
 
 
 class Nameservers:
@@ -60,11 +60,11 @@ def nameservers() -> Nameservers:
 @pytest.fixture
 def directory(nameservers: Nameservers) -> Directory:
     connection = Connection((FIRST, SECOND))
-    return Directory(connection, nameservers, int(TTL_S * 1000), nameservers.clock)
+    return Directory(connection, nameservers, nameservers.clock)
 
 
 def queue_count(directory: Directory) -> int:
-    route = directory.route("t")
+    route = directory.route("t", TTL_MS)
     assert route is not None
     return len(route.subscribe_queues)
 
@@ -72,16 +72,16 @@ def queue_count(directory: Directory) -> int:
 def test_what_is_known_holds_until_a_nameserver_answers_again(
     nameservers: Nameservers, directory: Directory, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert (queue_count(directory), directory.topics_like("t.*")) == (1, ["t"])
-    assert directory.route("missing") is None
+    assert (queue_count(directory), directory.topics_like("t.*", TTL_MS)) == (1, ["t"])
+    assert directory.route("missing", TTL_MS) is None
     nameservers.down = {FIRST, SECOND}
     nameservers.queues = 2
     nameservers.asked.clear()
     with caplog.at_level(logging.WARNING):
         for _ in range(600):  # a minute of triggers
             nameservers.now += 0.1
-            assert (queue_count(directory), directory.topics_like("t.*")) == (1, ["t"])
-            assert directory.route("missing") is None
+            assert (queue_count(directory), directory.topics_like("t.*", TTL_MS)) == (1, ["t"])
+            assert directory.route("missing", TTL_MS) is None
             directory.forget()  # as those do who had trouble with a broker
     assert len(caplog.records) == 1
     assert len(nameservers.asked) <= 2 * (60 / ASK_AGAIN_S + 1)
@@ -96,7 +96,7 @@ def test_what_is_not_known_is_an_error_when_nobody_answers(
     nameservers.down = {FIRST, SECOND}
     for _ in range(2):
         with pytest.raises(NoRoute, match=f"no nameserver answers: .*{FIRST}; .*{SECOND}"):
-            directory.route("t")
+            directory.route("t", TTL_MS)
     nameservers.down.clear()
     assert queue_count(directory) == 1  # at once
 
@@ -120,9 +120,9 @@ def test_a_nameserver_that_is_down_is_not_the_first_to_be_asked(
 ) -> None:
     nameservers.down = {FIRST}
     for _ in range(5):
-        directory.route("t")
-        nameservers.now += TTL_S
+        directory.route("t", TTL_MS)
+        nameservers.now += TTL_MS / 1000
     assert nameservers.asked == [FIRST, *[SECOND] * 5]
     nameservers.down = {SECOND}
-    directory.route("t")
+    directory.route("t", TTL_MS)
     assert nameservers.asked[-2:] == [SECOND, FIRST]

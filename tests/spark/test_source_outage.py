@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from orbitmq import Admin, Message, Producer
-from orbitmq.errors import ConnectionLost
+from orbitmq.errors import ConfigError, ConnectionLost
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.remoting.handling import Refused
 from orbitmq.spark.batch_reader import QueuePartition
 from orbitmq.spark.cluster import Cluster, Endpoint
-from orbitmq.spark.data_loss import MessagesLost
+from orbitmq.spark.data_loss import BrokerAway
 from orbitmq.spark.offsets import TASKS
 from orbitmq.spark.source import RocketMQSource
 from orbitmq.testing import LocalCluster
@@ -102,20 +104,64 @@ def test_a_broker_that_does_not_come_back(
 ) -> None:
     impatient = IMPATIENT | {"subscribe": "t", "maxBrokerAbsence": "1s"}
     strict = reader(killable.address, **impatient)
-    lenient = reader(killable.address, **impatient, failOnDataLoss="false")
+    skipping = reader(killable.address, **impatient, brokerAbsenceStrategy="skip")
     start = strict.initialOffset()
     end = strict.latestOffset(start, ReadAllAvailable())
     planned = strict.partitions(start, end)
     killable.kill()
-    with pytest.raises(MessagesLost, match=r"broker gone.* queue 0 of topic 't'"):
+    with pytest.raises(BrokerAway, match=r"broker is away.* queue 0 of topic 't'"):
         strict.partitions(start, end)
     # What is not planned yet may be left out, what a task was given may not.
-    assert lenient.partitions(start, end) == [QueuePartition([], {})]
-    assert "messages are lost (broker gone). queue 0 of topic 't'" in caplog.text
-    for stream in (strict, lenient):
-        with pytest.raises(MessagesLost, match=r"broker gone.* being read cannot end without"):
+    assert skipping.partitions(start, end) == [QueuePartition([], {})]
+    assert "a broker is away. queue 0 of topic 't'" in caplog.text
+    for stream in (strict, skipping):
+        with pytest.raises(BrokerAway, match="not lost, and a batch that is being read cannot end"):
             count_rows(stream, planned)
         stream.stop()
+
+
+def test_a_query_that_goes_on_after_losses_leaves_out_nothing_of_a_broker_that_is_away(
+    killable: BrokerProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    lenient = reader(
+        killable.address, **IMPATIENT, subscribe="t", maxBrokerAbsence="0s", failOnDataLoss="false"
+    )
+    start = lenient.initialOffset()
+    end = lenient.latestOffset(start, ReadAllAvailable())
+    killable.kill()
+    with ThreadPoolExecutor() as pool:
+        planned = pool.submit(lenient.partitions, start, end)
+        while "a broker is away" not in caplog.text:
+            assert not planned.done()
+            time.sleep(0.05)
+        killable.start()
+        assert count_rows(lenient, planned.result(60)) == 5
+    assert "messages are lost" not in caplog.text
+    lenient.stop()
+
+
+def test_a_batch_read_waits_for_the_only_broker_and_a_topic_that_nobody_made_is_an_error(
+    own: LocalCluster, new_topic: NewTopic, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = new_topic(own, queues=1)
+    send(own, topic, ["message"])
+    options = {"nameServer": own.address, "fetchOffset.numRetries": "600"}
+    options["fetchOffset.retryIntervalMs"] = "100"
+
+    def planned(topic: str) -> list[InputPartition]:
+        source = RocketMQSource(options | {"subscribe": topic})
+        return list(source.reader(source.schema()).partitions())
+
+    with pytest.raises(ConfigError, match="topic 'unheard-of' does not exist"):
+        planned("unheard-of")
+    own.stop_broker("broker-a")
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(planned, topic)
+        while "asking again" not in caplog.text:
+            assert not waiting.done()
+            time.sleep(0.05)
+        own.start_broker("broker-a")
+        assert len(waiting.result(60)) == 1
 
 
 def test_a_batch_read_asks_again_what_a_broker_can_do(

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import select
 import socket
 import ssl
 import time
@@ -51,6 +52,7 @@ class Pipeline:
         self._hooks = tuple(hooks)
         self._ready: dict[int, Command] = {}
         self._pid = os.getpid()
+        self._is_closed = False
         host, port = split_address(address)
         try:
             sock = socket.create_connection((host, port), min(CONNECT_TIMEOUT_S, timeout_ms / 1000))
@@ -72,6 +74,23 @@ class Pipeline:
         """True if answers have arrived that were not taken yet."""
         return bool(self._ready)
 
+    def is_closed(self) -> bool:
+        """Whether it is of no more use: closed here, broken, or closed by its peer while it rests.
+
+        The peer is not looked at while answers are under way; receiving them says what happened.
+        """
+        if self._is_closed or self.waiting or self._ready:
+            return self._is_closed
+        poller = select.poll()
+        poller.register(self._socket, select.POLLIN)
+        if not poller.poll(0):
+            return False
+        try:
+            # Of a TLS connection the encrypted bytes, which may be a greeting that nobody has read.
+            return not socket.socket.recv(self._socket, 1, socket.MSG_PEEK)
+        except OSError:
+            return True
+
     def send(self, code: int, ext: dict[str, str]) -> int:
         """Send a request and return its opaque, which `receive` takes."""
         opaque = _next_opaque() & 0x7FFFFFFF
@@ -88,6 +107,8 @@ class Pipeline:
         """Wait for the answer to a request and return it; other answers are kept."""
         deadline = time.monotonic() + self.timeout_ms / 1000
         while opaque not in self._ready:
+            if opaque not in self.waiting:
+                raise ConnectionLost(f"another connection to {self.address} sent that request")
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 text = f"{self.address} did not answer a request within {self.timeout_ms:.0f} ms"
@@ -107,11 +128,13 @@ class Pipeline:
         try:
             commands = self._receiver.receive(timeout_s)
         except EOFError:
+            self._is_closed = True
             text = f"connection to {self.address} was closed by its peer"
             raise ConnectionLost(text) from None
         except OSError as error:
             raise self._broken(error) from error
         except WireError as error:
+            self._is_closed = True
             raise ConnectionLost(f"{self.address} does not speak the protocol") from error
         for command in commands:
             if command.is_response and command.opaque in self.waiting:
@@ -120,10 +143,12 @@ class Pipeline:
         return bool(commands)
 
     def _broken(self, error: OSError) -> ConnectionLost:
+        self._is_closed = True
         return ConnectionLost(f"connection to {self.address} broke: {error}")
 
     def close(self) -> None:
         """Close the connection; requests under way get no answer."""
+        self._is_closed = True
         with contextlib.suppress(OSError):
             self._socket.close()
 

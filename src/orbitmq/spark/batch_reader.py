@@ -57,6 +57,7 @@ def losses_of(options: SourceOptions, max_absence_ms: int | None = None) -> Data
         retries=options.retries,
         retry_interval_ms=options.retry_interval_ms,
         max_absence_ms=max_absence_ms,
+        when_away=options.when_broker_away,
         hide=options.connection.hide_secrets,
     )
 

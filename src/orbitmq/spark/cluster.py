@@ -1,9 +1,11 @@
 """A cluster as a reader sees it: which queues there are, how far they reach, who has them.
 
-One object per process and connection, shared by everything that is planned or read there; Spark
-forks its workers, and after a fork connections are made anew (`BlockingNetwork` sees to its own).
-Nameservers are the business of `directory`. What a broker can do is kept for a minute: another may
-have taken its address.
+Each reader has a view of its own, a `Cluster`, with its group, its patience and its idea of how old
+a route may be. What costs time to make is one per process and connection (`_Links`), shared by the
+views of everything that is planned or read there; Spark forks its workers, and after a fork
+connections are made anew (`BlockingNetwork` sees to its own). A connection that was closed, by
+either side, is made anew, too. Nameservers are the business of `directory`. What a broker can do is
+kept for a minute: another may have taken its address.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import TypeVar
 
 from orbitmq._native import Command, decode_messages
@@ -61,6 +63,50 @@ class Reach:
     """Topics, each with a broker that answers and has no such topic."""
 
 
+class _Links:
+    """The connections to a cluster, and what was learned over them."""
+
+    def __init__(self, connection: Connection, clock: Callable[[], float]) -> None:
+        self._connection = connection
+        self._network: BlockingNetwork | None = None
+        self.features: dict[str, tuple[frozenset[str], float]] = {}
+        self.pipelines: dict[str, Pipeline] = {}
+        self.directory = Directory(connection, self.ask, clock)
+
+    def ask(
+        self,
+        address: str,
+        code: int,
+        ext: dict[str, str] | None = None,
+        *,
+        also: Collection[int] = (),
+        body: bytes | None = None,
+    ) -> Command:
+        """Ask one server once; any code but success and those of `also` is raised."""
+        network, timeout_ms = self._network, self._connection.timeout_ms
+        if network is None:
+            settings = self._connection.client_settings()
+            network = self._network = BlockingNetwork(settings.make_hooks(), settings.make_tls())
+        response = network.invoke(address, code, ext=ext, body=body, timeout_ms=timeout_ms)
+        if response.code != ResponseCode.SUCCESS and response.code not in also:
+            refusal = BrokerBusy if response.code in NOT_NOW else BrokerRefused
+            raise refusal(response.code, response.remark, address=address)
+        return response
+
+    def close_pipelines(self) -> None:
+        """Close what reads; answers that are under way meet nobody."""
+        pipelines, self.pipelines = self.pipelines, {}
+        for link in pipelines.values():
+            link.close()
+
+    def close(self) -> None:
+        """Close all connections; a later question makes new ones."""
+        self.close_pipelines()
+        network, self._network = self._network, None
+        if network is not None:
+            network.close()
+
+
 @dataclass(slots=True)
 class Cluster:
     """Asks nameservers and brokers, again if need be."""
@@ -71,15 +117,12 @@ class Cluster:
     retry_interval_ms: int = 500
     clock: Callable[[], float] = time.monotonic
     pause: Callable[[float], None] = time.sleep
-    directory: Directory = field(init=False)
-    _network: BlockingNetwork = field(init=False)
-    _features: dict[str, tuple[frozenset[str], float]] = field(default_factory=dict, init=False)
-    _pipelines: dict[str, Pipeline] = field(default_factory=dict, init=False)
+    route_ttl_ms: int = ROUTE_TTL_MS
+    links: InitVar[_Links | None] = None
+    _links: _Links = field(init=False)
 
-    def __post_init__(self) -> None:
-        settings = self.connection.client_settings()
-        self._network = BlockingNetwork(settings.make_hooks(), settings.make_tls())
-        self.directory = Directory(self.connection, self.ask, ROUTE_TTL_MS, self.clock)
+    def __post_init__(self, links: _Links | None) -> None:
+        self._links = links or _Links(self.connection, self.clock)
 
     # ---- asking
 
@@ -93,12 +136,7 @@ class Cluster:
         body: bytes | None = None,
     ) -> Command:
         """Ask one server once; any code but success and those of `also` is raised."""
-        timeout_ms = self.connection.timeout_ms
-        response = self._network.invoke(address, code, ext=ext, body=body, timeout_ms=timeout_ms)
-        if response.code != ResponseCode.SUCCESS and response.code not in also:
-            refusal = BrokerBusy if response.code in NOT_NOW else BrokerRefused
-            raise refusal(response.code, response.remark, address=address)
-        return response
+        return self._links.ask(address, code, ext, also=also, body=body)
 
     def patiently(self, what: Callable[[], T]) -> T:
         """Do something that asks servers, again while that may help: they may be restarting."""
@@ -120,19 +158,19 @@ class Cluster:
 
     def topics_like(self, pattern: str) -> list[str]:
         """Return the topics whose whole name matches; those of the system must be named."""
-        return self.directory.topics_like(pattern)
+        return self._links.directory.topics_like(pattern, self.route_ttl_ms)
 
     def route(self, topic: str) -> TopicRoute | None:
         """Return where a topic is, None if nameservers know none of that name."""
-        return self.directory.route(topic)
+        return self._links.directory.route(topic, self.route_ttl_ms)
 
     def forget_routes(self) -> None:
         """Have the next question answered by a nameserver, if there is one."""
-        self.directory.forget()
+        self._links.directory.forget()
 
     def registered_brokers(self) -> set[str] | None:
         """Return the brokers that nameservers know; None while no nameserver answers."""
-        return self.directory.registered_brokers()
+        return self._links.directory.registered_brokers()
 
     def stored_name(self, topic: str) -> str:
         """Return a topic's name as brokers know it."""
@@ -159,7 +197,7 @@ class Cluster:
     def endpoint(self, topic: str, broker: str) -> Endpoint:
         """Return where a broker is and what it can do."""
         address = self.address(topic, broker)
-        features, until = self._features.get(address, (NO_FEATURES, 0.0))
+        features, until = self._links.features.get(address, (NO_FEATURES, 0.0))
         if until <= self.clock():
             response = self.ask(
                 address,
@@ -170,12 +208,12 @@ class Cluster:
                 return Endpoint(address, NO_FEATURES)  # for now: it may tell next time
             table = Members.read(response.body or b"{}").member("table")
             features = features_of({FEATURES_KEY: table.text(FEATURES_KEY)})
-            self._features[address] = (features, self.clock() + FEATURES_TTL_S)
+            self._links.features[address] = (features, self.clock() + FEATURES_TTL_S)
         return Endpoint(address, features)
 
     def forget_features(self, address: str) -> None:
         """Have whoever is at an address now asked what it can do."""
-        self._features.pop(address, None)
+        self._links.features.pop(address, None)
 
     def endpoints(self, queues: Iterable[MessageQueue]) -> dict[str, Endpoint]:
         """Return where the brokers of some queues are, by their names."""
@@ -322,10 +360,17 @@ class Cluster:
     # ---- connections
 
     def pipeline(self, address: str, timeout_ms: float) -> Pipeline:
-        """Return the connection of this process that reads from a broker."""
-        link = self._pipelines.get(address)
+        """Return the connection of this process that reads from a broker.
+
+        One that rests may have been closed meanwhile, as by a broker that has restarted.
+        """
+        pipelines = self._links.pipelines
+        link = pipelines.get(address)
+        if link is not None and link.is_closed():
+            link.close()
+            link = None
         if link is None or not link.is_of_this_process:
-            link = self._pipelines[address] = self.new_pipeline(address)
+            link = pipelines[address] = self.new_pipeline(address)
         link.timeout_ms = timeout_ms
         return link
 
@@ -341,30 +386,34 @@ class Cluster:
 
     def close_pipelines(self) -> None:
         """Close what reads; answers that are under way meet nobody."""
-        pipelines, self._pipelines = self._pipelines, {}
-        for link in pipelines.values():
-            link.close()
+        self._links.close_pipelines()
 
     def close(self) -> None:
-        """Close all connections."""
-        self.close_pipelines()
-        self._network.close()
+        """Close all connections; whoever shares them, or asks again, gets new ones."""
+        self._links.close()
 
 
-_clusters: dict[Connection, Cluster] = {}
+_links: dict[Connection, _Links] = {}
 
 
 def shared_cluster(
-    connection: Connection, group: str, retries: int, retry_interval_ms: int, ttl_ms: int
+    connection: Connection, group: str, retries: int, retry_interval_ms: int, route_ttl_ms: int
 ) -> Cluster:
-    """Return this process's view of a cluster, so that tasks that follow each other share it."""
-    cluster = _clusters.get(connection)
-    if cluster is None:
-        cluster = _clusters[connection] = Cluster(connection, group)
-    cluster.group = group
-    cluster.retries, cluster.retry_interval_ms = retries, retry_interval_ms
-    cluster.directory.ttl_ms = ttl_ms
-    return cluster
+    """Return a view of a cluster on this process's connections.
+
+    Tasks that follow each other, and readers that differ in their options, share them.
+    """
+    links = _links.get(connection)
+    if links is None:
+        links = _links[connection] = _Links(connection, time.monotonic)
+    return Cluster(
+        connection,
+        group,
+        retries,
+        retry_interval_ms,
+        route_ttl_ms=route_ttl_ms,
+        links=links,
+    )
 
 
 def _by_topic_and_broker(

@@ -1,18 +1,25 @@
-"""Offsets that were promised and are gone: say why, then fail or go on.
+"""Offsets that were promised and are gone, and brokers that are away: say why, then fail or go on.
 
 | what is found | cause |
 | --- | --- |
 | the queue's first offset is past the one wanted | expired: the broker has deleted old files |
 | the queue ends before the one wanted | shrunk: it was made anew, or lost its tail in a crash |
-| topic, queue or broker are not there | see `absence` |
+| topic or queue are not there, although their broker is | see `absence` |
 
 With ``failOnDataLoss=true`` each is an error that names the offsets; otherwise a warning, and
 reading goes on with what there is.
 
-A broker that goes away while a task reads from it is waited for: for some retries in a batch, for
-`max_absence_ms` in a stream. Then the task fails either way. The messages are there, and a task
-that left them out would give other rows than its next attempt; a query that is started again and
-may lose messages plans its batch without the broker.
+A broker that is away loses nothing, so it is never called a loss. It is waited for: for some
+retries in a batch, for `max_absence_ms` in a stream. What follows is ``brokerAbsenceStrategy``:
+
+| strategy | queues that wait for more | a batch that has messages of the broker |
+| --- | --- | --- |
+| fail | the query fails (`BrokerAway`) | the query fails |
+| wait | a warning; the others go on | a warning; it waits on |
+| skip | a warning; the others go on | a warning; it is planned without them |
+
+Nobody skips what a task was given: a task that left it out would give other rows than its next
+attempt. So with ``skip`` the task fails, and a query that is started again plans the batch anew.
 """
 
 from __future__ import annotations
@@ -20,16 +27,20 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Literal
+from typing import Final, Literal
 
 from orbitmq.errors import BrokerBusy, ClientError, Fault, OrbitError
 from orbitmq.protocol.bodies import MessageQueue
 
-__all__ = ["Cause", "DataLoss", "MessagesLost"]
+__all__ = ["AWAY", "Absence", "AwayStrategy", "BrokerAway", "Cause", "DataLoss", "MessagesLost"]
 
 _log = logging.getLogger(__name__)
 
-Cause = Literal["expired", "queue shrunk", "topic deleted", "queue removed", "broker gone"]
+Cause = Literal["expired", "queue shrunk", "topic deleted", "queue removed"]
+Absence = Literal["broker away", "topic deleted", "queue removed"]
+"""Causes for which a queue is not there; the first one is no loss."""
+AWAY: Final = "broker away"
+AwayStrategy = Literal["fail", "wait", "skip"]
 
 _WHY: dict[Cause, str] = {
     "expired": "they have expired: the broker deletes old files; read more often, or keep them "
@@ -38,9 +49,19 @@ _WHY: dict[Cause, str] = {
     "lost its tail",
     "topic deleted": "the topic was deleted",
     "queue removed": "the topic has fewer queues than before",
-    "broker gone": "the broker is away for longer than option maxBrokerAbsence allows",
 }
-
+_TOO_LONG = "the broker is away for longer than option maxBrokerAbsence allows"
+_AFTERWARDS: dict[AwayStrategy, str] = {
+    "fail": "Its messages are not lost. Start the broker, then the query; or have queries wait, "
+    "for longer with option maxBrokerAbsence, for any time with brokerAbsenceStrategy=wait",
+    "wait": "Its messages are not lost, and are read when it is back",
+    "skip": "Its queues are read when it is back, but a batch that is to have messages of it is "
+    "planned without them (brokerAbsenceStrategy=skip)",
+}
+_TASK = (
+    "Its messages are not lost, and a batch that is being read cannot end without them: start the "
+    "broker, then the query"
+)
 
 LEAST_PAUSE_S = 0.1
 """How often to try at most, when it is for a time and not for some retries."""
@@ -56,11 +77,18 @@ class MessagesLost(ClientError):
         self.cause = cause
 
 
+class BrokerAway(ClientError):
+    """A broker that a query reads from is away for too long. Its messages are not lost."""
+
+    fault = Fault.OPERATOR
+    retriable = True
+
+
 class DataLoss:
     """What to do when offsets are gone, and how long to wait when a broker is.
 
-    With `max_absence_ms` it is waited for that long, without it for so many retries. `hide` strikes
-    secrets out of what brokers say, before it is logged.
+    With `max_absence_ms` it is waited for that long, without it for so many retries; `when_away`
+    says what follows. `hide` strikes secrets out of what brokers say, before it is logged.
     """
 
     def __init__(
@@ -70,6 +98,7 @@ class DataLoss:
         retries: int = 10,
         retry_interval_ms: int = 500,
         max_absence_ms: int | None = None,
+        when_away: AwayStrategy = "fail",
         hide: Callable[[str], str] = str,
         pause: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
@@ -78,11 +107,25 @@ class DataLoss:
         self._retries = retries
         self._pause_s = retry_interval_ms / 1000
         self._max_absence_ms = max_absence_ms
+        self._when_away = when_away
         self._hide = hide
         self._pause = pause
         self._clock = clock
         self._failures = 0
         self._failing_since = 0.0
+        self._told_away = False
+
+    @property
+    def waits_for_brokers(self) -> bool:
+        """Whether brokers are waited for however long they are away."""
+        return self._when_away == "wait"
+
+    def is_away(self, what: str) -> None:
+        """Fail or warn, because the broker of a queue is away for too long."""
+        text = f"a broker is away. {what}: {_TOO_LONG}. {_AFTERWARDS[self._when_away]}"
+        if self._when_away == "fail":
+            raise BrokerAway(text)
+        _log.warning("%s", text)
 
     def report(self, cause: Cause, what: str) -> None:
         """Fail or warn."""
@@ -129,7 +172,7 @@ class DataLoss:
             pause_s = self._pause_s
         else:
             if (now - self._failing_since) * 1000 >= self._max_absence_ms:
-                raise error if isinstance(error, BrokerBusy) else _gone(error) from error
+                self._lost_patience(error)
             pause_s = max(self._pause_s, LEAST_PAUSE_S)
         _log.info("trying again after %s", self._hide(str(error)))
         self._pause(pause_s)
@@ -137,15 +180,18 @@ class DataLoss:
     def made_progress(self) -> None:
         """A broker has answered: patience begins anew."""
         self._failures = 0
+        self._told_away = False
 
-
-def _gone(error: OrbitError) -> MessagesLost:
-    return MessagesLost(
-        f"messages are lost (broker gone). {error}: {_WHY['broker gone']}. A batch that is being "
-        "read cannot end without them: bring the broker back, or start the query again with option "
-        "failOnDataLoss set to false, which plans the batch without it",
-        "broker gone",
-    )
+    def _lost_patience(self, error: OrbitError) -> None:
+        """Fail because a broker does not serve a task, or warn once if it is to be waited for."""
+        if isinstance(error, BrokerBusy):
+            raise error
+        if not self.waits_for_brokers:
+            raise BrokerAway(f"a broker is away. {error}: {_TOO_LONG}. {_TASK}") from error
+        if not self._told_away:
+            self._told_away = True
+            where, then = self._hide(str(error)), _AFTERWARDS["wait"]
+            _log.warning("a broker is away. %s: %s. %s", where, _TOO_LONG, then)
 
 
 def place(queue: MessageQueue) -> str:

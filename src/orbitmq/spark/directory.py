@@ -1,6 +1,7 @@
 """What nameservers tell: which topics there are, where they are, which brokers are registered.
 
-Answers that are wanted at every trigger are kept for `ttl_ms`. Nameservers are needed to learn
+Answers that are wanted at every trigger are kept, and whoever asks says how old one may be, as
+readers with different options share a directory. Nameservers are needed to learn
 what has changed, not to go on: while none answers, what was told last still holds, as it does for
 RocketMQ's own clients, and after `ASK_AGAIN_S` they are asked again. The first to be asked is the
 one that answered last, so that one which is down is waited for once and not at every trigger.
@@ -50,16 +51,14 @@ class Asking(Protocol):
 @dataclass(slots=True)
 class _Kept(Generic[T]):
     value: T
-    until: float
+    asked_at: float | None
+    """When it was asked for; None once it has been forgotten."""
 
 
 class Directory:
     """Asks nameservers, and keeps what they say."""
 
-    def __init__(
-        self, connection: Connection, ask: Asking, ttl_ms: int, clock: Callable[[], float]
-    ) -> None:
-        self.ttl_ms = ttl_ms
+    def __init__(self, connection: Connection, ask: Asking, clock: Callable[[], float]) -> None:
         self._namespace = connection.namespace
         self._nameservers = Nameservers(connection.nameservers, 0)
         self._ask_one = ask
@@ -69,13 +68,13 @@ class Directory:
         self._silent_until = 0.0
         self._told = False
 
-    def route(self, topic: str) -> TopicRoute | None:
+    def route(self, topic: str, ttl_ms: int) -> TopicRoute | None:
         """Return where a topic is, None if nameservers know none of that name."""
-        return self._kept(self._routes, topic, self._find_route)
+        return self._kept(self._routes, topic, ttl_ms, self._find_route)
 
-    def topics_like(self, pattern: str) -> list[str]:
+    def topics_like(self, pattern: str, ttl_ms: int) -> list[str]:
         """Return the topics whose whole name matches; those of the system must be named."""
-        return self._kept(self._matches, pattern, self._find_matches)
+        return self._kept(self._matches, pattern, ttl_ms, self._find_matches)
 
     def registered_brokers(self) -> set[str] | None:
         """Return the brokers that nameservers know; None while no nameserver answers.
@@ -93,15 +92,17 @@ class Directory:
     def forget(self) -> None:
         """Have the next question answered by a nameserver, if there is one."""
         for route in self._routes.values():
-            route.until = 0.0
+            route.asked_at = None
         for match in self._matches.values():
-            match.until = 0.0
+            match.asked_at = None
 
     # ---- asking
 
-    def _kept(self, answers: dict[str, _Kept[T]], key: str, find: Callable[[str], T]) -> T:
+    def _kept(
+        self, answers: dict[str, _Kept[T]], key: str, ttl_ms: int, find: Callable[[str], T]
+    ) -> T:
         kept = answers.get(key)
-        if kept is not None and self._clock() < max(kept.until, self._silent_until):
+        if kept is not None and self._holds(kept, ttl_ms):
             return kept.value
         try:
             value = find(key)
@@ -112,8 +113,13 @@ class Directory:
                 self._told = True
                 _log.warning("going on with the routes that are known: %s", error)
             return kept.value
-        answers[key] = _Kept(value, self._clock() + self.ttl_ms / 1000)
+        answers[key] = _Kept(value, self._clock())
         return value
+
+    def _holds(self, kept: _Kept[T], ttl_ms: int) -> bool:
+        """Whether an answer is young enough, or the best there is while nobody answers."""
+        until = 0.0 if kept.asked_at is None else kept.asked_at + ttl_ms / 1000
+        return self._clock() < max(until, self._silent_until)
 
     def _ask(
         self, code: int, ext: dict[str, str] | None = None, also: Collection[int] = ()

@@ -13,7 +13,7 @@ __all__ = ["without_effect"]
 
 _FOR_STREAMS = (
     *("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
-    *("maxBrokerAbsence", "commitOffsets"),
+    *("maxBrokerAbsence", "brokerAbsenceStrategy", "commitOffsets"),
 )
 _FOR_BATCHES = ("pushFilters",)
 _DEFAULTS = {"commitOffsets": "none", "pushFilters": "false"}

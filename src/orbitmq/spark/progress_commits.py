@@ -100,7 +100,7 @@ class ProgressCommits:
 
     def _link(self, address: str) -> Pipeline:
         link, used = self._links.pop(address, (None, 0.0))
-        if link is not None and self._clock() - used < MAX_REST_S:
+        if link is not None and self._clock() - used < MAX_REST_S and not link.is_closed():
             return link
         if link is not None:
             link.close()

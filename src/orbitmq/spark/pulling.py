@@ -362,10 +362,11 @@ class Pulling:
         """Begin anew with every connection, after a pause, unless patience is at its end."""
         if not error.retriable:
             raise error
-        self._losses.had_trouble(error)
         for segment in active:
             segment.opaque = None
+        # First of all, because whoever reads next must not get them when patience is at its end.
         self._cluster.close_pipelines()
+        self._losses.had_trouble(error)
         self._cluster.forget_routes()
         for queue in {segment.queue.broker_name: segment.queue for segment in active}.values():
             self._cluster.forget_features(self._endpoints[queue.broker_name].address)

@@ -14,6 +14,7 @@ from typing import Literal
 from orbitmq._native import Filter as SqlFilter
 from orbitmq.errors import ConfigError, MalformedFilter
 from orbitmq.protocol.bodies import MessageQueue, Subscription
+from orbitmq.spark.data_loss import AwayStrategy
 from orbitmq.spark.offsets import EARLIEST, LATEST, Offsets, parse_assignment, parse_offsets
 from orbitmq.spark.options import CONNECTION_OPTIONS, Connection, Options
 
@@ -29,6 +30,7 @@ SOURCE_OPTIONS = (
         "failOnDataLoss",
         "failOnCorruption",
         "maxBrokerAbsence",
+        "brokerAbsenceStrategy",
         "minPartitions",
         "maxRecordsPerPartition",
     ),
@@ -43,6 +45,7 @@ DEFAULT_GROUP = "ORBIT_SPARK"
 """What the groups of readers that name none begin with. They commit and subscribe nothing."""
 
 _STRATEGIES: dict[str, Literal["error", "latest"]] = {"error": "error", "latest": "latest"}
+_WHEN_AWAY: dict[str, AwayStrategy] = {"fail": "fail", "wait": "wait", "skip": "skip"}
 _COMMITS: dict[str, Literal["none", "progress"]] = {"none": "none", "progress": "progress"}
 _WORDS = {"earliest": EARLIEST, "latest": LATEST}
 
@@ -165,6 +168,7 @@ class SourceOptions:
     fail_on_data_loss: bool
     fail_on_corruption: bool
     max_broker_absence_ms: int
+    when_broker_away: AwayStrategy
     limits: Limits
     min_partitions: int | None
     max_records_per_partition: int | None
@@ -207,6 +211,7 @@ class SourceOptions:
                 "option commitOffsets=progress writes offsets to a consumer group: name it with "
                 "consumerGroup"
             )
+        fail_on_data_loss = options.flag("failOnDataLoss", True)
         return cls(
             connection=Connection.of(options),
             topics=Topics.of(options),
@@ -215,9 +220,13 @@ class SourceOptions:
             when_no_message_is_later=options.choice(
                 "startingOffsetsByTimestampStrategy", _STRATEGIES, "error"
             ),
-            fail_on_data_loss=options.flag("failOnDataLoss", True),
+            fail_on_data_loss=fail_on_data_loss,
             fail_on_corruption=options.flag("failOnCorruption", True),
             max_broker_absence_ms=options.duration_ms("maxBrokerAbsence", 60_000),
+            # A query that loss does not end is not ended either where nothing is lost.
+            when_broker_away=options.choice(
+                "brokerAbsenceStrategy", _WHEN_AWAY, "fail" if fail_on_data_loss else "wait"
+            ),
             limits=Limits.of(options),
             min_partitions=options.number_if_given("minPartitions"),
             max_records_per_partition=options.number_if_given("maxRecordsPerPartition"),

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import NoReturn
 
-from orbitmq.errors import ConfigError
+from orbitmq.errors import ConfigError, NoRoute
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.spark.cluster import Cluster
 from orbitmq.spark.data_loss import DataLoss, place
@@ -22,7 +23,9 @@ __all__ = ["find_on_any_broker", "find_queues", "resolve_ending", "resolve_start
 def find_queues(cluster: Cluster, topics: Topics, *, required: bool = True) -> list[MessageQueue]:
     """Return the queues that exist of those a reader is asked to read, sorted.
 
-    `required` topics that do not exist are an error; later, they may have been deleted.
+    `required` topics that do not exist are an error; later, they may have been deleted. The error
+    is `retriable` while no broker is registered: nameservers know no topic of a broker that is
+    away.
     """
     if topics.pattern is not None:
         names: Iterable[str] = cluster.topics_like(topics.pattern)
@@ -35,10 +38,7 @@ def find_queues(cluster: Cluster, topics: Topics, *, required: bool = True) -> l
         if route is not None:
             found += route.subscribe_queues
         elif required:
-            option = "assign" if topics.queues else "subscribe"
-            raise ConfigError(
-                f"topic {name!r} does not exist; create it, or check options {option} and namespace"
-            )
+            _raise_missing(cluster, name, "assign" if topics.queues else "subscribe")
     if topics.queues:
         assigned = with_brokers("assign", topics.queues, found)
         wanted = set(assigned.values())
@@ -49,10 +49,27 @@ def find_queues(cluster: Cluster, topics: Topics, *, required: bool = True) -> l
     return sorted(found)
 
 
+def _raise_missing(cluster: Cluster, topic: str, option: str) -> NoReturn:
+    if not cluster.registered_brokers():
+        raise NoRoute(
+            f"no broker is registered, so there is no route to topic {topic!r}: start the brokers",
+            topic=topic,
+            cause="no_broker",
+        )
+    raise ConfigError(
+        f"topic {topic!r} does not exist; create it, or check options {option} and namespace. "
+        "Nameservers know no topic whose brokers are all away"
+    )
+
+
 def find_on_any_broker(cluster: Cluster, topics: Topics) -> list[MessageQueue]:
-    """Return the queues that a reader may be asked to read, before `settled` is known."""
+    """Return the queues that a reader may be asked to read, before `settled` is known.
+
+    Those of brokers that are away are not among them, and none is required.
+    """
     names = dict.fromkeys(queue.topic for queue in topics.queues)
-    found = find_queues(cluster, Topics(names=tuple(names)) if names else topics)
+    wanted = Topics(names=tuple(names)) if names else topics
+    found = find_queues(cluster, wanted, required=False)
     return [queue for queue in found if topics.has(queue)]
 
 

@@ -176,9 +176,10 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for queue, reach in ends.items():
             end, start = reach.max_offset, began.get(queue, 0)
             if self._pinned is not None and end > start:
-                if queue not in self._pinned and queue not in began:
+                if queue not in began and queue not in self._pinned:
                     continue  # came too late for this run
-                end = max(min(end, self._pinned.get(queue, start)), start)
+                # The broker of a queue that was begun may have been away when all were pinned.
+                end = max(min(end, self._pinned.setdefault(queue, end)), start)
             # An end before the start is a loss: planning the batch tells of it.
             latest[queue] = end
         return latest
@@ -188,9 +189,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options = self.options
         with options.connection.hiding_secrets():
             cluster = cluster_of(options)
-            ends = cluster.patiently(
-                lambda: cluster.ends(find_on_any_broker(cluster, options.topics))
-            )
+            queues = cluster.patiently(lambda: find_on_any_broker(cluster, options.topics))
+            ends = cluster.reachable_ends(queues).ends
             self._pinned = {queue: reach.max_offset for queue, reach in ends.items()}
 
     def reportLatestOffset(self) -> Json | None:
