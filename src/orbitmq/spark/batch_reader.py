@@ -16,6 +16,7 @@ from orbitmq.spark.first_offsets import past_the_expired
 from orbitmq.spark.offsets import QueueRange
 from orbitmq.spark.planning import LEAST_PER_TASK, pack
 from orbitmq.spark.pulling import Filter, Pulling, PullSettings
+from orbitmq.spark.pushdown_switch import check_switch
 from orbitmq.spark.settling import settle_in
 from orbitmq.spark.source_options import SourceOptions
 from orbitmq.spark.starting import find_queues, resolve_ending, resolve_starting
@@ -168,5 +169,6 @@ def batch_reader(
     if options.push_filters:
         from orbitmq.spark.pushdown import PushdownReader
 
+        check_switch()
         return PushdownReader(options, columns, tasks)
     return RocketMQBatchReader(options, columns, tasks)
