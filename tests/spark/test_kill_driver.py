@@ -34,7 +34,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from orbitmq.spark.planning import LEAST_PER_TASK
 from orbitmq.testing import LocalCluster
 from tests.spark.drivers import Driver
 from tests.spark.relay_driver import Relay
@@ -130,7 +129,7 @@ def test_a_batch_that_a_driver_has_begun_is_ended_by_one_with_other_cores(
     cluster: LocalCluster, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     source, target = new_topic(cluster, queues=6), new_topic(cluster, queues=4)
-    count = 3 * LEAST_PER_TASK
+    count = 30_000
     produce(cluster, source, (b"%d" % number for number in range(count)))
     relay = Relay(
         name_server=cluster.address,

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from orbitmq.spark.pipelines import load
+from orbitmq.spark.pipelines.sessions import has_local_checkpoints
 from orbitmq.spark.session import TUNED, session, tuned
 
 
@@ -23,6 +26,23 @@ def test_checkpoints_of_a_cluster_are_left_alone() -> None:
     _, added = tuned("spark://host:7077")
     assert added
     assert not any(tuning.only_local for tuning in added)
+
+
+def test_checkpoints_of_other_file_systems_are_left_alone(tmp_path: Path) -> None:
+    _, added = tuned("local[2]", local_checkpoints=False)
+    assert added
+    assert not any(tuning.only_local for tuning in added)
+    text = 'kind = "archive"\nname_server = "127.0.0.1:9"\n[source]\ntopic = "orders"\n'
+    for place, is_local in {
+        'path = "archive"': True,
+        'path = "file:/var/archive"': True,
+        'path = "s3a://bucket/archive"': False,
+        'path = "s3a://bucket/archive"\ncheckpoint = "state"': True,
+        'path = "archive"\ncheckpoint = "hdfs://host/state"': False,
+    }.items():
+        file = tmp_path / "archive.toml"
+        file.write_text(f"{place}\n{text}")
+        assert has_local_checkpoints(load(file).spec) is is_local, place
 
 
 def test_a_session_that_is_there_stays_as_it_is(spark: SparkSession) -> None:

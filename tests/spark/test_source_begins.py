@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from orbitmq import Admin, Message, Producer
-from orbitmq.spark.offsets import TASKS
+from orbitmq.spark.offsets import LEAST, TASKS
+from orbitmq.spark.planning import LEAST_PER_TASK
 from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic
 from tests.spark.source_fixtures import (
@@ -128,7 +129,7 @@ def test_a_queue_without_a_broker_stays_where_it_was_begun(
         made = reader(two_brokers, **options)
         made.prepareForTriggerAvailableNow()
     end = made.latestOffset(start, ReadAllAvailable())
-    assert end == {TASKS: made.tasks, name: {"broker-a": {"0": 1}}}
+    assert end == {TASKS: made.tasks, LEAST: LEAST_PER_TASK, name: {"broker-a": {"0": 1}}}
     made.stop()
     with pytest.raises(Exception, match="is on 2 brokers"):
         reader(two_brokers, **options).initialOffset()

@@ -18,7 +18,8 @@ from orbitmq.remoting.handling import Refused
 from orbitmq.spark.batch_reader import QueuePartition
 from orbitmq.spark.cluster import Cluster, Endpoint
 from orbitmq.spark.data_loss import BrokerAway
-from orbitmq.spark.offsets import TASKS
+from orbitmq.spark.offsets import LEAST, TASKS
+from orbitmq.spark.planning import LEAST_PER_TASK
 from orbitmq.spark.source import RocketMQSource
 from orbitmq.testing import LocalCluster
 from tests.spark.broker_process import BrokerProcess
@@ -68,7 +69,7 @@ def test_a_topic_that_is_gone_does_not_keep_others_of_its_broker(
     with refusing(own, RequestCode.GET_TOPIC_STATS_INFO, gone, refusal):
         end = stream.latestOffset(start, ReadAllAvailable())
     ends = {gone: {"broker-a": {"0": 0}}, there: {"broker-a": {"0": 1}}}
-    assert end == {TASKS: stream.tasks, **ends}
+    assert end == {TASKS: stream.tasks, LEAST: LEAST_PER_TASK, **ends}
     stream.stop()
 
 

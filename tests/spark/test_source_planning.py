@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orbitmq.protocol.bodies import MessageQueue
-from orbitmq.spark.offsets import QueueRange, as_json, from_json, tasks_in
-from orbitmq.spark.planning import LEAST_PER_TASK, pack, share, split
+from orbitmq.spark.offsets import QueueRange, as_json, from_json, least_in, tasks_in
+from orbitmq.spark.planning import LEAST_PER_TASK, ONCE_LEAST_PER_TASK, pack, share, split
 
 
 def queue(number: int) -> MessageQueue:
@@ -45,15 +45,30 @@ def test_every_offset_is_read_once(
 @pytest.mark.parametrize(
     ("lengths", "tasks"),
     [
-        ([LEAST_PER_TASK * 10] * 64, 2),
-        ([LEAST_PER_TASK * 10], 1),
-        ([10] * 64, 1),
+        ([100_000] * 64, 8),
+        ([1000] * 8, 8),
+        ([1000] * 5, 5),
+        ([1000] * 5 + [0] * 60, 5),
+        ([100_000], 1),
+        ([LEAST_PER_TASK] * 8, 8),
+        ([LEAST_PER_TASK // 4] * 8, 2),
+        ([1] * 8, 1),
+        ([10_000] + [1] * 8, 8),
         ([], 0),
         ([0, 0], 0),
     ],
 )
 def test_as_many_tasks_as_run_at_once(lengths: list[int], tasks: int) -> None:
-    assert len(pack(ranges_of(lengths), 2)) == tasks
+    assert len(pack(ranges_of(lengths), 8)) == tasks
+
+
+@pytest.mark.parametrize(
+    ("lengths", "tasks"), [([1000] * 8, 1), ([3000] * 8, 3), ([30_000] * 8, 8), ([1] * 8, 1)]
+)
+def test_batches_of_earlier_versions_have_the_tasks_they_had(
+    lengths: list[int], tasks: int
+) -> None:
+    assert len(pack(ranges_of(lengths), 8, least=ONCE_LEAST_PER_TASK)) == tasks
 
 
 def test_tasks_have_about_as_much_to_do() -> None:
@@ -102,7 +117,7 @@ def test_queues_take_turns_when_there_is_not_one_offset_for_each(count: int, dat
 @given(st.dictionaries(st.integers(0, 99), st.integers(0, 2**62)))
 def test_offsets_are_written_in_one_order(numbers: dict[int, int]) -> None:
     offsets = {queue(number): offset for number, offset in numbers.items()}
-    text = as_json(offsets, tasks=3)
+    text = as_json(offsets, tasks=3, least=7)
     assert from_json(text) == offsets
-    assert tasks_in(text) == 3
-    assert str(text) == str(as_json(dict(reversed(offsets.items())), tasks=3))
+    assert (tasks_in(text), least_in(text)) == (3, 7)
+    assert str(text) == str(as_json(dict(reversed(offsets.items())), tasks=3, least=7))

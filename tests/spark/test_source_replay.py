@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from orbitmq.spark import planning
 from orbitmq.spark.batch_reader import QueuePartition
 from orbitmq.spark.offsets import QueueRange, parse_offsets
 from orbitmq.spark.pipelines.progress import lag_of
@@ -27,9 +26,8 @@ QUEUES = 4
 
 
 @pytest.fixture
-def topic(cluster: LocalCluster, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch) -> str:
+def topic(cluster: LocalCluster, new_topic: NewTopic) -> str:
     """A topic whose batches are worth several tasks."""
-    monkeypatch.setattr(planning, "LEAST_PER_TASK", 10)
     name = new_topic(cluster, queues=QUEUES)
     produce(cluster, name, (b"%d" % number for number in range(200)), batch=50)
     return name
@@ -75,16 +73,39 @@ def test_a_driver_with_other_cores_divides_a_planned_batch_as_it_was(
         later.stop()
 
 
+@pytest.mark.parametrize("later_cores", [1, 3])
+def test_a_batch_that_an_earlier_version_has_planned_is_divided_as_it_was(
+    cluster: LocalCluster, topic: str, later_cores: int
+) -> None:
+    """Less than 10 000 offsets were one task then, whatever the cores."""
+    later = driver(cluster, topic, later_cores)
+    try:
+        start = later.initialOffset()
+        end = later.latestOffset(start, ReadAllAvailable())
+        for said in ({"#tasks": 3}, {}):
+            (task,) = division(later, start, {**said, topic: end[topic]})
+            assert [(each.queue.queue_id, each.count) for each in task] == [
+                (queue_id, 50) for queue_id in range(QUEUES)
+            ]
+        # What comes after it is divided as this version does.
+        produce(cluster, topic, [b"more"] * 120, batch=30)
+        after = later.latestOffset({"#tasks": 3, topic: end[topic]}, ReadAllAvailable())
+        assert len(division(later, end, after)) == later_cores
+    finally:
+        later.stop()
+
+
 def test_cores_that_have_changed_are_no_news_by_themselves(
     cluster: LocalCluster, topic: str
 ) -> None:
     first = driver(cluster, topic, 3)
     end = first.latestOffset(first.initialOffset(), ReadAllAvailable())
     first.stop()
-    of_an_earlier_version = {name: value for name, value in end.items() if name == topic}
+    of_an_earlier_version = {name: value for name, value in end.items() if name != "#least"}
+    of_the_first_version = {name: value for name, value in end.items() if name == topic}
     later = driver(cluster, topic, 5)
     try:
-        for known in (end, of_an_earlier_version):
+        for known in (end, of_an_earlier_version, of_the_first_version):
             for limit in (ReadAllAvailable(), ReadMaxRows(10)):
                 again = later.latestOffset(json.loads(json.dumps(known)), limit)
                 assert json.dumps(again) == json.dumps(known), "Spark compares the text"
@@ -99,7 +120,7 @@ def test_a_checkpoint_that_does_not_say_is_divided_for_the_cores_there_are(
     try:
         start = reader.initialOffset()
         end = reader.latestOffset(start, ReadAllAvailable())
-        assert len(division(reader, start, {topic: end[topic]})) == 2
+        assert len(division(reader, start, {"#least": 32, topic: end[topic]})) == 2
     finally:
         reader.stop()
 
@@ -116,4 +137,5 @@ def test_offsets_of_a_checkpoint_can_be_begun_with_and_compared(
     again.stop()
     assert begins[topic] == end[topic]
     assert {queue.topic for queue in parse_offsets("startingOffsets", json.dumps(end))} == {topic}
-    assert lag_of({"#tasks": 9, **begins}, {"#tasks": 2, **begins}) == 0
+    noted = {"#tasks": 9, "#least": 99, **begins}
+    assert lag_of(noted, {"#tasks": 2, "#least": 2, **begins}) == 0

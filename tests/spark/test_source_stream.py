@@ -51,7 +51,7 @@ def test_available_now_ends_where_it_began_to_read(
     query = run_available(stream(spark, cluster, topic, startingOffsets="latest"), tmp_path)
     assert bodies(written(spark, tmp_path)) == names("a", 50) + names("b", 7)
     ends = offsets_of(query)
-    assert list(ends) == ["#tasks", topic]
+    assert list(ends) == ["#tasks", "#least", topic]
     assert list(ends[topic]) == ["broker-a"]
     assert list(ends[topic]["broker-a"]) == ["0", "1", "2"]
     assert sum(ends[topic]["broker-a"].values()) == 57
@@ -81,7 +81,7 @@ def test_rows_per_trigger_in_proportion_to_the_backlog(
     steps = [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]]
     assert steps == [20, 20, 20, 20]
     first = json.loads(query.recentProgress[0]["sources"][0]["endOffset"])
-    assert first == {"#tasks": 2, topic: {"broker-a": {"0": 15, "1": 5}}}
+    assert first == {"#tasks": 2, "#least": 32, topic: {"broker-a": {"0": 15, "1": 5}}}
     assert bodies(written(spark, tmp_path)) == names("a", 60) + names("b", 20)
 
 
@@ -187,7 +187,7 @@ def test_queues_and_topics_that_are_added_begin_at_their_first_message(
         until(query, 10)
         ends = offsets_of(query)
         assert set(ends[topic]["broker-a"]) == {"0", "1", "2", "3"}
-        assert set(ends) == {"#tasks", topic, f"{topic}-more"}
+        assert set(ends) == {"#tasks", "#least", topic, f"{topic}-more"}
     finally:
         query.stop()
     assert bodies(written(spark, tmp_path)) == names("added", 5) + names("more", 5)

@@ -14,8 +14,9 @@ from orbitmq.spark.cluster import Cluster, Endpoint, shared_cluster
 from orbitmq.spark.data_loss import DataLoss
 from orbitmq.spark.first_offsets import past_the_expired
 from orbitmq.spark.offsets import QueueRange
-from orbitmq.spark.planning import pack
+from orbitmq.spark.planning import LEAST_PER_TASK, pack
 from orbitmq.spark.pulling import Filter, Pulling, PullSettings
+from orbitmq.spark.pushdown_switch import check_switch
 from orbitmq.spark.settling import settle_in
 from orbitmq.spark.source_options import SourceOptions
 from orbitmq.spark.starting import find_queues, resolve_ending, resolve_starting
@@ -68,13 +69,14 @@ def make_partitions(
     endpoints: Mapping[str, Endpoint],
     tasks: int,
     left: Mapping[MessageQueue, QueueRange] | None = None,
+    least: int = LEAST_PER_TASK,
 ) -> list[QueuePartition]:
     """Give ranges to tasks, with all a task needs to know so that it asks no nameserver.
 
     `left` is what there is of the ranges, if that may be less: each task has its part of it, even
     if it is nothing, so that the others' parts do not depend on it.
     """
-    packed = pack(ranges, tasks, options.min_partitions, options.max_records_per_partition)
+    packed = pack(ranges, tasks, options.min_partitions, options.max_records_per_partition, least)
     if left is not None:
         packed = [
             [each.within(left[each.queue]) for each in task if each.queue in left]
@@ -168,5 +170,6 @@ def batch_reader(
     if options.push_filters:
         from orbitmq.spark.pushdown import PushdownReader
 
+        check_switch()
         return PushdownReader(options, columns, tasks)
     return RocketMQBatchReader(options, columns, tasks)

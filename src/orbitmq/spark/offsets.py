@@ -9,7 +9,8 @@ The offsets of a stream also say how the batch that ends there was planned. They
 checkpoint before the batch runs, so one that is run again is divided as it was, however many cores
 there are by then and whatever has expired. No topic has such names:
 
-- ``"#tasks": 2``: for how many tasks;
+- ``"#tasks": 2``: for how many tasks that run at once;
+- ``"#least": 32``: how many offsets a task was to have before there was another one;
 - ``"#begins": {"topic": …}``: where it begins in queues in which that is not where the batch before
   it ended. Those are new, or messages had expired.
 """
@@ -28,6 +29,7 @@ __all__ = [
     "BEGINS",
     "EARLIEST",
     "LATEST",
+    "LEAST",
     "NO_TOPICS",
     "TASKS",
     "Offsets",
@@ -36,6 +38,7 @@ __all__ = [
     "as_json",
     "begins_in",
     "from_json",
+    "least_in",
     "parse_assignment",
     "parse_offsets",
     "tasks_in",
@@ -45,8 +48,9 @@ __all__ = [
 EARLIEST = -2
 LATEST = -1
 TASKS = "#tasks"
+LEAST = "#least"
 BEGINS = "#begins"
-NO_TOPICS = frozenset({TASKS, BEGINS})
+NO_TOPICS = frozenset({TASKS, LEAST, BEGINS})
 
 Offsets = dict[MessageQueue, int]
 
@@ -82,13 +86,16 @@ def as_json(
     offsets: Mapping[MessageQueue, int],
     tasks: int | None = None,
     begins: Mapping[MessageQueue, int] | None = None,
+    least: int | None = None,
 ) -> dict[str, Any]:
     """Write offsets, in the one order that equal offsets have, and how their batch was planned.
 
-    >>> as_json({MessageQueue("t", "b", 10): 7, MessageQueue("t", "b", 2): 5}, tasks=4)
-    {'#tasks': 4, 't': {'b': {'2': 5, '10': 7}}}
+    >>> as_json({MessageQueue("t", "b", 10): 7, MessageQueue("t", "b", 2): 5}, tasks=4, least=32)
+    {'#tasks': 4, '#least': 32, 't': {'b': {'2': 5, '10': 7}}}
     """
     value: dict[str, Any] = {} if tasks is None else {TASKS: tasks}
+    if least is not None:
+        value[LEAST] = least
     if begins:
         value[BEGINS] = as_json(begins)
     for queue in sorted(offsets):
@@ -112,6 +119,12 @@ def tasks_in(value: Mapping[str, Any]) -> int | None:
     """Return for how many tasks the batch that ends here was planned; None if it does not say."""
     tasks = value.get(TASKS)
     return None if tasks is None else int(tasks)
+
+
+def least_in(value: Mapping[str, Any]) -> int | None:
+    """Return how many offsets each task of that batch was to have; None if it does not say."""
+    least = value.get(LEAST)
+    return None if least is None else int(least)
 
 
 def begins_in(value: Mapping[str, Any]) -> Offsets:

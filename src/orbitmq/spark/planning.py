@@ -1,8 +1,11 @@
 """Which task reads what, and how much a micro-batch has. Pure: numbers in, numbers out.
 
-A task costs Spark tens of milliseconds whatever it reads, so queues are packed into about as many
-tasks as can run at once, and into fewer when there is little to read. A queue is only divided when
-somebody asks for more tasks (`min_partitions`) or smaller ones (`max_records`).
+A query may do anything with a row, so all cores are to have some: queues are packed into as many
+tasks as can run at once, if there are as many queues in which something waits. A task costs Spark
+some milliseconds whatever it reads, a second and much memory when it is the first on a core, and
+most triggers of a stream that keeps up have a few messages: a task has at least `LEAST_PER_TASK`
+offsets where queues have less than that. A queue is only divided when somebody asks for more tasks
+(`min_partitions`) or smaller ones (`max_records`).
 """
 
 from __future__ import annotations
@@ -15,10 +18,12 @@ from collections.abc import Mapping, Sequence
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.spark.offsets import QueueRange
 
-__all__ = ["LEAST_PER_TASK", "pack", "share", "split"]
+__all__ = ["LEAST_PER_TASK", "ONCE_LEAST_PER_TASK", "pack", "share", "split"]
 
-LEAST_PER_TASK = 10_000
-"""So few offsets are read by one task faster than two can be started."""
+LEAST_PER_TASK = 32
+"""So few rows may cost a query 2 ms each and still take no longer than a trigger without any."""
+ONCE_LEAST_PER_TASK = 10_000
+"""The same in versions whose checkpoints do not say."""
 
 
 def split(
@@ -62,13 +67,17 @@ def pack(
     parallelism: int,
     min_partitions: int | None = None,
     max_records: int | None = None,
+    least: int = LEAST_PER_TASK,
 ) -> list[list[QueueRange]]:
-    """Give ranges to tasks, so that all have about as much to do; each task's are in order."""
+    """Give ranges to tasks, so that all have about as much to do; each task's are in order.
+
+    There are no more tasks than can have `least` offsets each, unless more are asked for.
+    """
     pieces = split(ranges, min_partitions, max_records)
     if not pieces:
         return []
     total = sum(each.count for each in pieces)
-    tasks = min(parallelism, math.ceil(total / LEAST_PER_TASK))
+    tasks = min(parallelism, math.ceil(total / least))
     if max_records is not None:
         tasks = max(tasks, math.ceil(total / max_records))
     tasks = min(max(tasks, min_partitions or 1, 1), len(pieces))

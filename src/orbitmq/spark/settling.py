@@ -13,6 +13,7 @@ from __future__ import annotations
 import gc
 
 from orbitmq.memory import keep_freed_memory
+from orbitmq.spark.early_ends import end_quietly
 
 __all__ = ["settle_in"]
 
@@ -32,5 +33,6 @@ def settle_in() -> None:
         return
     if _calls == 1:
         keep_freed_memory()
+        end_quietly()
     gc.collect()
     gc.freeze()

@@ -21,6 +21,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 
 from orbitmq.errors import ConfigError
 from orbitmq.spark.schema import column_names, message_schema
+from orbitmq.spark.pushdown_switch import check_switch
 from orbitmq.spark.settling import settle_in
 from orbitmq.spark.store_options import StoreOptions
 from orbitmq.spark.store_reading import read_split, say_torn_tail
@@ -78,6 +79,7 @@ class RocketMQStoreSource(DataSource):
             # Spark refuses readers that take filters while its own switch for that is off.
             from orbitmq.spark.store_pushdown import PushingStoreReader
 
+            check_switch()
             def planning(narrowed: Selection) -> ScanPlan:
                 return options.plan(log, narrowed, columns, self.parallelism)
 

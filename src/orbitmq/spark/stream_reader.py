@@ -43,8 +43,10 @@ from orbitmq.spark.offsets import (
     as_json,
     begins_in,
     from_json,
+    least_in,
     tasks_in,
 )
+from orbitmq.spark.planning import LEAST_PER_TASK, ONCE_LEAST_PER_TASK
 from orbitmq.spark.progress_commits import ProgressCommits
 from orbitmq.spark.pulling import Filter
 from orbitmq.spark.source_options import SourceOptions
@@ -120,7 +122,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 # changed waits for a batch to go with.
                 return start
             begins = {q: at for q, at in starts.items() if q in batch_end and at > began.get(q, 0)}
-            return as_json(batch_end, self.tasks, begins)
+            return as_json(batch_end, self.tasks, begins, LEAST_PER_TASK)
 
     def _batch_end(
         self, cluster: Cluster, starts: Offsets, latest: Offsets, limit: ReadLimit
@@ -213,9 +215,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             left = ranges_left(ends, began, stops, losses_of(options))
             begins = moving | begins_in(end)
             ranges = [QueueRange(queue, begins[queue], stops[queue]) for queue in sorted(moving)]
-            # A checkpoint of an earlier version does not say.
-            tasks = tasks_in(end) or self.tasks
-            return make_partitions(options, ranges, endpoints, tasks, left)
+            # A checkpoint of an earlier version says one of them or none.
+            tasks, least = tasks_in(end) or self.tasks, least_in(end) or ONCE_LEAST_PER_TASK
+            return make_partitions(options, ranges, endpoints, tasks, left, least=least)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Read one task's share."""

@@ -21,6 +21,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import StructType
 
+from orbitmq.spark.early_ends import end_quietly
 from orbitmq.spark.pipelines.avro_schemas import TIMES, as_spark_reads
 from orbitmq.spark.pipelines.failures import one_line
 
@@ -50,6 +51,7 @@ def avro_columns(
         import fastavro
         from pyspark.sql.pandas.types import to_arrow_type
 
+        end_quietly()
         parsed = fastavro.parse_schema(read_by)
         rows = [_record(fastavro, parsed, body.as_py(), skipped) for body in bodies]
         return _array(rows, to_arrow_type(struct, timezone="UTC"))

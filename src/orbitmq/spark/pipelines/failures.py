@@ -12,6 +12,7 @@ import re
 __all__ = ["one_line"]
 
 _PYTHON_CAUSE = re.compile(r"^(?P<module>(?:\w+\.)*)(?P<name>\w+): (?P<message>\S.*)$")
+_DATA_SOURCE_CAUSE = re.compile(r"^\[PYTHON_DATA_SOURCE_ERROR\] [^:]*: ((?:\w+\.)*\w+: \S.*)$")
 _TRACEBACK = "Traceback (most recent call last):"
 _JVM_CLASS = re.compile(r"^:?\s*(?:(?:[a-z]\w*\.)+\w+(?:Exception|Error):(?: |$))+")
 _NOISE = re.compile(r"\s*(SQLSTATE: \w+|;)\s*$")
@@ -26,6 +27,8 @@ def one_line(error: BaseException) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
         del lines[0]  # py4j's own word, before the JVM's
+    if lines and (cause := _DATA_SOURCE_CAUSE.match(lines[0])):
+        return _last_python_cause(cause[1])
     for line in lines:
         said = _NOISE.sub("", _JVM_CLASS.sub("", line))
         if said:  # some have their message in the line after their class

@@ -20,11 +20,13 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from pathlib import Path
 from subprocess import Popen
 from typing import TYPE_CHECKING, Any, Final
 
 from orbitmq.errors import ConfigError
 from orbitmq.spark.pipelines.failures import one_line
+from orbitmq.spark.pipelines.spec import local_path
 from orbitmq.spark.session import session
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
     from orbitmq.spark.pipelines.spec import Loaded
 
-__all__ = ["make_active", "open_session"]
+__all__ = ["has_local_checkpoints", "make_active", "open_session"]
 
 SECRETS_IN_PLANS: Final = (
     "(?i)secret|token|passw|passphrase|credential|url|(access|account|api|private)[._]?key"
@@ -78,6 +80,7 @@ def open_session(
                 f"orbitmq-{spec.name}",
                 master=master,
                 settings=settings | spec.spark.conf,
+                local_checkpoints=has_local_checkpoints(spec),
                 say=say,
             )
             while not wait([opening], POLL_S).done:
@@ -93,6 +96,16 @@ def open_session(
         return made
     except Exception as error:  # py4j hands on whatever the JVM throws
         raise ConfigError(f"Spark does not start: {one_line(error)}") from error
+
+
+def has_local_checkpoints(spec: Any) -> bool:
+    """Whether a pipeline keeps its checkpoints on a local disk; an archive's may be in its path."""
+    place = getattr(spec, "checkpoint", None) or getattr(spec, "path", None) or ""
+    try:
+        local_path(place, Path())
+    except ValueError:
+        return False
+    return True
 
 
 def make_active(spark: SparkSession) -> None:
