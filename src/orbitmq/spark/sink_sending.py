@@ -34,10 +34,11 @@ from dataclasses import dataclass, field
 
 from orbitmq._native import Command, PackedSend
 from orbitmq.client.state.namespace import wrap
-from orbitmq.client.state.outgoing import SendPolicy, request_fields
+from orbitmq.client.state.outgoing import REDRIVEN_LIMIT, SendPolicy, request_fields
 from orbitmq.errors import BrokerRefused, ConnectionLost, NoRoute, RemotingError, SendFailed
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import NOT_NOW, RequestCode, ResponseCode
+from orbitmq.protocol.names import RETRY_PREFIX
 from orbitmq.remoting.blocking import BlockingNetwork
 from orbitmq.spark.sink_queues import SinkQueues
 
@@ -234,6 +235,8 @@ class Sender:
         namespace = self._settings.namespace
         group, topic = wrap(namespace, self._settings.group), wrap(namespace, send.topic)
         ext = request_fields(group, topic, self._policy, 0, now_ms, 0)
+        if send.topic.startswith(RETRY_PREFIX):
+            ext["l"] = REDRIVEN_LIMIT
         ext["i"] = f"WAIT\1true\2INSTANCE_ID\1{namespace}" if namespace else "WAIT\1true"
         code: int = RequestCode.SEND_MESSAGE_V2
         if send.properties is not None:
