@@ -1,4 +1,4 @@
-"""What a process that writes keeps for the tasks to come: connections, routes, pinned brokers."""
+"""State of a writing process for its later tasks: connections, routes, turns, pinned brokers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from orbitmq.remoting.blocking import BlockingNetwork
 from orbitmq.spark.options import Connection
 from orbitmq.spark.sink_once import Pins
-from orbitmq.spark.sink_queues import RouteCache
+from orbitmq.spark.sink_queues import RouteCache, Turns
 
 __all__ = ["SinkProcess", "sink_process"]
 
@@ -19,6 +19,7 @@ class SinkProcess:
         settings = connection.client_settings()
         self.network = BlockingNetwork(settings.make_hooks(), settings.make_tls())
         self.routes = RouteCache(self.network, settings.nameservers, settings.namespace)
+        self.turns = Turns()
         self.pins = Pins(self.network, settings.nameservers)
         self.pid = os.getpid()
 

@@ -32,7 +32,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from orbitmq._native import Command, PackedSend
+from orbitmq._native import Command
 from orbitmq.client.state.namespace import wrap
 from orbitmq.client.state.outgoing import REDRIVEN_LIMIT, SendPolicy, request_fields
 from orbitmq.errors import BrokerRefused, ConnectionLost, NoRoute, RemotingError, SendFailed
@@ -40,6 +40,7 @@ from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import NOT_NOW, RequestCode, ResponseCode
 from orbitmq.protocol.names import RETRY_PREFIX
 from orbitmq.remoting.blocking import BlockingNetwork
+from orbitmq.spark.sink_pieces import Outbound
 from orbitmq.spark.sink_queues import SinkQueues
 
 __all__ = ["Counts", "SendSettings", "Sender"]
@@ -114,7 +115,7 @@ class Sender:
         self._changed = threading.Condition()
         self._under_way = 0
         self._failure: BaseException | None = None
-        self._lanes: dict[MessageQueue, deque[PackedSend]] = {}
+        self._lanes: dict[MessageQueue, deque[Outbound]] = {}
 
     def __enter__(self) -> Sender:
         return self
@@ -124,7 +125,7 @@ class Sender:
             self._failure = self._failure or SendFailed("the task has ended")
         self._threads.shutdown()
 
-    def submit(self, send: PackedSend) -> None:
+    def submit(self, send: Outbound) -> None:
         """Have something sent; returns when there is room for the next."""
         queue = self._queues.fixed(send)
         with self._changed:
@@ -151,8 +152,8 @@ class Sender:
 
     # ---- on the threads
 
-    def _run(self, send: PackedSend, queue: MessageQueue | None) -> None:
-        following: PackedSend | None = send
+    def _run(self, send: Outbound, queue: MessageQueue | None) -> None:
+        following: Outbound | None = send
         while following is not None:
             failure: BaseException | None = None
             try:
@@ -166,14 +167,14 @@ class Sender:
                 following = None if queue is None else self._next_in_lane(queue)
                 self._changed.notify_all()
 
-    def _next_in_lane(self, queue: MessageQueue) -> PackedSend | None:
+    def _next_in_lane(self, queue: MessageQueue) -> Outbound | None:
         lane = self._lanes[queue]
         if lane:
             return lane.popleft()
         del self._lanes[queue]
         return None
 
-    def _deliver(self, send: PackedSend, fixed: MessageQueue | None) -> None:
+    def _deliver(self, send: Outbound, fixed: MessageQueue | None) -> None:
         settings, counts = self._settings, self.counts
         deadline = self._clock() + settings.retry_timeout_ms / 1000
         ext, code = self._request(send)
@@ -212,7 +213,7 @@ class Sender:
             self._pause(pause_ms / 1000)
 
     def _attempt(
-        self, queue: MessageQueue, code: int, ext: dict[str, str], send: PackedSend
+        self, queue: MessageQueue, code: int, ext: dict[str, str], send: Outbound
     ) -> Command:
         address = self._queues.address(queue.broker_name)
         if address is None:
@@ -230,7 +231,7 @@ class Sender:
             encoding="binary",
         )
 
-    def _request(self, send: PackedSend) -> tuple[dict[str, str], int]:
+    def _request(self, send: Outbound) -> tuple[dict[str, str], int]:
         now_ms = time.time_ns() // 1_000_000
         namespace = self._settings.namespace
         group, topic = wrap(namespace, self._settings.group), wrap(namespace, send.topic)
@@ -249,7 +250,7 @@ class Sender:
             code = RequestCode.ORBIT_SEND_ONCE
         return ext, code
 
-    def _note_stored(self, send: PackedSend, answer: Command) -> None:
+    def _note_stored(self, send: Outbound, answer: Command) -> None:
         suppressed = int(answer.get_ext("suppressed") or 0) if self._settings.once else 0
         counts = self.counts
         with counts.lock:
