@@ -36,6 +36,7 @@ from orbitmq.spark.sink_pieces import Outbound, Pieces
 from orbitmq.spark.sink_process import SinkProcess, sink_process
 from orbitmq.spark.sink_queues import SinkQueues
 from orbitmq.spark.sink_rows import LEFT_OUT_PROPERTIES, check_columns, sendable
+from orbitmq.spark.sink_runs import EarlierRun, Run, note_run
 from orbitmq.spark.sink_sending import Counts, Sender, SendSettings
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ class Sink:
         scope: Scope | None = None
         if options.deduplicate:
             scope = query_scope(self.sender, options.deduplicate_batch)
+        earlier = None if scope is None else self._earlier_run(process, scope)
         pinned: dict[str, Sequence[str]] = {}
         queues = SinkQueues(
             process.routes,
@@ -115,7 +117,7 @@ class Sink:
             patience_s=options.retry_timeout_ms / 1000,
         )
         packer, pieces = self._packer(scope), Pieces(queues.choices)
-        with Sender(self._send_settings(scope), process.network, queues) as sender:
+        with Sender(self._send_settings(scope), process.network, queues, earlier=earlier) as sender:
             for batch in batches:
                 for send in self._packed(batch, packer, queues):
                     _submit(pieces.of(send, is_last=False), sender)
@@ -126,6 +128,32 @@ class Sink:
         if counts.busy:
             _log.warning("partition %d: brokers were busy %d times", partition, counts.busy)
         return SinkCommit(counts, frozenset(pinned))
+
+    def _earlier_run(self, process: SinkProcess, scope: Scope) -> EarlierRun | None:
+        name = self.options.deduplicate_id
+        if name is None:
+            return None
+        patience_s = self.options.retry_timeout_ms / 1000
+        earlier = EarlierRun(process.runs, scope, name, patience_s)
+        if self.options.topic is not None:
+            earlier.leaves_only_repeats(self.options.topic)  # a partition may have no rows
+        return earlier
+
+    def note_run(self, topics: Collection[str], partitions: int, done: Collection[int]) -> None:
+        """Note a run that is over for the next one of its name, and those that have sent all.
+
+        `topics` are those its rows have named. Raises for a run that differs from the one before.
+        """
+        name, options = self.options.deduplicate_id, self.options
+        if self.sender is None or name is None:
+            return
+        scope = Scope(sender_name(self.sender), options.deduplicate_batch or 0, 0)
+        named = topics if options.topic is None else [options.topic]
+        run = Run(scope.batch, partitions, frozenset(done))
+        patience_s = options.retry_timeout_ms / 1000
+        with options.connection.hiding_secrets():
+            runs = sink_process(options.connection).runs
+            note_run(runs, scope, name, named, run, patience_s)
 
     def _packer(self, scope: Scope | None) -> RowPacker:
         options = self.options

@@ -8,6 +8,8 @@ from orbitmq.remoting.blocking import BlockingNetwork
 from orbitmq.spark.options import Connection
 from orbitmq.spark.sink_once import Pins
 from orbitmq.spark.sink_queues import RouteCache, Turns
+from orbitmq.spark.sink_runs import Runs
+from orbitmq.spark.sink_table import Table
 
 __all__ = ["SinkProcess", "sink_process"]
 
@@ -20,7 +22,8 @@ class SinkProcess:
         self.network = BlockingNetwork(settings.make_hooks(), settings.make_tls())
         self.routes = RouteCache(self.network, settings.nameservers, settings.namespace)
         self.turns = Turns()
-        self.pins = Pins(self.network, settings.nameservers)
+        table = Table(self.network, settings.nameservers)
+        self.pins, self.runs = Pins(table), Runs(table)
         self.pid = os.getpid()
 
 

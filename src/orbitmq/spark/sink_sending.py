@@ -18,6 +18,8 @@ What becomes of an answer:
  stored but not safe, refused    likewise, but `MAX_REFUSALS` times at most: flush or slave timeouts
  for another reason              do not go away by sending the same thing for minutes
  MESSAGE_ILLEGAL                 an error at once: no broker will take it
+ stored before, but not all,     an error at once, see `sink_runs`
+ where all must be
 ==============================  ====================================================================
 """
 
@@ -42,6 +44,7 @@ from orbitmq.protocol.names import RETRY_PREFIX
 from orbitmq.remoting.blocking import BlockingNetwork
 from orbitmq.spark.sink_pieces import Outbound
 from orbitmq.spark.sink_queues import SinkQueues
+from orbitmq.spark.sink_runs import EarlierRun
 
 __all__ = ["Counts", "SendSettings", "Sender"]
 
@@ -101,13 +104,16 @@ class Sender:
         network: BlockingNetwork,
         queues: SinkQueues,
         *,
+        earlier: EarlierRun | None = None,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
+        """`earlier` is the run that this one may repeat."""
         self.counts = Counts()
         self._settings = settings
         self._network = network
         self._queues = queues
+        self._earlier = earlier
         self._clock = clock
         self._pause = pause
         self._policy = SendPolicy()
@@ -186,7 +192,7 @@ class Sender:
                 last = fixed or self._queues.choose(send, last)
                 answer = self._attempt(last, code, ext, send)
                 if answer.code == ResponseCode.SUCCESS:
-                    self._note_stored(send, answer)
+                    self._note_stored(send, answer, only_repeats="repeatsOnly" in ext)
                     return
                 error = BrokerRefused(answer.code, answer.remark, address=last.broker_name)
                 if answer.code == ResponseCode.MESSAGE_ILLEGAL:
@@ -248,10 +254,14 @@ class Sender:
         if self._settings.once is not None:
             ext["scope"] = self._settings.once
             code = RequestCode.ORBIT_SEND_ONCE
+            if self._earlier is not None and self._earlier.leaves_only_repeats(send.topic):
+                ext["repeatsOnly"] = "true"
         return ext, code
 
-    def _note_stored(self, send: Outbound, answer: Command) -> None:
+    def _note_stored(self, send: Outbound, answer: Command, *, only_repeats: bool) -> None:
         suppressed = int(answer.get_ext("suppressed") or 0) if self._settings.once else 0
+        if only_repeats and suppressed < send.rows and self._earlier is not None:
+            raise self._earlier.other_rows(send.topic, send.rows, suppressed)
         counts = self.counts
         with counts.lock:
             counts.rows += send.rows
