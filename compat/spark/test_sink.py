@@ -72,5 +72,25 @@ def test_at_a_time_where_that_is_known(spark: SparkSession, java: JavaCluster) -
         time.sleep(0.2)
 
 
+def test_what_goes_back_to_a_group_without_retries_is_there_for_it(
+    spark: SparkSession, java: JavaCluster
+) -> None:
+    address, group = java.nameserver, "sink-impatient"
+    with Admin(address) as admin:
+        admin.create_group(group, retry_max_times=0)
+        for topic in (f"%RETRY%{group}", f"%DLQ%{group}"):
+            admin.create_topic(topic, queues=1)
+        rows = spark.createDataFrame(
+            [(f"%RETRY%{group}", "again", {"RETRY_TOPIC": "sink-orders"})],
+            "topic string, body string, properties map<string, string>",
+        )
+        _send(rows, nameServer=address, redrive="true")
+        counts = {
+            topic: sum(ends.max_offset for ends in admin.topic_ends(topic).values())
+            for topic in (f"%RETRY%{group}", f"%DLQ%{group}")
+        }
+    assert counts == {f"%RETRY%{group}": 1, f"%DLQ%{group}": 0}
+
+
 def _send(rows: DataFrame, **options: str) -> None:
     rows.write.format("rocketmq").mode("append").options(**options).save()

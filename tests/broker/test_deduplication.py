@@ -97,6 +97,16 @@ def test_what_is_stored_is_not_stored_again(once: Wire) -> None:
     assert stored(once) == [0, 1, 2, 3, 4]
 
 
+def test_a_send_that_must_be_a_repeat_stores_nothing_new(once: Wire) -> None:
+    send(once, range(3))
+    assert suppressed(send(once, range(3), repeatsOnly="true")) == 3
+    assert suppressed(send(once, range(1, 5), repeatsOnly="true")) == 2
+    nothing_known = send(once, range(5, 7), repeatsOnly="true")
+    assert (nothing_known.code, nothing_known.get_ext("suppressed")) == (0, "0")
+    assert stored(once) == [0, 1, 2]
+    assert suppressed(send(once, range(1, 5))) == 2, "what was asked for is not noted as stored"
+
+
 def test_another_batch_and_another_sender_are_something_else(once: Wire) -> None:
     for scope in ("query/1", "query/2", "other/1"):
         assert suppressed(send(once, range(2), scope)) == 0

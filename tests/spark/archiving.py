@@ -86,6 +86,13 @@ class Replay:
         (told,) = recorder.failures
         return told
 
+    def failed(self, **keys: Any) -> str:
+        """Run one that is expected to begin and to fail; return why."""
+        recorder, code = self._run(keys)
+        assert code is Exit.FAILED
+        (told,) = recorder.failures
+        return told
+
     def _run(self, keys: dict[str, Any]) -> tuple[Recorder, Exit]:
         file, recorder = self.directory / "replay.toml", Recorder()
         loaded = parse({"kind": "replay", **keys}, file=file, environment={})

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
@@ -205,3 +205,97 @@ def test_brokers_that_store_repeats_are_refused_with_the_reason(
     ):
         write(numbers(spark, 1), cluster, topic)
     assert not records_in(cluster, topic)
+
+
+def in_parts(spark: SparkSession, partitions: int, count: int = 400) -> DataFrame:
+    """Return the same rows in other partitions, as another master has them."""
+    return numbers(spark, count, partitions=partitions)
+
+
+@pytest.mark.parametrize("others", [1, 4])
+@pytest.mark.parametrize("by_column", [False, True])
+def test_a_named_job_in_other_partitions_is_refused_and_stores_nothing(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, by_column: bool, others: int
+) -> None:
+    topic = new_topic(cluster)
+
+    def run(partitions: int) -> None:
+        rows = in_parts(spark, partitions)
+        if by_column:
+            rows = rows.withColumn("topic", sf.lit(topic))
+        options = {} if by_column else {"topic": topic}
+        options |= {"nameServer": cluster.address, "deduplicate": "true", "deduplicateId": topic}
+        rows.write.format("rocketmq").mode("append").options(**options).save()
+
+    once = Counter(b"%d" % number for number in range(400))
+    run(2)
+    run(2)
+    for _ in range(2):
+        with pytest.raises(PySparkException, match=r"the run before had 2 partitions .* Run the"):
+            run(others)
+        assert bodies_in(cluster, topic) == once
+    run(2)
+    assert bodies_in(cluster, topic) == once
+
+
+def test_another_batch_and_another_topic_may_have_other_partitions(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
+) -> None:
+    topic, other = new_topic(cluster), new_topic(cluster)
+    for batch, partitions in ((1, 2), (2, 4), (2, 4), (3, 1)):
+        rows = in_parts(spark, partitions)
+        write(rows, cluster, topic, deduplicateId=topic, deduplicateBatch=str(batch))
+    write(in_parts(spark, 4), cluster, other, deduplicateId=topic, deduplicateBatch="3")
+    assert set(bodies_in(cluster, topic).values()) == {3}
+    assert set(bodies_in(cluster, other).values()) == {1}
+
+
+def note_of(cluster: LocalCluster, topic: str) -> tuple[str, str]:
+    """Return what nameservers keep of the last run of a job, with its key."""
+    with Admin(cluster.address) as admin:
+        found = admin.key_values(SINK_BROKERS).items()
+    ((key, note),) = ((key, note) for key, note in found if key.endswith(f".run@{topic}"))
+    return key, note
+
+
+def test_a_run_that_failed_is_completed_by_the_next(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
+) -> None:
+    topic = new_topic(cluster)
+    bad = in_parts(spark, 4).withColumn("body", sf.when(sf.col("body") != "399", sf.col("body")))
+    with pytest.raises(PySparkException, match="has no body"):
+        write(bad, cluster, topic, deduplicateId=topic)
+    _, note = note_of(cluster, topic)
+    assert note.startswith("0/4/")
+    assert not note.endswith("3"), "the last partition has failed"
+    write(in_parts(spark, 4), cluster, topic, deduplicateId=topic)
+    assert bodies_in(cluster, topic) == Counter(b"%d" % number for number in range(400))
+    assert note_of(cluster, topic)[1] == "0/4/0-3"
+
+
+@pytest.mark.parametrize("others", [1, 2])
+def test_after_a_run_that_failed_other_partitions_are_refused(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, others: int
+) -> None:
+    topic = new_topic(cluster)
+    write(in_parts(spark, 4), cluster, topic, deduplicateId=topic)
+    key, _ = note_of(cluster, topic)
+    with Admin(cluster.address) as admin:
+        admin.put_key_value(SINK_BROKERS, key, "0/4/0-2")  # as if the last one had failed
+    with pytest.raises(PySparkException, match="the run before had 4 partitions"):
+        write(in_parts(spark, others), cluster, topic, deduplicateId=topic)
+    assert bodies_in(cluster, topic) == Counter(b"%d" % number for number in range(400))
+    assert note_of(cluster, topic) == (key, "0/4/0-2"), "the refused run leaves it alone"
+
+
+def test_a_run_of_a_version_that_noted_nothing_is_repeated_and_noted(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
+) -> None:
+    topic = new_topic(cluster)
+    write(in_parts(spark, 2), cluster, topic, deduplicateId=topic)
+    key, _ = note_of(cluster, topic)
+    with Admin(cluster.address) as admin:
+        admin.delete_key_value(SINK_BROKERS, key)
+    write(in_parts(spark, 2), cluster, topic, deduplicateId=topic)
+    assert note_of(cluster, topic) == (key, "0/2/0-1")
+    assert bodies_in(cluster, topic) == Counter(b"%d" % number for number in range(400))

@@ -178,6 +178,22 @@ def test_equal_messages_are_no_repeats_of_each_other(
     assert bodies_in(cluster, target) == Counter({b"tick": 4})
 
 
+def test_a_named_replay_in_other_partitions_is_refused(
+    replay: Replay, cluster: LocalCluster, new_topic: NewTopic
+) -> None:
+    topic, target = new_topic(cluster, queues=1), new_topic(cluster, queues=1)
+    bodies = [b"%d" % number for number in range(100)]
+    produce(cluster, topic, bodies)
+    sink = {"topic": target, "options": {"deduplicate": "true", "deduplicateId": target}}
+    for _ in range(2):
+        code, _report = replay(name_server=cluster.address, source={"topic": topic}, sink=sink)
+        assert code is Exit.DONE
+    divided = {"topic": topic, "options": {"minPartitions": "4"}}
+    told = replay.failed(name_server=cluster.address, source=divided, sink=sink)
+    assert "the run before had 1 partition " in told
+    assert bodies_in(cluster, target) == Counter(bodies)
+
+
 def test_gaps_and_rates_decide_when_a_row_is_due() -> None:
     clock = 100.0
 

@@ -28,6 +28,7 @@ from orbitmq.spark.pipelines import Exit, Report, Workspace, build, load, run, r
 from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic
 from tests.spark.recording import Recorder, stop_after
+from tests.spark.topics import count_in
 
 
 @pytest.fixture
@@ -327,6 +328,34 @@ def test_dead_letters_of_all_groups(spark: SparkSession, tmp_path: Path) -> None
     assert healthy.facts == {"messages": 1, "redriven": 0}
     assert healthy.notes[0] == "group mail has no dead letters"
     assert (none.facts, none.notes[0]) == ({"messages": 0, "redriven": 0}, healthy.notes[0])
+
+
+def test_dead_letters_of_a_group_without_retries_do_not_come_back_unseen(
+    cluster: LocalCluster, new_topic: NewTopic, run_file: Run
+) -> None:
+    topic = new_topic(cluster)
+    group = f"{topic}-once"
+    (broker,) = cluster.brokers.values()
+    with Admin(cluster.address) as admin:
+        admin.create_group(group, retry_max_times=0)
+        for name in (f"%DLQ%{group}", f"%RETRY%{group}"):
+            admin.create_topic(name, queues=1)
+    for number in range(3):
+        properties = {"RETRY_TOPIC": topic}
+        letter = NewMessage(f"%DLQ%{group}", b"%d" % number, queue_id=0, properties=properties)
+        broker.store.append(letter, now_ms=broker.clock())
+    text = f"""
+kind = "dead-letters"
+groups = ["{group}"]
+[redrive]
+ledger = "ledger"
+"""
+    for redriven in (3, 0):
+        code, recorder = run_file(text)
+        assert (code, recorder.failures) == (Exit.DONE, [])
+        assert recorder.reports[0].facts == {"messages": 3, "redriven": redriven}
+        assert count_in(cluster, f"%RETRY%{group}") == 3
+        assert count_in(cluster, f"%DLQ%{group}") == 3
 
 
 def wait_for_dead_letters(cluster: LocalCluster, group: str, wanted: int) -> None:

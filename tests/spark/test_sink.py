@@ -215,6 +215,40 @@ def test_a_stream_writes_batch_by_batch(
     assert bodies_in(cluster, topic) == Counter(b"%d" % number for number in range(3000))
 
 
+@pytest.mark.parametrize("once", ["false", "true"])
+def test_small_batches_of_a_stream_lie_on_all_queues(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path, once: str
+) -> None:
+    topic = new_topic(cluster, queues=8)
+    for _ in range(5):
+        numbers(spark, 100).coalesce(1).write.mode("append").parquet(str(tmp_path / "in"))
+    query = (
+        spark.readStream.schema("body string")
+        .option("maxFilesPerTrigger", 1)
+        .parquet(str(tmp_path / "in"))
+        .writeStream.format("rocketmq")
+        .options(nameServer=cluster.address, topic=topic, deduplicate=once)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(120)
+    counts = Counter(record.queue_id for _, record in records_in(cluster, topic))
+    assert sum(counts.values()) == 500
+    assert {60 <= counts[queue_id] <= 65 for queue_id in range(8)} == {True}, counts
+
+
+def test_rows_of_a_small_job_lie_on_all_queues(
+    spark: SparkSession, cluster: LocalCluster, two_brokers: LocalCluster, new_topic: NewTopic
+) -> None:
+    for brokers in (cluster, two_brokers):
+        topic = new_topic(brokers, queues=4)
+        write(numbers(spark, 802).coalesce(1), brokers, topic=topic)
+        queues = Counter((name, record.queue_id) for name, record in records_in(brokers, topic))
+        assert len(queues) == 4 * len(brokers.brokers)
+        assert max(queues.values()) - min(queues.values()) <= 1, queues
+
+
 def test_a_result_that_is_complete_each_time_is_sent_each_time(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from orbitmq.errors import ConfigError, NoRoute
 from orbitmq.remoting.blocking import BlockingNetwork
 from orbitmq.spark.sink_once import Pins, Scope, query_scope, sender_name
+from orbitmq.spark.sink_table import Table
 from orbitmq.testing import LocalCluster
 
 NOBODY = "127.0.0.1:1"
@@ -25,7 +26,7 @@ def ask(
     network: BlockingNetwork, servers: list[str], sender: str, wished: list[str], topic: str = "t"
 ) -> tuple[str, ...]:
     """Ask as a process does that knows nothing yet."""
-    return Pins(network, servers).brokers(sender, topic, lambda: wished)
+    return Pins(Table(network, servers)).brokers(sender, topic, lambda: wished)
 
 
 def test_the_first_task_of_a_sender_decides_for_each_topic(
@@ -59,7 +60,7 @@ def test_what_another_nameserver_knows_is_not_forgotten(network: BlockingNetwork
 
 def test_a_process_asks_once(cluster: LocalCluster, network: BlockingNetwork) -> None:
     servers = [cluster.address]
-    pins = Pins(network, servers)
+    pins = Pins(Table(network, servers))
     assert pins.brokers("remembered", "t", lambda: ["a"]) == ("a",)
     servers[:] = [NOBODY]
     assert pins.brokers("remembered", "t", lambda: ["b"]) == ("a",), "no nameserver is needed"
@@ -79,7 +80,7 @@ def test_only_a_nameserver_that_has_no_pin_is_given_one(
 def test_pins_are_taken_back(cluster: LocalCluster, network: BlockingNetwork) -> None:
     servers = [cluster.address, NOBODY]
     assert ask(network, servers, "over", ["a"]) == ("a",)
-    Pins(network, servers).take_back("over", ["t"])
+    Pins(Table(network, servers)).take_back("over", ["t"])
     assert ask(network, servers, "over", ["b"]) == ("b",)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +16,7 @@ from orbitmq.errors import BrokerRefused, ConnectionLost, NoRoute, SendFailed
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.remoting.blocking import BlockingNetwork
-from orbitmq.spark.sink_queues import RouteCache, SinkQueues
+from orbitmq.spark.sink_queues import RouteCache, SinkQueues, Turns
 from orbitmq.spark.sink_sending import Sender, SendSettings
 from orbitmq.testing import LocalCluster
 
@@ -224,6 +224,41 @@ def test_pinned_brokers_are_waited_for_not_gone_around() -> None:
         queues.choose(send, None)
     with pytest.raises(NoRoute, match="broker b is not there, whose part"):
         queues.slots("t")
+
+
+def test_turns_go_on_from_task_to_task() -> None:
+    routes: Any = FakeRoutes()
+    turns = Turns()
+    (send,) = packed()
+    chosen = [SinkQueues(routes, turns=turns).choose(send, None) for _ in range(12)]
+    assert Counter(chosen) == dict.fromkeys(QUEUES, 3)
+
+
+def test_every_queue_of_a_pinned_broker_has_its_turn() -> None:
+    routes: Any = FakeRoutes()
+    turns = Turns()
+    (send,) = packed()
+    chosen = [
+        SinkQueues(routes, turns=turns, first=batch, pinned=lambda _topic: ["a", "b"]).choose(
+            send, None
+        )
+        for batch in range(12)
+    ]
+    assert [queue.broker_name for queue in chosen] == ["a", "b"] * 6, "a replay finds its broker"
+    assert Counter(chosen) == dict.fromkeys(QUEUES, 3)
+
+
+def test_sends_are_cut_over_the_queues_they_may_go_to() -> None:
+    routes: Any = FakeRoutes()
+    (free,) = packed(2)
+    (of_broker,) = packed(brokerName=["b"])
+    (fixed,) = packed(queueId=[1], brokerName=["b"])
+    queues = SinkQueues(routes)
+    assert [queues.choices(send) for send in (free, of_broker, fixed)] == [4, 2, 1]
+    pinned = SinkQueues(routes, pinned=lambda _topic: ["a", "b"])
+    assert pinned.choices(free) == 2
+    routes.queues = ()
+    assert queues.choices(free) == 1, "not known for now"
 
 
 @pytest.mark.parametrize("pinned", [True, False])

@@ -144,9 +144,10 @@ def resend_command(
 ) -> None:
     """Send a message again, or the dead letters of a group back to it.
 
-    With --to group only the group gets a dead letter again, as one more try; with --to topic it is
-    a new message for all. Dead letters stay where they are; what was sent back has the property
-    REDRIVEN_FROM, and a dead letter that came of a redriven message can be told by it.
+    With --to group only the group gets a dead letter again, and its attempts start anew; with --to
+    topic it is a new message for all. Dead letters stay where they are; what was sent back has the
+    property REDRIVEN_FROM. Of a dead letter that was sent back and died again --all takes only the
+    newest copy.
 
     \b
     Examples:

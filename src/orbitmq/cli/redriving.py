@@ -17,9 +17,16 @@ if TYPE_CHECKING:
 
 __all__ = ["dead_letters", "send_again"]
 
+REDRIVEN_FROM = "REDRIVEN_FROM"
+"""The property that names the place of the dead letter that a message was."""
+
 
 def dead_letters(admin: Admin, group: str, limit: int | None) -> Iterator[ReceivedMessage]:
-    """Return the dead letters of a group that are there, at most so many."""
+    """Return the dead letters of a group that are there now, at most so many.
+
+    The ends of the queues are read once, so what is sent back meanwhile is not among them. A dead
+    letter whose redriven copy is a dead letter, too, is left out: one message would be two then.
+    """
     from orbitmq.cli.reading import messages_of_queue
     from orbitmq.errors import NoRoute
     from orbitmq.protocol.names import dlq_topic
@@ -31,13 +38,18 @@ def dead_letters(admin: Admin, group: str, limit: int | None) -> Iterator[Receiv
             raise
         return  # brokers make the topic when the first one comes
     there = sum(ends.max_offset - ends.min_offset for ends in queues.values())
-    letters = (
-        message
-        for queue, ends in queues.items()
-        for message in messages_of_queue(admin, queue, ends.min_offset, ends.max_offset)
-    )
+
+    def letters() -> Iterator[ReceivedMessage]:
+        for queue, ends in queues.items():
+            yield from messages_of_queue(admin, queue, ends.min_offset, ends.max_offset)
+
+    # Read twice rather than kept: there may be far more of them than the limit.
+    redriven = {
+        message.get_property(REDRIVEN_FROM) for message in progress(letters(), there, "Looking")
+    }
+    newest = (message for message in letters() if _place_of(message) not in redriven)
     total = there if limit is None else min(there, limit)
-    yield from progress(islice(letters, limit), total, "Reading")
+    yield from progress(islice(newest, limit), total, "Reading")
 
 
 def send_again(
@@ -78,6 +90,7 @@ def _place_of(message: ReceivedMessage) -> str:
 
 
 def _again(message: ReceivedMessage, group: str | None) -> Message:
+    from orbitmq.client.state.outgoing import REDRIVEN_LIMIT
     from orbitmq.message import RESERVED_PROPERTIES, Message
     from orbitmq.protocol.names import Property, retry_topic
 
@@ -85,7 +98,7 @@ def _again(message: ReceivedMessage, group: str | None) -> Message:
     own = {
         name: value for name, value in message.properties.items() if name not in RESERVED_PROPERTIES
     }
-    own["REDRIVEN_FROM"] = _place_of(message)
+    own[REDRIVEN_FROM] = _place_of(message)
     again = Message(
         origin if group is None else retry_topic(group),
         message.body,
@@ -94,5 +107,5 @@ def _again(message: ReceivedMessage, group: str | None) -> Message:
         properties=own,
     )
     if group is not None:
-        again.system = {Property.RETRY_TOPIC: origin}
+        again.system = {Property.RETRY_TOPIC: origin, "MAX_RECONSUME_TIMES": REDRIVEN_LIMIT}
     return again

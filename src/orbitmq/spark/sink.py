@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from orbitmq._native import RowPacker
+from orbitmq._native import PackedSend, RowPacker
 from orbitmq.client.state.namespace import wrap
 from orbitmq.client.state.unique_ids import make_unique_id
 from orbitmq.errors import NoRoute, OrbitError
@@ -32,9 +32,11 @@ from orbitmq.spark.settling import settle_in
 from orbitmq.spark.sink_brokers import check_cluster
 from orbitmq.spark.sink_once import Scope, query_scope, sender_name
 from orbitmq.spark.sink_options import SinkOptions
+from orbitmq.spark.sink_pieces import Outbound, Pieces
 from orbitmq.spark.sink_process import SinkProcess, sink_process
 from orbitmq.spark.sink_queues import SinkQueues
 from orbitmq.spark.sink_rows import LEFT_OUT_PROPERTIES, check_columns, sendable
+from orbitmq.spark.sink_runs import EarlierRun, Run, note_run
 from orbitmq.spark.sink_sending import Counts, Sender, SendSettings
 
 if TYPE_CHECKING:
@@ -105,24 +107,53 @@ class Sink:
         scope: Scope | None = None
         if options.deduplicate:
             scope = query_scope(self.sender, options.deduplicate_batch)
+        earlier = None if scope is None else self._earlier_run(process, scope)
         pinned: dict[str, Sequence[str]] = {}
         queues = SinkQueues(
             process.routes,
-            first=partition if scope is None else scope.batch + scope.partition,
+            turns=process.turns,
+            first=0 if scope is None else scope.batch + scope.partition,
             pinned=None if scope is None else self._pinning(process, scope.sender, pinned),
             patience_s=options.retry_timeout_ms / 1000,
         )
-        packer = self._packer(scope)
-        with Sender(self._send_settings(scope), process.network, queues) as sender:
+        packer, pieces = self._packer(scope), Pieces(queues.choices)
+        with Sender(self._send_settings(scope), process.network, queues, earlier=earlier) as sender:
             for batch in batches:
-                self._pack(batch, packer, queues, sender)
+                for send in self._packed(batch, packer, queues):
+                    _submit(pieces.of(send, is_last=False), sender)
                 if at_once:
-                    _send_all(packer, sender)
-            _send_all(packer, sender)
+                    _send_all(packer, pieces, sender)
+            _send_all(packer, pieces, sender)
         counts = sender.counts
         if counts.busy:
             _log.warning("partition %d: brokers were busy %d times", partition, counts.busy)
         return SinkCommit(counts, frozenset(pinned))
+
+    def _earlier_run(self, process: SinkProcess, scope: Scope) -> EarlierRun | None:
+        name = self.options.deduplicate_id
+        if name is None:
+            return None
+        patience_s = self.options.retry_timeout_ms / 1000
+        earlier = EarlierRun(process.runs, scope, name, patience_s)
+        if self.options.topic is not None:
+            earlier.leaves_only_repeats(self.options.topic)  # a partition may have no rows
+        return earlier
+
+    def note_run(self, topics: Collection[str], partitions: int, done: Collection[int]) -> None:
+        """Note a run that is over for the next one of its name, and those that have sent all.
+
+        `topics` are those its rows have named. Raises for a run that differs from the one before.
+        """
+        name, options = self.options.deduplicate_id, self.options
+        if self.sender is None or name is None:
+            return
+        scope = Scope(sender_name(self.sender), options.deduplicate_batch or 0, 0)
+        named = topics if options.topic is None else [options.topic]
+        run = Run(scope.batch, partitions, frozenset(done))
+        patience_s = options.retry_timeout_ms / 1000
+        with options.connection.hiding_secrets():
+            runs = sink_process(options.connection).runs
+            note_run(runs, scope, name, named, run, patience_s)
 
     def _packer(self, scope: Scope | None) -> RowPacker:
         options = self.options
@@ -200,23 +231,27 @@ class Sink:
                 hidden = options.connection.hide_secrets(str(error))
                 _log.info("ids of a job that is over stay with brokers for now: %s", hidden)
 
-    def _pack(
-        self, batch: pa.RecordBatch, packer: RowPacker, queues: SinkQueues, sender: Sender
-    ) -> None:
+    def _packed(
+        self, batch: pa.RecordBatch, packer: RowPacker, queues: SinkQueues
+    ) -> Sequence[PackedSend]:
         rows = sendable(batch, self.columns)
         counts = {}
         if "shardingKey" in self.columns:
             counts = {topic: queues.slots(topic) for topic in packer.topics(rows)}
         month_ms = int(make_unique_id()[20:28], 16)
-        for send in packer.push(rows, queue_counts=counts, month_ms=month_ms):
-            sender.submit(send)
+        return packer.push(rows, queue_counts=counts, month_ms=month_ms)
 
 
-def _send_all(packer: RowPacker, sender: Sender) -> None:
+def _send_all(packer: RowPacker, pieces: Pieces, sender: Sender) -> None:
     """Send what waits for more rows, and wait until everything has been taken."""
     for send in packer.finish():
-        sender.submit(send)
+        _submit(pieces.of(send, is_last=True), sender)
     sender.drain()
+
+
+def _submit(sends: Iterable[Outbound], sender: Sender) -> None:
+    for send in sends:
+        sender.submit(send)
 
 
 def _partition() -> int:

@@ -18,7 +18,8 @@ with a new checkpoint. The brokers of a job without a name travel with the job w
 where they cannot (its rows name their topics) their pins are taken back when the job is over.
 
 Rows whose content differs in a replay (random numbers, ``uuid()``), or that are spread over other
-partitions, are new rows to any broker: a query must be deterministic for this to mean anything.
+partitions, are new rows to any broker: a query must be deterministic for this to mean anything. A
+named job that has ended is held to that (`sink_runs`).
 """
 
 from __future__ import annotations
@@ -30,16 +31,13 @@ from dataclasses import dataclass
 
 from pyspark import TaskContext
 
-from orbitmq.errors import ConfigError, NoRoute, OrbitError
-from orbitmq.protocol.codes import RequestCode, ResponseCode
-from orbitmq.protocol.names import SINK_BROKERS
-from orbitmq.remoting.blocking import BlockingNetwork
+from orbitmq.errors import ConfigError
+from orbitmq.spark.sink_table import Table
 
 __all__ = ["Pins", "Scope", "query_scope", "sender_name"]
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
-PIN_TIMEOUT_MS = 5000
 MOST_KNOWN = 1000
 """How many pins a process remembers; the nameservers have all of them."""
 
@@ -85,9 +83,8 @@ def query_scope(name: str | None, batch: int | None) -> Scope:
 class Pins:
     """The pinned brokers of the senders that this process works for, asked for once."""
 
-    def __init__(self, network: BlockingNetwork, nameservers: Sequence[str]) -> None:
-        self._network = network
-        self._nameservers = nameservers
+    def __init__(self, table: Table) -> None:
+        self._table = table
         self._known: dict[str, tuple[str, ...]] = {}
         self._lock = threading.Lock()
 
@@ -111,52 +108,23 @@ class Pins:
     def take_back(self, sender: str, topics: Iterable[str]) -> None:
         """Have nameservers forget a sender that will not come again, as far as they answer."""
         for topic in topics:
-            for address in self._nameservers:
-                self._ask(address, RequestCode.DELETE_KV_CONFIG, _key(sender, topic))
+            self._table.delete(_key(sender, topic))
 
     def _found_or_noted(self, key: str, wished: Callable[[], Sequence[str]]) -> tuple[str, ...]:
-        found, without = None, []
-        for address in self._nameservers:
-            code, value = self._ask(address, RequestCode.GET_KV_CONFIG, key)
-            if code == ResponseCode.SUCCESS and value:
-                found = found or value
-            elif code == ResponseCode.QUERY_NOT_FOUND:
-                without.append(address)
+        notes = self._table.read(key)
+        found = next(filter(None, notes.values()), None)
+        without = [address for address, note in notes.items() if not note]
         if found is not None:
             # The next time only those may be up that were down when it was noted.
-            self._note(without, key, found)
+            self._table.write(without, key, found)
             return tuple(found.split(","))
         # One that has lost its table may say that there is nothing; one that says nothing may not.
         if not without:
-            raise self._no_nameserver("says which brokers the query has used before")
+            raise self._table.unreachable("says which brokers the query has used before")
         names = tuple(wished())
-        if not self._note(self._nameservers, key, ",".join(names)):
-            raise self._no_nameserver("has noted which brokers the query uses")
+        if not self._table.write(self._table.nameservers, key, ",".join(names)):
+            raise self._table.unreachable("has noted which brokers the query uses")
         return names
-
-    def _note(self, nameservers: Sequence[str], key: str, names: str) -> bool:
-        """Have nameservers remember brokers; whether one of them does."""
-        codes = [self._ask(each, RequestCode.PUT_KV_CONFIG, key, names)[0] for each in nameservers]
-        return ResponseCode.SUCCESS in codes
-
-    def _ask(
-        self, address: str, code: int, key: str, value: str | None = None
-    ) -> tuple[int | None, str | None]:
-        ext = {"namespace": SINK_BROKERS, "key": key}
-        if value is not None:
-            ext["value"] = value
-        try:
-            answer = self._network.invoke(address, code, ext=ext, timeout_ms=PIN_TIMEOUT_MS)
-        except OrbitError:
-            return None, None
-        return answer.code, answer.get_ext("value")
-
-    def _no_nameserver(self, what: str) -> NoRoute:
-        return NoRoute(
-            f"deduplicate: no nameserver of {', '.join(self._nameservers)} {what}. Check that one "
-            "runs there, and that the account may change its table if it asks for accounts.",
-            cause="no_nameserver",
-        )
 
 
 def _key(sender: str, topic: str) -> str:

@@ -12,6 +12,7 @@
  retryTimeoutMs          2m                for one send with all attempts and pauses
  deduplicate             false             have brokers suppress repeats: exactly once
  deduplicateId                             names a batch job, so that its repetition is one, too
+                                           (in as many partitions, see `sink_runs`)
  deduplicateBatch                          the number of a job's run; a later one ends the earlier
  redrive                 false             rows go back to a group: the property RETRY_TOPIC is sent
 ======================  ================  ==========================================================

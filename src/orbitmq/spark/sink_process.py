@@ -1,4 +1,4 @@
-"""What a process that writes keeps for the tasks to come: connections, routes, pinned brokers."""
+"""State of a writing process for its later tasks: connections, routes, turns, pinned brokers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import os
 from orbitmq.remoting.blocking import BlockingNetwork
 from orbitmq.spark.options import Connection
 from orbitmq.spark.sink_once import Pins
-from orbitmq.spark.sink_queues import RouteCache
+from orbitmq.spark.sink_queues import RouteCache, Turns
+from orbitmq.spark.sink_runs import Runs
+from orbitmq.spark.sink_table import Table
 
 __all__ = ["SinkProcess", "sink_process"]
 
@@ -19,7 +21,9 @@ class SinkProcess:
         settings = connection.client_settings()
         self.network = BlockingNetwork(settings.make_hooks(), settings.make_tls())
         self.routes = RouteCache(self.network, settings.nameservers, settings.namespace)
-        self.pins = Pins(self.network, settings.nameservers)
+        self.turns = Turns()
+        table = Table(self.network, settings.nameservers)
+        self.pins, self.runs = Pins(table), Runs(table)
         self.pid = os.getpid()
 
 

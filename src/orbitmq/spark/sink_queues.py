@@ -1,24 +1,26 @@
 """Which queue a send goes to, and where its broker is.
 
 A row may leave the choice (the next queue in turn, after a failure one of another broker), name the
-broker, name the queue, or have its sharding key choose. Routes are kept for `ROUTE_TTL_S` and read
-again when a broker could not be reached.
+broker, name the queue, or have its sharding key choose. Turns go on from task to task of a process
+and begin anywhere: were the first queue of each task the same, tasks that send once, which those of
+small micro-batches do, would put everything there. Routes are kept for `ROUTE_TTL_S` and read again
+when a broker could not be reached.
 
 With *pinned* brokers, those that suppress the repeats of a query, each partition of a batch has one
 broker that depends on nothing but the two: a batch that is replayed must meet the brokers that know
-it. For the same reason a sharding key chooses its broker first and then one of that broker's
+it. Within the broker the turns choose: it knows its ids whatever queue they are in. For the same
+reason a sharding key chooses its broker first and then one of that broker's
 queues, which may have become more since. A broker that is missing is waited for, never gone around.
 """
 
 from __future__ import annotations
 
-import itertools
+import random
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from orbitmq._native import PackedSend
 from orbitmq.client.drivers.blocking import perform
 from orbitmq.client.flows.routes import fetch_route, publish_route
 from orbitmq.client.state.namespace import wrap
@@ -26,13 +28,36 @@ from orbitmq.client.state.routes import RouteTable, TopicRoute
 from orbitmq.errors import BadMessage, NoRoute
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.remoting.blocking import BlockingNetwork
+from orbitmq.spark.sink_pieces import Outbound
 
-__all__ = ["RouteCache", "SinkQueues"]
+__all__ = ["RouteCache", "SinkQueues", "Turns"]
 
 ROUTE_TTL_S = 30.0
 DOUBT_TTL_S = 0.5
 SILENCE_TTL_S = 5.0
 """How long a route is good that no nameserver could confirm."""
+MOST_TURNS = 10_000
+"""How many topics a process remembers the turn of; beyond that it begins anywhere again."""
+
+
+class Turns:
+    """Whose turn it is, by topic and broker; shared by the tasks of a process."""
+
+    def __init__(self) -> None:
+        self._turns: dict[tuple[str, str | None], int] = {}
+        self._lock = threading.Lock()
+
+    def next(self, topic: str, broker: str | None) -> int:
+        """Return a number that is one more each time; the first is any."""
+        key = topic, broker
+        with self._lock:
+            turn = self._turns.get(key)
+            if turn is None:
+                if len(self._turns) >= MOST_TURNS:
+                    self._turns.clear()
+                turn = random.randrange(1 << 20)
+            self._turns[key] = turn + 1
+            return turn
 
 
 class RouteCache:
@@ -99,18 +124,22 @@ class SinkQueues:
         self,
         routes: RouteCache,
         *,
+        turns: Turns | None = None,
         first: int = 0,
         pinned: Callable[[str], Sequence[str]] | None = None,
         patience_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`pinned` tells the brokers of a topic, `patience_s` how long queues are waited for."""
+        """`pinned` tells the brokers of a topic, `patience_s` how long queues are waited for.
+
+        `first` chooses one of the pinned brokers, `turns` the queue.
+        """
         self._routes = routes
         self._patience_s = patience_s
         self._clock = clock
         self._pause = pause
-        self._turn = itertools.count(first)
+        self._turns = turns or Turns()
         self._first = first
         self._pinned = pinned
         self._slots: dict[str, tuple[MessageQueue, ...]] = {}
@@ -136,7 +165,7 @@ class SinkQueues:
         counts = Counter(queue.broker_name for queue in queues)
         return [counts[name] for name in sorted(counts)]
 
-    def fixed(self, send: PackedSend) -> MessageQueue | None:
+    def fixed(self, send: Outbound) -> MessageQueue | None:
         """Return the only queue a send may go to, None if there is a choice."""
         if send.slot is not None:
             return self._slots[send.topic][send.slot]
@@ -160,25 +189,40 @@ class SinkQueues:
             )
         return MessageQueue(send.topic, broker, send.queue_id)
 
-    def choose(self, send: PackedSend, last: MessageQueue | None) -> MessageQueue:
+    def choose(self, send: Outbound, last: MessageQueue | None) -> MessageQueue:
         """Return the next queue for a send that leaves the choice."""
+        broker, queues = self._choice(send)
+        if broker is None and last is not None:
+            others = tuple(queue for queue in queues if queue.broker_name != last.broker_name)
+            queues = others or queues
+        return queues[self._turns.next(send.topic, broker) % len(queues)]
+
+    def choices(self, send: Outbound) -> int:
+        """Return how many queues a send may go to; 1 as well while that is not known."""
+        if send.slot is not None or send.queue_id is not None:
+            return 1
+        try:
+            return len(self._choice(send)[1])
+        except NoRoute:
+            return 1
+
+    def _choice(self, send: Outbound) -> tuple[str | None, tuple[MessageQueue, ...]]:
+        """Return the queues that a send has the choice of, and their broker if it must be one."""
         queues = self._routes.route(send.topic).publish_queues
         broker = send.broker_name
         if broker is None and self._pinned is not None:
             pinned = sorted(self._pinned(send.topic))
             broker = pinned[self._first % len(pinned)]
-        if broker is not None:
-            queues = tuple(queue for queue in queues if queue.broker_name == broker)
-            if not queues:
-                raise NoRoute(
-                    f"broker {broker} has no queue of topic {send.topic!r} to write to now",
-                    topic=send.topic,
-                    cause="no_broker",
-                )
-        elif last is not None:
-            others = tuple(queue for queue in queues if queue.broker_name != last.broker_name)
-            queues = others or queues
-        return queues[next(self._turn) % len(queues)]
+        if broker is None:
+            return None, queues
+        queues = tuple(queue for queue in queues if queue.broker_name == broker)
+        if not queues:
+            raise NoRoute(
+                f"broker {broker} has no queue of topic {send.topic!r} to write to now",
+                topic=send.topic,
+                cause="no_broker",
+            )
+        return broker, queues
 
     def _writable(self, topic: str, broker: str | None = None) -> tuple[MessageQueue, ...]:
         """Return the queues rows may go to, in order of their brokers; waits for what is missing.

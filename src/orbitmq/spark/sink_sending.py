@@ -18,6 +18,8 @@ What becomes of an answer:
  stored but not safe, refused    likewise, but `MAX_REFUSALS` times at most: flush or slave timeouts
  for another reason              do not go away by sending the same thing for minutes
  MESSAGE_ILLEGAL                 an error at once: no broker will take it
+ stored before, but not all,     an error at once, see `sink_runs`
+ where all must be
 ==============================  ====================================================================
 """
 
@@ -32,14 +34,17 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from orbitmq._native import Command, PackedSend
+from orbitmq._native import Command
 from orbitmq.client.state.namespace import wrap
-from orbitmq.client.state.outgoing import SendPolicy, request_fields
+from orbitmq.client.state.outgoing import REDRIVEN_LIMIT, SendPolicy, request_fields
 from orbitmq.errors import BrokerRefused, ConnectionLost, NoRoute, RemotingError, SendFailed
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import NOT_NOW, RequestCode, ResponseCode
+from orbitmq.protocol.names import RETRY_PREFIX
 from orbitmq.remoting.blocking import BlockingNetwork
+from orbitmq.spark.sink_pieces import Outbound
 from orbitmq.spark.sink_queues import SinkQueues
+from orbitmq.spark.sink_runs import EarlierRun
 
 __all__ = ["Counts", "SendSettings", "Sender"]
 
@@ -99,13 +104,16 @@ class Sender:
         network: BlockingNetwork,
         queues: SinkQueues,
         *,
+        earlier: EarlierRun | None = None,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
+        """`earlier` is the run that this one may repeat."""
         self.counts = Counts()
         self._settings = settings
         self._network = network
         self._queues = queues
+        self._earlier = earlier
         self._clock = clock
         self._pause = pause
         self._policy = SendPolicy()
@@ -113,7 +121,7 @@ class Sender:
         self._changed = threading.Condition()
         self._under_way = 0
         self._failure: BaseException | None = None
-        self._lanes: dict[MessageQueue, deque[PackedSend]] = {}
+        self._lanes: dict[MessageQueue, deque[Outbound]] = {}
 
     def __enter__(self) -> Sender:
         return self
@@ -123,7 +131,7 @@ class Sender:
             self._failure = self._failure or SendFailed("the task has ended")
         self._threads.shutdown()
 
-    def submit(self, send: PackedSend) -> None:
+    def submit(self, send: Outbound) -> None:
         """Have something sent; returns when there is room for the next."""
         queue = self._queues.fixed(send)
         with self._changed:
@@ -150,8 +158,8 @@ class Sender:
 
     # ---- on the threads
 
-    def _run(self, send: PackedSend, queue: MessageQueue | None) -> None:
-        following: PackedSend | None = send
+    def _run(self, send: Outbound, queue: MessageQueue | None) -> None:
+        following: Outbound | None = send
         while following is not None:
             failure: BaseException | None = None
             try:
@@ -165,14 +173,14 @@ class Sender:
                 following = None if queue is None else self._next_in_lane(queue)
                 self._changed.notify_all()
 
-    def _next_in_lane(self, queue: MessageQueue) -> PackedSend | None:
+    def _next_in_lane(self, queue: MessageQueue) -> Outbound | None:
         lane = self._lanes[queue]
         if lane:
             return lane.popleft()
         del self._lanes[queue]
         return None
 
-    def _deliver(self, send: PackedSend, fixed: MessageQueue | None) -> None:
+    def _deliver(self, send: Outbound, fixed: MessageQueue | None) -> None:
         settings, counts = self._settings, self.counts
         deadline = self._clock() + settings.retry_timeout_ms / 1000
         ext, code = self._request(send)
@@ -184,7 +192,7 @@ class Sender:
                 last = fixed or self._queues.choose(send, last)
                 answer = self._attempt(last, code, ext, send)
                 if answer.code == ResponseCode.SUCCESS:
-                    self._note_stored(send, answer)
+                    self._note_stored(send, answer, only_repeats="repeatsOnly" in ext)
                     return
                 error = BrokerRefused(answer.code, answer.remark, address=last.broker_name)
                 if answer.code == ResponseCode.MESSAGE_ILLEGAL:
@@ -211,7 +219,7 @@ class Sender:
             self._pause(pause_ms / 1000)
 
     def _attempt(
-        self, queue: MessageQueue, code: int, ext: dict[str, str], send: PackedSend
+        self, queue: MessageQueue, code: int, ext: dict[str, str], send: Outbound
     ) -> Command:
         address = self._queues.address(queue.broker_name)
         if address is None:
@@ -229,11 +237,13 @@ class Sender:
             encoding="binary",
         )
 
-    def _request(self, send: PackedSend) -> tuple[dict[str, str], int]:
+    def _request(self, send: Outbound) -> tuple[dict[str, str], int]:
         now_ms = time.time_ns() // 1_000_000
         namespace = self._settings.namespace
         group, topic = wrap(namespace, self._settings.group), wrap(namespace, send.topic)
         ext = request_fields(group, topic, self._policy, 0, now_ms, 0)
+        if send.topic.startswith(RETRY_PREFIX):
+            ext["l"] = REDRIVEN_LIMIT
         ext["i"] = f"WAIT\1true\2INSTANCE_ID\1{namespace}" if namespace else "WAIT\1true"
         code: int = RequestCode.SEND_MESSAGE_V2
         if send.properties is not None:
@@ -244,10 +254,14 @@ class Sender:
         if self._settings.once is not None:
             ext["scope"] = self._settings.once
             code = RequestCode.ORBIT_SEND_ONCE
+            if self._earlier is not None and self._earlier.leaves_only_repeats(send.topic):
+                ext["repeatsOnly"] = "true"
         return ext, code
 
-    def _note_stored(self, send: PackedSend, answer: Command) -> None:
+    def _note_stored(self, send: Outbound, answer: Command, *, only_repeats: bool) -> None:
         suppressed = int(answer.get_ext("suppressed") or 0) if self._settings.once else 0
+        if only_repeats and suppressed < send.rows and self._earlier is not None:
+            raise self._earlier.other_rows(send.topic, send.rows, suppressed)
         counts = self.counts
         with counts.lock:
             counts.rows += send.rows

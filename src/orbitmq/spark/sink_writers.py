@@ -13,7 +13,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from orbitmq.errors import ConfigError
+from orbitmq.errors import ConfigError, OrbitError
 from orbitmq.spark.sink import Sink, SinkCommit
 from orbitmq.spark.sink_sending import Counts
 
@@ -36,14 +36,22 @@ class RocketMQWriter(DataSourceArrowWriter):
         return self._sink.write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Note what was sent."""
-        _committed(messages, "job")
-        self._sink.end(_pinned_topics(messages))
+        """Note what was sent, and how it was divided."""
+        topics = _pinned_topics(messages)
+        if _committed(messages, "job").rows:
+            self._sink.note_run(topics, len(messages), range(len(messages)))
+        self._sink.end(topics)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Say that rows of the tasks that ended well are in their topics."""
         _committed(messages, "aborted job, already sent")
-        self._sink.end(_pinned_topics(messages))
+        topics = _pinned_topics(messages)
+        done = [number for number, one in enumerate(messages) if isinstance(one, SinkCommit)]
+        try:
+            self._sink.note_run(topics, len(messages), done)
+        except OrbitError as error:
+            _log.warning("%s", error)  # the job has failed for a reason of its own
+        self._sink.end(topics)
 
 
 class RocketMQStreamWriter(DataSourceStreamArrowWriter):
@@ -85,10 +93,11 @@ def stream_writer(
     return RocketMQStreamWriter(Sink.of(options, schema, is_query=True))
 
 
-def _committed(messages: list[WriterCommitMessage | None], what: str) -> None:
+def _committed(messages: list[WriterCommitMessage | None], what: str) -> Counts:
     parts = [message.counts for message in messages if isinstance(message, SinkCommit)]
     total = sum(parts, Counts())
     _log.info("%s: %s", what, total)
+    return total
 
 
 def _pinned_topics(messages: list[WriterCommitMessage | None]) -> set[str]:

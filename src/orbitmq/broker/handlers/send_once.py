@@ -6,6 +6,10 @@ is left out; the rest is appended as ever, side by side, and only then noted. Th
 with one field more, ``suppressed``: how many were left out. When that is all of them, the answer
 still waits until the log is as safe as the broker is set up to make it.
 
+With the field ``repeatsOnly`` nothing may be new: of a send with a message that is not stored yet
+nothing is stored, and ``suppressed`` says how many of it are there. A job that runs again asks so
+(see `orbitmq.spark.sink_runs`).
+
 Checking, appending and noting happen in one go on the broker's loop: of two attempts that send the
 same thing at the same time one is suppressed.
 
@@ -69,6 +73,8 @@ class SendOnceHandlers:
         ids = [message.get_property(Property.UNIQUE_KEY) or "" for message in messages]
         known = self.deduplication.stored(scope, ids)
         new = [index for index, is_known in enumerate(known) if not is_known]
+        if new and request.get_ext("repeatsOnly") == "true":
+            return request.respond(ResponseCode.SUCCESS, None, self._ext(sent, [], sum(known)))
         appended: list[Appended] = []
         if new:
             self.deduplication.prepare()

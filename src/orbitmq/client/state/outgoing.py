@@ -27,11 +27,18 @@ from orbitmq.protocol.names import (
     topic_name_fault,
 )
 
-__all__ = ["Outgoing", "SendPolicy", "make_outgoing", "more_properties", "properties_text"]
+__all__ = ["REDRIVEN_LIMIT", "Outgoing", "SendPolicy", "make_outgoing", "more_properties", "properties_text"]
 
 MAX_PROPERTIES_BYTES = 32767
 ID_BYTES = len("UNIQ_KEY\1\2WAIT\1false") + 32
 """What an id and WAIT take of them."""
+
+REDRIVEN_LIMIT = "16"
+"""The limit of attempts that a message names which goes back to a group (field ``l``).
+
+A broker compares it once, with the attempts of the message, which are none. Without it the group's
+`retryMaxTimes` would do: with 0 the message would be a dead letter again at once.
+"""
 
 _known_topics: set[str] = set()
 """Names that were found to be good, so that they are looked at once."""

@@ -6,7 +6,9 @@ is then written to the ledger, a Parquet directory of topic, broker, queue and o
 is in there is left out the next time. A crash between the two repeats at most what that run sent.
 
 From the group's own retry topic only that group gets it, under the topic it had at first: other
-groups that have handled the message do not see it again. That is what one usually wants.
+groups that have handled the message do not see it again. That is what one usually wants. Its
+attempts start anew: the sink names a limit for them, as a group with ``retryMaxTimes=0`` would have
+it among its dead letters again at once, where no ledger knows it.
 """
 
 from __future__ import annotations

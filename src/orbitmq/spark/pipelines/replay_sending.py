@@ -53,6 +53,8 @@ class TopicCount(NamedTuple):
         )
 
 
+_ENDED = (None, 0, 0, 0, 0)
+"""The last row of a task, which has sent everything: the number of tasks is that of these."""
 _COUNTS = "topic STRING, messages LONG, body_bytes LONG, first_ms LONG, last_ms LONG"
 
 
@@ -101,13 +103,17 @@ def _sent(
                 yield rows
 
         sink.write(counted(), at_once=at_once)
-        columns = list(zip(*counts.values(), strict=True)) or [()] * len(TopicCount._fields)
+        columns = list(zip(*counts.values(), _ENDED, strict=True))
         types = (pa.string(), *[pa.int64()] * 4)
         arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, names=list(TopicCount._fields))
 
     totals: dict[str, TopicCount] = {}
-    _add(totals, (TopicCount(*row) for row in messages.mapInArrow(task, _COUNTS).collect()))
+    rows = messages.mapInArrow(task, _COUNTS).collect()
+    _add(totals, (TopicCount(*row) for row in rows if row[0] is not None))
+    if totals:
+        tasks = sum(row[0] is None for row in rows)
+        sink.note_run(totals, tasks, range(tasks))
     return [totals[topic] for topic in sorted(totals)]
 
 
