@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from orbitmq._native import Command, Filter, Store, dumps_lenient
+from orbitmq.broker.awaited_members import AwaitedMembers
 from orbitmq.broker.clients import ClientInfo, ConsumerClients, ProducerClients
 from orbitmq.broker.filters import SQL92, ConsumerFilters
 from orbitmq.broker.groups import GroupTable
@@ -13,7 +15,7 @@ from orbitmq.broker.locks import QueueLocks
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerConfig
-from orbitmq.errors import MalformedFilter
+from orbitmq.errors import FAILURES, MalformedFilter
 from orbitmq.protocol.bodies import MessageQueue, Subscription
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.headers import Header, Long
@@ -24,6 +26,8 @@ from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Refused, Router, respond
 
 __all__ = ["ConsumerHandlers"]
+
+_log = logging.getLogger(__name__)
 
 
 class UnregisterHeader(Header):
@@ -63,6 +67,8 @@ class ConsumerHandlers:
     filters: ConsumerFilters
     offsets: ConsumerOffsets
     locks: QueueLocks
+    awaited: AwaitedMembers
+    save_offsets: Callable[[], Awaitable[None]]
     clock: Callable[[], int]
     memory_bytes: int
     key_of: Callable[[Command, Connection], str | None] = lambda _request, _connection: None
@@ -113,6 +119,8 @@ class ConsumerHandlers:
             self.topics.find_or_create(
                 retry_topic(name), group.retry_queue_nums, unit_mode=consumer.unit_mode
             )
+        online = self.consumers.groups.get(name)
+        is_new = online is None or connection not in online.members
         changed = self.consumers.register(
             name,
             connection,
@@ -123,7 +131,9 @@ class ConsumerHandlers:
             subscriptions=consumer.subscriptions,
         )
         self.filters.heard(name, consumer.subscriptions)
-        if changed and notify:
+        was_awaited = is_new and self.awaited.came(name, client.client_id)
+        # Nobody has taken its queues over meanwhile.
+        if changed and notify and not was_awaited:
             self.notify_members(name)
 
     def unregister(self, request: Command, connection: Connection) -> Command:
@@ -133,17 +143,29 @@ class ConsumerHandlers:
             self.producers.unregister(header.producer_group, connection)
         if header.consumer_group is not None:
             group = self.groups.find(header.consumer_group)
+            online = self.consumers.groups.get(header.consumer_group)
+            client = None if online is None else online.members.get(connection)
             if self.consumers.unregister(header.consumer_group, connection):
                 self._member_left(header.consumer_group)
+            self.awaited.left(
+                header.consumer_group, header.client_id if client is None else client.client_id
+            )
             if group is None or group.notify_consumer_ids_changed_enable:
                 self.notify_members(header.consumer_group)
         return respond(request)
 
     def connection_closed(self, connection: Connection) -> None:
-        """Forget a client whose connection is gone; its groups share out its queues."""
+        """Forget a client whose connection is gone, but give it time to come back to its groups."""
         self.producers.closed(connection)
-        for name in self.consumers.closed(connection):
+        for name, client_id in self.consumers.closed(connection):
             self._member_left(name)
+            if not self.awaited.lost(name, client_id):
+                self.notify_members(name)
+
+    def give_up_awaited(self) -> None:
+        """Have groups share out the queues of members that did not come back in time."""
+        for name, ids in self.awaited.expire().items():
+            _log.info("group %s is shared out without %s", name, ", ".join(ids))
             self.notify_members(name)
 
     def _member_left(self, name: str) -> None:
@@ -192,11 +214,10 @@ class ConsumerHandlers:
     def members(self, request: Command, _connection: Connection) -> Command:
         """List the clients of a group."""
         name = (request.ext or {}).get("consumerGroup", "")
-        group = self.consumers.groups.get(name)
-        if group is None or not group.members:
+        ids = self.awaited.ids(name)
+        if not ids:
             remark = f"no consumer for this group, {name}"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-        ids = [client.client_id for client in group.members.values()]
         return respond(request, body=dumps_lenient({"consumerIdList": ids}))
 
     # ---- how far they are
@@ -232,17 +253,29 @@ class ConsumerHandlers:
     def lock(self, request: Command, _connection: Connection) -> Command:
         """Lock the queues that are free for a client."""
         group, client_id, queues = _lock_request(request)
-        held = self.locks.lock(group, client_id, queues, self.clock())
+        unordered = _queues(Members.read(request.body), "orbitUnordered")
+        held = self.locks.lock(group, client_id, queues, self.clock(), unordered)
         body = {"lockOKMQSet": [queue.as_json() for queue in held]}
         return respond(request, body=dumps_lenient(body))
 
-    def unlock(self, request: Command, _connection: Connection) -> Command:
-        """Free the queues a client holds."""
-        self.locks.unlock(*_lock_request(request))
+    async def unlock(self, request: Command, _connection: Connection) -> Command:
+        """Free the queues a client holds, once it is on disk how far it has come in them.
+
+        A broker that is killed now would send the next owner back otherwise.
+        """
+        group, client_id, queues = _lock_request(request)
+        try:
+            await self.save_offsets()
+        except FAILURES as error:
+            _log.warning("offsets are not saved before queues change hands: %s", error)
+        self.locks.unlock(group, client_id, queues)
         return respond(request)
 
 
 def _lock_request(request: Command) -> tuple[str, str, list[MessageQueue]]:
     body = Members.read(request.body)
-    queues = dict.fromkeys(MessageQueue.from_json(queue) for queue in body.objects("mqSet"))
-    return body.text("consumerGroup"), body.text("clientId"), list(queues)
+    return body.text("consumerGroup"), body.text("clientId"), _queues(body, "mqSet")
+
+
+def _queues(body: Members, name: str) -> list[MessageQueue]:
+    return list(dict.fromkeys(MessageQueue.from_json(queue) for queue in body.objects(name)))
