@@ -67,6 +67,13 @@ class QueueLocks:
         is_expired = now_ms - lock.last_update_ms > self.max_live_ms
         return is_expired or not (lock.is_ordered or self._is_member(group, lock.client_id))
 
+    def is_anothers(self, group: str, client_id: str, queue: MessageQueue, now_ms: int) -> bool:
+        """Return True if another member of a group works on a queue whose order is nobody's care."""
+        lock = self._locks.get((group, queue))
+        if lock is None or lock.is_ordered or lock.client_id == client_id:
+            return False
+        return not self._is_free(group, lock, now_ms)
+
     def _may_add(self, group: str, queue: MessageQueue) -> bool:
         return len(self._locks) < MAX_UNFOUNDED or self._is_founded(group, queue)
 

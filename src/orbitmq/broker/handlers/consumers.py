@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -23,11 +24,15 @@ from orbitmq.protocol.heartbeat import ConsumerData, Heartbeat
 from orbitmq.protocol.members import Members
 from orbitmq.protocol.names import retry_topic
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Refused, Router, respond
+from orbitmq.remoting.handling import Answer, Refused, Router, respond
 
 __all__ = ["ConsumerHandlers"]
 
 _log = logging.getLogger(__name__)
+
+HANDOVER_S, HANDOVER_STEP_S = 3.0, 0.02
+"""Time for which a queue's next member waits for its offset at most, less than Java's 5 s, and how
+often it is looked whether the member before it has given the queue back."""
 
 
 class UnregisterHeader(Header):
@@ -222,9 +227,35 @@ class ConsumerHandlers:
 
     # ---- how far they are
 
-    def query_offset(self, request: Command, _connection: Connection) -> Command:
-        """Say where a group stands, or where a new one begins."""
+    def query_offset(self, request: Command, connection: Connection) -> Answer:
+        """Say where a group stands, or where a new one begins.
+
+        A member of Java's asks as soon as a queue is its own. As long as one of ours still works on
+        it, the answer would send the messages which that has begun to both of them.
+        """
         header = OffsetHeader.decode(request)
+        if self._is_anothers(header, connection):
+            return self._query_later(request, header, connection)
+        return self._offset(request, header)
+
+    def _is_anothers(self, header: OffsetHeader, connection: Connection) -> bool:
+        group = self.consumers.groups.get(header.consumer_group)
+        client = None if group is None else group.members.get(connection)
+        if client is None:
+            return False  # a tool that only looks
+        queue = MessageQueue(header.topic, self.config.broker_name, header.queue_id)
+        return self.locks.is_anothers(header.consumer_group, client.client_id, queue, self.clock())
+
+    async def _query_later(
+        self, request: Command, header: OffsetHeader, connection: Connection
+    ) -> Command:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + HANDOVER_S
+        while self._is_anothers(header, connection) and loop.time() < deadline:
+            await asyncio.sleep(HANDOVER_STEP_S)
+        return self._offset(request, header)
+
+    def _offset(self, request: Command, header: OffsetHeader) -> Command:
         offset = self.offsets.get(header.topic, header.consumer_group, header.queue_id)
         if offset is None or offset < 0:
             # A new group on a young queue begins at its beginning, whatever it wishes.
