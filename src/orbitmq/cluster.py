@@ -118,7 +118,11 @@ class Standalone:
 
 
 class Cluster:
-    """Nameservers and brokers on loopback, each on a free port, each broker with its own store."""
+    """Nameservers and brokers on loopback, each on a free port, each broker with its own store.
+
+    `ports` names the ports of brokers. A free one may belong to another program's connection by the
+    time its broker comes back; one outside the range that the system chooses from does not.
+    """
 
     def __init__(
         self,
@@ -127,13 +131,14 @@ class Cluster:
         brokers: int = 1,
         nameservers: int = 1,
         settings: Mapping[str, str] | None = None,
+        ports: Mapping[str, int] | None = None,
     ) -> None:
         self.data = data
         self._settings = dict(settings or {})
         self._names = [f"broker-{chr(ord('a') + i)}" for i in range(brokers)]
         self.nameservers = [self._make_nameserver(i, port=0) for i in range(nameservers)]
         self.brokers: dict[str, Broker] = {}
-        self._ports: dict[str, int] = {}
+        self._ports = dict(ports or {})
 
     @property
     def address(self) -> str:

@@ -159,7 +159,8 @@ def encoding(request: pytest.FixtureRequest) -> Encoding:
 
 @pytest.fixture
 def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(settings={"messageDelayLevel": "1s 2s 3s 4s"}) as running:
+    settings = {"messageDelayLevel": "1s 2s 3s 4s", "lostMemberGraceMillis": "100"}
+    with LocalCluster(settings=settings) as running:
         yield running
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from orbitmq.broker.acks import FlushAcks
+from orbitmq.broker.awaited_members import AwaitedMembers
 from orbitmq.broker.bloom import BloomSize
 from orbitmq.broker.clients import EXPIRY_MS, ConsumerClients, ProducerClients
 from orbitmq.broker.deduplication import Deduplication
@@ -76,6 +77,7 @@ __all__ = ["Broker"]
 _log = logging.getLogger(__name__)
 
 CLIENT_SCAN_MS = 10_000
+AWAITED_SCAN_MS = 500
 FILTER_SAVE_MS = 10_000
 TIMER_SAVE_MS = 1000
 LEAST_MESSAGE_LIMIT = 10
@@ -134,6 +136,13 @@ class Broker:
 
         self.stats = BrokerStats(config.broker_cluster_name, clock)
         self.consumers = ConsumerClients()
+        self.awaited_members = AwaitedMembers(
+            self.consumers,
+            clock,
+            after_loss_ms=lambda: config.lost_member_grace_millis,
+            after_start_ms=lambda: config.start_member_grace_millis,
+            on_change=self._members_changed,
+        )
         self.queue_notices = QueueNotices(self.consumers, self._notify_of_queues)
         self.topics = TopicTable(
             config, clock, self._topics_changed, self._queues_changed, self._topic_created
@@ -152,7 +161,10 @@ class Broker:
             lambda: config.filter_data_clean_time_span,
             clock,
         )
-        self.locks = QueueLocks(is_founded=self._queue_exists)
+        self.locks = QueueLocks(
+            is_founded=self._queue_exists,
+            is_member=lambda group, client_id: client_id in self.awaited_members.ids(group),
+        )
         self.retention = Retention(config, self.store, self.stats, clock)
         self.held = HeldPulls(self.store.max_offset)
         self.putting = Putting(
@@ -199,6 +211,7 @@ class Broker:
             self.delay,
             self.filters,
             self.timers,
+            self.awaited_members,
             self.store,
         )
         self.tables.load()
@@ -266,6 +279,8 @@ class Broker:
             self.filters,
             self.offsets,
             self.locks,
+            self.awaited_members,
+            self.tables.save_offsets,
             self.clock,
             memory_bytes,
         )
@@ -369,6 +384,7 @@ class Broker:
         every(config.clean_resource_interval, self._clean, first_after_ms=1000)
         every(config.deduplication_snapshot_interval, self.deduplication.save)
         every(CLIENT_SCAN_MS, self._drop_silent_clients)
+        every(AWAITED_SCAN_MS, self.consumer_handlers.give_up_awaited)
         every(CLIENT_SCAN_MS, lambda: self.locks.drop_expired(self.clock()))
         if self.accounts is not None:
             every(int(RELOAD_S * 1000), self.accounts.reload)
@@ -505,6 +521,9 @@ class Broker:
 
     def _groups_changed(self) -> None:
         self.tables.group_saver.changed()
+
+    def _members_changed(self) -> None:
+        self.tables.member_saver.changed()
 
     def _settings_changed(self, keys: list[str]) -> None:
         self.groups.auto_create = self.config.auto_create_subscription_group

@@ -99,9 +99,14 @@ class ConsumerClients:
             del self.groups[name]
         return True
 
-    def closed(self, connection: Connection) -> list[str]:
-        """Remove a connection everywhere; returns the groups that lost a member."""
-        return [name for name in list(self.groups) if self.unregister(name, connection)]
+    def closed(self, connection: Connection) -> list[tuple[str, str]]:
+        """Remove a connection everywhere; returns groups, each with the client id it lost."""
+        lost = []
+        for name, group in list(self.groups.items()):
+            client = group.members.get(connection)
+            if client is not None and self.unregister(name, connection):
+                lost.append((name, client.client_id))
+        return lost
 
     def silent_since(self, before_ms: int) -> set[Connection]:
         """Return the connections whose client has not been heard of since then."""

@@ -1,8 +1,8 @@
 """The files under ``config/``: which table is in which, and when they are written.
 
-Topics and groups are written soon after they change (`table_saver.py`). Offsets change all the
-time: they are written every few seconds, by a thread, if they have changed; what is lost in a crash
-is consumed once more.
+Topics, groups and their members are written soon after they change (`table_saver.py`). Offsets
+change all the time: they are written every few seconds, by a thread, if they have changed; what is
+lost in a crash is consumed once more.
 
 Offsets vouch for messages: a delayed or a half message that an offset has passed is there again as
 a copy. So a file of offsets is written only after the log is on disk up to where it ended when they
@@ -11,6 +11,7 @@ were taken. Else a power cut could keep the offset and take the copy.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from typing import Any
 
 from orbitmq import persist
 from orbitmq._native import Store, dumps_lenient, loads_lenient
+from orbitmq.broker.awaited_members import AwaitedMembers
 from orbitmq.broker.delay import DelayService
 from orbitmq.broker.filters import ConsumerFilters
 from orbitmq.broker.groups import GroupTable
@@ -39,6 +41,8 @@ _log = logging.getLogger(__name__)
 MAX_FILTERS_FILE_BYTES = 64 << 20
 """A larger `consumerFilter.json` is not read."""
 FLUSH_TIMEOUT_MS = 60_000
+MEMBERS = "groupMembers.json"
+"""The members of groups, OrbitMQ's own file."""
 
 
 @dataclass(slots=True)
@@ -52,9 +56,12 @@ class TableFiles:
     delay: DelayService
     filters: ConsumerFilters
     timers: TimerService
+    awaited: AwaitedMembers
     store: Store
     topic_saver: TableSaver = field(init=False)
     group_saver: TableSaver = field(init=False)
+    member_saver: TableSaver = field(init=False)
+    _saving_offsets: asyncio.Lock = field(default_factory=asyncio.Lock)
     _written: dict[str, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -62,6 +69,7 @@ class TableFiles:
         self.group_saver = TableSaver(
             self.directory / "subscriptionGroup.json", self.groups.snapshot
         )
+        self.member_saver = TableSaver(self.directory / MEMBERS, self.awaited.snapshot)
 
     def load(self) -> None:
         """Give every table what its file says, if there is one; bad rows are set aside."""
@@ -71,6 +79,7 @@ class TableFiles:
             ("consumerOffset.json", "offsetTable", self.offsets.load),
             ("delayOffset.json", "offsetTable", self._load_delay_offsets),
             ("timers.json", "heads", self._load_timers),
+            (MEMBERS, "members", self.awaited.load),
         ):
             path = self.directory / name
             value = persist.load(path, functools.partial(_parse, rows))
@@ -145,7 +154,9 @@ class TableFiles:
 
     async def save_offsets(self) -> None:
         """Write how far groups are, if one has moved."""
-        if self.offsets.is_dirty:
+        async with self._saving_offsets:
+            if not self.offsets.is_dirty:
+                return
             self.offsets.is_dirty = False
             try:
                 value = self.offsets.as_json()
@@ -180,6 +191,7 @@ class TableFiles:
         for save in (
             self.topic_saver.close,
             self.group_saver.close,
+            self.member_saver.close,
             self.save_offsets,
             self.save_delay_offsets,
             self.save_filters,

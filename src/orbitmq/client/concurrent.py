@@ -4,6 +4,9 @@ A pulled chunk goes to one worker as a whole: that is what makes small messages 
 wrong for slow handlers, whose messages should be spread over all workers. So the handler's pace
 decides: chunks are cut into runs that take about `RUN_S`, and a worker that notices in the middle
 of a run that it has become slow gives the rest of it to the others.
+
+A queue that is to be given up is stopped at a line: behind the last message that was begun. What
+lies before the line is handled yet, so that the one offset which the next owner gets says it all.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ _log = logging.getLogger(__name__)
 
 RUN_S = 0.002
 """How long a worker should be busy with one run."""
+FIRST_RUN = 8
+"""Messages of a run at most while the handler's pace is not known."""
 WEIGHT = 0.25
 """How much the latest run counts in the average."""
 
@@ -100,9 +105,13 @@ class ConcurrentService:
                 return
             pace = self._pace(messages[0].topic)
             # A handler nobody knows yet may be slow: all workers begin.
-            length = pace.run_length if pace.is_known else -(-len(messages) // self._concurrency)
+            length = pace.run_length if pace.is_known else self._first_length(len(messages))
         for run in queue.add(messages, size, length):
             self.submit(run)
+
+    def _first_length(self, count: int) -> int:
+        """Return the length of runs that all workers begin with, not far from each other."""
+        return min(-(-count // self._concurrency), FIRST_RUN)
 
     def _take_for_batches(
         self, queue: ProcessQueue, messages: list[ReceivedMessage], size: int, batch: int
@@ -143,7 +152,7 @@ class ConcurrentService:
                 if self._waiting.get(queue) is run:
                     del self._waiting[queue]
                 messages = run.messages
-        if queue.is_stopped:
+        if queue.is_stopped and run.first_offset >= queue.stop_line:
             return None
         handler = self._handlers.find(messages[0].topic)
         if handler is None:
@@ -152,11 +161,29 @@ class ConcurrentService:
             return None
         run.batch = batch = handler.batch
         run.began_at = time.monotonic()
-        failed = self._active[run] = []
+        failed: list[Failure] = []
+        with self._lock:
+            if queue.is_stopped and run.first_offset >= queue.stop_line:
+                return None
+            self._active[run] = failed
         if batch == 1:
             return handler, messages, failed
         units = [messages[at : at + batch] for at in range(0, len(messages), batch)]
         return handler, units, failed
+
+    def stop(self, queue: ProcessQueue) -> None:
+        """Have no message of a queue begun behind the last one that was begun by now."""
+        with self._lock:
+            if queue.is_stopped:
+                return
+            queue.is_stopped = True
+            # After that, so that a worker which has not seen it yet has counted what it begins.
+            line = queue.begun_to
+            for run in self._active:
+                if run.queue is queue:
+                    begun = run.messages[: (run.done + 1) * run.batch]
+                    line = max(line, begun[-1].queue_offset + 1)
+            queue.stop_line = line
 
     def stuck_since(self, moment: float) -> list[Stuck]:
         """Return messages that handlers have had since before a moment and have not returned.
@@ -165,7 +192,7 @@ class ConcurrentService:
         """
         found = []
         for run in list(self._active):
-            if run.is_given_up or run.queue.is_stopped:
+            if run.is_given_up or run.queue.is_dropped:
                 continue
             if run.began_at is not None and run.began_at < moment:
                 done = run.done
@@ -209,7 +236,7 @@ class ConcurrentService:
         start = before = clock()
         done = 0
         for unit in units:
-            if queue.is_stopped:
+            if queue.is_stopped and _offset_of(unit) >= queue.stop_line:
                 break
             try:
                 function(unit)
@@ -234,7 +261,7 @@ class ConcurrentService:
         start = before = clock()
         done = 0
         for unit in units:
-            if queue.is_stopped:
+            if queue.is_stopped and _offset_of(unit) >= queue.stop_line:
                 break
             try:
                 await function(unit)
@@ -276,7 +303,9 @@ class ConcurrentService:
             self._active.pop(run, None)
             if queue.is_dropped or run.is_given_up or not done:
                 return
-        at = done * handler.batch
+            at = done * handler.batch
+            last = run.messages[min(at, len(run.messages)) - 1].queue_offset
+            queue.begun_to = max(queue.begun_to, last + 1)
         if at < len(run.messages):
             queue.split(run, at)  # they were not begun with, and nobody will now
         count = len(run.messages)
@@ -290,3 +319,9 @@ class ConcurrentService:
             self._on_failed(run, failed)
         else:
             run.queue.finish(run)
+
+
+def _offset_of(unit: Any) -> int:
+    """Return the offset of what a handler gets at a time: a message, or a list of them."""
+    offset: int = unit[0].queue_offset if isinstance(unit, list) else unit.queue_offset
+    return offset

@@ -42,8 +42,15 @@ _log = logging.getLogger(__name__)
 MAX_PULL_IDLE_MS = 120_000
 """A queue that nothing was pulled from for so long is taken up anew."""
 
-FIRST_LOOK_S = 0.1
-"""How soon a missing topic is looked for again at first."""
+FIRST_LOOK_S, MAX_LOOK_S = 0.1, 3.0
+"""How soon a missing topic, or a queue that another member still has, is looked for again: at first
+and in the end."""
+
+KEPT_S = 600.0
+"""How long a queue is kept whose broker cannot be told how far it is."""
+
+AWAIT_BROKER_S = 10.0
+"""How long `stop` waits for a broker that is away to tell it how far its queues are."""
 
 
 def now_ms() -> int:
@@ -76,6 +83,9 @@ class GroupMember:
         self._beat_at = 0.0
         self._told: dict[str, int] = {}
         self._look_again_s = FIRST_LOOK_S
+        self._is_short = False
+        """Whether something is to be looked for again, before the next regular rebalance."""
+        self.instance.brokers_in_use = lambda: {queue.broker_name for queue in self.queues}
 
     def _make_offsets(self) -> OffsetStore:
         if not self.settings.broadcast:
@@ -101,6 +111,7 @@ class GroupMember:
         except BaseException:
             await self.instance.stop()
             raise
+        _log.info("%s joins group %s", self.instance.client_id, self.group)
         period = self.instance.settings.offset_persist_s
         self.instance.every(period, self.persist)
         self._rebalance_timer = self.instance.every(
@@ -126,8 +137,8 @@ class GroupMember:
     async def stop(self) -> None:
         """Leave the group, with everything committed that was done."""
         self.is_closing = True
-        for queue in self.queues.values():
-            queue.is_stopped = True
+        for cache in self.queues.values():
+            self._stop_at_line(cache)
         try:
             await self._finish_work()
         finally:
@@ -137,13 +148,47 @@ class GroupMember:
 
     async def _leave(self) -> None:
         try:
-            await self.persist(wait=True)
+            await self._settle_all()
             await self._give_back()
         finally:
+            _log.info("%s leaves group %s", self.instance.client_id, self.group)
             for queue in self.queues.values():
                 queue.drop()
             await self.instance.stop()
             self.queues.clear()
+
+    async def _settle_all(self) -> None:
+        """Store how far all queues are, also with brokers that are back in a moment."""
+        await self.persist(wait=True)
+        limit_s = min(AWAIT_BROKER_S, self.settings.stop_timeout_s)
+        await asyncio.gather(
+            *(self._settle_late(cache, limit_s) for cache in list(self.queues.values()))
+        )
+
+    async def _settle_late(self, cache: QueueCache, limit_s: float) -> None:
+        """Store how far a queue is once its broker is back, if the broker is away."""
+        if cache.is_lost or await self._settle(cache):
+            return
+        address = self.instance.routes.master(cache.queue.broker_name)
+        if address is None:
+            return
+        self.instance.look_for(address)
+        if not (await self.instance.presence.wait(address, limit_s) and await self._settle(cache)):
+            _log.warning(
+                "%s: offset %s is not committed, because broker %s is away; what lies behind the "
+                "last commit comes again",
+                cache.queue,
+                self.offsets.table.get(cache.queue),
+                cache.queue.broker_name,
+            )
+
+    async def _settle(self, cache: QueueCache) -> bool:
+        idle_s = max(now_ms() - cache.last_pull_ms, 0) / 1000
+        return await self.offsets.settle(cache.queue, idle_s)
+
+    def _stop_at_line(self, cache: QueueCache) -> None:
+        """Begin no more messages of a queue than have to be handled before it is given up."""
+        cache.is_stopped = True
 
     async def _finish_work(self) -> None:
         """Wait for what is being done."""
@@ -238,28 +283,49 @@ class GroupMember:
         if self.is_suspended or self.is_closing:
             return
         async with self._rebalancing:
-            changed = False
+            changed = self._is_short = False
             await self._look_for_missing_topics()
             for topic in self.subscriptions.topics:
-                share = await self.instance.run(
-                    share_of_topic(
-                        self.instance.routes,
-                        topic,
-                        self.group,
-                        self.instance.client_id,
-                        None if self.settings.broadcast else self._strategy,
-                    )
-                )
+                share = await self._share_of(topic)
                 if share is not None and await self._take_share(topic, share):
                     changed = True
                     self.subscriptions.touch(topic, now_ms())
-            for cache in [
-                cache for cache in self.queues.values() if not self._is_wanted(cache.queue)
-            ]:
-                changed = await self._release(cache) or changed
+            unwanted = [each for each in self.queues.values() if not self._is_wanted(each.queue)]
+            changed = await self._release_all(unwanted) or changed
             self.assignment_changed()
             if changed and not self.is_closing:
                 await self.beat()
+            self._look_again()
+
+    async def _share_of(self, topic: str) -> list[MessageQueue] | None:
+        return await self.instance.run(
+            share_of_topic(
+                self.instance.routes,
+                topic,
+                self.group,
+                self.instance.client_id,
+                None if self.settings.broadcast else self._strategy,
+                lost=self._on_their_way_back(topic),
+                is_settled=self.instance.presence.is_settled,
+                on_members=self._members_are,
+            )
+        )
+
+    def _on_their_way_back(self, topic: str) -> list[MessageQueue]:
+        """Return the queues of brokers that no route names because they have just been restarted.
+
+        Members that fetch their routes at different times would share out different queues.
+        """
+        routes, presence = self.instance.routes, self.instance.presence
+        queues: list[MessageQueue] = []
+        for broker_name, lost in routes.lost_queues(topic).items():
+            address = routes.master(broker_name)
+            if address is not None and not presence.is_settled(address):
+                queues += lost
+        return queues
+
+    def _members_are(self, members: list[str]) -> None:
+        """Take note of the members a group has now."""
 
     async def _look_for_missing_topics(self) -> None:
         """Ask for topics that were not there yet: the group's retries have none at first."""
@@ -270,15 +336,28 @@ class GroupMember:
                 await self.instance.run(fetch_route(routes, topic))
             except OrbitError as error:
                 _log.debug("no route to %s: %s", topic, error)
-        if not any(self._is_missing(topic) for topic in missing):
+        if any(self._is_missing(topic) for topic in missing):
+            self._is_short = True
+
+    def _look_again(self) -> None:
+        """Rebalance soon if something is missing, with growing pauses."""
+        if not self._is_short:
             self._look_again_s = FIRST_LOOK_S
         elif not self.is_closing:
-            # A topic that is made just now shall not have to wait for a whole round.
+            # A topic that is made just now shall not have to wait for a whole round, nor shall a
+            # queue that another member is about to give back.
             self._loop.call_later(self._look_again_s, self.rebalance_soon)
-            self._look_again_s = min(2 * self._look_again_s, self.settings.rebalance_s)
+            longest_s = min(MAX_LOOK_S, self.settings.rebalance_s)
+            self._look_again_s = min(2 * self._look_again_s, longest_s)
 
     def _is_missing(self, topic: str) -> bool:
         route = self.instance.routes.route(topic)
+        if any(
+            not self.instance.presence.is_away(address)
+            for queue in self._on_their_way_back(topic)
+            if (address := self.instance.routes.master(queue.broker_name)) is not None
+        ):
+            return True  # the broker is back, and about to be named by the route
         if route is None or not topic.startswith(RETRY_PREFIX):
             return route is None
         # Each broker makes the topic of the group's retries when it first hears of the group.
@@ -302,17 +381,18 @@ class GroupMember:
         held = [queue for queue in self.queues if queue.topic == topic]
         stale = {queue for queue in held if self._is_stale(self.queues[queue])}
         steps = changes(held, share, stale)
-        changed = False
-        for queue in steps.dropped:
-            changed = await self._release(self.queues[queue]) or changed
+        changed = await self._release_all([self.queues[queue] for queue in steps.dropped])
         added = await self._lend([queue for queue in steps.added if queue not in self.queues])
         offsets = await asyncio.gather(*(self._first_offset(queue) for queue in added))
+        opened = []
         for queue, offset in zip(added, offsets, strict=True):
             if offset is not None and not self.is_closing:
                 self.queues[queue] = self._open_queue(queue, offset)
-                changed = True
+                opened.append(f"{queue.broker_name}:{queue.queue_id} from {offset}")
         self.assignment_changed()  # before the first pull of a new queue
-        return changed
+        if opened:
+            _log.info("group %s: took up queues of %s: %s", self.group, topic, ", ".join(opened))
+        return changed or bool(opened)
 
     def _is_stale(self, cache: QueueCache) -> bool:
         if cache.is_stopped:
@@ -351,19 +431,46 @@ class GroupMember:
         """Begin with a queue."""
         raise NotImplementedError
 
+    async def _release_all(self, caches: list[QueueCache]) -> bool:
+        """Give up queues; returns whether any of them is gone."""
+        gone = await asyncio.gather(*(self._release(cache) for cache in caches))
+        names = [
+            f"{cache.queue.topic} {cache.queue.broker_name}:{cache.queue.queue_id}"
+            for cache, is_gone in zip(caches, gone, strict=True)
+            if is_gone
+        ]
+        if names:
+            _log.info("group %s: gave up queues: %s", self.group, ", ".join(names))
+        if not all(gone):
+            self._is_short = True
+        return any(gone)
+
     async def _release(self, cache: QueueCache) -> bool:
-        """Give up a queue; returns whether it is gone."""
-        cache.is_stopped = True
+        """Give up a queue; returns whether it is gone.
+
+        The next owner begins at the offset that is committed, so that comes before all else.
+        """
+        queue = cache.queue
+        if cache.stopped_at is None:
+            cache.stopped_at = self._loop.time()
+        self._stop_at_line(cache)
         if not await self._let_go(cache):
-            return False  # it is tried again next round; what its worker does still counts
-        self._collect(cache)
+            return False  # it is tried again soon; what its worker does still counts
+        if not cache.is_lost:
+            self._collect(cache)
+            is_late = self._loop.time() - cache.stopped_at > KEPT_S
+            if self._is_wanted(queue) and not await self._settle(cache) and not is_late:
+                return False  # once its broker is back
         cache.drop()
-        if self._is_wanted(cache.queue):
-            await self.offsets.persist([cache.queue])
-        self.offsets.released(cache.queue)
-        if self.queues.get(cache.queue) is cache:
-            del self.queues[cache.queue]
+        self.offsets.released(queue)
+        if self.queues.get(queue) is cache:
+            del self.queues[queue]
+        if not cache.is_lost:
+            await self._return(cache)
         return True
+
+    async def _return(self, _cache: QueueCache) -> None:
+        """Return a queue to its broker."""
 
     async def _let_go(self, _cache: QueueCache) -> bool:
         """Stop working on a queue; returns False when that takes longer."""
@@ -384,4 +491,5 @@ class GroupMember:
         """Store how far all queues are."""
         for cache in self.queues.values():
             self._collect(cache)
-        await self.offsets.persist(list(self.queues), wait=wait)
+        held = [queue for queue, cache in self.queues.items() if not cache.is_lost]
+        await self.offsets.persist(held, wait=wait)

@@ -19,6 +19,7 @@ from orbitmq.client.drivers.awaiting import perform
 from orbitmq.client.flows.refusals import access_hint, refusal
 from orbitmq.client.flows.routes import fetch_route
 from orbitmq.client.identity import join, leave
+from orbitmq.client.presence import SETTLE_S, Presence
 from orbitmq.client.settings import ClientSettings
 from orbitmq.client.state.routes import Nameservers, RouteTable
 from orbitmq.client.wishes import Flow
@@ -38,8 +39,8 @@ HEARTBEAT_TIMEOUT_MS = 3000
 UNREGISTER_TIMEOUT_MS = 3000
 LOOK_UP_S = 120
 """How often an address server is asked again."""
-REINTRODUCE_S = 0.2
-"""How long after the loss of a connection brokers are told again who we are."""
+FIRST_ANNOUNCE_S, MAX_ANNOUNCE_S = 0.05, 1.0
+"""Pause before the first and between later announcements to a broker that was lost."""
 
 
 class Repeating:
@@ -98,6 +99,9 @@ class ClientInstance:
         )
         self.broker_versions: dict[str, int] = {}
         """Broker address → the version its last heartbeat answer carried."""
+        self.presence = Presence()
+        self.brokers_in_use: Callable[[], set[str]] = set
+        """Returns the names of brokers that are kept although no route leads to them."""
         self._producers: set[str] = set()
         self._consumers: dict[str, Callable[[], dict[str, Any]]] = {}
         self._rebalances: dict[str, Callable[[], None]] = {}
@@ -109,6 +113,7 @@ class ClientInstance:
         self._outdated: set[str] = set()
         """Topics whose queues have changed, according to a broker, and are about to be fetched."""
         self._heartbeat_lock = asyncio.Lock()
+        self._announcing: set[str] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.router.add(self._consumer_ids_changed, [RequestCode.NOTIFY_CONSUMER_IDS_CHANGED])
 
@@ -304,7 +309,7 @@ class ClientInstance:
             loop.call_soon_threadsafe(timer.soon)
 
     async def _regular_heartbeat(self) -> None:
-        self.routes.drop_unrouted_brokers()
+        self.routes.drop_unrouted_brokers(self.brokers_in_use())
         await self.heartbeat()
 
     def _heartbeat_soon(self) -> None:
@@ -313,10 +318,51 @@ class ClientInstance:
         if loop is not None and self._heartbeat_timer is not None:
             loop.call_soon_threadsafe(self._heartbeat_timer.soon)
 
-    def _connection_lost(self, _connection: Connection) -> None:
+    def _connection_lost(self, connection: Connection) -> None:
         # A broker forgets a client together with its connection; nobody else might notice.
-        if self._loop is not None:
-            self._loop.call_later(REINTRODUCE_S, self._heartbeat_soon)
+        address = self.network.address_of(connection)
+        if address is not None:
+            self.look_for(address)
+
+    def look_for(self, address: str) -> None:
+        """Announce this client to a broker that was lost, again and again until it is back."""
+        if self._loop is None or not self._is_known(address):
+            return
+        if self.presence.lost(address):
+            _log.info("broker %s is lost: looking for it", address)
+        if address not in self._announcing:
+            self._announcing.add(address)
+            self.spawn(self._announce(address))
+
+    def check(self, broker_name: str) -> None:
+        """Look for the master of a broker if there is no connection to it."""
+        address = self.routes.master(broker_name)
+        if address is not None and self.network.open_connection(address) is None:
+            self.look_for(address)
+
+    def _is_known(self, address: str) -> bool:
+        """Return True if the client has groups that a broker must know, and a route to it."""
+        has_groups = bool(self._producers or self._consumers)
+        return has_groups and address in self.routes.addresses(masters_only=not self._consumers)
+
+    async def _announce(self, address: str) -> None:
+        pause_s = FIRST_ANNOUNCE_S
+        try:
+            while self.presence.is_away(address) and self._is_known(address):
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, MAX_ANNOUNCE_S)
+                await self._beat(address, self._heartbeat_body())
+        finally:
+            self._announcing.discard(address)
+
+    def _heartbeat_body(self) -> bytes:
+        return dumps_lenient(
+            {
+                "clientID": self.client_id,
+                "consumerDataSet": [describe() for describe in self._consumers.values()],
+                "producerDataSet": [{"groupName": name} for name in sorted(self._producers)],
+            }
+        )
 
     async def heartbeat(self) -> BrokerRefused | None:
         """Tell brokers which groups this client has: masters, or all brokers if it consumes.
@@ -326,12 +372,7 @@ class ClientInstance:
         async with self._heartbeat_lock:
             if not self._producers and not self._consumers:
                 return None
-            data = {
-                "clientID": self.client_id,
-                "consumerDataSet": [describe() for describe in self._consumers.values()],
-                "producerDataSet": [{"groupName": name} for name in sorted(self._producers)],
-            }
-            body = dumps_lenient(data)
+            body = self._heartbeat_body()
             addresses = self.routes.addresses(masters_only=not self._consumers)
             refusals = await asyncio.gather(*(self._beat(address, body) for address in addresses))
             return refusals[0] if refusals and all(refusals) else None
@@ -342,11 +383,24 @@ class ClientInstance:
                 address, RequestCode.HEART_BEAT, body=body, timeout_ms=HEARTBEAT_TIMEOUT_MS
             )
         except RemotingError as error:
-            _log.warning("no heartbeat to %s: %s", address, error)
+            level = logging.DEBUG if self.presence.is_away(address) else logging.WARNING
+            _log.log(level, "no heartbeat to %s: %s", address, error)
+            self.look_for(address)
             return None
+        self._answers(address)
         if response.code == ResponseCode.SUCCESS:
             self.broker_versions[address] = response.version
             return None
         refused = refusal(response, address)
         _log.warning("a heartbeat was %s", refused)
         return refused if access_hint(response.remark) else None
+
+    def _answers(self, address: str) -> None:
+        """Note that a broker is there; shares are looked after once it has been back for long."""
+        away_s = self.presence.back(address)
+        if away_s is None:
+            return
+        _log.info("broker %s is back after %.1f s and knows this client", address, away_s)
+        self.rebalance_soon()
+        if self._loop is not None:
+            self._loop.call_later(SETTLE_S, self.rebalance_soon)

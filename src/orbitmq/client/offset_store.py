@@ -18,7 +18,7 @@ from orbitmq._native import dumps_lenient
 from orbitmq.client.flows.offsets import commit_offset, report_offset, stored_offset
 from orbitmq.client.instance import ClientInstance
 from orbitmq.client.state.offsets import OffsetTable
-from orbitmq.errors import OrbitError
+from orbitmq.errors import BrokerBusy, BrokerRefused, OrbitError
 from orbitmq.persist import load, save
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.members import Members, as_number
@@ -26,6 +26,9 @@ from orbitmq.protocol.members import Members, as_number
 __all__ = ["LocalOffsets", "OffsetStore", "RemoteOffsets", "default_directory"]
 
 _log = logging.getLogger(__name__)
+
+OVERTAKEN_S = 0.2
+"""Time for which a pull may still be on its way to the thread of a broker that carries it out."""
 
 
 class OffsetStore(Protocol):
@@ -41,6 +44,13 @@ class OffsetStore(Protocol):
 
     async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
         """Store the offsets of these queues, surely when it `wait`s."""
+
+    async def settle(self, queue: MessageQueue, sent_s: float) -> bool:
+        """Store the offset of a queue that is given up, for its next owner to begin at.
+
+        Returns False while the broker that keeps it cannot be reached. `sent_s` is how long ago the
+        latest pull was sent.
+        """
 
     def released(self, queue: MessageQueue) -> None:
         """Note that a queue is not ours any more."""
@@ -67,20 +77,46 @@ class RemoteOffsets:
         Each broker is told of one queue after the other: Java's loses the first offsets of a group
         when two of them come at the same time.
         """
-        by_broker: dict[str, list[tuple[MessageQueue, int]]] = {}
+        by_broker: dict[str, list[MessageQueue]] = {}
         for queue in queues:
-            offset = self.table.get(queue)
-            if offset is not None:
-                by_broker.setdefault(queue.broker_name, []).append((queue, offset))
+            if self.table.get(queue) is not None:
+                by_broker.setdefault(queue.broker_name, []).append(queue)
         await asyncio.gather(*(self._persist_all(known, wait) for known in by_broker.values()))
+
+    async def settle(self, queue: MessageQueue, sent_s: float) -> bool:
+        """Commit, and look whether it counts.
+
+        Java's brokers carry out a pull beside other requests: the older offset that one brings
+        along may take the place of a newer one.
+        """
+        offset = self.table.get(queue)
+        if offset is None:
+            return True
+        routes = self._instance.routes
+        try:
+            for pause_s in (max(OVERTAKEN_S - sent_s, 0), 0, 0):
+                await self._instance.run(commit_offset(routes, self._group, queue, offset))
+                await asyncio.sleep(pause_s)
+                if await self.read(queue) >= offset:
+                    break
+        except OrbitError as error:
+            if isinstance(error, BrokerRefused) and not isinstance(error, BrokerBusy):
+                _log.warning("offset %d of %s could not be committed: %s", offset, queue, error)
+                return True
+            _log.debug("offset %d of %s waits for its broker: %s", offset, queue, error)
+            return False
+        return True
 
     def released(self, queue: MessageQueue) -> None:
         """Forget it: from now on another member moves its offset."""
         self.table.forget(queue)
 
-    async def _persist_all(self, known: list[tuple[MessageQueue, int]], wait: bool) -> None:
-        for queue, offset in known:
-            await self._persist(queue, offset, wait)
+    async def _persist_all(self, queues: list[MessageQueue], wait: bool) -> None:
+        for queue in queues:
+            # Of now: one that was given up meanwhile is another member's.
+            offset = self.table.get(queue)
+            if offset is not None:
+                await self._persist(queue, offset, wait)
 
     async def _persist(self, queue: MessageQueue, offset: int, wait: bool) -> None:
         routes = self._instance.routes
@@ -120,6 +156,11 @@ class LocalOffsets:
             offsets = {queue.as_key(): offset for queue, offset in self.table.of_topic("").items()}
             if offsets:
                 await asyncio.to_thread(save, self.path, dumps_lenient({"offsetTable": offsets}))
+
+    async def settle(self, queue: MessageQueue, sent_s: float) -> bool:
+        """Write the file anew."""
+        await self.persist([queue])
+        return True
 
     def released(self, queue: MessageQueue) -> None:
         """Keep its offset for when it comes back."""

@@ -124,11 +124,9 @@ class PushMember(LendingMember):
         return handler is not None and handler.is_ordered
 
     async def _lend(self, queues: list[MessageQueue]) -> list[MessageQueue]:
-        ordered = [queue for queue in queues if self._is_ordered(queue)]
-        if not ordered or self.settings.broadcast:
+        if not queues or self.settings.broadcast:
             return queues
-        granted = await self._lock(ordered)
-        return [queue for queue in queues if queue in granted or queue not in ordered]
+        return await self._borrow(queues, [queue for queue in queues if self._is_ordered(queue)])
 
     def _open_queue(self, queue: MessageQueue, offset: int) -> QueueCache:
         ordered = self._is_ordered(queue)
@@ -143,17 +141,30 @@ class PushMember(LendingMember):
         self._begin_to_pull(cache)
         return cache
 
+    def _stop_at_line(self, cache: QueueCache) -> None:
+        is_shared = not self.settings.broadcast and self._is_wanted(cache.queue)
+        if isinstance(cache, ProcessQueue) and is_shared:
+            self.concurrent.stop(cache)
+        else:
+            super()._stop_at_line(cache)
+
     async def _let_go(self, cache: QueueCache) -> bool:
         self._pull_no_more(cache)
-        if not isinstance(cache, OrderlyQueue):
-            return True
-        deadline = self._loop.time() + RELEASE_S
-        while cache.is_busy:
-            if self._loop.time() > deadline:
-                return False
-            await asyncio.sleep(0.01)
-        if cache.needs_lock:
-            await self._unlock([cache.queue])
+        now = self._loop.time()
+        deadline = now + RELEASE_S
+        if isinstance(cache, OrderlyQueue):
+            while cache.is_busy:
+                if self._loop.time() > deadline:
+                    return False
+                await asyncio.sleep(0.01)
+        elif isinstance(cache, ProcessQueue) and not self.settings.broadcast:
+            # Whoever gets the queue next shall not get what handlers have at this moment.
+            stopped_at = now if cache.stopped_at is None else cache.stopped_at
+            limit = stopped_at + self.settings.stop_timeout_s
+            while cache.is_at_work and not cache.is_dropped and self._loop.time() < limit:
+                if self._loop.time() > deadline:
+                    return False
+                await asyncio.sleep(0.01)
         return True
 
     async def _finish_work(self) -> None:
@@ -180,6 +191,8 @@ class PushMember(LendingMember):
                 await asyncio.sleep(SUSPENDED_S)
             elif cache.is_full:
                 await self._room(cache)
+            elif not (self.settings.broadcast or await self._is_still_ours(cache)):
+                continue  # that has waited
             elif isinstance(cache, OrderlyQueue) and not cache.is_ours(clock_ms()):
                 await self._relock(cache)
                 if not cache.is_ours(clock_ms()):
@@ -262,9 +275,9 @@ class PushMember(LendingMember):
             return
         level = logging.WARNING if cache.failed(error) else logging.DEBUG
         _log.log(level, "pull of %s failed: %s", cache.queue, error)
-        if isinstance(error, ConnectionLost) or (
-            isinstance(error, BrokerRefused) and error.code in _WHO_ARE_YOU
-        ):
+        if isinstance(error, ConnectionLost):
+            self.instance.check(cache.queue.broker_name)
+        elif isinstance(error, BrokerRefused) and error.code in _WHO_ARE_YOU:
             self.beat_soon()
         await asyncio.sleep(self.settings.error_delay_ms / 1000)
 

@@ -93,7 +93,7 @@ class Settling:
 
     def _retry_here(self, runs: list[Run]) -> None:
         for run in runs:
-            if not run.queue.is_stopped:
+            if not run.queue.is_dropped:
                 self._service.submit(run)
 
     async def give_up_stuck_messages(self) -> None:

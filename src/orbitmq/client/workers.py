@@ -146,11 +146,14 @@ class TaskWorkers:
 
     async def drain(self, timeout_s: float) -> bool:
         """Wait until nothing is left to do."""
-        tasks = self._tasks - {asyncio.current_task()}
-        if not tasks:
-            return True
-        _, late = await asyncio.wait(tasks, timeout=timeout_s)
-        return not late
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        # What the last piece of work leaves to others makes new tasks.
+        while tasks := self._tasks - {asyncio.current_task()}:
+            _, late = await asyncio.wait(tasks, timeout=max(deadline - loop.time(), 0))
+            if late:
+                return False
+        return True
 
     def close(self) -> None:
         """Cancel what is still going on."""

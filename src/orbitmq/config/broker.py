@@ -106,6 +106,17 @@ class BrokerConfig(StoreSettings, ServerSettings, ClientSettings):
     notify_consumer_ids_changed_enable: bool = live(
         True, "Members of a group are told when one comes or goes."
     )
+    lost_member_grace_millis: int = live(
+        5000,
+        "OrbitMQ's own: milliseconds for which a member of a group whose connection was lost still "
+        "counts as a member, so that nobody takes its queues over before it can come back.",
+    )
+    start_member_grace_millis: int = live(
+        35_000,
+        "OrbitMQ's own: the same after a start of the broker, for the members it had before. "
+        "Java's clients announce themselves twice a minute.",
+        read_at_start=True,
+    )
     slave_read_enable: bool = live(
         False, "Pulls that are far behind are told to ask a slave, if there is one."
     )

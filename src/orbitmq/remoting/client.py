@@ -49,6 +49,13 @@ class RemotingClient:
         connection = self._connections.get(address)
         return connection if connection is not None and connection.is_open else None
 
+    def address_of(self, connection: Connection) -> str | None:
+        """Return the address a connection leads to, None if another one has taken its place."""
+        for address, current in self._connections.items():
+            if current is connection:
+                return address
+        return None
+
     def ready(self, address: str) -> Connection | None:
         """Return the connection to an address if it can send a request at once."""
         connection = self._connections.get(address)

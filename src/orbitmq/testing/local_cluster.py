@@ -34,7 +34,8 @@ class LocalCluster:
     """Nameservers and brokers in this process, on free ports of 127.0.0.1.
 
     Without `data` everything is in a temporary directory that is deleted in the end. `settings` are
-    RocketMQ's own keys, for every broker.
+    RocketMQ's own keys, for every broker. `ports` names the ports of brokers that
+    are to be restarted, see `Cluster`.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class LocalCluster:
         nameservers: int = 1,
         data: Path | str | None = None,
         settings: Mapping[str, str] | None = None,
+        ports: Mapping[str, int] | None = None,
     ) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix="orbitmq-") if data is None else None
         directory = Path(self._temporary.name if self._temporary else str(data))
@@ -52,6 +54,7 @@ class LocalCluster:
             brokers=brokers,
             nameservers=nameservers,
             settings=TEST_SETTINGS | dict(settings or {}),
+            ports=ports,
         )
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run_loop, name="orbitmq-cluster", daemon=True)

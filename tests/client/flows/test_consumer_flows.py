@@ -243,23 +243,42 @@ def _members(*ids: str) -> Command:
     return answer(body=dumps_lenient({"consumerIdList": list(ids)}))
 
 
-def test_members_are_asked_of_any_broker_that_answers() -> None:
-    play = Play([ConnectionLost("x"), _members("c1", "c2")])
-    assert play.run(group_members(_routes(), "T", "g")) == ["c1", "c2"]
-    assert {call.address for call in play.calls} == {MASTER, OTHER}
+def test_members_are_those_that_any_broker_knows() -> None:
+    play = Play([_members("c1", "c2"), _members("c2", "c3")])
+    assert play.run(group_members(_routes(), "T", "g")) == ["c1", "c2", "c3"]
+    assert [call.address for call in play.calls] == [MASTER, OTHER]
     refusal = answer(ResponseCode.SYSTEM_ERROR)
-    assert Play([refusal]).run(group_members(_routes(), "T", "g")) is None
+    for other in (refusal, ConnectionLost("x")):
+        assert Play([other, _members("c1")]).run(group_members(_routes(), "T", "g")) == ["c1"]
+    assert Play([refusal, refusal]).run(group_members(_routes(), "T", "g")) is None
     both_gone = [ConnectionLost("x"), RequestTimeout("x")]
     assert Play(both_gone).run(group_members(_routes(), "T", "g")) is None
 
 
+def test_a_broker_that_has_just_come_back_does_not_count_alone() -> None:
+    def settled(address: str) -> bool:
+        return address != MASTER
+
+    both = [_members("c1"), _members("c1", "c2")]
+    assert Play(both).run(group_members(_routes(), "T", "g", settled)) == ["c1", "c2"]
+    alone = [_members("c1"), ConnectionLost("x")]
+    assert Play(alone).run(group_members(_routes(), "T", "g", settled)) is None
+
+
 def test_our_share() -> None:
-    play = Play([_members("c2", "c1")])
+    play = Play([_members("c2", "c1"), _members("c2", "c1")])
     share = play.run(share_of_topic(_routes(), "T", "g", "c1", Averagely()))
     assert share == [MessageQueue("T", "a", 0), MessageQueue("T", "a", 1)]
     assert Play().run(share_of_topic(_routes(), "T", "g", "c1", None)) == sorted(
         _routes().subscribe_queues("T")
     )
+
+
+def test_queues_of_a_broker_on_its_way_back_are_shared_out_with_the_others() -> None:
+    play = Play([_members("c2", "c1"), _members("c2", "c1")])
+    lost = [MessageQueue("T", "away", number) for number in range(2)]
+    share = play.run(share_of_topic(_routes(), "T", "g", "c1", Averagely(), lost=lost))
+    assert share == [MessageQueue("T", "a", 0), MessageQueue("T", "a", 1), lost[0]]
 
 
 def test_when_nobody_knows_one_keeps_what_one_has() -> None:
@@ -272,10 +291,10 @@ def test_when_nobody_knows_one_keeps_what_one_has() -> None:
             raise RuntimeError("no")
 
     assert share(topic="unknown") is None
-    assert share(answer(1)) is None
-    assert share(_members()) is None
-    assert share(_members("c1"), strategy=Broken([])) is None
-    assert share(_members("others")) == []
+    assert share(answer(1), answer(1)) is None
+    assert share(_members(), _members()) is None
+    assert share(_members("c1"), _members("c1"), strategy=Broken([])) is None
+    assert share(_members("others"), _members("others")) == []
 
 
 def test_changes_from_what_one_has_to_what_one_should_have() -> None:
@@ -293,11 +312,17 @@ def test_locks_are_asked_for_broker_by_broker() -> None:
     play = Play(
         [answer(body=dumps_lenient({"lockOKMQSet": [QUEUE.as_json()]})), RequestTimeout("x")]
     )
-    assert play.run(lock_queues(_routes(), "g", "c1", queues)) == {QUEUE}
+    locks = play.run(lock_queues(_routes(), "g", "c1", queues))
+    assert (locks.granted, locks.refused, locks.not_lent) == ({QUEUE}, {queues[0]}, set())
     first, second = play.calls
     assert (first.address, second.address) == (MASTER, OTHER)
     body = loads_lenient(first.body or b"")
     assert (body["clientId"], body["consumerGroup"], len(body["mqSet"])) == ("c1", "g", 2)
+
+
+def test_queues_of_a_broker_that_knows_no_locks_are_not_refused() -> None:
+    locks = Play([answer(1)]).run(lock_queues(_routes(), "g", "c1", [QUEUE]))
+    assert (locks.granted, locks.refused, locks.not_lent) == (set(), set(), {QUEUE})
 
 
 def test_locks_are_given_back() -> None:

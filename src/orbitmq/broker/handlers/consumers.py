@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from orbitmq._native import Command, Filter, Store, dumps_lenient
+from orbitmq.broker.awaited_members import AwaitedMembers
 from orbitmq.broker.clients import ClientInfo, ConsumerClients, ProducerClients
 from orbitmq.broker.filters import SQL92, ConsumerFilters
 from orbitmq.broker.groups import GroupTable
@@ -13,7 +16,7 @@ from orbitmq.broker.locks import QueueLocks
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerConfig
-from orbitmq.errors import MalformedFilter
+from orbitmq.errors import FAILURES, MalformedFilter
 from orbitmq.protocol.bodies import MessageQueue, Subscription
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.headers import Header, Long
@@ -21,9 +24,15 @@ from orbitmq.protocol.heartbeat import ConsumerData, Heartbeat
 from orbitmq.protocol.members import Members
 from orbitmq.protocol.names import retry_topic
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Refused, Router, respond
+from orbitmq.remoting.handling import Answer, Refused, Router, respond
 
 __all__ = ["ConsumerHandlers"]
+
+_log = logging.getLogger(__name__)
+
+HANDOVER_S, HANDOVER_STEP_S = 3.0, 0.02
+"""Time for which a queue's next member waits for its offset at most, less than Java's 5 s, and how
+often it is looked whether the member before it has given the queue back."""
 
 
 class UnregisterHeader(Header):
@@ -63,6 +72,8 @@ class ConsumerHandlers:
     filters: ConsumerFilters
     offsets: ConsumerOffsets
     locks: QueueLocks
+    awaited: AwaitedMembers
+    save_offsets: Callable[[], Awaitable[None]]
     clock: Callable[[], int]
     memory_bytes: int
     key_of: Callable[[Command, Connection], str | None] = lambda _request, _connection: None
@@ -113,6 +124,8 @@ class ConsumerHandlers:
             self.topics.find_or_create(
                 retry_topic(name), group.retry_queue_nums, unit_mode=consumer.unit_mode
             )
+        online = self.consumers.groups.get(name)
+        is_new = online is None or connection not in online.members
         changed = self.consumers.register(
             name,
             connection,
@@ -123,7 +136,9 @@ class ConsumerHandlers:
             subscriptions=consumer.subscriptions,
         )
         self.filters.heard(name, consumer.subscriptions)
-        if changed and notify:
+        was_awaited = is_new and self.awaited.came(name, client.client_id)
+        # Nobody has taken its queues over meanwhile.
+        if changed and notify and not was_awaited:
             self.notify_members(name)
 
     def unregister(self, request: Command, connection: Connection) -> Command:
@@ -133,17 +148,29 @@ class ConsumerHandlers:
             self.producers.unregister(header.producer_group, connection)
         if header.consumer_group is not None:
             group = self.groups.find(header.consumer_group)
+            online = self.consumers.groups.get(header.consumer_group)
+            client = None if online is None else online.members.get(connection)
             if self.consumers.unregister(header.consumer_group, connection):
                 self._member_left(header.consumer_group)
+            self.awaited.left(
+                header.consumer_group, header.client_id if client is None else client.client_id
+            )
             if group is None or group.notify_consumer_ids_changed_enable:
                 self.notify_members(header.consumer_group)
         return respond(request)
 
     def connection_closed(self, connection: Connection) -> None:
-        """Forget a client whose connection is gone; its groups share out its queues."""
+        """Forget a client whose connection is gone, but give it time to come back to its groups."""
         self.producers.closed(connection)
-        for name in self.consumers.closed(connection):
+        for name, client_id in self.consumers.closed(connection):
             self._member_left(name)
+            if not self.awaited.lost(name, client_id):
+                self.notify_members(name)
+
+    def give_up_awaited(self) -> None:
+        """Have groups share out the queues of members that did not come back in time."""
+        for name, ids in self.awaited.expire().items():
+            _log.info("group %s is shared out without %s", name, ", ".join(ids))
             self.notify_members(name)
 
     def _member_left(self, name: str) -> None:
@@ -192,18 +219,43 @@ class ConsumerHandlers:
     def members(self, request: Command, _connection: Connection) -> Command:
         """List the clients of a group."""
         name = (request.ext or {}).get("consumerGroup", "")
-        group = self.consumers.groups.get(name)
-        if group is None or not group.members:
+        ids = self.awaited.ids(name)
+        if not ids:
             remark = f"no consumer for this group, {name}"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-        ids = [client.client_id for client in group.members.values()]
         return respond(request, body=dumps_lenient({"consumerIdList": ids}))
 
     # ---- how far they are
 
-    def query_offset(self, request: Command, _connection: Connection) -> Command:
-        """Say where a group stands, or where a new one begins."""
+    def query_offset(self, request: Command, connection: Connection) -> Answer:
+        """Say where a group stands, or where a new one begins.
+
+        A member of Java's asks as soon as a queue is its own. As long as one of ours still works on
+        it, the answer would send the messages which that has begun to both of them.
+        """
         header = OffsetHeader.decode(request)
+        if self._is_anothers(header, connection):
+            return self._query_later(request, header, connection)
+        return self._offset(request, header)
+
+    def _is_anothers(self, header: OffsetHeader, connection: Connection) -> bool:
+        group = self.consumers.groups.get(header.consumer_group)
+        client = None if group is None else group.members.get(connection)
+        if client is None:
+            return False  # a tool that only looks
+        queue = MessageQueue(header.topic, self.config.broker_name, header.queue_id)
+        return self.locks.is_anothers(header.consumer_group, client.client_id, queue, self.clock())
+
+    async def _query_later(
+        self, request: Command, header: OffsetHeader, connection: Connection
+    ) -> Command:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + HANDOVER_S
+        while self._is_anothers(header, connection) and loop.time() < deadline:
+            await asyncio.sleep(HANDOVER_STEP_S)
+        return self._offset(request, header)
+
+    def _offset(self, request: Command, header: OffsetHeader) -> Command:
         offset = self.offsets.get(header.topic, header.consumer_group, header.queue_id)
         if offset is None or offset < 0:
             # A new group on a young queue begins at its beginning, whatever it wishes.
@@ -232,17 +284,29 @@ class ConsumerHandlers:
     def lock(self, request: Command, _connection: Connection) -> Command:
         """Lock the queues that are free for a client."""
         group, client_id, queues = _lock_request(request)
-        held = self.locks.lock(group, client_id, queues, self.clock())
+        unordered = _queues(Members.read(request.body), "orbitUnordered")
+        held = self.locks.lock(group, client_id, queues, self.clock(), unordered)
         body = {"lockOKMQSet": [queue.as_json() for queue in held]}
         return respond(request, body=dumps_lenient(body))
 
-    def unlock(self, request: Command, _connection: Connection) -> Command:
-        """Free the queues a client holds."""
-        self.locks.unlock(*_lock_request(request))
+    async def unlock(self, request: Command, _connection: Connection) -> Command:
+        """Free the queues a client holds, once it is on disk how far it has come in them.
+
+        A broker that is killed now would send the next owner back otherwise.
+        """
+        group, client_id, queues = _lock_request(request)
+        try:
+            await self.save_offsets()
+        except FAILURES as error:
+            _log.warning("offsets are not saved before queues change hands: %s", error)
+        self.locks.unlock(group, client_id, queues)
         return respond(request)
 
 
 def _lock_request(request: Command) -> tuple[str, str, list[MessageQueue]]:
     body = Members.read(request.body)
-    queues = dict.fromkeys(MessageQueue.from_json(queue) for queue in body.objects("mqSet"))
-    return body.text("consumerGroup"), body.text("clientId"), list(queues)
+    return body.text("consumerGroup"), body.text("clientId"), _queues(body, "mqSet")
+
+
+def _queues(body: Members, name: str) -> list[MessageQueue]:
+    return list(dict.fromkeys(MessageQueue.from_json(queue) for queue in body.objects(name)))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, NamedTuple
 
 from orbitmq._native import dumps_lenient
 from orbitmq.client.flows.refusals import access_hint
@@ -15,70 +16,113 @@ from orbitmq.protocol.bodies import MessageQueue, Subscription
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.members import Members
 
-__all__ = ["check_filter", "group_members", "lock_queues", "unlock_queues"]
+__all__ = ["Locks", "check_filter", "group_members", "lock_queues", "unlock_queues"]
 
 _log = logging.getLogger(__name__)
 
 LOCK_TIMEOUT_MS = 1000
 
 
-def group_members(routes: RouteTable, topic: str, group: str) -> Flow[list[str] | None]:
-    """Return the client ids of a group's members; None when no broker of the topic can tell."""
-    addresses = routes.brokers_of(topic)
-    random.shuffle(addresses)
+def group_members(
+    routes: RouteTable,
+    topic: str,
+    group: str,
+    is_settled: Callable[[str], bool] = lambda _address: True,
+) -> Flow[list[str] | None]:
+    """Return the client ids of a group's members; None when no broker of the topic can tell.
+
+    A broker that has just started does not know all of them yet, so all brokers are asked, and what
+    one says that is not settled does not count alone.
+    """
+    members: dict[str, None] = {}
+    is_known = False
+    for address in sorted(routes.brokers_of(topic)):
+        ids = yield from _members_at(address, group)
+        if ids is not None:
+            members.update(dict.fromkeys(ids))
+            is_known = is_known or is_settled(address)
+    return list(members) if is_known else None
+
+
+def _members_at(address: str, group: str) -> Flow[list[str] | None]:
+    """Return the members that one broker knows, None if it cannot tell."""
     ext = {"consumerGroup": group}
-    for address in addresses:
-        try:
-            response = yield Call(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, ext)
-        except RemotingError:
-            continue
-        if response.code == ResponseCode.SUCCESS and response.body:
-            try:
-                body = Members.read(response.body)
-                members = body.texts("consumerIdList")
-            except WireError as error:
-                _log.warning("broker %s does not list group %s: %s", address, group, error)
-                return None
-            return members if body.values.get("consumerIdList") is not None else None
+    try:
+        response = yield Call(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, ext)
+    except RemotingError:
         return None
-    return None
+    if response.code != ResponseCode.SUCCESS or not response.body:
+        return None
+    try:
+        body = Members.read(response.body)
+        members = body.texts("consumerIdList")
+    except WireError as error:
+        _log.warning("broker %s does not list group %s: %s", address, group, error)
+        return None
+    return members if body.values.get("consumerIdList") is not None else None
 
 
-def _lock_body(group: str, client_id: str, queues: Iterable[MessageQueue]) -> bytes:
-    return dumps_lenient(
-        {
-            "clientId": client_id,
-            "consumerGroup": group,
-            "mqSet": [queue.as_json() for queue in queues],
-        }
-    )
+class Locks(NamedTuple):
+    """Answer of brokers that were asked for queues."""
+
+    granted: set[MessageQueue]
+    """The queues that are ours now."""
+    refused: set[MessageQueue]
+    """The queues that another member of the group has."""
+    not_lent: set[MessageQueue]
+    """The queues of brokers that answered with an error: nobody can have them from there."""
+
+
+def _lock_body(
+    group: str,
+    client_id: str,
+    queues: Iterable[MessageQueue],
+    unordered: Collection[MessageQueue] = (),
+) -> bytes:
+    body: dict[str, Any] = {
+        "clientId": client_id,
+        "consumerGroup": group,
+        "mqSet": [queue.as_json() for queue in queues],
+    }
+    if unordered:
+        body["orbitUnordered"] = [queue.as_json() for queue in queues if queue in unordered]
+    return dumps_lenient(body)
 
 
 def lock_queues(
-    routes: RouteTable, group: str, client_id: str, queues: Iterable[MessageQueue]
-) -> Flow[set[MessageQueue]]:
-    """Ask brokers for their queues; return those that are ours now.
+    routes: RouteTable,
+    group: str,
+    client_id: str,
+    queues: Iterable[MessageQueue],
+    unordered: Collection[MessageQueue] = (),
+) -> Flow[Locks]:
+    """Ask brokers for their queues; those `unordered` are free again as soon as the member is gone.
 
     A broker that cannot be asked raises nothing: its queues are just not in the result, and
     neither are they lost, since what it granted before holds for a while.
     """
-    granted: set[MessageQueue] = set()
+    locks = Locks(set(), set(), set())
     for broker_name, wanted in _by_broker(queues).items():
         address = routes.master(broker_name)
         if address is None:
             continue
-        body = _lock_body(group, client_id, wanted)
+        body = _lock_body(group, client_id, wanted, unordered)
         try:
             response = yield Call(address, RequestCode.LOCK_BATCH_MQ, None, body, LOCK_TIMEOUT_MS)
         except RemotingError:
             continue
-        if response.code == ResponseCode.SUCCESS and response.body:
-            try:
-                answer = Members.read(response.body).objects("lockOKMQSet")
-                granted.update(MessageQueue.from_json(queue) for queue in answer)
-            except WireError as error:
-                _log.warning("locks at %s count as not granted: %s", address, error)
-    return granted
+        if response.code != ResponseCode.SUCCESS or not response.body:
+            locks.not_lent.update(wanted)
+            continue
+        try:
+            answer = Members.read(response.body).objects("lockOKMQSet")
+            granted = {MessageQueue.from_json(queue) for queue in answer}.intersection(wanted)
+        except WireError as error:
+            _log.warning("locks at %s count as not granted: %s", address, error)
+            continue
+        locks.granted.update(granted)
+        locks.refused.update(set(wanted) - granted)
+    return locks
 
 
 def unlock_queues(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from orbitmq.client.flows.membership import group_members
@@ -31,21 +31,29 @@ def share_of_topic(
     group: str,
     client_id: str,
     strategy: AllocateStrategy | None,
+    *,
+    lost: Collection[MessageQueue] = (),
+    is_settled: Callable[[str], bool] = lambda _address: True,
+    on_members: Callable[[list[str]], None] = lambda _members: None,
 ) -> Flow[list[MessageQueue] | None]:
     """Return our share of a topic's queues, all of them without a strategy.
+
+    Queues that are `lost`, those of brokers on their way back, are shared out with the others.
+    `is_settled` tells which brokers know all members, `on_members` is called with the members.
 
     None means that nobody can say now, and that one keeps what one has: the topic has no route, no
     broker knows the group, or the strategy does not know what to do.
     """
-    queues = routes.subscribe_queues(topic)
+    queues = [*routes.subscribe_queues(topic), *lost]
     if not queues:
         return None
     if strategy is None:
-        return list(queues)
-    members = yield from group_members(routes, topic, group)
+        return queues
+    members = yield from group_members(routes, topic, group, is_settled)
     if members is None:
         _log.debug("no broker tells who is in group %s: the queues of %s stay", group, topic)
         return None
+    on_members(members)
     try:
         return allocate(strategy, client_id, queues, members)
     except Exception as error:

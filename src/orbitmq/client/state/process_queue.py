@@ -73,7 +73,14 @@ class QueueCache:
         self.is_dropped = False
         """Whether the queue belongs to somebody else now: results do not count any more."""
         self.is_stopped = False
-        """Whether no message may be begun any more."""
+        """Whether no message may be begun any more, but those before `stop_line`."""
+        self.stop_line = NOTHING
+        """Offset behind the last message that was begun when the queue was stopped. Whatever lies
+        before it is handled yet: the next owner begins at one offset, and would repeat it."""
+        self.stopped_at: float | None = None
+        """When it was first tried to give the queue up, by the loop's clock."""
+        self.is_lost = False
+        """Whether the broker has lent the queue to somebody else meanwhile."""
         self.on_room: Callable[[], None] | None = None
         """Called once, on any thread, when there is room again for a pull that waits for it."""
         self.last_pull_ms = 0
@@ -88,6 +95,7 @@ class QueueCache:
     def drop(self) -> None:
         """Let go of the queue: nothing that is still worked on counts."""
         self.is_dropped = self.is_stopped = True
+        self.stop_line = NOTHING
 
     @property
     def max_offset(self) -> int:
@@ -162,6 +170,8 @@ class ProcessQueue(QueueCache):
     def __init__(self, queue: MessageQueue, next_offset: int, limits: CacheLimits) -> None:
         super().__init__(queue, next_offset, limits)
         self._unfinished: list[int] = []
+        self.begun_to = 0
+        """Offset behind the highest message that a handler has come back from."""
         self._finished_early: set[int] = set()
 
     def add(
@@ -182,6 +192,11 @@ class ProcessQueue(QueueCache):
         """The smallest offset that is not done, -1 for none."""
         with self.lock:
             return self._unfinished[0] if self._unfinished else NOTHING
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether a message before the line at which the queue was stopped is not done."""
+        return NOTHING < self.min_offset < self.stop_line
 
     def extend(self, run: Run, messages: Sequence[ReceivedMessage], size_bytes: int) -> None:
         """Take in a pulled chunk as part of a run that nobody has begun with."""

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -24,6 +25,8 @@ from orbitmq.protocol.members import INT, Members, as_number
 __all__ = ["MASTER_ID", "Nameservers", "QueueData", "RouteTable", "TopicRoute"]
 
 MASTER_ID = 0
+LOST_BROKER_S = 60.0
+"""Time for which the queues of a broker are remembered that a route does not name any more."""
 _COUNT = re.compile("[0-9]{1,9}")
 
 
@@ -199,6 +202,8 @@ class RouteTable:
         self.nameservers = nameservers
         self._routes: dict[str, TopicRoute] = {}
         self._brokers: dict[str, Mapping[int, str]] = {}
+        self._lost: dict[str, dict[str, tuple[float, tuple[MessageQueue, ...]]]] = {}
+        """By topic and broker, when the route ceased to name the broker, and its queues then."""
         self.watched: set[str] = set()
         """The topics whose routes are refreshed from time to time."""
         self.on_new_brokers: Callable[[], None] | None = None
@@ -223,20 +228,44 @@ class RouteTable:
         if self._routes.get(topic) == route:
             return False
         known = self.addresses()
+        self._remember_lost(topic, route)
         self._brokers.update(route.brokers)
         self._routes[topic] = route
         if self.on_new_brokers is not None and self.addresses() - known:
             self.on_new_brokers()
         return True
 
+    def _remember_lost(self, topic: str, route: TopicRoute) -> None:
+        """Keep the queues of brokers that the new route of a topic does not name any more."""
+        before = self._routes.get(topic)
+        lost = self._lost.setdefault(topic, {})
+        for name in [name for name in lost if name in route.brokers]:
+            del lost[name]
+        if before is None or before.is_borrowed:
+            return
+        now = time.monotonic()
+        for name in before.brokers.keys() - route.brokers.keys():
+            lost[name] = now, tuple(q for q in before.subscribe_queues if q.broker_name == name)
+
+    def lost_queues(self, topic: str) -> dict[str, tuple[MessageQueue, ...]]:
+        """Return the queues of brokers that a topic's route named a while ago, by broker."""
+        oldest = time.monotonic() - LOST_BROKER_S
+        return {
+            name: queues
+            for name, (lost_at, queues) in self._lost.get(topic, {}).items()
+            if lost_at >= oldest and queues
+        }
+
     def forget(self, topic: str) -> None:
         """Drop a topic's route."""
         self._routes.pop(topic, None)
+        self._lost.pop(topic, None)
         self.watched.discard(topic)
 
-    def drop_unrouted_brokers(self) -> None:
-        """Forget brokers that no route leads to any more."""
+    def drop_unrouted_brokers(self, kept: Collection[str] = ()) -> None:
+        """Forget brokers that no route leads to any more, all but those `kept`."""
         routed = {name for route in list(self._routes.values()) for name in route.brokers}
+        routed.update(kept)
         for name in [name for name in self._brokers if name not in routed]:
             del self._brokers[name]
 

@@ -1,0 +1,31 @@
+"""No message is handled twice by members of ours while members and brokers are restarted.
+
+Java's client begins with a queue before the member that had it has finished, so a group in which it
+takes part has repeats of its own; they are counted and shown (`pytest -s`, `make soak`).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from compat.restarts.conftest import ROUNDS, Play
+
+only_in_a_soak = pytest.mark.skipif(not ROUNDS, reason="a comparison, for make soak")
+
+
+@pytest.mark.parametrize("cluster_kind", ["orbitmq", "apache"])
+def test_no_message_is_handled_twice_when_members_and_brokers_restart(play: Play) -> None:
+    repeats = play("ooo")
+    assert repeats.among_ours == []
+    assert (repeats.by_members, repeats.by_brokers) == (0, 0)
+
+
+@pytest.mark.parametrize("cluster_kind", ["orbitmq", pytest.param("apache", marks=only_in_a_soak)])
+def test_members_of_ours_repeat_nothing_of_each_other_beside_one_of_java(play: Play) -> None:
+    assert play("ooj").among_ours == []
+
+
+@only_in_a_soak
+@pytest.mark.parametrize("cluster_kind", ["orbitmq", "apache"])
+def test_members_of_java_are_counted_for_comparison(play: Play) -> None:
+    play("jjj")
