@@ -8,8 +8,6 @@ from __future__ import annotations
 import builtins
 import os
 import random
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,16 +45,6 @@ def seed() -> int:
     chosen = random.randrange(1 << 32) if wanted == "random" else int(wanted)
     print(f"ORBITMQ_FUZZ_SEED={chosen}")  # shown by pytest if the test fails
     return chosen
-
-
-@pytest.fixture
-def own_victim(tmp_path: Path) -> Iterator[Victim]:
-    """A cluster that no other test uses: what is left of it afterwards does not matter."""
-    victim = Victim(tmp_path / "log")
-    try:
-        yield victim
-    finally:
-        victim.close()
 
 
 def has_reason(request: int, answer: Command) -> None:
