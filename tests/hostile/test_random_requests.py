@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import os
 import random
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from tests.hostile.conftest import Victim
 from tests.hostile.random_requests import BODIES, REGISTER, Chance
 
 JSON_REQUESTS = 3000
+REGISTRATIONS = 1000
 REQUESTS = 6000
 TABLES = 800
 PER_BURST = 50
@@ -50,6 +52,7 @@ def seed() -> int:
 def has_reason(request: int, answer: Command) -> None:
     remark = answer.remark or ""
     assert not remark.startswith(PYTHON_ERRORS), f"request {request}: {remark}"
+    assert "values to unpack" not in remark, f"request {request}: {remark}"
 
 
 def still_saves_groups(wire: Wire) -> None:
@@ -75,6 +78,23 @@ def test_json_bodies_with_mistakes(own_victim: Victim, seed: int) -> None:
     own_victim.serves_others()
     nameserver.close()
     broker.close()
+
+
+def test_compressed_registrations_with_mistakes(own_victim: Victim, seed: int) -> None:
+    chance = Chance(seed)
+    nameserver = Wire(own_victim.nameserver)
+    answers = Counter[int]()
+    for _ in range(REGISTRATIONS):
+        ext = REGISTER | {"compressed": "true"}
+        answer = nameserver.ask(RequestCode.REGISTER_BROKER, ext, chance.compressed_registration())
+        has_reason(RequestCode.REGISTER_BROKER, answer)
+        answers[answer.code] += 1
+    assert answers[ResponseCode.SUCCESS] > REGISTRATIONS / 20, "good ones are among them"
+    assert answers[ResponseCode.SYSTEM_ERROR] > REGISTRATIONS / 20
+    listed = nameserver.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
+    assert "fuzzed" in loads_lenient(listed.body)["brokerAddrTable"]
+    own_victim.serves_others()
+    nameserver.close()
 
 
 def test_any_request(own_victim: Victim, seed: int) -> None:
