@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import resource
 import select
 import socket
@@ -146,6 +147,14 @@ def victim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
         yield victim
     finally:
         victim.close()
+
+
+@pytest.fixture
+def seed() -> int:
+    wanted = os.environ.get("ORBITMQ_FUZZ_SEED", "18")
+    chosen = random.randrange(1 << 32) if wanted == "random" else int(wanted)
+    print(f"ORBITMQ_FUZZ_SEED={chosen}")  # shown by pytest if the test fails
+    return chosen
 
 
 @pytest.fixture

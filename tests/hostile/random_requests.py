@@ -70,6 +70,13 @@ BODIES: dict[int, Any] = {
 }
 """A good body for each request that has a JSON body."""
 
+ROUTE = {
+    "brokerDatas": [{"brokerAddrs": {"0": "a:1"}, "brokerName": "a", "cluster": "c"}],
+    "queueDatas": [{"brokerName": "a", "perm": 6, "readQueueNums": 4, "writeQueueNums": 4}],
+    "orderTopicConf": "a:4",
+}
+"""A good route, as nameservers answer it."""
+
 REGISTER = {
     "brokerName": "fuzzed",
     "brokerAddr": "127.0.0.1:1",
@@ -81,7 +88,7 @@ REGISTER = {
 VALUES: list[Any] = [
     *(None, True, False, 0, 1, -1, 7, 2**31 - 1, 2**31, -(2**63), 2**63, 2**200, 1.5, 1e300),
     *("", "7", "t", "x" * 300, "true", "é\u2028", "%RETRY%", "a@b", "9" * 400),
-    *([], {}, [[]], [None], {"": None}, {"t": 7}, [7], ["x"], {"groupName": 7}, [{}]),
+    *([], {}, [[]], [None], {"": None}, {"t": 7}, [7], ["x"], {"groupName": 7}, [{}], {7: 7}),
 ]
 """Values of every type in the place of any other."""
 

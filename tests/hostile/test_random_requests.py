@@ -6,12 +6,8 @@
 from __future__ import annotations
 
 import builtins
-import os
-import random
 from collections import Counter
 from typing import Any
-
-import pytest
 
 from orbitmq._native import Command, dumps_lenient, loads_lenient
 from orbitmq.broker.groups import GroupTable
@@ -24,7 +20,7 @@ from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.members import Members
 from tests.broker.conftest import Encoding, Wire
 from tests.hostile.conftest import Victim
-from tests.hostile.random_requests import BODIES, REGISTER, Chance
+from tests.hostile.random_requests import BODIES, REGISTER, ROUTE, Chance
 
 JSON_REQUESTS = 3000
 REGISTRATIONS = 1000
@@ -39,14 +35,6 @@ PYTHON_ERRORS = tuple(
 """An answer that begins with one of these tells of a check that is missing."""
 ENCODINGS: tuple[Encoding, ...] = ("json", "binary")
 AT_NAMESERVER = {RequestCode.REGISTER_BROKER, RequestCode.QUERY_DATA_VERSION}
-
-
-@pytest.fixture
-def seed() -> int:
-    wanted = os.environ.get("ORBITMQ_FUZZ_SEED", "18")
-    chosen = random.randrange(1 << 32) if wanted == "random" else int(wanted)
-    print(f"ORBITMQ_FUZZ_SEED={chosen}")  # shown by pytest if the test fails
-    return chosen
 
 
 def has_reason(request: int, answer: Command) -> None:
@@ -134,13 +122,8 @@ def test_routes_and_table_files_with_mistakes(seed: int) -> None:
     chance = Chance(seed)
     topic = BODIES[RequestCode.REGISTER_BROKER]["topicConfigSerializeWrapper"]
     group = BODIES[RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP]
-    route = {
-        "brokerDatas": [{"brokerAddrs": {"0": "a:1"}, "brokerName": "a", "cluster": "c"}],
-        "queueDatas": [{"brokerName": "a", "perm": 6, "readQueueNums": 4, "writeQueueNums": 4}],
-        "orderTopicConf": "a:4",
-    }
     for _ in range(TABLES):
-        body = dumps_lenient(chance.spoiled(chance.spoiled(route)))
+        body = dumps_lenient(chance.spoiled(chance.spoiled(ROUTE)))
         try:
             found = TopicRoute.decode("t", body)
         except NoRoute as error:
