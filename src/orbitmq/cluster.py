@@ -32,6 +32,7 @@ def broker_config(data: Path, settings: Mapping[str, str]) -> BrokerConfig:
     config.namesrv_addr = None
     config.store_path_root_dir = str(data)
     config.take(settings, source="settings")
+    config.settle()
     return config
 
 

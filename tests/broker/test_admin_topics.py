@@ -191,3 +191,15 @@ def test_system_topics_are_listed(wire: Wire) -> None:
     answer = wire.ask(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
     listed = loads_lenient(answer.body)["topicList"]
     assert {"TBW102", "broker-a", "DefaultCluster", "DefaultCluster_REPLY_TOPIC"} <= set(listed)
+
+
+def test_the_template_of_new_topics_stays_as_it_is_while_topics_are_not_created_by_sending(
+    cluster: LocalCluster, wire: Wire
+) -> None:
+    (broker,) = cluster.brokers.values()
+    before = topics(wire)["TBW102"]
+    broker.config.auto_create_topic_enable = False
+    assert wire.send("not-yet").code == ResponseCode.TOPIC_NOT_EXIST
+    assert topics(wire)["TBW102"] == before
+    broker.config.auto_create_topic_enable = True
+    assert wire.send("now").code == ResponseCode.SUCCESS

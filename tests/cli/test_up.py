@@ -97,6 +97,13 @@ def test_one_port_serves_everything_and_a_signal_leaves_it_clean(tmp_path: Path)
         assert not (tmp_path / "abort").exists()
 
 
+def test_the_broker_is_a_master_whatever_id_is_set(tmp_path: Path) -> None:
+    with running("up", "--data", str(tmp_path), "--port", "0", "--set", "brokerId=5") as (_, line):
+        answer = ask(port_of(line), RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TBW102"})
+        (broker,) = loads_lenient(answer.body)["brokerDatas"]
+        assert list(broker["brokerAddrs"]) in (["0"], [0])
+
+
 ACCOUNTS = """
 accounts:
 - {accessKey: shopkeeper, secretKey: shopkeeper1, defaultTopicPerm: PUB|SUB, defaultGroupPerm: SUB}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import resource
 import select
 import socket
@@ -44,6 +45,7 @@ class Victim:
         where = self._heard()
         self.broker: str = where["broker"]
         self.nameserver: str = where["nameserver"]
+        self.store = Path(where["store"])
         self.polite = Wire(self.broker)
         self._served = 0
         self.polite.send("polite", b"created")
@@ -141,6 +143,24 @@ def victim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     victim = Victim(tmp_path_factory.mktemp("victim") / "log")
+    try:
+        yield victim
+    finally:
+        victim.close()
+
+
+@pytest.fixture
+def seed() -> int:
+    wanted = os.environ.get("ORBITMQ_FUZZ_SEED", "18")
+    chosen = random.randrange(1 << 32) if wanted == "random" else int(wanted)
+    print(f"ORBITMQ_FUZZ_SEED={chosen}")  # shown by pytest if the test fails
+    return chosen
+
+
+@pytest.fixture
+def own_victim(tmp_path: Path) -> Iterator[Victim]:
+    """A cluster that no other test uses: what is left of it afterwards does not matter."""
+    victim = Victim(tmp_path / "log")
     try:
         yield victim
     finally:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+import struct
 from typing import Any
 
-from orbitmq._native import dumps_lenient
+from orbitmq._native import compress, dumps_lenient
 from orbitmq.protocol.codes import RequestCode
 
 QUEUE = {"brokerName": "broker-a", "queueId": 0, "topic": "t"}
@@ -69,6 +70,13 @@ BODIES: dict[int, Any] = {
 }
 """A good body for each request that has a JSON body."""
 
+ROUTE = {
+    "brokerDatas": [{"brokerAddrs": {"0": "a:1"}, "brokerName": "a", "cluster": "c"}],
+    "queueDatas": [{"brokerName": "a", "perm": 6, "readQueueNums": 4, "writeQueueNums": 4}],
+    "orderTopicConf": "a:4",
+}
+"""A good route, as nameservers answer it."""
+
 REGISTER = {
     "brokerName": "fuzzed",
     "brokerAddr": "127.0.0.1:1",
@@ -80,7 +88,7 @@ REGISTER = {
 VALUES: list[Any] = [
     *(None, True, False, 0, 1, -1, 7, 2**31 - 1, 2**31, -(2**63), 2**63, 2**200, 1.5, 1e300),
     *("", "7", "t", "x" * 300, "true", "é\u2028", "%RETRY%", "a@b", "9" * 400),
-    *([], {}, [[]], [None], {"": None}, {"t": 7}, [7], ["x"], {"groupName": 7}, [{}]),
+    *([], {}, [[]], [None], {"": None}, {"t": 7}, [7], ["x"], {"groupName": 7}, [{}], {7: 7}),
 ]
 """Values of every type in the place of any other."""
 
@@ -153,6 +161,37 @@ class Chance:
         body = dumps_lenient(value)
         if self.rng.random() < 0.05:
             body = body[: self.rng.randrange(len(body) + 1)]
+        return body
+
+    def compressed_registration(self) -> bytes:
+        """Return the compressed form of a registration, with mistakes in its parts."""
+        rng = self.rng
+        wrong = rng.randrange(10)
+        words = ["t", "4", "4", "6", "SINGLE_TAG"]
+        if wrong == 0:
+            words[rng.randrange(len(words))] = rng.choice(TEXTS)
+        if wrong == 1:
+            del words[rng.randrange(len(words))]
+        line = b"t \xff 4 6 x" if wrong == 2 else " ".join(words).encode()
+        parts = [
+            dumps_lenient(self.spoiled(VERSION) if rng.random() < 0.5 else VERSION),
+            *[line] * rng.randrange(4),
+            dumps_lenient(self.spoiled(["f"]) if rng.random() < 0.5 else []),
+        ]
+        numbers = [len(part) for part in parts]
+        numbers.insert(1, len(parts) - 2)
+        if wrong == 3:
+            numbers[rng.randrange(len(numbers))] = rng.choice([-1, 0, 5, 300, 2**31 - 1, -(2**31)])
+        stream = [struct.pack(">i", number) for number in numbers]
+        places = [0, *range(2, len(stream))]
+        for place, part in zip(places, parts, strict=True):
+            stream[place] += part
+        body = compress(b"".join(stream), "zlib", level=rng.choice([0, 1, 9]))
+        if wrong == 4:
+            body = body[: rng.randrange(len(body) + 1)]
+        elif wrong == 5:
+            place = rng.randrange(len(body))
+            body = body[:place] + rng.randbytes(1) + body[place + 1 :]
         return body
 
     def ext(self) -> dict[str, str]:

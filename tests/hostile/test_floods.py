@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import select
-import socket
 import statistics
-import threading
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +19,7 @@ from orbitmq.protocol.flags import CommandFlag
 from tests.broker.conftest import Wire, send_ext
 from tests.hostile.conftest import Victim
 
-Connect = Callable[[], socket.socket]
+FLOODER = Path(__file__).with_name("flooder.py")
 FLOODING = 20
 ASKED = 100
 MOST_BETWEEN = 6000
@@ -30,42 +30,33 @@ A share is a share of time, so that a slower machine handles fewer requests in i
 
 
 @contextmanager
-def flooded(peers: Connect, request: bytes) -> Iterator[None]:
+def flooded(victim: Victim, request: bytes) -> Iterator[None]:
     """Twenty peers send a request again and again and read nothing."""
-    chunk = request * (1 + (1 << 16) // len(request))
-    flooding = [peers() for _ in range(FLOODING)]
-    sent = dict.fromkeys(flooding, 0)
-    ended = threading.Event()
-
-    def flood() -> None:
-        while not ended.is_set():
-            _, ready, _ = select.select([], flooding, [], 0.05)
-            for peer in ready:
-                sent[peer] += peer.send(memoryview(chunk)[sent[peer] % len(chunk) :])
-
-    for peer in flooding:
-        peer.setblocking(False)
-    thread = threading.Thread(target=flood)
-    thread.start()
-    try:
+    with subprocess.Popen(
+        [sys.executable, str(FLOODER), victim.broker, str(FLOODING)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as flooder:
+        assert flooder.stdin is not None
+        assert flooder.stdout is not None
+        flooder.stdin.write(request.hex().encode() + b"\n")
+        flooder.stdin.flush()
+        assert flooder.stdout.readline() == b"flooding\n"
         yield
-    finally:
-        ended.set()
-        thread.join()
-        for peer in flooding:
-            peer.close()
+        flooder.stdin.close()
+    assert flooder.returncode == 0
 
 
 @pytest.mark.parametrize("flag", [CommandFlag.ONEWAY, 0], ids=["one-way", "unread answers"])
 def test_one_who_asks_one_thing_at_a_time_is_served_beside_a_flood(
-    victim: Victim, peers: Connect, flag: int, record_property: Callable[[str, object], None]
+    victim: Victim, flag: int, record_property: Callable[[str, object], None]
 ) -> None:
     topic = f"flooded-{flag}"
     request = Command(RequestCode.SEND_MESSAGE, ext=send_ext(topic), body=b"x", flag=flag).encode()
     offsets, took_ms = [], []
     with victim.keeps(within_mib=150):
         polite = Wire(victim.broker)
-        with flooded(peers, request):
+        with flooded(victim, request):
             for _ in range(ASKED):
                 began = time.monotonic()
                 sent = polite.send(topic)

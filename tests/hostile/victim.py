@@ -1,7 +1,7 @@
 """A cluster in a process of its own, so that nothing but the cluster is in the memory measured.
 
-Prints where it listens; then, for each line of its input, how many pulls it holds. Takes the number
-of descriptors it may have, all that there are if none is given.
+Prints where it listens and keeps its store; then, for each line of its input, how many pulls it
+holds. Takes the number of descriptors it may have, all that there are if none is given.
 """
 
 from __future__ import annotations
@@ -26,7 +26,13 @@ def main() -> None:
             await asyncio.sleep(0)
             return len(broker.held)
 
-        tell({"nameserver": cluster.address, "broker": broker.config.address})
+        tell(
+            {
+                "nameserver": cluster.address,
+                "broker": broker.config.address,
+                "store": broker.config.store_path_root_dir,
+            }
+        )
         for _ in sys.stdin:
             tell({"held": cluster.run(held())})
 

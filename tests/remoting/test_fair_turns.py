@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from orbitmq.remoting.fair_turns import SHARE_S, TURN_S, FairTurns
+from orbitmq.remoting.writing_turn import WritingTurn
 
 
 class Loop:
@@ -86,3 +88,30 @@ def test_one_that_fails_is_closed_and_the_others_go_on() -> None:
     assert broken.is_aborted
     assert not fine.left
     assert not loop.soon
+
+
+def test_answers_are_written_before_others_get_their_next_shares() -> None:
+    order: list[str] = []
+
+    class Flooding:
+        def work(self, until_s: float) -> bool:
+            order.append("share")
+            return False
+
+        def abort(self) -> None: ...
+
+    class Asking:
+        def write_collected(self) -> None:
+            order.append("answer")
+
+    async def turn() -> None:
+        loop = asyncio.get_running_loop()
+        turns = FairTurns.of(loop)
+        turns.share()  # one has read more than its share,
+        turns.join(Flooding())
+        WritingTurn.of(loop).join(Asking())  # and another, after it, is answered
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    asyncio.run(turn())
+    assert order == ["answer", "share"]

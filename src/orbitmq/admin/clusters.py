@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from orbitmq.admin.asking import Json, ask_nameserver, read
+from orbitmq.admin.asking import ask_nameserver, read
 from orbitmq.client.wishes import Flow
 from orbitmq.errors import NoRoute
 from orbitmq.protocol.codes import RequestCode
+from orbitmq.protocol.members import Members, as_number
 
 __all__ = ["BrokerPlaces", "ClusterInfo", "chosen_masters", "cluster_info"]
 
@@ -38,10 +39,12 @@ class BrokerPlaces:
         return self.addresses[min(self.addresses)] if self.addresses else None
 
     @classmethod
-    def from_json(cls, value: Json) -> BrokerPlaces:
+    def from_json(cls, value: object) -> BrokerPlaces:
         """Read it from a route or a cluster table."""
-        addresses = {int(key): str(text) for key, text in (value.get("brokerAddrs") or {}).items()}
-        name, cluster = value.get("brokerName") or "", value.get("cluster") or ""
+        members = Members.of(value)
+        table = members.member("brokerAddrs")
+        addresses = {as_number(key, table.place): table.text(key) for key in table.values}
+        name, cluster = members.text("brokerName"), members.text("cluster")
         return cls(name, cluster, dict(sorted(addresses.items())))
 
 
@@ -71,8 +74,8 @@ class ClusterInfo:
 def cluster_info(nameservers: Sequence[str]) -> Flow[ClusterInfo]:
     """Tell which brokers are registered."""
     response = yield from ask_nameserver(nameservers, RequestCode.GET_BROKER_CLUSTER_INFO)
-    table = read(response).get("brokerAddrTable") or {}
-    places = {str(name): BrokerPlaces.from_json(value) for name, value in table.items()}
+    table = Members(read(response)).member("brokerAddrTable")
+    places = {str(name): BrokerPlaces.from_json(table.member(name)) for name in table.values}
     return ClusterInfo(dict(sorted(places.items())))
 
 

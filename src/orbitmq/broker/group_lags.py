@@ -23,17 +23,22 @@ class GroupLags:
         self._lags: dict[Place, tuple[int | None, int | None]] = {}
 
     def note(
-        self, topic: str, group: str, queue_id: int, *, size: int | None, time_ms: int | None
+        self, topic: str, group: str, queue_id: int, size: int | None, time_ms: int | None
     ) -> None:
         """Note how far a pull is behind, in bytes of the log and in time; None keeps a value."""
-        place = (queue_id, topic, group)
-        size_before, time_before = self._lags.pop(place, (None, None))
-        self._lags[place] = (
-            size_before if size is None else size,
-            time_before if time_ms is None else time_ms,
-        )
-        if len(self._lags) > self._max_lags:
-            del self._lags[next(iter(self._lags))]
+        place, lags = (queue_id, topic, group), self._lags
+        before = lags.pop(place, None)
+        if before is None:
+            lags[place] = (size, time_ms)
+            if len(lags) > self._max_lags:
+                del lags[next(iter(lags))]
+        elif size is None or time_ms is None:
+            lags[place] = (
+                before[0] if size is None else size,
+                before[1] if time_ms is None else time_ms,
+            )
+        else:
+            lags[place] = (size, time_ms)
 
     def value(self, name: str, key: str) -> int | None:
         """Return the value of a counter by RocketMQ's name and key; None if there is none."""

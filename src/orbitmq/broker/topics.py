@@ -101,10 +101,8 @@ class TopicTable:
         """
         template = self.topics.get(default_topic)
         may_inherit = self._config.auto_create_topic_enable or default_topic != AUTO_CREATE_TOPIC
-        if template is not None and not may_inherit:
-            template.perm = READ_WRITE
         sys_flag = TopicFlag.UNIT if unit_mode else 0
-        if template is not None and template.perm & Permission.INHERIT:
+        if may_inherit and template is not None and template.perm & Permission.INHERIT:
             queues = max(0, min(wanted_queues, template.write_queue_nums, MAX_QUEUES))
             return self.put(
                 TopicConfig(

@@ -33,10 +33,12 @@ _cached_of_tags = functools.lru_cache(1024)(Subscription.of_tags)
 
 
 def _of_tags(topic: str, expression: str | None, version: int) -> Subscription:
-    if len(expression or "") > MAX_CHARACTERS:
+    size = len(expression) if expression else 0
+    if len(topic) + size <= CACHED_CHARACTERS:
+        return _cached_of_tags(topic, expression, version)
+    if size > MAX_CHARACTERS:
         raise ValueError(f"more than {MAX_CHARACTERS} characters of tags")
-    is_short = len(topic) + len(expression or "") <= CACHED_CHARACTERS
-    return (_cached_of_tags if is_short else Subscription.of_tags)(topic, expression, version)
+    return Subscription.of_tags(topic, expression, version)
 
 
 class Wanted(NamedTuple):

@@ -21,8 +21,9 @@ import traceback
 from collections.abc import Iterable
 from typing import Any
 
-from orbitmq._native import Command, ReceivedMessage, decode_messages, dumps_lenient
+from orbitmq._native import Command, ReceivedMessage, dumps_lenient
 from orbitmq.client.handlers import OrderlyStatus
+from orbitmq.client.pushed_message import pushed_message
 from orbitmq.client.pushing import PushMember
 from orbitmq.client.state.consume_rates import TopicRates
 from orbitmq.client.state.orderly_queue import OrderlyQueue
@@ -141,8 +142,8 @@ class _BrokerCalls:
         """Give a message to its handler and say what came of it."""
         self._check_group(request)
         member = self._member
-        queue = MessageQueue("", request.get_ext("brokerName") or "", 0)
-        (message,) = decode_messages(request.body, queue, namespace=member.namespace or "")
+        broker_name = request.get_ext("brokerName") or ""
+        message = pushed_message(request, member.namespace or "", broker_name=broker_name)
         began = time.monotonic()
         handler = member.handlers.find(message.topic)
         if handler is None:

@@ -22,6 +22,7 @@ from orbitmq.client.wishes import Flow
 from orbitmq.errors import OrbitError
 from orbitmq.message import Message, SendResult
 from orbitmq.protocol.names import TRACE_TOPIC
+from orbitmq.remoting.rare_log import RareLog
 
 __all__ = ["Tracer"]
 
@@ -52,12 +53,18 @@ class Tracer:
         self._policy = SendPolicy(timeout_ms=SEND_TIMEOUT_MS, max_message_bytes=128_000)
         self._sending = Sending(instance.routes, self._policy)
         self._waiting: list[tuple[str, tuple[str, ...]]] = []
+        self._dropped = RareLog(_log)
         self._timer = instance.every(FLUSH_EVERY_S, self.flush)
 
     def add(self, record: str, keys: tuple[str, ...]) -> None:
         """Record something; `keys` are what it can be found by: the message's id and its keys."""
         if len(self._waiting) < MAX_WAITING:
             self._waiting.append((record, keys))
+        else:
+            self._dropped.warning(
+                "a trace record of group %s is dropped: %d wait to be sent to topic %s",
+                self.group, MAX_WAITING, self.topic,
+            )  # fmt: skip
 
     def traces(self, topic: str) -> bool:
         """Whether messages of a topic are traced; traces themselves are not."""

@@ -16,14 +16,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import cast
 
-from orbitmq._native import Command, ReceivedMessage, decode_messages, decode_offset_id
+from orbitmq._native import Command, ReceivedMessage, decode_offset_id
 from orbitmq.client.instance import ClientInstance
 from orbitmq.client.producing import BaseProducer
+from orbitmq.client.pushed_message import pushed_message
 from orbitmq.client.state.outgoing import Outgoing
 from orbitmq.client.state.trace_records import transaction_ended
 from orbitmq.client.wishes import Flow, Notify
 from orbitmq.errors import RemotingError, WireError
-from orbitmq.message import Message, MessageQueue, SendResult
+from orbitmq.message import Message, SendResult
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.protocol.names import Property
 from orbitmq.remoting.connection import Connection
@@ -183,9 +184,7 @@ class Transactional(BaseProducer):
     ) -> None:
         try:
             ext = request.ext or {}
-            queue = MessageQueue("", "", 0)
-            namespace = self.settings.namespace or ""
-            [message] = decode_messages(request.body, queue, namespace=namespace)
+            message = pushed_message(request, self.settings.namespace or "")
             message_id = message.message_id
             state, error = await self._run_check(message)
             if self._tracer is not None:
@@ -207,6 +206,11 @@ class Transactional(BaseProducer):
                 ext=prepare(instance.network.hooks, code, fields, None),
                 remark=_remark("checkLocalTransactionState Exception", error),
             )
+        except WireError as error:
+            _log.warning(
+                "%s asks about a transaction that cannot be read: %s",
+                connection.remote_text, error,
+            )  # fmt: skip
         finally:
             self._checks_waiting -= 1
 

@@ -15,7 +15,7 @@ import struct
 from dataclasses import dataclass, field
 
 from orbitmq._native import decompress, loads_lenient
-from orbitmq.errors import BrokenRegistration, WireError
+from orbitmq.errors import BodyFault, BrokenRegistration, WireError
 from orbitmq.protocol.bodies import DataVersion, TopicConfig
 from orbitmq.protocol.flags import Version
 from orbitmq.protocol.limits import MAX_QUEUES
@@ -26,6 +26,8 @@ __all__ = ["RegistrationBody", "decode_registration"]
 _log = logging.getLogger(__name__)
 
 MAX_INFLATED_BYTES = 64 << 20
+_TOPIC_FIELDS = ("topicName", "readQueueNums", "writeQueueNums", "perm", "topicFilterType")
+"""The words of a topic in the compressed form."""
 
 
 @dataclass(slots=True)
@@ -110,13 +112,7 @@ def _from_stream(data: bytes) -> RegistrationBody:
 
 
 def _topic(line: str) -> Members:
-    name, read_queues, write_queues, perm, filter_type = line.split(" ")
-    return Members(
-        {
-            "topicName": name,
-            "readQueueNums": read_queues,
-            "writeQueueNums": write_queues,
-            "perm": perm,
-            "topicFilterType": filter_type,
-        }
-    )
+    words = line.split(" ")
+    if len(words) != len(_TOPIC_FIELDS):
+        raise BodyFault(f"a topic has {len(words)} words instead of {len(_TOPIC_FIELDS)}")
+    return Members(dict(zip(_TOPIC_FIELDS, words, strict=True)))

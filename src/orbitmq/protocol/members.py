@@ -93,6 +93,14 @@ class Members:
         """Return an inner object whose member names are data; the values are unchecked."""
         return self.member(name).values
 
+    def names(self, name: str) -> list[str]:
+        """Return the names of an inner object whose names are data."""
+        table = self.member(name)
+        for key in table.values:
+            if not isinstance(key, str):
+                raise _fault(f"a name in {table.place}", key, "text")
+        return list(table.values)
+
     def items(self, name: str) -> Iterator[tuple[str, Any]]:
         """Yield the elements of an array, each with its place."""
         values = self.values.get(name)

@@ -132,13 +132,18 @@ class Connection(asyncio.Protocol):
         """Called by the event loop."""
         self.last_active = self._loop.time()
         inbox = self._inbox
+        reader = inbox.reader
         if len(data) > CUT_BYTES or inbox.uncut_bytes or inbox.requests:
             inbox.add(data)
         else:
-            commands = inbox.reader.feed(data)
+            commands = reader.feed(data)
             # The usual case: a peer that asks one thing at a time.
-            if len(commands) == 1 and not commands[0].is_response and not self._is_occupied:
-                self._handle(commands[0], self._router.find(commands[0].code))
+            if (
+                len(commands) == 1
+                and not (command := commands[0]).is_response
+                and not (self._write_paused or self._in_work.is_full)
+            ):
+                self._handle(command, self._router.find(command.code))
             elif commands:
                 inbox.take(commands)
         if inbox.requests or inbox.uncut_bytes:
@@ -146,7 +151,7 @@ class Connection(asyncio.Protocol):
                 self._after_work()
             elif self.work(self._turns.share()):
                 self._wait_for_share()
-        elif inbox.reader.pending_bytes != self._kept_bytes or inbox.reader.failure is not None:
+        elif reader.pending_bytes != self._kept_bytes or reader.failure is not None:
             self._after_work()
 
     def pause_writing(self) -> None:
@@ -287,7 +292,10 @@ class Connection(asyncio.Protocol):
         if answer is None:
             return
         if type(answer) is Command:
-            self._answer(request, answer)
+            if request.is_oneway:
+                self._answer(request, answer)
+            else:
+                self.send(answer)
         else:
             self._in_work.start(request, answer, self._answer, self._go_on)
 
@@ -334,9 +342,10 @@ class Connection(asyncio.Protocol):
                 buffers = [_encode_or_tell(command) for command in commands]
             if len(buffers) == 1:
                 self._transport.write(buffers[0])
+                written = len(buffers[0])
             else:
                 self._transport.writelines(buffers)
-            written = sum(map(len, buffers))
+                written = sum(map(len, buffers))
         if frames:
             joined = frames[0] if len(frames) == 1 else b"".join(frames)
             self._transport.write(joined)

@@ -4,7 +4,8 @@ Theory of operation. A connection handles the first request of a read at once, a
 share of time; one that has sent more waits in a queue and is not read from meanwhile. In each turn
 of the loop the queue is worked through for a while, a share for each connection in rotation; then
 the loop looks at its sockets again. So a peer that asks one thing at a time waits for about one
-turn, however many others flood the server, and those share what is left evenly.
+turn, however many others flood the server, and those share what is left evenly. Answers of the turn
+before are written first, not after the shares of others.
 
 The time is `time.monotonic`: the loop's own clock may stand still within a turn.
 """
@@ -19,6 +20,7 @@ from time import monotonic
 from typing import Protocol
 
 from orbitmq.errors import FAILURES
+from orbitmq.remoting.writing_turn import WritingTurn
 
 __all__ = ["FairTurns"]
 
@@ -43,10 +45,14 @@ class FairTurns:
     """The connections of one loop that wait for their next share."""
 
     def __init__(
-        self, call_soon: Callable[[Callable[[], None]], object], clock_s: Callable[[], float]
+        self,
+        call_soon: Callable[[Callable[[], None]], object],
+        clock_s: Callable[[], float],
+        write: Callable[[], None] = lambda: None,
     ) -> None:
         self._call_soon = call_soon
         self._clock_s = clock_s
+        self._write = write
         self._waiting: deque[Works] = deque()
         self._is_scheduled = False
         self._turn_until_s = 0.0
@@ -58,7 +64,7 @@ class FairTurns:
         if turns is None:
             for gone in [other for other in list(_turns) if other.is_closed()]:
                 _turns.pop(gone, None)  # another thread may have done so
-            turns = _turns[loop] = FairTurns(loop.call_soon, monotonic)
+            turns = _turns[loop] = FairTurns(loop.call_soon, monotonic, WritingTurn.of(loop).write)
         return turns
 
     def share(self) -> float:
@@ -83,6 +89,8 @@ class FairTurns:
         self._is_scheduled = False
         self._turn_until_s = 0.0
         waiting = self._waiting
+        if waiting:
+            self._write()
         now = self._clock_s()
         turn_until = now + TURN_S
         while waiting and now < turn_until:

@@ -27,18 +27,19 @@ REQUEST_BYTES = 4096
 class InWork:
     """The tasks that compute answers."""
 
-    __slots__ = ("_limits", "_loop", "requests", "waits_for_peers")
+    __slots__ = ("_limits", "_loop", "is_full", "requests", "waits_for_peers")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limits: Limits | None) -> None:
         self._loop = loop
         self._limits = limits
         self.requests: set[asyncio.Task[None]] = set()
         self.waits_for_peers: set[asyncio.Task[None]] = set()
-
-    @property
-    def is_full(self) -> bool:
+        self.is_full = False
         """True if the connection handles no more requests for now."""
-        return (
+
+    def _count(self) -> None:
+        """Set `is_full`; it is looked at before each request, and changes with few of them."""
+        self.is_full = (
             len(self.requests) >= MAX_REQUESTS or len(self.waits_for_peers) >= MAX_WAITS_FOR_PEERS
         )
 
@@ -60,9 +61,11 @@ class InWork:
         tasks = self.waits_for_peers if isinstance(awaited, PeerAwaited) else self.requests
         task = self._loop.create_task(_answer_later(request, awaited, answer))
         tasks.add(task)
+        self._count()
 
         def done(_task: asyncio.Task[None]) -> None:
             tasks.discard(task)
+            self._count()
             if self._limits is not None:
                 self._limits.in_work.give_back(self, size)
             then()

@@ -27,7 +27,8 @@ class WriteMeter:
     def wrote(self, size: int) -> bool:
         """Count the bytes of one write; True if the sum is large enough to be recorded."""
         self._written_bytes += size
-        self._largest_write = max(self._largest_write, size)
+        if size > self._largest_write:
+            self._largest_write = size
         if self._written_bytes - self._noted_bytes <= SMALL_BYTES:
             return False
         self._noted_bytes = self._written_bytes

@@ -69,6 +69,11 @@ class WritingTurn:
         if self._waiting_bytes > MAX_WAITING_BYTES:
             self._write()
 
+    def write(self) -> None:
+        """Write what has been collected up to now, before the end of the turn."""
+        if self._waiting:
+            self._write()
+
     def _write(self) -> None:
         waiting, self._waiting = self._waiting, []
         self._waiting_bytes = 0

@@ -148,19 +148,23 @@ class PullHandlers:
         may_hold: bool,
         began_ms: int,
     ) -> Command | None:
-        if header.max_msg_nums < 0 and result.status in _LOOKED_AT_MESSAGES:
+        status = result.status
+        has_looked = status in _LOOKED_AT_MESSAGES
+        if has_looked and header.max_msg_nums < 0:
             raise HeaderFault(f"field maxMsgNums is {header.max_msg_nums}")
-        code = _CODES.get(result.status)
+        code = _CODES.get(status)
         if code is None:  # NO_MESSAGE_IN_QUEUE
             is_new = header.queue_offset == 0
             code = ResponseCode.PULL_NOT_FOUND if is_new else ResponseCode.PULL_OFFSET_MOVED
         self._commit_offset(header, may_hold)
-        if result.status in _LOOKED_AT_MESSAGES:
-            self._note_lag(header, result)
+        if has_looked:
+            now_ms = self.putting.clock()
+            self._note_lag(header, result, now_ms if status == "FOUND" else None)
         if code == ResponseCode.SUCCESS:
             self.stats.got(header.topic, header.consumer_group, result.count, len(result.data))
-            took_ms = self.putting.clock() - began_ms
-            self.stats.got_in(header.topic, header.consumer_group, header.queue_id, took_ms)
+            self.stats.got_in(
+                header.topic, header.consumer_group, header.queue_id, now_ms - began_ms
+            )
         elif code == ResponseCode.PULL_NOT_FOUND:
             self.stats.got_missed += 1
             may_hold = may_hold and bool(header.sys_flag & PullFlag.SUSPEND)
@@ -170,18 +174,14 @@ class PullHandlers:
             self._tell_offset_moved(header, result.next_offset)
         return result.answer(request, code, self._suggested_broker(group, result))
 
-    def _note_lag(self, header: PullHeader, result: ReadResult) -> None:
+    def _note_lag(self, header: PullHeader, result: ReadResult, found_ms: int | None) -> None:
         """Note how far the group is behind, as GROUP_GET_FALL_SIZE and GROUP_GET_FALL_TIME."""
         self.stats.lags.note(
             header.topic,
             header.consumer_group,
             header.queue_id,
-            size=result.behind_bytes if self.config.disk_fall_recorded else None,
-            time_ms=(
-                self.putting.clock() - result.last_store_timestamp
-                if result.status == "FOUND"
-                else None
-            ),
+            result.behind_bytes if self.config.disk_fall_recorded else None,
+            None if found_ms is None else found_ms - result.last_store_timestamp,
         )
 
     def _commit_offset(self, header: PullHeader, may_hold: bool) -> None:

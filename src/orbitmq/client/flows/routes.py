@@ -6,8 +6,6 @@ goes on asking until it knows which of the causes it is, and says what can be do
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from orbitmq._native import Command
 from orbitmq.client.state.routes import MASTER_ID, RouteTable, TopicRoute
 from orbitmq.client.wishes import Call, Flow
@@ -124,9 +122,9 @@ def _diagnose(
     response = yield from ask_nameserver(
         table, RequestCode.GET_BROKER_CLUSTER_INFO, timeout_ms=timeout_ms
     )
-    brokers: Mapping[str, object] = {}
+    brokers: list[str] = []
     if response.code == ResponseCode.SUCCESS and response.body:
-        brokers = Members.read(response.body).table("brokerAddrTable")
+        brokers = Members.read(response.body).names("brokerAddrTable")
     where = table.nameservers.in_turn()[0]
     if not brokers:
         return NoRoute(
