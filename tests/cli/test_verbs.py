@@ -66,6 +66,7 @@ def test_a_topic_from_its_creation_to_its_end(ask: Ask, run: Run) -> None:
         "perm": 6,
         "order": False,
         "brokers": ["broker-a", "broker-b"],
+        "existed": [],
     }
     assert {"topic": "made"} in ask("topic", "list")
     changed = ask("topic", "update", "made", "--write-queues", "2", "-b", "broker-b")

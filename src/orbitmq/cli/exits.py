@@ -103,12 +103,19 @@ def _asked_to_end() -> Iterator[None]:
 def told_in_one_line() -> Iterator[None]:
     """Turn errors of a cluster into a line on stderr and the exit code that stands for them."""
     # Imported late: the help of a command needs none of them.
-    from orbitmq.errors import BrokerRefused, ConfigError, NoRoute, OrbitError, RemotingError
+    from orbitmq.errors import (
+        BrokerRefused,
+        ConfigError,
+        NoRoute,
+        NoSuchGroup,
+        OrbitError,
+        RemotingError,
+    )
 
     try:
         with _asked_to_end():
             yield
-    except NothingFound as error:
+    except (NothingFound, NoSuchGroup) as error:
         fail(str(error), Exit.NOT_FOUND)
     except NoRoute as error:
         lost = error.cause == "no_nameserver"
