@@ -24,7 +24,7 @@ from typing import Final, NoReturn
 
 import click
 
-__all__ = ["EXIT_CODES_HELP", "Exit", "NothingFound", "fail", "told_in_one_line"]
+__all__ = ["EXIT_CODES_HELP", "Exit", "NotStarted", "NothingFound", "fail", "told_in_one_line"]
 
 _LOCKING: Final = {threading.Condition.__enter__.__code__, threading.Condition.__exit__.__code__}
 _AGAIN_S: Final = 0.001
@@ -47,6 +47,12 @@ EXIT_CODES_HELP: Final = (
     "Exit codes: 0 done or in order, 1 refused or failed, 2 wrong command line or settings, "
     "3 looked at and not in order, 4 ended by a signal, 5 no such thing, 6 nobody answers."
 )
+
+
+class NotStarted(click.ClickException):
+    """A setting or a file that nothing can be started with."""
+
+    exit_code = Exit.NOT_STARTED
 
 
 class NothingFound(Exception):
