@@ -24,6 +24,7 @@ from orbitmq.config.address import (
     local_address,
     resolved,
 )
+from orbitmq.config.settings import LetsPass
 from orbitmq.errors import ConfigError, MalformedProperties
 
 
@@ -74,17 +75,17 @@ def test_what_is_written_reads_back(properties: dict[str, str]) -> None:
     assert parse_properties(text) == properties
 
 
-def _load(tmp_path: Path, text: str) -> BrokerConfig:
+def _load(tmp_path: Path, text: str, lets_pass: LetsPass = "rocketmq") -> BrokerConfig:
     path = tmp_path / "broker.conf"
     path.write_text(text)
-    return BrokerConfig.load(path)
+    return BrokerConfig.load(path, lets_pass=lets_pass)
 
 
 def test_a_broker_conf_is_read(tmp_path: Path) -> None:
     config = _load(
         tmp_path,
         "brokerName = broker-a\nlistenPort=20911\nbrokerIP1=10.0.0.7\nflushDiskType=SYNC_FLUSH\n"
-        "autoCreateTopicEnable=FALSE\nlongPollingEnable=yes\nconsumerFallbehindThreshold=+99\n"
+        "autoCreateTopicEnable=FALSE\nlongPollingEnable=False\nconsumerFallbehindThreshold=+99\n"
         "checkCRCOnRecover=false\nenableDLegerCommitLog=false\nnamesrvAddr=a:1; b:2;\n",
     )
     assert config.broker_name == "broker-a"
@@ -99,33 +100,80 @@ def test_a_broker_conf_is_read(tmp_path: Path) -> None:
     assert "brokerIP2" not in config.given
 
 
+ANY: tuple[LetsPass, ...] = ("nothing", "rocketmq", "anything")
+
+
+@pytest.mark.parametrize("lets_pass", ANY)
 @pytest.mark.parametrize(
-    ("line", "warning"),
+    ("line", "complaint"),
     [
-        ("listenPort=abc", "listenPort='abc' is not a number of 32 bits, keeping 10911"),
+        ("listenPort=abc", "listenPort='abc' is not a number of 32 bits"),
         ("listenPort=10912 ", "listenPort='10912 ' is not a number"),
         ("listenPort=4294967296", "listenPort='4294967296' is not a number of 32 bits"),
         ("listenPort=1_0", "listenPort='1_0'"),
-        ("flushDiskType=SYNC", "flushDiskType='SYNC' is none of ASYNC_FLUSH, SYNC_FLUSH"),
+        ("aclEnable=yes", "aclEnable='yes' is neither true nor false"),
+        ("aclEnable=", "aclEnable='' is neither true nor false"),
+        (
+            "flushDiskType=SYNC",
+            "flushDiskType='SYNC' is none of ASYNC_FLUSH, SYNC_FLUSH, did you mean SYNC_FLUSH?",
+        ),
+        ("flushDiskTyp=SYNC_FLUSH", "unknown key flushDiskTyp, did you mean flushDiskType?"),
+        ("flush_disk_type=SYNC_FLUSH", "unknown key flush_disk_type, did you mean flushDiskType?"),
         ("brokerNmae=x", "unknown key brokerNmae, did you mean brokerName?"),
         ("brokerip1=x", "unknown key brokerip1, did you mean brokerIP1?"),
-        ("zzz=x", "unknown key zzz"),
+        ("tls.server.mod=x", "unknown key tls.server.mod, did you mean tls.server.mode?"),
+        ("tls.server.mode=on", "tls.server.mode='on' is none of disabled, permissive, enforcing"),
     ],
 )
-def test_what_is_not_understood_is_a_warning(
-    line: str, warning: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_a_bad_value_or_a_slip_is_refused_wherever_it_stands(
+    line: str, complaint: str, lets_pass: LetsPass, tmp_path: Path
 ) -> None:
-    config = _load(tmp_path, line)
-    assert warning in caplog.text
-    assert config.listen_port == 10_911
-    assert not config.given
+    with pytest.raises(ConfigError) as refused:
+        _load(tmp_path, line, lets_pass)
+    assert str(refused.value).startswith(f"{tmp_path / 'broker.conf'}: {complaint}")
 
 
-def test_unknown_keys_are_kept_and_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    config = _load(tmp_path, "myKey=1\nrmqAddressServerDomain=x.y\n")
-    assert config.as_properties()["myKey"] == "1"
+def test_everything_wrong_in_a_file_is_named_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        _load(tmp_path, "brokerNmae=x\nlistenPort=x\nbrokerName=y\n")
+    assert "brokerNmae, did you mean brokerName?; listenPort='x' is not" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [
+        (BrokerConfig, "timerWheelEnable"),
+        (BrokerConfig, "orderMessageEnable"),
+        (NameserverConfig, "deleteTopicWithBrokerRegistration"),
+        (NameserverConfig, "flushDiskType"),
+    ],
+)
+def test_a_setting_of_rocketmq_that_has_no_effect_is_warned_of_in_a_file_only(
+    kind: type[BrokerConfig] | type[NameserverConfig],
+    key: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    file = tmp_path / "any.conf"
+    file.write_text(f"{key}=x\n")
+    config = kind.load(file)
+    assert f"{key} is a setting of RocketMQ that has no effect here" in caplog.text
+    assert config.as_properties()[key] == "x"
+    with pytest.raises(ConfigError, match=f"{key} is a setting of RocketMQ that has no effect"):
+        kind().take({key: "x"})
+
+
+def test_a_strange_key_is_refused_but_in_files_that_rocketmq_starts_with(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for lets_pass in ANY[:2]:
+        with pytest.raises(ConfigError, match="unknown key auditPluginLevel"):
+            _load(tmp_path, "auditPluginLevel=3\n", lets_pass)
+    config = _load(tmp_path, "auditPluginLevel=3\nrmqAddressServerDomain=x.y\n", "anything")
+    assert config.as_properties()["auditPluginLevel"] == "3"
     assert config.as_properties()["rmqAddressServerDomain"] == "x.y"
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    assert "unknown key auditPluginLevel" in caplog.text
 
 
 def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
@@ -159,6 +207,7 @@ def test_a_request_changes_harmless_settings_only() -> None:
     request = {
         "fileReservedTime": "48",
         "maxMessageSize": "many",
+        "longPollingEnable": "yes",
         "storePathRootDir": "/etc",
         "rocketmqHome": "/tmp",
         "filterServerNums": "1",
@@ -174,7 +223,8 @@ def test_a_request_changes_harmless_settings_only() -> None:
         "messageStorePlugIn",
         "aclEnable",
     ]
-    assert config.update(request) == ["fileReservedTime"]
+    assert config.update(request) == ["fileReservedTime", "longPollingEnable"]
+    assert config.long_polling_enable is False  # Java's reading of a request's texts
     assert config.file_reserved_time == 48
     assert config.max_message_size == 4 << 20
     assert config.store_path_root_dir == root

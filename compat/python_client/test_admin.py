@@ -16,7 +16,7 @@ def test_topics_and_groups(cluster: Cluster, way: Way, topic: str, group: str) -
     with way(Admin, AsyncAdmin)(cluster.address) as admin:
         assert topic in admin.topic_names()
         assert len(admin.topic_route(topic).subscribe_queues) == 4
-        admin.create_topic(topic, queues=3, brokers=["broker-b"])
+        admin.update_topic(topic, queues=3, brokers=["broker-b"])
         counts = {name: one.write_queue_nums for name, one in admin.topic_configs(topic).items()}
         assert counts == {"broker-a": 2, "broker-b": 3}
         admin.create_group(group, retry_max_times=5)

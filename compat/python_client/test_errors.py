@@ -18,7 +18,7 @@ from orbitmq.protocol.flags import Permission
 def test_a_topic_that_may_only_be_read(
     cluster: Cluster, way: Way, group: str, topic: str, admin: Admin
 ) -> None:
-    admin.create_topic(topic, queues=2, perm=Permission.READ)
+    admin.update_topic(topic, perm=Permission.READ)
     with (
         way(Producer, AsyncProducer)(cluster.address, group=group) as producer,
         pytest.raises(NoRoute, match=r"may not be written .*updateTopicPerm") as caught,

@@ -13,6 +13,7 @@ from secrets import token_hex
 
 from orbitmq.broker.app import Broker
 from orbitmq.config import BrokerConfig, NameserverConfig, local_address
+from orbitmq.errors import ConfigError
 from orbitmq.nameserver.app import Nameserver
 from orbitmq.remoting.access.accounts import Account
 from orbitmq.remoting.connection import Connection
@@ -46,6 +47,14 @@ def nameserver_config(data: Path, settings: Mapping[str, str]) -> NameserverConf
     return config
 
 
+GIVEN_OTHERWISE = {
+    "listenPort": "the port is given with --port",
+    "storePathRootDir": "the directory is given with --data",
+    "namesrvAddr": "the broker registers with the nameserver of its own process",
+}
+"""Settings that `Standalone` makes itself, and would take no notice of."""
+
+
 class Standalone:
     """A nameserver and a broker on one port."""
 
@@ -60,7 +69,11 @@ class Standalone:
         self.host = host
         self.port = port
         self.data = data
+        for key, reason in GIVEN_OTHERWISE.items():
+            if key in (settings or {}):
+                raise ConfigError(f"settings: {key} cannot be set here: {reason}")
         self.config = broker_config(data, settings or {})
+        self.config.settle()
         if "brokerIP1" not in self.config.given:
             self.config.broker_ip1 = local_address() if host in EVERY_HOST else host
         # This account is in no file: only this broker registers with it.

@@ -25,6 +25,9 @@
     │   ├── SendFailed           every attempt to send failed; what the brokers did is unknown
     │   ├── BrokerRefused        a broker or nameserver answered with an error code
     │   │   └── BrokerBusy       it has too much to do now
+    │   ├── AlreadyExists        what was to be created exists, and is set up otherwise
+    │   ├── NoSuchGroup          no broker knows the consumer group
+    │   ├── ShrinkRefused        a topic would lose queues that are read, with messages
     │   ├── BadMessage           a message that no broker would take
     │   ├── NoReply              a request was sent, but its reply did not come in time
     │   └── ClientClosed         the client was not started, or is closed already
@@ -57,7 +60,7 @@ in one place, ``crates/py/src/errors.rs``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -65,10 +68,11 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from orbitmq._native import PanicException
 
 if TYPE_CHECKING:
-    from orbitmq._native import Appended
+    from orbitmq._native import Appended, MessageQueue
 
 __all__ = [
     "FAILURES",
+    "AlreadyExists",
     "BadMessage",
     "BadPipeline",
     "BatchNotTaken",
@@ -102,12 +106,14 @@ __all__ = [
     "MissingFile",
     "NoReply",
     "NoRoute",
+    "NoSuchGroup",
     "OrbitError",
     "ReadOnlyStore",
     "RecordTooLarge",
     "RemotingError",
     "RequestTimeout",
     "SendFailed",
+    "ShrinkRefused",
     "StoreClosed",
     "StoreError",
     "StoreIOError",
@@ -126,6 +132,9 @@ FAILURES: tuple[type[BaseException], ...] = (Exception, PanicException)
 A panic of the native code is no `Exception`, and so passes ``except Exception``. The tuple leaves
 out what must not be caught: `KeyboardInterrupt`, `SystemExit` and `asyncio.CancelledError`.
 """
+
+
+SHOWN_QUEUES = 8
 
 
 class Fault(Enum):
@@ -305,6 +314,42 @@ class BrokerBusy(BrokerRefused):
     """A broker has too much to do now. Succeeds once it has caught up."""
 
     retriable = True
+
+
+class AlreadyExists(ClientError):
+    """A topic or group that was to be created exists already, and is set up otherwise.
+
+    The text names the difference. Nothing was changed.
+    """
+
+
+class NoSuchGroup(ClientError):
+    """No broker that was asked knows the consumer group."""
+
+    fault = Fault.OPERATOR
+
+
+class ShrinkRefused(ClientError):
+    """A topic would lose queues to read, and nobody could get at their messages any more.
+
+    `counts` has the number of messages in each queue. Nothing was changed.
+    """
+
+    def __init__(self, topic: str, counts: Mapping[MessageQueue, int]) -> None:
+        shown = [
+            f"{queue.broker_name}/{queue.queue_id}: {count:,}"
+            for queue, count in counts.items()
+            if count
+        ]
+        more = len(shown) - SHOWN_QUEUES
+        text = ", ".join(shown[:SHOWN_QUEUES]) + (f" and {more} queues more" if more > 0 else "")
+        super().__init__(
+            f"topic {topic} would lose {len(counts)} queues to read, with "
+            f"{sum(counts.values()):,} messages that no consumer could get any more"
+            f"{f' ({text})' if text else ''}. Nothing was changed: ask to shrink it (--shrink) if "
+            "it must be, best after the queues to write were reduced and the others are consumed"
+        )
+        self.counts = dict(counts)
 
 
 class BadMessage(ClientError):

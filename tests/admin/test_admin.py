@@ -134,7 +134,7 @@ def test_create_change_and_delete_a_topic(admin: Admin) -> None:
     assert "Coming" in admin.topic_names(cluster)
     assert admin.topic_names("nowhere") == []
 
-    admin.create_topic("Coming", queues=5, brokers=["broker-b"])
+    admin.update_topic("Coming", queues=5, brokers=["broker-b"])
     configs = admin.topic_configs("Coming")
     assert {name: one.write_queue_nums for name, one in configs.items()} == {
         "broker-a": 3,
@@ -232,7 +232,7 @@ def test_members_in_a_namespace(make: Callable[..., Admin], cluster: LocalCluste
 
 def test_create_change_and_delete_a_group(admin: Admin) -> None:
     admin.create_group("billing", retry_max_times=3)
-    admin.create_group("billing", retry_max_times=5, brokers=["broker-b"])
+    admin.update_group("billing", retry_max_times=5, brokers=["broker-b"])
     configs = admin.group_configs()["billing"]
     assert {name: one.retry_max_times for name, one in configs.items()} == {
         "broker-a": 3,

@@ -47,6 +47,21 @@ def test_accounts(run: Run, cluster: LocalCluster) -> None:
     assert "Say where" in run("acl", "delete", "shopkeeper", *MANAGER, code=2).err
 
 
+def test_an_account_stays_an_administrator_when_its_secret_changes(run: Run) -> None:
+    def is_admin() -> bool:
+        answer = run("acl", "list", *MANAGER, "-o", "json").json
+        (found,) = [one for one in answer["accounts"] if one["accessKey"] == "second1"]
+        return bool(found["admin"])
+
+    place = ("second1", "-c", "DefaultCluster")
+    run("acl", "set", *place, "-s", "012345678", "--admin", *MANAGER)
+    run("acl", "set", *place, "-s", "876543210", *MANAGER)
+    assert is_admin()
+    of_mqadmin = ("-a", "second1", "-s", "012345678", "-c", "DefaultCluster")
+    run("mqadmin", "updateAclConfig", *of_mqadmin, *MANAGER)
+    assert not is_admin()
+
+
 def test_strangers_are_refused_and_told_so(run: Run) -> None:
     unsigned = run("acl", "list", code=1)
     assert "AclException" in unsigned.err

@@ -115,6 +115,23 @@ def test_consumed_and_committed(run: Run, admin: Admin, topic: str) -> None:
     assert run(*words, "--idle", "0.2").out == ""
 
 
+def test_a_new_group_begins_at_the_end_of_a_young_queue_when_it_is_told_to(
+    run: Run, admin: Admin, topic: str
+) -> None:
+    run("produce", topic, stdin="old\n" * 20)
+    words = ("consume", topic, "-g", f"late-{topic}", "--format", "body")
+    assert run(*words, "--from", "latest", "--idle", "1").out == ""
+    assert admin.group_lag(f"late-{topic}", topic).total == 0
+    run("produce", topic, stdin="new\n")
+    # It is no new group any more: it goes on where it was, whatever it is told.
+    assert run(*words, "--from", "latest", "--limit", "1").out == "new\n"
+
+    words = ("consume", topic, "-g", f"now-{topic}", "--format", "body")
+    # A time is that of the message stored nearest to it, in each of four queues.
+    assert len(run(*words, "--from", "now", "--idle", "1").out.splitlines()) <= 4
+    assert len(run("consume", topic, "-g", f"usual-{topic}", "--limit", "21").out.split("\n")) == 22
+
+
 def test_handled_at_once(
     cluster: LocalCluster, ask: Ask, run: Run, admin: Admin, topic: str
 ) -> None:

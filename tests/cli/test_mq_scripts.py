@@ -67,11 +67,11 @@ def test_help_and_wrong_options(home: Home, script: str) -> None:
 def test_a_setting_that_is_refused_is_one_line(home: Home) -> None:
     (home.path / "broker.conf").write_text("enableLmq=true\nlistenPort=0\n")
     ran = home.run("mqbroker", "-c", str(home.path / "broker.conf"), "--host", "127.0.0.1")
-    assert ran.returncode == 1
+    assert ran.returncode == 2
     assert "Error: enableLmq=true is not supported: there are no light queues" in ran.stderr
     assert not list(home.run_directory.glob("*.pid"))
     bad = home.run("mqbroker", "-n", "nowhere")
-    assert (bad.returncode, "The Name Server Address[nowhere] illegal" in bad.stderr) == (1, True)
+    assert (bad.returncode, "The Name Server Address[nowhere] illegal" in bad.stderr) == (2, True)
 
 
 def test_a_log_can_have_the_brokers_name(home: Home) -> None:

@@ -170,7 +170,7 @@ def test_who_has_not_all_of_it_is_kept_out(run: Run, guarded: Guarded, tmp_path:
         (guarded.way_in(secret_key="wrong-wrong"), 1),
         (guarded.way_in(access_key="shopkeeper", secret_key="012345678"), 1),
     ):
-        refused = run("topic", "create", "orders", *by_options(way), code=code)
+        refused = run("topic", "create", "orders-of-others", *by_options(way), code=code)
         assert "Error: " in refused.err, way
         assert refused.out == ""
         for secret in (PASSWORD, "s3cret-s3cret", "wrong"):

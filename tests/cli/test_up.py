@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from orbitmq._native import (
     Command,
     FrameReader,
@@ -22,6 +24,7 @@ from orbitmq._native import (
 )
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.remoting.hooks import signing
+from tests.cli.conftest import run_command
 
 SEND = {
     "producerGroup": "p",
@@ -157,11 +160,11 @@ def test_a_second_start_says_who_holds_the_directory(tmp_path: Path) -> None:
         assert f"is held by process {process.pid}" in said
 
 
-def test_a_broker_takes_rocketmqs_file_and_suggests_what_was_meant(tmp_path: Path) -> None:
+def test_a_broker_takes_rocketmqs_file_and_warns_of_what_it_does_not_have(tmp_path: Path) -> None:
     file = tmp_path / "broker.conf"
     file.write_text(
         f"brokerName=b1\nlistenPort=0\nbrokerIP1=127.0.0.1\nstorePathRootDir={tmp_path / 'store'}\n"
-        "flushDiskTyp=SYNC_FLUSH\nmappedFileSizeCommitLog=1048576\n"
+        "timerWheelEnable=true\nmappedFileSizeCommitLog=1048576\n"
     )
     with running("broker", "-c", str(file), "--host", "127.0.0.1") as (process, line):
         assert line.startswith("The broker[b1, 127.0.0.1:")
@@ -169,7 +172,7 @@ def test_a_broker_takes_rocketmqs_file_and_suggests_what_was_meant(tmp_path: Pat
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
         assert process.stderr is not None
-        assert "flushDiskType" in process.stderr.read()
+        assert "timerWheelEnable is a setting of RocketMQ that has no" in process.stderr.read()
     assert (tmp_path / "store" / "config" / "topics.json").exists()
 
 
@@ -178,6 +181,52 @@ def test_a_bad_setting_is_one_line(tmp_path: Path) -> None:
         assert process.wait(60) == 2
         assert process.stderr is not None
         assert "is not of the form KEY=VALUE" in process.stderr.read()
+
+
+BROKERS_SLIPS = {
+    "flushDiskTyp=SYNC_FLUSH": "unknown key flushDiskTyp, did you mean flushDiskType?",
+    "flushDiskType=SYNC": "flushDiskType='SYNC' is none of ASYNC_FLUSH, SYNC_FLUSH, did you mean",
+    "aclEnable=yes": "aclEnable='yes' is neither true nor false",
+}
+NAMESERVERS_SLIPS = {
+    "orderMessageEnabl=true": "unknown key orderMessageEnabl, did you mean orderMessageEnable?",
+    "tls.server.mode=on": "tls.server.mode='on' is none of disabled, permissive, enforcing",
+}
+
+
+@pytest.mark.parametrize("program", ["up", "broker", "mqbroker", "nameserver", "mqnamesrv"])
+def test_nothing_starts_with_a_setting_that_is_not_understood(tmp_path: Path, program: str) -> None:
+    slips = NAMESERVERS_SLIPS if program in ("nameserver", "mqnamesrv") else BROKERS_SLIPS
+    if program == "up":
+        words = ["--data", str(tmp_path / "store"), "--port", "0"]
+        words += [word for slip in slips for word in ("--set", slip)]
+    else:
+        file = tmp_path / "any.conf"
+        file.write_text("\n".join(["listenPort=0", *slips]))
+        words = ["-c", str(file), "--host", "127.0.0.1"]
+    command = [sys.executable, "-m", "orbitmq.cli", program]
+    if program.startswith("mq"):
+        command = [str(Path(sys.executable).parent / program)]
+    done = subprocess.run(
+        [*command, *words],
+        env=os.environ | {"HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout.count("boot success")) == (2, 0), done
+    for complaint in slips.values():
+        assert complaint in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("key", ["listenPort", "storePathRootDir", "namesrvAddr"])
+def test_up_refuses_settings_that_it_would_overrule(tmp_path: Path, key: str) -> None:
+    words = ["up", "--data", str(tmp_path / "store"), "--port", "0", "--set", f"{key}=10911"]
+    done = run_command(*words)
+    assert done.code == 2
+    assert f"{key} cannot be set here: " in done.err
 
 
 def cpu_s(pid: int) -> float:

@@ -66,6 +66,7 @@ def test_a_topic_from_its_creation_to_its_end(ask: Ask, run: Run) -> None:
         "perm": 6,
         "order": False,
         "brokers": ["broker-a", "broker-b"],
+        "existed": [],
     }
     assert {"topic": "made"} in ask("topic", "list")
     changed = ask("topic", "update", "made", "--write-queues", "2", "-b", "broker-b")
@@ -316,3 +317,24 @@ def test_commands_that_are_shown_are_there() -> None:
         command = main.get_command(click.Context(main), noun)
         if isinstance(command, click.Group) and noun not in ("mqadmin", "broker", "nameserver"):
             assert verb in command.list_commands(click.Context(command)), (noun, verb)
+
+
+@pytest.mark.parametrize(
+    "where", [("broker", "config", "-c", "DefaultCluster"), ("nameserver", "config")]
+)
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ("clientWorkerThread=9", "has no clientWorkerThread"),
+        ("serverWorkerThreads=many", "serverWorkerThreads is 8, 'many' was not taken"),
+        ("useEpollNativeSelector=yes", "useEpollNativeSelector is false, 'yes' was not taken"),
+    ],
+)
+def test_a_change_that_a_server_does_not_take_is_an_error(
+    run: Run, where: tuple[str, ...], setting: str, complaint: str
+) -> None:
+    assert complaint in run(*where, "--set", setting, code=1).err
+
+
+def test_a_change_that_a_server_writes_in_another_way_is_none(run: Run) -> None:
+    run("broker", "config", "-b", "broker-a", "-s", "traceOn=TRUE", "-s", "fileReservedTime=+72")

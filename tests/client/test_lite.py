@@ -244,12 +244,12 @@ def test_queues_that_change_are_told(
         with consumer:
             consumer.on_queues_changed(f"{topic}-other", told.append)
             consumer.assign(consumer.queues(topic))
-            admin.create_topic(topic, queues=3)
+            admin.update_topic(topic, queues=3)
             eventually(lambda: len(told) == 1)
             assert told[0] == [MessageQueue(topic, "broker-a", number) for number in range(3)]
             consumer.assign(told[0])
             assert len(consumer.assignment) == 3
-            admin.create_topic(f"{topic}-other", queues=2)
+            admin.update_topic(f"{topic}-other", queues=2)
             eventually(lambda: len(told) == 2)
             assert {queue.topic for queue in told[1]} == {f"{topic}-other"}
 

@@ -55,11 +55,11 @@ def test_a_push_consumer_follows_a_topic_that_gains_and_loses_queues(
     admin.create_topic(topic, queues=4)
     with make(seen) as consumer:
         eventually(lambda: _queues(consumer, topic) == [0, 1, 2, 3])
-        admin.create_topic(topic, queues=8)
+        admin.update_topic(topic, queues=8)
         eventually(lambda: _queues(consumer, topic) == list(range(8)))
         producer.send(Message(topic, b"new"), queue=MessageQueue(topic, "broker-a", 7))
         assert seen.wait(1) == ["new"]
-        admin.create_topic(topic, queues=2)
+        admin.update_topic(topic, queues=2, shrink=True)
         eventually(lambda: _queues(consumer, topic) == [0, 1])
         producer.send(Message(topic, b"old"), queue=MessageQueue(topic, "broker-a", 0))
         assert seen.wait(2) == ["new", "old"]
@@ -76,9 +76,9 @@ def test_members_share_the_queues_that_a_topic_gains_and_loses(
             return sorted(mine + others) == list(range(count)) and len(mine) == len(others)
 
         eventually(lambda: share(2))
-        admin.create_topic(topic, queues=6)
+        admin.update_topic(topic, queues=6)
         eventually(lambda: share(6))
-        admin.create_topic(topic, queues=4)
+        admin.update_topic(topic, queues=4, shrink=True)
         eventually(lambda: share(4))
 
 
@@ -152,7 +152,7 @@ def test_a_topic_shrinks_from_16_to_8_queues_under_load_without_loss(
         eventually(lambda: len(_queues(one, topic)) == len(_queues(other, topic)) == 8)
         eventually(lambda: set(load.queue_ids) == set(range(16)))
         # First the queues to write, until producers have noticed ...
-        admin.create_topic(topic, queues=8, read_queues=16)
+        admin.update_topic(topic, write_queues=8)
         eventually(lambda: max(load.queue_ids[-64:]) < 8 or bool(load.errors))
         # ... then the queues to read, once the group has emptied the others.
         eventually(
@@ -162,7 +162,7 @@ def test_a_topic_shrinks_from_16_to_8_queues_under_load_without_loss(
                 for queue_id in range(8, 16)
             )
         )
-        admin.create_topic(topic, queues=8)
+        admin.update_topic(topic, read_queues=8, shrink=True)
         eventually(lambda: sorted(_queues(one, topic) + _queues(other, topic)) == list(range(8)))
         load.wait_for(200)
         assert load.errors == []

@@ -86,7 +86,7 @@ def test_a_topic_gets_fewer_queues(
         send_to_queue(cluster, topic, 1, ["first"])
         until(query, 1)
         with Admin(cluster.address) as admin:
-            admin.create_topic(topic, queues=1)
+            admin.update_topic(topic, queues=1, shrink=True)
         if strict:
             reason = f"lost (queue removed). queue 1 of topic '{topic}' on broker broker-a from "
             assert reason + "offset 1 on" in fails(query)

@@ -22,7 +22,7 @@ from orbitmq.admin.groups import GroupMembers
 from orbitmq.admin.namespace import Namespace
 from orbitmq.admin.offsets import GroupLag, Moment
 from orbitmq.admin.server_verbs import AsyncServerVerbs
-from orbitmq.admin.topics import QueueEnds
+from orbitmq.admin.topics import QueueEnds, changed_topic
 from orbitmq.client.address_server import look_up_nameservers
 from orbitmq.client.drivers.awaiting import perform
 from orbitmq.client.settings import ClientSettings
@@ -131,16 +131,57 @@ class AsyncAdmin(AsyncServerVerbs, AsyncClientVerbs, AsyncExplainVerbs):
         order: bool = False,
         cluster: str | None = None,
         brokers: Iterable[str] | None = None,
+        if_not_exists: bool = False,
     ) -> None:
-        """Create a topic, or change it, with so many queues on each broker.
+        """Create a topic with so many queues on each broker.
 
         ``admin.create_topic("orders", queues=4, brokers=["broker-a"])``. When this returns, every
-        nameserver knows the topic, so it can be used at once.
+        nameserver knows the topic, so it can be used at once. A topic that exists is never changed:
+        one that is as wanted is a success, another raises `AlreadyExists`, unless `if_not_exists`.
         """
         read_nums = queues if read_queues is None else read_queues
         config = TopicConfig(self._names.own(topic), read_nums, queues, perm, order=order)
         await self._run(
-            _topics.create_topic(self._nameservers, config, cluster=cluster, brokers=brokers)
+            _topics.create_topic(
+                self._nameservers,
+                config,
+                cluster=cluster,
+                brokers=brokers,
+                if_not_exists=if_not_exists,
+            )
+        )
+
+    async def update_topic(
+        self,
+        topic: str,
+        *,
+        queues: int | None = None,
+        write_queues: int | None = None,
+        read_queues: int | None = None,
+        perm: int | None = None,
+        order: bool | None = None,
+        shrink: bool = False,
+        cluster: str | None = None,
+        brokers: Iterable[str] | None = None,
+    ) -> None:
+        """Change what is given of a topic: ``admin.update_topic("orders", queues=16)``.
+
+        Messages in queues that are no longer read cannot be consumed any more. So fewer queues to
+        read raise `ShrinkRefused`, which counts those messages, unless `shrink` asks for it.
+        """
+
+        def change(config: TopicConfig) -> TopicConfig:
+            return changed_topic(config, queues, write_queues, read_queues, perm, order)
+
+        await self._run(
+            _topics.update_topic(
+                self._nameservers,
+                self._names.own(topic),
+                change,
+                cluster=cluster,
+                brokers=brokers,
+                shrink=shrink,
+            )
         )
 
     async def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
@@ -192,8 +233,13 @@ class AsyncAdmin(AsyncServerVerbs, AsyncClientVerbs, AsyncExplainVerbs):
         broadcast_enable: bool = True,
         cluster: str | None = None,
         brokers: Iterable[str] | None = None,
+        if_not_exists: bool = False,
     ) -> None:
-        """Create a consumer group, or change it: ``admin.create_group("billing")``."""
+        """Create a consumer group: ``admin.create_group("billing")``.
+
+        A group that exists is never changed: one that is as wanted is a success, another raises
+        `AlreadyExists`, unless `if_not_exists`.
+        """
         config = SubscriptionGroup(
             self._names.own(group),
             consume_enable=consume_enable,
@@ -202,7 +248,45 @@ class AsyncAdmin(AsyncServerVerbs, AsyncClientVerbs, AsyncExplainVerbs):
             retry_max_times=retry_max_times,
         )
         await self._run(
-            _groups.create_group(self._nameservers, config, cluster=cluster, brokers=brokers)
+            _groups.create_group(
+                self._nameservers,
+                config,
+                cluster=cluster,
+                brokers=brokers,
+                if_not_exists=if_not_exists,
+            )
+        )
+
+    async def update_group(
+        self,
+        group: str,
+        *,
+        retry_max_times: int | None = None,
+        retry_queues: int | None = None,
+        consume_enable: bool | None = None,
+        broadcast_enable: bool | None = None,
+        cluster: str | None = None,
+        brokers: Iterable[str] | None = None,
+    ) -> None:
+        """Change what is given of a group: ``admin.update_group("billing", retry_max_times=3)``.
+
+        Raises `NoSuchGroup` if no broker that is meant knows it.
+        """
+        given = {
+            "retry_max_times": retry_max_times,
+            "retry_queue_nums": retry_queues,
+            "consume_enable": consume_enable,
+            "consume_broadcast_enable": broadcast_enable,
+        }
+        changes = {name: value for name, value in given.items() if value is not None}
+        await self._run(
+            _groups.update_group(
+                self._nameservers,
+                self._names.own(group),
+                changes,
+                cluster=cluster,
+                brokers=brokers,
+            )
         )
 
     async def delete_group(

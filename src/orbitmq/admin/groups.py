@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from orbitmq._native import dumps_lenient
 from orbitmq.admin.asking import Json, ask, read
 from orbitmq.admin.clusters import chosen_masters
+from orbitmq.admin.existing import differences, refuse_existing
 from orbitmq.admin.topics import address_of, brokers_of, delete_topic, find_route, topic_route
 from orbitmq.client.wishes import Flow
+from orbitmq.errors import NoSuchGroup
 from orbitmq.protocol.bodies import Subscription, SubscriptionGroup
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.names import dlq_topic, retry_topic
@@ -22,6 +25,8 @@ __all__ = [
     "group_configs",
     "group_members",
     "groups_of_topic",
+    "put_group",
+    "update_group",
 ]
 
 
@@ -56,18 +61,79 @@ class GroupMembers:
     subscriptions: dict[str, Subscription]
 
 
-def create_group(
+def put_group(
     nameservers: Sequence[str],
     config: SubscriptionGroup,
     *,
     cluster: str | None = None,
     brokers: Iterable[str] | None = None,
 ) -> Flow[None]:
-    """Create a group on the masters chosen, or change it there."""
+    """Set up a group on the masters chosen, new or not."""
     masters = yield from chosen_masters(nameservers, cluster=cluster, brokers=brokers)
-    body = dumps_lenient(config.as_json())
-    for address in masters.values():
-        yield from ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
+    yield from _put(masters, dict.fromkeys(masters, config))
+
+
+def create_group(
+    nameservers: Sequence[str],
+    config: SubscriptionGroup,
+    *,
+    cluster: str | None = None,
+    brokers: Iterable[str] | None = None,
+    if_not_exists: bool = False,
+) -> Flow[dict[str, SubscriptionGroup]]:
+    """Create a group on those of the masters chosen that lack it.
+
+    A broker that has it already keeps it as it is; that is an error where it differs from what is
+    wanted, unless `if_not_exists`. Return how the group was set up on each broker that had it.
+    """
+    masters = yield from chosen_masters(nameservers, cluster=cluster, brokers=brokers)
+    before = (yield from _configs_at(masters)).get(config.group_name, {})
+    if not if_not_exists:
+        refuse_existing(
+            f"group {config.group_name}",
+            {name: differences(known, config, _SHOWN) for name, known in before.items()},
+        )
+    new = {name: address for name, address in masters.items() if name not in before}
+    yield from _put(new, dict.fromkeys(new, config))
+    return before
+
+
+def update_group(
+    nameservers: Sequence[str],
+    group: str,
+    changes: Mapping[str, Any],
+    *,
+    cluster: str | None = None,
+    brokers: Iterable[str] | None = None,
+) -> Flow[dict[str, SubscriptionGroup]]:
+    """Change fields of a group on those of the masters chosen that know it."""
+    masters = yield from chosen_masters(nameservers, cluster=cluster, brokers=brokers)
+    before = (yield from _configs_at(masters)).get(group)
+    if not before:
+        places = ", ".join(masters)
+        raise NoSuchGroup(f"group {group} is not on {places}: create it there, or check its name")
+    after = {name: replace(known, **changes) for name, known in before.items()}
+    yield from _put(masters, after)
+    return after
+
+
+_SHOWN: Final = {
+    "consume_enable": "consumeEnable",
+    "consume_from_min_enable": "consumeFromMinEnable",
+    "consume_broadcast_enable": "consumeBroadcastEnable",
+    "retry_queue_nums": "retryQueueNums",
+    "retry_max_times": "retryMaxTimes",
+    "broker_id": "brokerId",
+    "which_broker_when_consume_slowly": "whichBrokerWhenConsumeSlowly",
+    "notify_consumer_ids_changed_enable": "notifyConsumerIdsChangedEnable",
+}
+"""The fields of a group that a difference is named by."""
+
+
+def _put(masters: Mapping[str, str], configs: Mapping[str, SubscriptionGroup]) -> Flow[None]:
+    for broker, config in configs.items():
+        body = dumps_lenient(config.as_json())
+        yield from ask(masters[broker], RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
 
 
 def delete_group(
@@ -97,6 +163,10 @@ def group_configs(
 ) -> Flow[dict[str, dict[str, SubscriptionGroup]]]:
     """Return how each group is set up, by its name, on each broker that knows it."""
     masters = yield from chosen_masters(nameservers, cluster=cluster)
+    return (yield from _configs_at(masters))
+
+
+def _configs_at(masters: Mapping[str, str]) -> Flow[dict[str, dict[str, SubscriptionGroup]]]:
     groups: dict[str, dict[str, SubscriptionGroup]] = {}
     for broker, address in masters.items():
         response = yield from ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)

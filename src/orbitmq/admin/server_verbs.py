@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from orbitmq.admin import access as _access
 from orbitmq.admin import brokers as _brokers
@@ -126,13 +127,61 @@ class ServerVerbs(Performing):
         *,
         cluster: str | None = None,
         brokers: Iterable[str] | None = None,
+        shrink: bool = False,
     ) -> None:
-        """Make a topic as a whole configuration says; `create_topic` is the shorter form.
+        """Set up a topic as a whole configuration says, whether it exists or not.
 
-        ``admin.put_topic(TopicConfig("orders", order=True), brokers=["broker-a"])``
+        ``admin.put_topic(TopicConfig("orders", order=True), brokers=["broker-a"])``. Fewer queues
+        to read than before raise `ShrinkRefused`, unless `shrink`.
         """
         own = replace(config, topic_name=self._names.own(config.topic_name))
-        self._run(_topics.create_topic(self._nameservers, own, cluster=cluster, brokers=brokers))
+        self._run(
+            _topics.put_topic(
+                self._nameservers, own, cluster=cluster, brokers=brokers, shrink=shrink
+            )
+        )
+
+    def make_topic(
+        self,
+        config: TopicConfig,
+        *,
+        cluster: str | None = None,
+        brokers: Iterable[str] | None = None,
+        if_not_exists: bool = False,
+    ) -> dict[str, TopicConfig]:
+        """Create a topic as a whole configuration says; `create_topic` is the shorter form.
+
+        Returns how it was set up already, by broker; there it is left as it is:
+        ``admin.make_topic(TopicConfig("orders"), if_not_exists=True)``
+        """
+        own = replace(config, topic_name=self._names.own(config.topic_name))
+        flow = _topics.create_topic(
+            self._nameservers, own, cluster=cluster, brokers=brokers, if_not_exists=if_not_exists
+        )
+        return self._names.topics(self._run(flow))
+
+    def change_topic(
+        self,
+        topic: str,
+        change: Callable[[TopicConfig], TopicConfig],
+        *,
+        cluster: str | None = None,
+        brokers: Iterable[str] | None = None,
+        shrink: bool = False,
+    ) -> dict[str, TopicConfig]:
+        """Change a topic on each broker from how it is there; `update_topic` is the shorter form.
+
+        ``admin.change_topic("orders", lambda config: replace(config, order=True))``
+        """
+        flow = _topics.update_topic(
+            self._nameservers,
+            self._names.own(topic),
+            change,
+            cluster=cluster,
+            brokers=brokers,
+            shrink=shrink,
+        )
+        return self._names.topics(self._run(flow))
 
     def put_group(
         self,
@@ -141,12 +190,50 @@ class ServerVerbs(Performing):
         cluster: str | None = None,
         brokers: Iterable[str] | None = None,
     ) -> None:
-        """Make a group as a whole configuration says; `create_group` is the shorter form.
+        """Set up a group as a whole configuration says, whether it exists or not.
 
         ``admin.put_group(SubscriptionGroup("billing", consume_enable=False))``
         """
         own = replace(config, group_name=self._names.own(config.group_name))
-        self._run(_groups.create_group(self._nameservers, own, cluster=cluster, brokers=brokers))
+        self._run(_groups.put_group(self._nameservers, own, cluster=cluster, brokers=brokers))
+
+    def make_group(
+        self,
+        config: SubscriptionGroup,
+        *,
+        cluster: str | None = None,
+        brokers: Iterable[str] | None = None,
+        if_not_exists: bool = False,
+    ) -> dict[str, SubscriptionGroup]:
+        """Create a group as a whole configuration says; `create_group` is the shorter form.
+
+        Returns how it was set up already, by broker; there it is left as it is:
+        ``admin.make_group(SubscriptionGroup("billing"), if_not_exists=True)``
+        """
+        own = replace(config, group_name=self._names.own(config.group_name))
+        flow = _groups.create_group(
+            self._nameservers, own, cluster=cluster, brokers=brokers, if_not_exists=if_not_exists
+        )
+        found = self._run(flow)
+        return {name: replace(one, group_name=config.group_name) for name, one in found.items()}
+
+    def change_group(
+        self,
+        group: str,
+        changes: Mapping[str, Any],
+        *,
+        cluster: str | None = None,
+        brokers: Iterable[str] | None = None,
+    ) -> dict[str, SubscriptionGroup]:
+        """Change fields of a group on each broker that knows it; `update_group` is shorter.
+
+        ``admin.change_group("billing", {"consume_from_min_enable": False})``
+        """
+        flow = _groups.update_group(
+            self._nameservers, self._names.own(group), changes, cluster=cluster, brokers=brokers
+        )
+        found = self._run(flow)
+        return {name: replace(one, group_name=group) for name, one in found.items()}
 
 
 class AsyncServerVerbs(AsyncPerforming):
@@ -257,15 +344,61 @@ class AsyncServerVerbs(AsyncPerforming):
         *,
         cluster: str | None = None,
         brokers: Iterable[str] | None = None,
+        shrink: bool = False,
     ) -> None:
-        """Make a topic as a whole configuration says; `create_topic` is the shorter form.
+        """Set up a topic as a whole configuration says, whether it exists or not.
 
-        ``admin.put_topic(TopicConfig("orders", order=True), brokers=["broker-a"])``
+        ``admin.put_topic(TopicConfig("orders", order=True), brokers=["broker-a"])``. Fewer queues
+        to read than before raise `ShrinkRefused`, unless `shrink`.
         """
         own = replace(config, topic_name=self._names.own(config.topic_name))
         await self._run(
-            _topics.create_topic(self._nameservers, own, cluster=cluster, brokers=brokers)
+            _topics.put_topic(
+                self._nameservers, own, cluster=cluster, brokers=brokers, shrink=shrink
+            )
         )
+
+    async def make_topic(
+        self,
+        config: TopicConfig,
+        *,
+        cluster: str | None = None,
+        brokers: Iterable[str] | None = None,
+        if_not_exists: bool = False,
+    ) -> dict[str, TopicConfig]:
+        """Create a topic as a whole configuration says; `create_topic` is the shorter form.
+
+        Returns how it was set up already, by broker; there it is left as it is:
+        ``admin.make_topic(TopicConfig("orders"), if_not_exists=True)``
+        """
+        own = replace(config, topic_name=self._names.own(config.topic_name))
+        flow = _topics.create_topic(
+            self._nameservers, own, cluster=cluster, brokers=brokers, if_not_exists=if_not_exists
+        )
+        return self._names.topics(await self._run(flow))
+
+    async def change_topic(
+        self,
+        topic: str,
+        change: Callable[[TopicConfig], TopicConfig],
+        *,
+        cluster: str | None = None,
+        brokers: Iterable[str] | None = None,
+        shrink: bool = False,
+    ) -> dict[str, TopicConfig]:
+        """Change a topic on each broker from how it is there; `update_topic` is the shorter form.
+
+        ``admin.change_topic("orders", lambda config: replace(config, order=True))``
+        """
+        flow = _topics.update_topic(
+            self._nameservers,
+            self._names.own(topic),
+            change,
+            cluster=cluster,
+            brokers=brokers,
+            shrink=shrink,
+        )
+        return self._names.topics(await self._run(flow))
 
     async def put_group(
         self,
@@ -274,11 +407,47 @@ class AsyncServerVerbs(AsyncPerforming):
         cluster: str | None = None,
         brokers: Iterable[str] | None = None,
     ) -> None:
-        """Make a group as a whole configuration says; `create_group` is the shorter form.
+        """Set up a group as a whole configuration says, whether it exists or not.
 
         ``admin.put_group(SubscriptionGroup("billing", consume_enable=False))``
         """
         own = replace(config, group_name=self._names.own(config.group_name))
-        await self._run(
-            _groups.create_group(self._nameservers, own, cluster=cluster, brokers=brokers)
+        await self._run(_groups.put_group(self._nameservers, own, cluster=cluster, brokers=brokers))
+
+    async def make_group(
+        self,
+        config: SubscriptionGroup,
+        *,
+        cluster: str | None = None,
+        brokers: Iterable[str] | None = None,
+        if_not_exists: bool = False,
+    ) -> dict[str, SubscriptionGroup]:
+        """Create a group as a whole configuration says; `create_group` is the shorter form.
+
+        Returns how it was set up already, by broker; there it is left as it is:
+        ``admin.make_group(SubscriptionGroup("billing"), if_not_exists=True)``
+        """
+        own = replace(config, group_name=self._names.own(config.group_name))
+        flow = _groups.create_group(
+            self._nameservers, own, cluster=cluster, brokers=brokers, if_not_exists=if_not_exists
         )
+        found = await self._run(flow)
+        return {name: replace(one, group_name=config.group_name) for name, one in found.items()}
+
+    async def change_group(
+        self,
+        group: str,
+        changes: Mapping[str, Any],
+        *,
+        cluster: str | None = None,
+        brokers: Iterable[str] | None = None,
+    ) -> dict[str, SubscriptionGroup]:
+        """Change fields of a group on each broker that knows it; `update_group` is shorter.
+
+        ``admin.change_group("billing", {"consume_from_min_enable": False})``
+        """
+        flow = _groups.update_group(
+            self._nameservers, self._names.own(group), changes, cluster=cluster, brokers=brokers
+        )
+        found = await self._run(flow)
+        return {name: replace(one, group_name=group) for name, one in found.items()}

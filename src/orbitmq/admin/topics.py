@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from orbitmq.admin.asking import ask, ask_nameserver, read
 from orbitmq.admin.clusters import chosen_masters
+from orbitmq.admin.existing import differences, refuse_existing
 from orbitmq.client.state.routes import QueueData, TopicRoute
 from orbitmq.client.wishes import Flow, Pause
-from orbitmq.errors import BrokerRefused, ConfigError, NoRoute, RemotingError
+from orbitmq.errors import BrokerRefused, ConfigError, NoRoute, RemotingError, ShrinkRefused
 from orbitmq.protocol.bodies import MessageQueue, TopicConfig
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import Permission
@@ -20,13 +21,16 @@ __all__ = [
     "QueueEnds",
     "address_of",
     "brokers_of",
+    "changed_topic",
     "create_topic",
     "delete_topic",
     "find_route",
+    "put_topic",
     "topic_configs",
     "topic_ends",
     "topic_names",
     "topic_route",
+    "update_topic",
 ]
 
 DEFAULT_TOPIC = "TBW102"
@@ -100,13 +104,28 @@ def topic_names(nameservers: Sequence[str], cluster: str | None = None) -> Flow[
 def topic_configs(nameservers: Sequence[str], topic: str) -> Flow[dict[str, TopicConfig]]:
     """Return how a topic is set up on each broker that has it, as the brokers say."""
     route = yield from topic_route(nameservers, topic)
-    configs = {}
-    for broker in brokers_of(route):
-        response = yield from ask(address_of(route, broker), RequestCode.GET_ALL_TOPIC_CONFIG)
-        table: Mapping[str, Any] = read(response).get("topicConfigTable") or {}
-        if topic in table:
-            configs[broker] = TopicConfig.from_json(table[topic], topic)
-    return configs
+    places = {broker: address_of(route, broker) for broker in brokers_of(route)}
+    return (yield from _configs_at(places, topic))
+
+
+def put_topic(
+    nameservers: Sequence[str],
+    config: TopicConfig,
+    *,
+    cluster: str | None = None,
+    brokers: Iterable[str] | None = None,
+    shrink: bool = False,
+) -> Flow[None]:
+    """Set up a topic on the masters chosen, new or not; every nameserver knows it then.
+
+    Without `shrink` a topic that would have fewer queues to read than before is refused.
+    """
+    _check_limit(config)
+    masters = yield from chosen_masters(nameservers, cluster=cluster, brokers=brokers)
+    if not shrink:
+        before = yield from _configs_at(masters, config.topic_name)
+        yield from _check_cut_off(masters, before, dict.fromkeys(before, config))
+    yield from _put(nameservers, masters, dict.fromkeys(masters, config))
 
 
 def create_topic(
@@ -115,46 +134,186 @@ def create_topic(
     *,
     cluster: str | None = None,
     brokers: Iterable[str] | None = None,
-) -> Flow[None]:
-    """Create a topic on the masters chosen, or change it there; every nameserver knows it then."""
-    if max(config.read_queue_nums, config.write_queue_nums) > MAX_QUEUES:
+    if_not_exists: bool = False,
+) -> Flow[dict[str, TopicConfig]]:
+    """Create a topic on those of the masters chosen that lack it; every nameserver knows it then.
+
+    A broker that has it already keeps it as it is; that is an error where it differs from what is
+    wanted, unless `if_not_exists`. Return how the topic was set up on each broker that had it.
+    """
+    _check_limit(config)
+    _check_readable(config)
+    masters = yield from chosen_masters(nameservers, cluster=cluster, brokers=brokers)
+    before = yield from _configs_at(masters, config.topic_name)
+    if not if_not_exists:
+        refuse_existing(
+            f"topic {config.topic_name}",
+            {name: differences(known, config, _SHOWN) for name, known in before.items()},
+        )
+    new = {name: address for name, address in masters.items() if name not in before}
+    yield from _put(nameservers, new, dict.fromkeys(new, config))
+    return before
+
+
+def update_topic(
+    nameservers: Sequence[str],
+    topic: str,
+    change: Callable[[TopicConfig], TopicConfig],
+    *,
+    cluster: str | None = None,
+    brokers: Iterable[str] | None = None,
+    shrink: bool = False,
+) -> Flow[dict[str, TopicConfig]]:
+    """Change a topic on those of the masters chosen that have it; return how it is set up there.
+
+    Without `shrink` nothing is changed anywhere if a queue to read would be cut off.
+    """
+    masters = yield from chosen_masters(nameservers, cluster=cluster, brokers=brokers)
+    before = yield from _configs_at(masters, topic)
+    if not before:
+        places = ", ".join(masters)
+        raise NoRoute(
+            f"topic {topic} is not on {places}: create it there, or check its name",
+            topic=topic,
+            cause="no_topic",
+        )
+    after = {name: change(known) for name, known in before.items()}
+    for name, config in after.items():
+        _check_limit(config)
+        if config.write_queue_nums != before[name].write_queue_nums or (
+            config.read_queue_nums != before[name].read_queue_nums
+        ):
+            _check_readable(config)
+    if not shrink:
+        yield from _check_cut_off(masters, before, after)
+    yield from _put(nameservers, {name: masters[name] for name in after}, after)
+    return after
+
+
+def changed_topic(
+    config: TopicConfig,
+    queues: int | None,
+    write_queues: int | None,
+    read_queues: int | None,
+    perm: int | None,
+    order: bool | None,
+) -> TopicConfig:
+    """Return a configuration with what is given of it; `queues` counts those of both kinds."""
+
+    def first(*values: int | None) -> int:
+        return next(value for value in values if value is not None)
+
+    return replace(
+        config,
+        write_queue_nums=first(write_queues, queues, config.write_queue_nums),
+        read_queue_nums=first(read_queues, queues, config.read_queue_nums),
+        perm=first(perm, config.perm),
+        order=config.order if order is None else order,
+    )
+
+
+_SHOWN: Final = {
+    "write_queue_nums": "queues to write",
+    "read_queue_nums": "queues to read",
+    "perm": "perm",
+    "order": "order",
+    "topic_sys_flag": "flags",
+}
+"""The fields of a topic that a difference is named by."""
+
+
+def _check_limit(config: TopicConfig) -> None:
+    most = max(config.read_queue_nums, config.write_queue_nums)
+    if most > MAX_QUEUES:
         raise ConfigError(
-            f"topic {config.topic_name} cannot have "
-            f"{max(config.read_queue_nums, config.write_queue_nums)} queues per broker, the limit "
+            f"topic {config.topic_name} cannot have {most} queues per broker, the limit "
             f"is {MAX_QUEUES}"
         )
-    masters = yield from chosen_masters(nameservers, cluster=cluster, brokers=brokers)
-    ext = {
-        "topic": config.topic_name,
-        "defaultTopic": DEFAULT_TOPIC,
-        "readQueueNums": str(config.read_queue_nums),
-        "writeQueueNums": str(config.write_queue_nums),
-        "perm": str(config.perm),
-        "topicFilterType": config.topic_filter_type,
-        "topicSysFlag": str(config.topic_sys_flag),
-        "order": "true" if config.order else "false",
-    }
-    for address in masters.values():
-        yield from ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, ext)
-    for nameserver in nameservers:
-        yield from _await_route(nameserver, config, masters)
 
 
-def _await_route(nameserver: str, config: TopicConfig, masters: Iterable[str]) -> Flow[None]:
+def _check_readable(config: TopicConfig) -> None:
+    """Refuse queues that may be written and never read."""
+    more = config.write_queue_nums - config.read_queue_nums
+    if more > 0:
+        raise ConfigError(
+            f"topic {config.topic_name} would have {config.write_queue_nums} queues to write and "
+            f"{config.read_queue_nums} to read: no consumer would get the messages of the other "
+            f"{more}"
+        )
+
+
+def _configs_at(masters: Mapping[str, str], topic: str) -> Flow[dict[str, TopicConfig]]:
+    """Return how a topic is set up on each of these brokers that has it."""
+    configs = {}
+    for broker, address in masters.items():
+        response = yield from ask(address, RequestCode.GET_ALL_TOPIC_CONFIG)
+        table: Mapping[str, Any] = read(response).get("topicConfigTable") or {}
+        if topic in table:
+            configs[broker] = TopicConfig.from_json(table[topic], topic)
+    return configs
+
+
+def _check_cut_off(
+    masters: Mapping[str, str],
+    before: Mapping[str, TopicConfig],
+    after: Mapping[str, TopicConfig],
+) -> Flow[None]:
+    """Raise `ShrinkRefused` if a broker would have fewer queues to read; it names the messages."""
+    counts: dict[MessageQueue, int] = {}
+    topic = ""
+    for broker, config in after.items():
+        topic, first, end = (
+            config.topic_name,
+            config.read_queue_nums,
+            before[broker].read_queue_nums,
+        )
+        if first >= end:
+            continue
+        ends = yield from _ends_at(masters[broker], topic)
+        for queue_id in range(first, end):
+            queue = MessageQueue(topic, broker, queue_id)
+            counts[queue] = ends[queue].count if queue in ends else 0
+    if counts:
+        raise ShrinkRefused(topic, counts)
+
+
+def _put(
+    nameservers: Sequence[str], masters: Mapping[str, str], configs: Mapping[str, TopicConfig]
+) -> Flow[None]:
+    """Have each broker set up its topic, and wait until every nameserver knows."""
+    for broker, config in configs.items():
+        ext = {
+            "topic": config.topic_name,
+            "defaultTopic": DEFAULT_TOPIC,
+            "readQueueNums": str(config.read_queue_nums),
+            "writeQueueNums": str(config.write_queue_nums),
+            "perm": str(config.perm),
+            "topicFilterType": config.topic_filter_type,
+            "topicSysFlag": str(config.topic_sys_flag),
+            "order": "true" if config.order else "false",
+        }
+        yield from ask(masters[broker], RequestCode.UPDATE_AND_CREATE_TOPIC, ext)
+    if configs:
+        for nameserver in nameservers:
+            yield from _await_route(nameserver, configs)
+
+
+def _await_route(nameserver: str, configs: Mapping[str, TopicConfig]) -> Flow[None]:
     """Wait until a nameserver tells of the topic as it is now; one that is gone need not."""
+    topic = next(iter(configs.values())).topic_name
     for _ in range(ROUTE_TRIES):
         try:
-            route = yield from find_route([nameserver], config.topic_name)
+            route = yield from find_route([nameserver], topic)
         except (NoRoute, RemotingError):
             return
         known = {} if route is None else {one.broker_name: one for one in route.queues}
-        if all(name in known and _same(known[name], config) for name in masters):
+        if all(name in known and _same(known[name], config) for name, config in configs.items()):
             return
         yield Pause(ROUTE_PAUSE_MS)
     raise NoRoute(
-        f"the brokers took topic {config.topic_name}, but nameserver {nameserver} does not know "
+        f"the brokers took topic {topic}, but nameserver {nameserver} does not know "
         "it yet: check that they are registered with it",
-        topic=config.topic_name,
+        topic=topic,
         cause="no_topic",
     )
 
@@ -182,18 +341,23 @@ def delete_topic(
 def topic_ends(nameservers: Sequence[str], topic: str) -> Flow[dict[MessageQueue, QueueEnds]]:
     """Return the ends of each queue of a topic."""
     route = yield from topic_route(nameservers, topic)
-    ends = {}
+    ends: dict[MessageQueue, QueueEnds] = {}
     for broker in brokers_of(route):
         try:
-            response = yield from ask(
-                address_of(route, broker), RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic}
-            )
+            ends |= yield from _ends_at(address_of(route, broker), topic)
         except BrokerRefused as error:
             if error.code != ResponseCode.TOPIC_NOT_EXIST:
                 raise
             continue  # the route is older than the broker's table
-        for key, value in (read(response).get("offsetTable") or {}).items():
-            ends[MessageQueue.from_json(key)] = QueueEnds(
-                int(value["minOffset"]), int(value["maxOffset"]), int(value["lastUpdateTimestamp"])
-            )
     return dict(sorted(ends.items()))
+
+
+def _ends_at(address: str, topic: str) -> Flow[dict[MessageQueue, QueueEnds]]:
+    """Return the ends of a broker's queues of a topic."""
+    response = yield from ask(address, RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic})
+    return {
+        MessageQueue.from_json(key): QueueEnds(
+            int(value["minOffset"]), int(value["maxOffset"]), int(value["lastUpdateTimestamp"])
+        )
+        for key, value in (read(response).get("offsetTable") or {}).items()
+    }

@@ -79,7 +79,9 @@ def list_command(
 @click.option(
     "-s", "--account-secret", required=True, help="Its secret key, seven letters or more."
 )
-@click.option("--admin/--no-admin", "is_admin", default=False, help="Whether it may administrate.")
+@click.option(
+    "--admin/--no-admin", "is_admin", default=None, help="Whether it may administrate. [no]"
+)
 @click.option("--from", "white_address", metavar="ADDRESS", help="Let it in from there unsigned.")
 @click.option("--topics", "topic_perm", type=PERM, help="Any topic that is not named.")
 @click.option("--groups", "group_perm", type=PERM, help="Any group that is not named.")
@@ -92,7 +94,7 @@ def set_command(
     broker: str | None,
     cluster: str | None,
     account_secret: str,
-    is_admin: bool,
+    is_admin: bool | None,
     white_address: str | None,
     topic_perm: str | None,
     group_perm: str | None,
@@ -101,18 +103,23 @@ def set_command(
 ) -> Done:
     """Add an account to brokers, or change it. --topic and --group may be given several times.
 
+    Of an account that exists, what is not given stays as it is; --topic and --group replace all
+    that it has of their kind.
+
     \b
     Example:
       orbitmq acl set shop-front -c DefaultCluster --account-secret 12345678 --topics DENY \\
           --topic orders=PUB --groups SUB
     """
+    from dataclasses import replace
+
     from orbitmq.admin.access import Account
 
     account = Account(
         access_key=account_key,
         secret_key=account_secret,
         white_remote_address=white_address,
-        admin=is_admin,
+        admin=bool(is_admin),
         default_topic_perm=topic_perm,
         default_group_perm=group_perm,
         topic_perms=tuple(part for text in topic_perms for part in text.split(",")),
@@ -120,6 +127,9 @@ def set_command(
     )
     places = brokers_at(admin, broker, cluster, whole=False)
     for address in places.values():
+        if is_admin is None:  # a request always says whether it is one
+            known = {one.access_key: one.admin for one in admin.access_config(address).accounts}
+            account = replace(account, admin=known.get(account_key, False))
         admin.put_account(address, account)
     text = f"account {account_key} is set on {', '.join(places)}"
     return Done(text, {"accessKey": account_key, "brokers": list(places)})

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from orbitmq.cli.broker_verbs import VERBS
+from orbitmq.cli.exits import NotStarted
 from orbitmq.config import BrokerConfig, format_properties
 from orbitmq.errors import ConfigError
 
@@ -64,7 +65,7 @@ def broker(
             config.namesrv_addr = namesrv_addr
         config.settle()
     except ConfigError as error:
-        raise click.ClickException(str(error)) from error
+        raise NotStarted(str(error)) from error
     if print_config:
         click.echo(format_properties(dict(sorted(config.as_properties().items()))), nl=False)
         return

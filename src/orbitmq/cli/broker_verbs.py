@@ -9,7 +9,7 @@ import click
 from orbitmq.cli.asking import Exit, Verb, asks, reaches
 from orbitmq.cli.group_looks import LAG_COLUMNS
 from orbitmq.cli.printing import Column, Done, Facts, Output, Table, present
-from orbitmq.cli.values import BROKER, CLUSTER, brokers_at, key_values
+from orbitmq.cli.values import BROKER, CLUSTER, brokers_at, check_taken, key_values
 
 if TYPE_CHECKING:
     from orbitmq.admin.admin import Admin
@@ -70,8 +70,9 @@ def config_command(
     if changes:
         pairs = key_values(changes)
         places = brokers_at(admin, broker, cluster, whole=False)
-        for address in places.values():
+        for name, address in places.items():
             admin.update_broker_config(address, pairs)
+            check_taken(name, pairs, admin.broker_config(address))
         text = ", ".join(f"{key}={value}" for key, value in pairs.items())
         return Done(f"{text} on {', '.join(places)}", {"set": pairs, "brokers": list(places)})
     rows = [

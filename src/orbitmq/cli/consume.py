@@ -22,7 +22,14 @@ __all__ = ["consume"]
 @click.option("-g", "--group", required=True, help="The group to be a member of.")
 @click.option("--tags", help="Only these: 'a || b'.")
 @click.option("--sql", help="Only those that this SQL92 expression selects.")
-@click.option("--from", "moment", type=MOMENT, default="latest", help="Where a new group begins.")
+@click.option(
+    "--from",
+    "moment",
+    type=MOMENT,
+    help="Where a new group begins: latest is the end of all queues. Without it, as RocketMQ's "
+    "groups do: at the end, but at the first message of a queue that is young enough to have it in "
+    "memory.",
+)
 @click.option("--limit", type=click.IntRange(1), help="End after so many.")
 @click.option("--idle", "idle_s", type=float, help="End when nothing has come for so many seconds.")
 @click.option("--no-commit", is_flag=True, help="Let the next member have them again.")
@@ -34,7 +41,7 @@ def consume(
     group: str,
     tags: str | None,
     sql: str | None,
-    moment: int | str,
+    moment: int | str | None,
     limit: int | None,
     idle_s: float | None,
     no_commit: bool,
@@ -46,6 +53,9 @@ def consume(
     being printed come again, with those that were fetched together with them. `tail` looks without
     a group.
 
+    --from counts only for a group that has committed nothing in the topic; another goes on where it
+    is, and `orbitmq offset reset` moves it. A time is that of the message stored nearest to it.
+
     \b
     Examples:
       orbitmq consume orders --group looking
@@ -55,11 +65,11 @@ def consume(
 
     from orbitmq.client.lite import Consumer
 
-    begin: Literal["first", "last"] | datetime
+    begin: Literal["first", "last", "end"] | datetime
     if isinstance(moment, int):
         begin = datetime.fromtimestamp(moment / 1000, UTC)
     else:
-        begin = "first" if moment == "earliest" else "last"
+        begin = {"earliest": "first", "latest": "end", None: "last"}[moment]  # type: ignore[assignment]
     consumer = Consumer(
         place.settings(),
         *topics,

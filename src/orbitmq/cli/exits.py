@@ -24,7 +24,7 @@ from typing import Final, NoReturn
 
 import click
 
-__all__ = ["EXIT_CODES_HELP", "Exit", "NothingFound", "fail", "told_in_one_line"]
+__all__ = ["EXIT_CODES_HELP", "Exit", "NotStarted", "NothingFound", "fail", "told_in_one_line"]
 
 _LOCKING: Final = {threading.Condition.__enter__.__code__, threading.Condition.__exit__.__code__}
 _AGAIN_S: Final = 0.001
@@ -47,6 +47,12 @@ EXIT_CODES_HELP: Final = (
     "Exit codes: 0 done or in order, 1 refused or failed, 2 wrong command line or settings, "
     "3 looked at and not in order, 4 ended by a signal, 5 no such thing, 6 nobody answers."
 )
+
+
+class NotStarted(click.ClickException):
+    """A setting or a file that nothing can be started with."""
+
+    exit_code = Exit.NOT_STARTED
 
 
 class NothingFound(Exception):
@@ -103,12 +109,19 @@ def _asked_to_end() -> Iterator[None]:
 def told_in_one_line() -> Iterator[None]:
     """Turn errors of a cluster into a line on stderr and the exit code that stands for them."""
     # Imported late: the help of a command needs none of them.
-    from orbitmq.errors import BrokerRefused, ConfigError, NoRoute, OrbitError, RemotingError
+    from orbitmq.errors import (
+        BrokerRefused,
+        ConfigError,
+        NoRoute,
+        NoSuchGroup,
+        OrbitError,
+        RemotingError,
+    )
 
     try:
         with _asked_to_end():
             yield
-    except NothingFound as error:
+    except (NothingFound, NoSuchGroup) as error:
         fail(str(error), Exit.NOT_FOUND)
     except NoRoute as error:
         lost = error.cause == "no_nameserver"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
@@ -24,8 +25,53 @@ def group() -> None:
     """Consumer groups: made, changed, looked at, deleted. `group lag` tells how far they are."""
 
 
-def _made(command: str, what: str) -> click.Command:
-    @click.command(command, cls=Verb, short_help=what)
+Verbs = Literal["create", "update", "put"]
+
+WORDS: Final[dict[Verbs, tuple[str, str]]] = {
+    "create": (
+        "Create a consumer group",
+        """Create a consumer group; on all brokers unless told otherwise.
+
+    A group that exists is never changed: if it is as wanted, that is a success, and else an error
+    that names the difference. With --if-not-exists it is left as it is, and that is a success, too.
+    What is not given is as a group is made by default.
+
+    \b
+    Example:
+      orbitmq group create billing --retry-times 3
+    """,
+    ),
+    "update": (
+        "Change a consumer group",
+        """Change a consumer group; on all brokers that know it, unless told otherwise.
+
+    What is not given stays as it is.
+
+    \b
+    Examples:
+      orbitmq group update billing --retry-times 3
+      orbitmq group update billing --no-consume      # nobody gets anything until --consume
+    """,
+    ),
+    "put": (
+        "Create a consumer group or set it up anew",
+        """Create a consumer group or set it up anew, as updateSubGroup of mqadmin does.
+
+    What is not given becomes as a group is made by default, whatever it was before. 'group create'
+    and 'group update' are safer.
+
+    \b
+    Example:
+      orbitmq group put billing --retry-times 3 -c DefaultCluster
+    """,
+    ),
+}
+
+
+def _made(command: Verbs) -> click.Command:
+    what, text = WORDS[command]
+
+    @click.command(command, cls=Verb, short_help=what, help=text)
     @group_argument()
     @BROKER
     @CLUSTER
@@ -43,17 +89,17 @@ def _made(command: str, what: str) -> click.Command:
     def run(
         admin: Admin, group: str, broker: str | None, cluster: str | None, **given: Any
     ) -> Done:
-        return put_group(admin, group, broker, cluster, create=command == "create", given=given)
+        if_not_exists = given.pop("if_not_exists", False)
+        return put_group(
+            admin, group, broker, cluster, command, given=given, if_not_exists=if_not_exists
+        )
 
-    run.help = f"""{what}; on all brokers unless told otherwise.
-
-    What is not given is as a group is made by default, or, of update, as the group is now.
-
-    \b
-    Examples:
-      orbitmq group {command} billing --retry-times 3
-      orbitmq group {command} billing --no-consume      # nobody gets anything until --consume
-    """
+    if command == "create":
+        run.params.append(
+            click.Option(
+                ["--if-not-exists"], is_flag=True, help="Leave a group that exists as it is."
+            )
+        )
     return run
 
 
@@ -75,9 +121,10 @@ def put_group(
     group: str,
     broker: str | None,
     cluster: str | None,
+    command: Verbs,
     *,
-    create: bool,
     given: dict[str, Any],
+    if_not_exists: bool,
 ) -> Done:
     """Create or change a group; a change begins with what each broker has."""
     from dataclasses import replace
@@ -86,22 +133,33 @@ def put_group(
 
     names = broker_names(admin, broker, cluster)
     changes = {FIELDS[name]: value for name, value in given.items() if value is not None}
-    if create:
-        config = replace(SubscriptionGroup(group), **changes)
-        admin.put_group(config, brokers=names)
-        configs = [config]
-    else:
+    if command == "update":
         known = admin.group_configs(cluster=cluster).get(group, {})
         places = [name for name in names or sorted(known) if name in known]
         if not places:
             raise NothingFound(f"no broker that is meant knows group {group}; create it there")
-        configs = [replace(known[name], **changes) for name in places]
-        for name, config in zip(places, configs, strict=True):
-            admin.put_group(config, brokers=[name])
+        return _done(list(admin.change_group(group, changes, brokers=places).values()))
+    config = replace(SubscriptionGroup(group), **changes)
+    if command == "put":
+        admin.put_group(config, brokers=names)
+        return _done([config])
+    kept = admin.make_group(config, brokers=names, if_not_exists=if_not_exists)
+    places = names or list(admin.cluster_info().brokers)
+    return _done([kept.get(name, config) for name in places], kept)
+
+
+def _done(
+    configs: list[SubscriptionGroup], kept: Mapping[str, SubscriptionGroup] | None = None
+) -> Done:
+    """Say how a group is set up now."""
+    (group,) = {config.group_name for config in configs}
     said = "\n".join(
         f"group {group} is set up: {text}" for text in dict.fromkeys(map(_said, configs))
     )
-    return Done(said, in_common([_values(config) for config in configs]))
+    if kept:
+        said += f"\nit was there already, and is as before, on {', '.join(kept)}"
+    values = in_common([_values(config) for config in configs])
+    return Done(said, values if kept is None else values | {"existed": sorted(kept)})
 
 
 def _values(config: SubscriptionGroup) -> dict[str, Any]:
@@ -166,8 +224,9 @@ def config_command(admin: Admin, group: str) -> Table:
 
 
 for _verb in (
-    _made("create", "Create a consumer group"),
-    _made("update", "Change a consumer group"),
+    _made("create"),
+    _made("update"),
+    _made("put"),
     delete_command,
     config_command,
     *LOOKS,

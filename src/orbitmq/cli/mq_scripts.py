@@ -53,7 +53,7 @@ def _mqnamesrv(
     """Run a nameserver, as RocketMQ's mqnamesrv; -n is taken and not looked at."""
     from orbitmq.config import NameserverConfig
 
-    config = NameserverConfig.load(config_file)
+    config = NameserverConfig.load(config_file, lets_pass="anything")
     if config_file is not None:
         config.config_store_path = str(config_file)
         click.echo(f"load config properties file OK, {config_file}")
@@ -89,7 +89,7 @@ def _mqbroker(
     """Run a broker, as RocketMQ's mqbroker."""
     from orbitmq.config import BrokerConfig
 
-    config = BrokerConfig.load(config_file)
+    config = BrokerConfig.load(config_file, lets_pass="anything")
     if namesrv_addr is not None:
         config.namesrv_addr = namesrv_addr
     config.settle()
@@ -120,8 +120,12 @@ def mqbroker() -> NoReturn:
 
 
 def _run(command: click.Command) -> NoReturn:
-    """Run a command; called in a wrong way it shows its help and ends with 1, as Java's."""
+    """Run a command; called in a wrong way it shows its help and ends with 1, as Java's.
+
+    Java's starts with settings that it does not understand. This one ends with 2.
+    """
     # Imported late: the help needs none of them.
+    from orbitmq.cli.exits import Exit, fail
     from orbitmq.errors import ConfigError
 
     try:
@@ -131,8 +135,9 @@ def _run(command: click.Command) -> NoReturn:
         click.echo(f"{error.format_message()}\n\n{command.get_help(context)}", err=True)
     except click.ClickException as error:
         error.show()
+        sys.exit(error.exit_code)
     except ConfigError as error:
-        click.echo(f"Error: {error}", err=True)
+        fail(str(error), Exit.NOT_STARTED)
     sys.exit(1)
 
 

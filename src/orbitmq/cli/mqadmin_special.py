@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 import click
 
 __all__ = [
+    "account",
     "by_id",
     "clean_log",
     "clean_queues",
@@ -42,6 +43,16 @@ def delete_group(given: Given) -> list[str]:
     if "c" in given:
         words += ["--cluster", given["c"]]
     return words if given.get("r", "").lower() == "true" else [*words, "--keep-offsets"]
+
+
+def account(given: Given) -> list[str]:
+    """Change an account; one that is not called an administrator is none, as mqadmin has it."""
+    words = ["acl", "set", given["a"], "--account-secret", given["s"], *_where(given)]
+    ours = {"w": "--from", "i": "--topics", "u": "--groups", "t": "--topic", "g": "--group"}
+    for letter, option in ours.items():
+        words += [option, given[letter]] if letter in given else []
+    is_admin = given.get("m", "").lower() == "true"
+    return [*words, "--admin" if is_admin else "--no-admin"]
 
 
 def set_of_broker(given: Given) -> list[str]:

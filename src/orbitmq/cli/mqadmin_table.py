@@ -31,7 +31,7 @@ def _alias(
 
 ALIASES: Final[Mapping[str, Alias]] = {
     "updateTopic": _alias(
-        "topic create",
+        "topic put",
         "Create or change a topic",
         TOPIC,
         BROKER,
@@ -50,7 +50,7 @@ ALIASES: Final[Mapping[str, Alias]] = {
         Value("c", "clusterName", "--cluster", required=True),
     ),
     "updateSubGroup": _alias(
-        "group create",
+        "group put",
         "Create or change a group",
         GROUP,
         BROKER,
@@ -375,6 +375,7 @@ ALIASES: Final[Mapping[str, Alias]] = {
         Value("t", "topicPerms", "--topic"),
         Value("g", "groupPerms", "--group"),
         Switch("m", "admin", "--admin", "--no-admin"),
+        special=special.account,
     ),
     "deleteAclConfig": _alias(
         "acl delete", "Delete an account", Argument("a", "accessKey"), BROKER, CLUSTER

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from orbitmq.cli.exits import NotStarted
 from orbitmq.cli.nameserver_verbs import VERBS
 from orbitmq.config import NameserverConfig, format_properties
 from orbitmq.errors import ConfigError
@@ -58,7 +59,7 @@ def nameserver(
     try:
         config = NameserverConfig.load(config_file)
     except ConfigError as error:
-        raise click.ClickException(str(error)) from error
+        raise NotStarted(str(error)) from error
     if config_file is not None:
         config.config_store_path = str(config_file)
     if port is not None:

@@ -9,7 +9,7 @@ import click
 from orbitmq.cli.asking import Verb, asks
 from orbitmq.cli.exits import NothingFound
 from orbitmq.cli.printing import Column, Done, Facts, Table
-from orbitmq.cli.values import key_values
+from orbitmq.cli.values import check_taken, key_values
 
 if TYPE_CHECKING:
     from orbitmq.admin.admin import Admin
@@ -34,6 +34,8 @@ def config_command(admin: Admin, only: str, changes: tuple[str, ...]) -> Table |
     if changes:
         pairs = key_values(changes)
         admin.update_nameserver_configs(pairs)
+        for address, shown in admin.nameserver_configs().items():
+            check_taken(address, pairs, shown)
         text = ", ".join(f"{key}={value}" for key, value in pairs.items())
         return Done(f"{text} on all nameservers", {"set": pairs})
     rows = [

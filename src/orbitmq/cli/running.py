@@ -1,7 +1,8 @@
 """Run something with `start` and `stop` until a signal says stop.
 
 SIGTERM and SIGINT stop it cleanly and the command ends with code 0; a second one ends the process
-there and then. What keeps it from starting is told in one line, with code 1.
+there and then. What keeps it from starting is told in one line, with code 1, or with 2 if it is a
+setting.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from typing import Protocol, TypeVar
 import click
 import uvloop
 
+from orbitmq.cli.exits import NotStarted
 from orbitmq.cli.pid_files import Kind, announced
-from orbitmq.errors import OrbitError
+from orbitmq.errors import ConfigError, OrbitError
 from orbitmq.memory import keep_freed_memory
 
 __all__ = ["App", "run"]
@@ -51,6 +53,8 @@ def run(make: Callable[[], A], announce: Callable[[A], None], *, kind: Kind, pla
     with announced(kind, place) as stopping, asyncio.Runner(loop_factory=new_loop) as runner:
         try:
             runner.run(_run(make, announce, stopping))
+        except ConfigError as error:
+            raise NotStarted(str(error)) from error
         except (OSError, OrbitError) as error:
             raise click.ClickException(explain(error)) from error
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
@@ -31,8 +32,57 @@ def topic() -> None:
     """Topics: made, changed, looked at, deleted."""
 
 
-def _made(command: str, what: str) -> click.Command:
-    @click.command(command, cls=Verb, short_help=what)
+Verbs = Literal["create", "update", "put"]
+
+WORDS: Final[dict[Verbs, tuple[str, str]]] = {
+    "create": (
+        "Create a topic",
+        """Create a topic; every nameserver knows of it when this ends.
+
+    A topic that exists is never changed: if it is as wanted, that is a success, and else an error
+    that names the difference. With --if-not-exists it is left as it is, and that is a success, too.
+    What is not given is as a topic is made by default.
+
+    \b
+    Examples:
+      orbitmq topic create orders --queues 16
+      orbitmq topic create orders --queues 4 -b broker-a
+    """,
+    ),
+    "update": (
+        "Change a topic",
+        """Change a topic; every nameserver knows of it when this ends.
+
+    What is not given stays as it is. Messages in queues that are no longer read cannot be consumed
+    any more: with fewer queues to read this ends with code 1 and counts those messages, unless
+    --shrink is given. First reduce --write-queues, and let consumers empty the others.
+
+    \b
+    Examples:
+      orbitmq topic update orders --queues 16
+      orbitmq topic update orders --write-queues 4          # then, once the others are consumed:
+      orbitmq topic update orders --read-queues 4 --shrink
+    """,
+    ),
+    "put": (
+        "Create a topic or set it up anew",
+        """Create a topic or set it up anew, as updateTopic of mqadmin does.
+
+    What is not given becomes as a topic is made by default, whatever it was before, and messages in
+    queues that are cut off can no longer be consumed. 'topic create' and 'topic update' are safer.
+
+    \b
+    Example:
+      orbitmq topic put orders --queues 16 -c DefaultCluster
+    """,
+    ),
+}
+
+
+def _made(command: Verbs) -> click.Command:
+    what, text = WORDS[command]
+
+    @click.command(command, cls=Verb, short_help=what, help=text)
     @topic_argument()
     @BROKER
     @CLUSTER
@@ -49,37 +99,51 @@ def _made(command: str, what: str) -> click.Command:
     def run(
         admin: Admin, topic: str, broker: str | None, cluster: str | None, **given: Any
     ) -> Done:
-        return put_topic(admin, topic, broker, cluster, create=command == "create", **given)
+        return put_topic(admin, topic, broker, cluster, command, **given)
 
-    run.help = f"""{what}; every nameserver knows of it when this ends.
-
-    What is not given is as a topic is made by default, or, of update, as the topic is now.
-
-    \b
-    Examples:
-      orbitmq topic {command} orders --queues 16
-      orbitmq topic {command} orders --queues 4 -b broker-a
-    """
+    if command == "create":
+        run.params.append(
+            click.Option(
+                ["--if-not-exists"], is_flag=True, help="Leave a topic that exists as it is."
+            )
+        )
+    elif command == "update":
+        run.params.append(
+            click.Option(
+                ["--shrink"], is_flag=True, help="Cut off queues, with the messages in them."
+            )
+        )
     return run
 
 
 def put_topic(
-    admin: Admin, topic: str, broker: str | None, cluster: str | None, *, create: bool, **given: Any
+    admin: Admin,
+    topic: str,
+    broker: str | None,
+    cluster: str | None,
+    command: Verbs,
+    *,
+    if_not_exists: bool = False,
+    shrink: bool = False,
+    **given: Any,
 ) -> Done:
     """Create or change a topic; a change begins with what each broker has."""
     from orbitmq.protocol.bodies import TopicConfig
 
-    if create:
-        names = broker_names(admin, broker, cluster)
-        config = _changed(TopicConfig(topic, DEFAULT_QUEUES, DEFAULT_QUEUES), **given)
-        admin.put_topic(config, brokers=names)
-        configs = dict.fromkeys(names or sorted(admin.topic_configs(topic)), config)
-    else:
+    names = broker_names(admin, broker, cluster)
+    if command == "update":
         before = _configs(admin, topic, broker, cluster)
-        configs = {name: _changed(config, **given) for name, config in before.items()}
-        for name, config in configs.items():
-            admin.put_topic(config, brokers=[name])
-    return _done(topic, configs)
+        configs = admin.change_topic(
+            topic, lambda config: _changed(config, **given), brokers=list(before), shrink=shrink
+        )
+        return _done(topic, configs)
+    config = _changed(TopicConfig(topic, DEFAULT_QUEUES, DEFAULT_QUEUES), **given)
+    if command == "put":
+        admin.put_topic(config, brokers=names, shrink=True)
+        return _done(topic, dict.fromkeys(names or sorted(admin.topic_configs(topic)), config))
+    kept = admin.make_topic(config, brokers=names, if_not_exists=if_not_exists)
+    places = names or sorted(admin.topic_configs(topic))
+    return _done(topic, {name: kept.get(name, config) for name in places}, kept)
 
 
 def _configs(
@@ -124,7 +188,9 @@ def _changed(
     )
 
 
-def _done(topic: str, configs: dict[str, TopicConfig]) -> Done:
+def _done(
+    topic: str, configs: dict[str, TopicConfig], kept: Mapping[str, TopicConfig] | None = None
+) -> Done:
     """Say how a topic is set up now, together for the brokers that have it alike."""
     alike: dict[tuple[int, int], list[str]] = {}
     for name, config in configs.items():
@@ -133,6 +199,8 @@ def _done(topic: str, configs: dict[str, TopicConfig]) -> Done:
         f"topic {topic}: {write} queues to write and {read} to read on {', '.join(places)}"
         for (write, read), places in alike.items()
     )
+    if kept:
+        text += f"\nit was there already, and is as before, on {', '.join(kept)}"
     rows = [
         {
             "topic": topic,
@@ -143,7 +211,8 @@ def _done(topic: str, configs: dict[str, TopicConfig]) -> Done:
         }
         for config in configs.values()
     ]
-    return Done(text, in_common(rows) | {"brokers": list(configs)})
+    values = in_common(rows) | {"brokers": list(configs)}
+    return Done(text, values if kept is None else values | {"existed": sorted(kept)})
 
 
 @click.command("perm", cls=Verb, short_help="Change what may be done with a topic")
@@ -245,8 +314,9 @@ def allocate_command(admin: Admin, topic: str, clients: str) -> Table:
 
 
 for _verb in (
-    _made("create", "Create a topic"),
-    _made("update", "Change a topic"),
+    _made("create"),
+    _made("update"),
+    _made("put"),
     delete_command,
     perm_command,
     order_command,

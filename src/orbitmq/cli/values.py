@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from orbitmq.cli.exits import NothingFound
+from orbitmq.cli.exits import Exit, NothingFound, fail
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -23,6 +24,7 @@ __all__ = [
     "MOMENT",
     "broker_names",
     "brokers_at",
+    "check_taken",
     "group_argument",
     "key_values",
     "moment_ms",
@@ -96,6 +98,31 @@ def key_values(texts: Iterable[str]) -> dict[str, str]:
             raise click.BadParameter(f"{text!r} is not of the form KEY=VALUE")
         pairs[key.strip()] = value.strip()
     return pairs
+
+
+def check_taken(place: str, wanted: Mapping[str, str], shown: Mapping[str, str]) -> None:
+    """End with an error if a server does not show the settings that it was to take over.
+
+    A request with a key that nobody knows, or a value that is none, changes nothing and succeeds.
+    """
+    wrong = []
+    for key, text in wanted.items():
+        if key not in shown:
+            close = difflib.get_close_matches(key, shown, n=1, cutoff=0.75)
+            wrong.append(f"it has no {key}{f', did you mean {close[0]}?' if close else ''}")
+        elif not _is_same(text, shown[key]):
+            wrong.append(f"{key} is {shown[key]}, {text!r} was not taken")
+    if wrong:
+        fail(f"{place}: {'; '.join(wrong)}", Exit.FAILED)
+
+
+def _is_same(text: str, shown: str) -> bool:
+    if text.strip().lower() == shown.strip().lower():
+        return True
+    try:
+        return float(text) == float(shown)
+    except ValueError:
+        return False
 
 
 # ---- brokers

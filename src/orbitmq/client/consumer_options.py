@@ -28,7 +28,7 @@ class ConsumerOptions(TypedDict, total=False):
     """What can be set of a consumer; see `ConsumerSettings` and `ClientSettings`."""
 
     broadcast: bool
-    consume_from: Literal["first", "last"] | int | datetime
+    consume_from: Literal["first", "last", "end"] | int | datetime
     strategy: AllocateStrategy | str
     concurrency: int
     pull_batch_size: int

@@ -20,6 +20,7 @@ from orbitmq.client.flows.offsets import start_offset
 from orbitmq.client.flows.rebalance import changes, share_of_topic
 from orbitmq.client.flows.routes import fetch_route
 from orbitmq.client.instance import ClientInstance, Repeating
+from orbitmq.client.new_group import NewGroup
 from orbitmq.client.offset_store import (
     LocalOffsets,
     OffsetStore,
@@ -74,6 +75,7 @@ class GroupMember:
         self._strategy = settings.allocate_strategy
         self.queues: dict[MessageQueue, QueueCache] = {}
         self.offsets: OffsetStore = self._make_offsets()
+        self._new_group = NewGroup(self.instance, self.group, settings.start_rule)
         self.is_suspended = False
         self.is_closing = False
         self.started_at_ms = 0
@@ -123,6 +125,8 @@ class GroupMember:
             self.instance.routes.watch(topic)
             # Nobody to ask is an error: later refreshes would only hide that the address is wrong.
             route = await self.instance.run(fetch_route(self.instance.routes, topic))
+            if route is not None and not self.settings.broadcast:
+                self._new_group.expect(topic)
             if route is None and not topic.startswith("%"):
                 _log.warning(
                     "topic %s does not exist yet; its messages will be consumed once it does",
@@ -409,6 +413,7 @@ class GroupMember:
         if not self.settings.broadcast:
             self.offsets.table.forget(queue)
         try:
+            await self._new_group.begin(queue.topic)
             stored = await self.offsets.read(queue)
             self._known(queue, stored)
             offset = await self.instance.run(

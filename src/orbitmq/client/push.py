@@ -46,7 +46,9 @@ class PushConsumer(WithBlock, BasePushConsumer):
 
     Settings (keyword arguments, all but `group` optional):
 
-    - `consume_from`: where a new group begins, ``"last"`` (default), ``"first"`` or a time;
+    - `consume_from`: where a new group begins: ``"last"`` (default) at the end of its queues, but,
+      as RocketMQ has it, at the first message of young ones; ``"end"`` at the end of all queues;
+      ``"first"``, or a time;
     - `concurrency`: how many threads; `broadcast`: every consumer gets every message;
     - `pull_batch_size`, `max_cached_messages`, `max_cached_bytes`, `max_span`: how much is pulled
       at a time, and held of each queue;

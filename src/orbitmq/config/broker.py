@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import socket
+from collections.abc import Set
 from typing import Final
 
 from orbitmq.config.address import local_address
@@ -16,6 +17,10 @@ from orbitmq.errors import ConfigError
 
 __all__ = ["BrokerConfig"]
 
+NAMESERVER_KEYS: Final = frozenset(
+    {"kvConfigPath", "configStorePath", "productEnvName", "clusterTest", "orderMessageEnable"}
+)
+"""The keys that only nameservers have; one file for both is no slip."""
 _CPUS = os.cpu_count() or 1
 _SEND_THREADS = min(_CPUS, 4)
 TOO_LONG: Final = "Milliseconds after which {} has waited too long (`brokerFastFailureEnable`)."
@@ -286,6 +291,10 @@ class BrokerConfig(StoreSettings, ServerSettings, ClientSettings):
 
     found_nameservers: list[str] = dataclasses.field(default_factory=list, init=False, repr=False)
     """Addresses of nameservers that an address server has named."""
+
+    def _elsewhere(self) -> Set[str]:
+        """Return RocketMQ's keys that are not ours, those of nameservers among them."""
+        return super()._elsewhere() | NAMESERVER_KEYS
 
     @property
     def nameservers(self) -> list[str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Set
 from pathlib import Path
 
+from orbitmq.config.broker import BrokerConfig
 from orbitmq.config.meaning import idle, warned
 from orbitmq.config.network import ServerSettings
 from orbitmq.config.settings import fixed, live
@@ -45,3 +47,7 @@ class NameserverConfig(ServerSettings):
     acl_enable: bool = fixed(
         False, "OrbitMQ's own: requests that change something must be signed, as at brokers."
     )
+
+    def _elsewhere(self) -> Set[str]:
+        """Return RocketMQ's keys that are not ours, those of brokers among them."""
+        return super()._elsewhere() | BrokerConfig.known().keys()

@@ -45,6 +45,13 @@ Every key of RocketMQ 4.9.7 is known, with its default. The last column says wha
 - **refused**: nothing starts with any value but the default (or as the text says), because to
   ignore it would lose messages or change what they mean.
 
+Nothing starts with what is not understood: a value that is none (`flushDiskType=SYNC`,
+`aclEnable=yes`) and a key with a slip in it (`flushDiskTyp`) end the start with code 2 and a
+suggestion, where Java runs with its defaults. A key that RocketMQ 5.x has and OrbitMQ has not is
+warned of in a file and refused with `--set`. A key that is like none of RocketMQ's is refused, too,
+but in the files of `mqbroker` and `mqnamesrv`: there it is warned of, for RocketMQ's plug-ins read
+their own keys from the same file.
+
 *Live* settings may be changed by a request (`orbitmq broker config --set`, mqadmin's
 `updateBrokerConfig`). *At start* means that a request changes what is shown, but only the file and
 a new start change what is done. What a request changes at a broker lasts as long as its process; a

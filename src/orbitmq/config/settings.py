@@ -4,10 +4,16 @@ A settings class lists its keys as attributes in Python's spelling: ``listen_por
 ``listenPort``. Each is `fixed` or `live`; a request over the wire may change live ones only, and
 none that names a file, a class, a command or an address is live.
 
-Texts become values as Java's setters would make them: a boolean is ``true`` in any case or else
-false, numbers are decimal, without blanks, and of 32 bits unless `long`. What Java ignores in
-silence is said here in a warning: a value that is none keeps the setting as it was, a key nobody
-knows is kept and shown but does nothing.
+Texts become values as Java's setters would make them: a boolean is ``true`` or ``false`` in any
+case, numbers are decimal, without blanks, and of 32 bits unless `long`. Java ignores in silence
+what it does not understand, and runs with its defaults: with asynchronous flushes, or without
+access control. Here nothing starts then (`Settings.take`): a value that is none, and a key that is
+nearly one of RocketMQ's, is always refused. A key that RocketMQ has and OrbitMQ has not is warned
+of where it stands in a file. A key that is like none of RocketMQ's is refused, too, but for the
+files of ``mqbroker`` and ``mqnamesrv``: there it is warned of, for Java's plug-ins read their own
+keys from the same file, and RocketMQ's own programs start with it. Such keys are kept and shown.
+
+A request is no start: what it does not get right changes nothing, as in Java, and is logged.
 
 Each setting is declared with what it does here (`orbitmq.config.meaning`). `check` refuses and
 warns accordingly; the page of the reference is made of the same texts.
@@ -19,17 +25,29 @@ import dataclasses
 import difflib
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from pathlib import Path
-from typing import Any, ClassVar, Self, dataclass_transform, get_type_hints
+from typing import Any, ClassVar, Final, Literal, Self, dataclass_transform, get_type_hints
 
 from orbitmq.config.meaning import Meaning, Use
 from orbitmq.config.properties import decode, parse_properties
+from orbitmq.config.rocketmq_keys import ROCKETMQ_5_KEYS
 from orbitmq.errors import ConfigError
 
-__all__ = ["Setting", "Settings", "fixed", "live"]
+__all__ = ["LetsPass", "Setting", "Settings", "fixed", "live"]
 
 _log = logging.getLogger(__name__)
+
+LetsPass = Literal["nothing", "rocketmq", "anything"]
+"""Unknown keys that are warned of and not refused: none, those that RocketMQ has, or all but slips.
+
+The command line lets nothing pass, a file RocketMQ's keys, and a file of ``mqbroker`` anything.
+"""
+
+_SLIP: Final = 0.85
+"""A key as much like a known one as this is a slip: one letter of six, or two of fourteen."""
+_SIMILAR: Final = 0.75
+"""A key as much like a known one as this is worth a suggestion."""
 
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 
@@ -116,6 +134,8 @@ class Setting:
     def read(self, text: str) -> Any:
         """Turn a text into a value; ValueError says what it is not."""
         if self.kind is bool:
+            if text.lower() not in ("true", "false"):
+                raise ValueError("neither true nor false")
             return text.lower() == "true"
         if self.kind is int:
             number = int(text) if _NUMBER.fullmatch(text) else None
@@ -124,7 +144,10 @@ class Setting:
                 raise ValueError(f"not a number of {self.bits} bits")
             return number
         if self.choices and text not in self.choices:
-            raise ValueError(f"none of {', '.join(self.choices)}")
+            close = [one for one in self.choices if text and one.lower().startswith(text.lower())]
+            close = close or difflib.get_close_matches(text.upper(), self.choices, n=1)
+            hint = f", did you mean {close[0]}?" if len(close) == 1 else ""
+            raise ValueError(f"none of {', '.join(self.choices)}{hint}")
         return text
 
 
@@ -191,50 +214,89 @@ class Settings:
             _log.warning("%s: %s has no effect: %s", source, text, setting.meaning.text)
 
     @classmethod
-    def load(cls, path: Path | str | None = None) -> Self:
-        """Read a properties file; without one, everything is as RocketMQ has it."""
+    def load(cls, path: Path | str | None = None, *, lets_pass: LetsPass = "rocketmq") -> Self:
+        """Read a properties file; without one, everything is as RocketMQ has it.
+
+        Raises `ConfigError`, which names all that is wrong in it; see `take`.
+        """
         settings = cls()
         if path is not None:
             try:
                 content = Path(path).read_bytes()
             except OSError as error:
                 raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-            settings.take(parse_properties(decode(content)), source=str(path))
+            properties = parse_properties(decode(content))
+            settings.take(properties, source=str(path), lets_pass=lets_pass)
         return settings
 
-    def take(self, properties: Mapping[str, str], *, source: str = "configuration") -> list[str]:
-        """Take over what can be understood, warn of the rest. Returns the keys taken over."""
-        taken = []
+    def take(
+        self,
+        properties: Mapping[str, str],
+        *,
+        source: str = "configuration",
+        lets_pass: LetsPass = "nothing",
+    ) -> list[str]:
+        """Take over settings that something is to be started with. Returns the keys.
+
+        Raises `ConfigError` with all that is not understood: bad values, slips, and unknown keys
+        beyond those that `lets_pass` names, which are warned of.
+        """
+        values: dict[str, Any] = {}
+        wrong = []
         for key, text in properties.items():
             setting = self._settings.get(key)
             if setting is None:
-                self.unknown[key] = text
-                _log.warning("%s: unknown key %s%s", source, key, self._suggestion(key))
+                if (complaint := self._complaint(key, source, lets_pass)) is not None:
+                    wrong.append(complaint)
                 continue
             try:
-                value = setting.read(text)
+                values[key] = setting.read(text)
+            except ValueError as error:
+                wrong.append(f"{key}={text!r} is {error}")
+        if wrong:
+            raise ConfigError(f"{source}: {'; '.join(wrong)}")
+        self.unknown |= {key: text for key, text in properties.items() if key not in values}
+        for key, value in values.items():
+            setattr(self, self._settings[key].name, value)
+        self.given |= values.keys()
+        return list(values)
+
+    def _complaint(self, key: str, source: str, lets_pass: LetsPass) -> str | None:
+        """Return why an unknown key is refused; warn of one that passes, and return None."""
+        elsewhere = self._elsewhere()
+        if key in elsewhere:
+            text = f"{key} is a setting of RocketMQ that has no effect here"
+            if lets_pass == "nothing":
+                return text
+            _log.warning("%s: %s", source, text)
+            return None
+        likeness, known = _most_alike(key, {*self._settings, *elsewhere})
+        hint = f", did you mean {known}?" if likeness >= _SIMILAR else ""
+        if lets_pass != "anything" or likeness >= _SLIP:
+            return f"unknown key {key}{hint}"
+        _log.warning("%s: unknown key %s%s", source, key, hint)
+        return None
+
+    def _elsewhere(self) -> Set[str]:
+        """Return the keys of RocketMQ that are not ours."""
+        return ROCKETMQ_5_KEYS
+
+    def update(self, properties: Mapping[str, str]) -> list[str]:
+        """Take over what a request may change. Returns the keys that were."""
+        taken = []
+        for key, text in properties.items():
+            setting = self._settings.get(key)
+            if setting is None or not setting.remote:
+                continue
+            try:
+                value = text.lower() == "true" if setting.kind is bool else setting.read(text)
             except ValueError as error:
                 kept = getattr(self, setting.name)
-                _log.warning("%s: %s=%r is %s, keeping %s", source, key, text, error, kept)
+                _log.warning("request: %s=%r is %s, keeping %s", key, text, error, kept)
                 continue
             setattr(self, setting.name, value)
             self.given.add(key)
             taken.append(key)
-        return taken
-
-    def _suggestion(self, key: str) -> str:
-        by_lower = {known.lower(): known for known in self._settings}
-        close = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=0.75)
-        return f", did you mean {by_lower[close[0]]}?" if close else ""
-
-    def update(self, properties: Mapping[str, str]) -> list[str]:
-        """Take over what a request may change. Returns the keys that were."""
-        allowed = {
-            key: text
-            for key, text in properties.items()
-            if key in self._settings and self._settings[key].remote
-        }
-        taken = self.take(allowed, source="request")
         for setting in map(self._settings.__getitem__, taken):
             if setting.meaning.use is Use.WARNED:
                 self._warn_if_set(setting, "request")
@@ -272,3 +334,17 @@ def _text(value: Any) -> str:
 def _camel(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
+
+
+def _most_alike(key: str, known: Set[str]) -> tuple[float, str]:
+    """Return the known key that is most like this one, and how much: 1 is equal but for case."""
+
+    def letters(text: str) -> str:
+        return re.sub(r"[^a-z0-9.]", "", text.lower())
+
+    plain = letters(key)
+    likeness = {
+        one: difflib.SequenceMatcher(None, plain, letters(one)).ratio() for one in sorted(known)
+    }
+    best = max(likeness, key=lambda one: likeness[one])
+    return likeness[best], best

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from orbitmq.config.properties import decode, parse_properties
-from orbitmq.config.settings import Settings, fixed
+from orbitmq.config.settings import LetsPass, Settings, fixed
 from orbitmq.errors import ConfigError
 
 __all__ = ["PREFIX", "TlsSettings", "WithTls"]
@@ -88,7 +88,7 @@ class TlsSettings(Settings):
                 reason = error.strerror
                 raise ConfigError(f"cannot read tls.config.file={path}: {reason}") from error
             return
-        self.take(parse_properties(decode(content)), source=str(path))
+        self.take(parse_properties(decode(content)), source=str(path), lets_pass="anything")
 
     @property
     def encrypts_own_connections(self) -> bool:
@@ -101,13 +101,26 @@ class WithTls(Settings):
 
     tls: TlsSettings = dataclasses.field(default_factory=TlsSettings, repr=False)
 
-    def take(self, properties: Mapping[str, str], *, source: str = "configuration") -> list[str]:
-        """Take over what can be understood; keys of TLS go to where they belong."""
+    def take(
+        self,
+        properties: Mapping[str, str],
+        *,
+        source: str = "configuration",
+        lets_pass: LetsPass = "nothing",
+    ) -> list[str]:
+        """Take over settings to start with; keys of TLS go to where they belong."""
         of_tls = {key: text for key, text in properties.items() if key.startswith(PREFIX)}
-        if of_tls:
-            self.tls.take(of_tls, source=source)
-            properties = {key: text for key, text in properties.items() if key not in of_tls}
-        return super().take(properties, source=source)
+        rest = {key: text for key, text in properties.items() if key not in of_tls}
+        wrong = []
+        taken: list[str] = []
+        for take, some in ((self.tls.take, of_tls), (super().take, rest)):
+            try:
+                taken = take(some, source=source, lets_pass=lets_pass)
+            except ConfigError as error:
+                wrong.append(str(error).removeprefix(f"{source}: "))
+        if wrong:
+            raise ConfigError(f"{source}: {'; '.join(wrong)}")
+        return taken
 
     def refused(self, properties: Mapping[str, str]) -> list[str]:
         """Return the settings among these keys that a request may not change."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from orbitmq._native import Command, loads_lenient
 from orbitmq.client.flows.refusals import refusal
 from orbitmq.client.flows.routes import fetch_route
 from orbitmq.client.state.offsets import StartRule
@@ -12,6 +13,7 @@ from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 
 __all__ = [
+    "begin_new_group",
     "broker_address",
     "commit_offset",
     "max_offset",
@@ -90,6 +92,41 @@ def start_offset(
     if start.kind == "max":
         return (yield from max_offset(routes, queue))
     return (yield from search_offset(routes, queue, start.value))
+
+
+def begin_new_group(
+    routes: RouteTable, group: str, topic: str, time_ms: int | None = None
+) -> Flow[bool]:
+    """Commit the ends of all queues of a topic, or a time, for a group that is new to it.
+
+    All of them, whoever has them, so that the members of the group agree. A group that a broker has
+    offsets of for the topic is not new, and stays where it is. Return whether it was new.
+
+    The request for a single offset cannot tell a new group from one that has committed 0; the one
+    for the group's lag names the topics that it has offsets of, and no others.
+    """
+    route = routes.route(topic)
+    if route is None:
+        return False
+    for queue in {one.broker_name: one for one in route.subscribe_queues}.values():
+        address = yield from broker_address(routes, queue)
+        ext = {"consumerGroup": group, "bname": queue.broker_name}
+        response: Command = yield Call(
+            address, RequestCode.GET_CONSUME_STATS, ext, None, OFFSET_TIMEOUT_MS
+        )
+        if response.code != ResponseCode.SUCCESS:
+            raise refusal(response, address)
+        table = loads_lenient(response.body) if response.body else None
+        known = (table.get("offsetTable") if isinstance(table, dict) else None) or {}
+        if any(MessageQueue.from_json(key).topic == topic for key in known):
+            return False
+    for queue in route.subscribe_queues:
+        if time_ms is None:
+            offset = yield from max_offset(routes, queue)
+        else:
+            offset = yield from search_offset(routes, queue, time_ms)
+        yield from commit_offset(routes, group, queue, offset)
+    return True
 
 
 def _commit_ext(group: str, queue: MessageQueue, offset: int) -> dict[str, str]:

@@ -46,8 +46,12 @@ class ConsumerSettings:
     group: str
     broadcast: bool = False
     """Every member gets every message, and keeps its offsets in a file of its own."""
-    consume_from: Literal["first", "last"] | int | datetime = "last"
-    """Place where a group begins that has never consumed: ``first``, ``last`` or a time."""
+    consume_from: Literal["first", "last", "end"] | int | datetime = "last"
+    """Place where a group begins that has never consumed: ``first``, ``last``, ``end`` or a time.
+
+    ``last`` is RocketMQ's rule: the end of a queue, but the first message of a queue that is young
+    enough to have it in memory. ``end`` is the end of every queue that there is at the start; that
+    and a time hold for young queues, too."""
     strategy: AllocateStrategy | str = "AVG"
     """Rule by which the members of the group share the queues, the same for all members: one of
     the classes of `orbitmq.client.state.allocate`, or ``AVG``, ``AVG_BY_CIRCLE``,

@@ -57,16 +57,20 @@ class StartAt:
 class StartRule:
     """Where a group begins in queues it has never committed an offset for.
 
-    RocketMQ's own quirk, kept because mixed groups must agree: retry topics begin at 0, but at
-    their end when the rule is a time.
+    RocketMQ's own quirks, kept because mixed groups must agree: retry topics begin at 0, but at
+    their end when the rule is a time; and a broker that is asked for the offset of a new group
+    answers 0, as if that had been committed, while the first message of the queue is still there
+    and in memory. So ``last`` reads young queues from their first message on. ``end`` and a time do
+    not: see `orbitmq.client.flows.offsets.begin_new_group`. Where that finds the group known,
+    ``end`` is ``last``.
     """
 
-    where: Literal["first", "last", "time"] = "last"
+    where: Literal["first", "last", "end", "time"] = "last"
     time_ms: int = 0
 
     @classmethod
     def of(cls, consume_from: str | int | datetime) -> StartRule:
-        """Read ``"first"``, ``"last"`` or a time, as `datetime` or epoch milliseconds."""
+        """Read ``"first"``, ``"last"``, ``"end"`` or a time: `datetime` or epoch milliseconds."""
         if isinstance(consume_from, datetime):
             return cls("time", int(consume_from.timestamp() * 1000))
         if isinstance(consume_from, int):
@@ -75,10 +79,17 @@ class StartRule:
             return cls("first")
         if consume_from == "last":
             return cls("last")
+        if consume_from == "end":
+            return cls("end")
         raise ConfigError(
-            "consume_from is 'first', 'last', a datetime or epoch milliseconds, "
+            "consume_from is 'first', 'last', 'end', a datetime or epoch milliseconds, "
             f"not {consume_from!r}"
         )
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether young queues, too, begin where the rule says, and not at their first message."""
+        return self.where in ("end", "time")
 
     @property
     def java_name(self) -> str:
@@ -86,6 +97,7 @@ class StartRule:
         names = {
             "first": "CONSUME_FROM_FIRST_OFFSET",
             "last": "CONSUME_FROM_LAST_OFFSET",
+            "end": "CONSUME_FROM_LAST_OFFSET",
             "time": "CONSUME_FROM_TIMESTAMP",
         }
         return names[self.where]
@@ -95,8 +107,8 @@ class StartRule:
         if stored >= 0:
             return StartAt("offset", stored)
         is_retry = topic.startswith(RETRY_PREFIX)
-        if self.where == "first" or (self.where == "last" and is_retry):
+        if self.where == "first" or (self.where in ("last", "end") and is_retry):
             return StartAt("offset", 0)
-        if self.where == "last" or is_retry:
+        if self.where in ("last", "end") or is_retry:
             return StartAt("max")
         return StartAt("time", self.time_ms)
