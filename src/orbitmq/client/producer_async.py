@@ -38,8 +38,8 @@ class AsyncProducer(Requesting, BaseProducer):
 
     Settings (keyword arguments, all but `group` optional):
 
-    - `timeout_ms`: for a send with all its attempts and the pauses between them. While no broker can
-      be reached, a send goes on until that is over.
+    - `timeout_ms`: for a send with all its attempts and the pauses between them. While no broker
+      can be reached, a send goes on until that is over.
     - `retry_times`: attempts after one that a broker has refused or not answered; 0 makes one
       attempt only. `retry_when_not_stored_ok`: try another broker if a message was taken but not
       made safe.

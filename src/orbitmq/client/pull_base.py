@@ -21,13 +21,14 @@ from orbitmq.client.flows.pull import PullRequest, messages_of, pull
 from orbitmq.client.flows.routes import route_or_diagnose
 from orbitmq.client.flows.send_back import send_back
 from orbitmq.client.group import now_ms
+from orbitmq.client.handlers import DEAD_LETTER
 from orbitmq.client.instance import ClientInstance
 from orbitmq.client.state.namespace import wrap
 from orbitmq.client.state.routes import TopicRoute
 from orbitmq.client.state.subscription import subscribe
 from orbitmq.client.wishes import Flow
 from orbitmq.errors import ClientClosed, ConfigError
-from orbitmq.message import MessageQueue, PullStatus
+from orbitmq.message import MessageQueue, PullStatus, check_delay_level
 from orbitmq.protocol.flags import PullFlag
 
 __all__ = ["BasePullConsumer", "PullHow", "PullResult", "pull_once"]
@@ -215,6 +216,7 @@ class BasePullConsumer:
             await self._run(commit_offset(routes, self.group, own, offset), own.topic)
 
     async def _send_back(self, message: ReceivedMessage, delay_level: int) -> None:
+        check_delay_level(delay_level, lowest=DEAD_LETTER)
         queue: MessageQueue = message.queue
         flow = send_back(
             self._running.routes,

@@ -114,6 +114,7 @@ class Requesting(BaseProducer):
             flag=message.flag,
             wait_store_ok=message.wait_store_ok,
         )
+        request.take_timers(message)
         request.properties = message.properties
         request.system = {
             **(message.system or {}),
