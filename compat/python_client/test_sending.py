@@ -165,5 +165,5 @@ def test_no_nameserver(way: Way, group: str) -> None:
         way(Producer, AsyncProducer)("127.0.0.1:1", group=group) as producer,
         pytest.raises(NoRoute, match=r"127\.0\.0\.1:1") as caught,
     ):
-        producer.send(Message("T", b"x"))
+        producer.send(Message("T", b"x"), timeout_ms=300)
     assert caught.value.cause == "no_nameserver"

@@ -7,8 +7,11 @@ uses itself are set through the arguments that stand for them.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -20,13 +23,20 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 __all__ = [
+    "MAX_DELAY_LEVEL",
     "RESERVED_PROPERTIES",
     "Message",
     "MessageQueue",
     "PullStatus",
     "SendResult",
     "SendStatus",
+    "check_delay_level",
 ]
+
+MAX_DELAY_LEVEL = 18
+"""Number of levels of a broker whose ``messageDelayLevel`` was left alone."""
+
+_TIMERS = (Property.TIMER_DELAY_MS, Property.TIMER_DELIVER_MS, Property.TIMER_DELAY_SECONDS)
 
 RESERVED_PROPERTIES = frozenset(
     {
@@ -48,14 +58,28 @@ class Message:
     >>> message.properties["shop"]
     '7'
 
-    `delay_level` 1 to 18 has the broker hold it back (1 s, 5 s, 10 s, 30 s, 1 min … 2 h unless the
-    broker is set up otherwise). `wait_store_ok` False does not wait for flush and replication.
+    A message can be held back by its broker in one of three ways::
+
+        Message("reminders", b"...", delay_level=3)
+        Message("reminders", b"...", delay=timedelta(minutes=90))
+        Message("reminders", b"...", deliver_at=datetime(2027, 1, 1, 8, tzinfo=UTC))
+
+    `delay_level` 1 to 18 stands for 1 s, 5 s, 10 s, 30 s, 1 min … 2 h, unless the broker is set up
+    otherwise. `delay` is a `timedelta` or seconds, `deliver_at` a `datetime` (without a time zone
+    it is local time) or epoch milliseconds; they need brokers of OrbitMQ, which take up to 40 days
+    (``timerMaxDelaySec``), or of RocketMQ 5. Brokers of RocketMQ 4.9 deliver such a message at
+    once. A broker with more than 18 levels (``messageDelayLevel``) takes one of the others from
+    ``message.delay_level = 20``.
+
+    `wait_store_ok` False does not wait for flush and replication.
     Sending does not change a message, so one can be sent again.
     """
 
     __slots__ = (
         "body",
         "delay_level",
+        "delay_ms",
+        "deliver_at_ms",
         "flag",
         "keys",
         "properties",
@@ -74,6 +98,8 @@ class Message:
         keys: str | Iterable[str] = (),
         properties: Mapping[str, str] | None = None,
         delay_level: int = 0,
+        delay: timedelta | float | None = None,
+        deliver_at: datetime | int | None = None,
         flag: int = 0,
         wait_store_ok: bool = True,
     ) -> None:
@@ -87,11 +113,38 @@ class Message:
         if properties and not RESERVED_PROPERTIES.isdisjoint(self.properties):
             names = ", ".join(sorted(RESERVED_PROPERTIES.intersection(self.properties)))
             raise BadMessage(f"property {names} is RocketMQ's own; choose another name")
+        if delay_level:
+            check_delay_level(delay_level)
         self.delay_level = delay_level
+        self.delay_ms: int | None = None
+        """Time that the broker holds the message back for."""
+        self.deliver_at_ms: int | None = None
+        """Time at which the broker delivers the message, as epoch milliseconds."""
+        if delay is not None or deliver_at is not None:
+            self._hold_back(delay, deliver_at)
         self.flag = flag
         self.wait_store_ok = wait_store_ok
         self.system: dict[str, str] | None = None
         """Properties of RocketMQ's own, for the parts of the client that speak by them."""
+
+    def _hold_back(
+        self, delay: timedelta | float | None, deliver_at: datetime | int | None
+    ) -> None:
+        """Take over when the broker is to deliver the message, if that makes sense."""
+        if delay is not None and deliver_at is not None:
+            raise BadMessage("delay and deliver_at are two ways to say the same: give one of them")
+        if self.delay_level:
+            raise BadMessage("delay_level goes without delay and deliver_at: give one of them")
+        by_hand = [name for name in _TIMERS if name in self.properties]
+        if by_hand:
+            raise BadMessage(
+                f"property {by_hand[0]} says when to deliver the message, and so does an argument: "
+                "leave the property out"
+            )
+        if delay is not None:
+            self.delay_ms = _delay_ms(delay) or None
+        elif deliver_at is not None:
+            self.deliver_at_ms = _deliver_at_ms(deliver_at)
 
     def __repr__(self) -> str:
         return f"<Message of {len(self.body)} bytes to {self.topic!r}>"
@@ -109,10 +162,78 @@ class Message:
             properties[Property.KEYS] = " ".join(self.keys)
         if self.delay_level > 0:
             properties[Property.DELAY] = str(self.delay_level)
+        properties.update(self.timers())
         properties[Property.WAIT] = "true" if self.wait_store_ok else "false"
         if self.system is not None:
             properties.update(self.system)
         return properties
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether the broker is to hold the message back."""
+        return self.delay_level > 0 or self.delay_ms is not None or self.deliver_at_ms is not None
+
+    def take_timers(self, other: Message) -> None:
+        """Be delivered when another message is, of which this is a copy. ::
+
+        copy.take_timers(message)
+        """
+        self.delay_ms, self.deliver_at_ms = other.delay_ms, other.deliver_at_ms
+
+    def timers(self) -> dict[str, str]:
+        """Return the property that says when the message is to be delivered; none for at once.
+
+        >>> Message("reminders", b"...", delay=2.5).timers()
+        {'TIMER_DELAY_MS': '2500'}
+        """
+        if self.delay_ms is not None:
+            return {Property.TIMER_DELAY_MS: str(self.delay_ms)}
+        if self.deliver_at_ms is not None:
+            return {Property.TIMER_DELIVER_MS: str(self.deliver_at_ms)}
+        return {}
+
+
+def check_delay_level(level: object, lowest: int = 0) -> None:
+    """Raise unless brokers have a delay level; they would take one too high for their highest."""
+    if (
+        not isinstance(level, int)
+        or isinstance(level, bool)
+        or not lowest <= level <= MAX_DELAY_LEVEL
+    ):
+        raise BadMessage(
+            f"delay_level is {level!r}: brokers have levels 1 (1 s) to {MAX_DELAY_LEVEL} (2 h); "
+            "0 is no delay. For any other time use delay=timedelta(...) or deliver_at=..."
+        )
+
+
+def _delay_ms(delay: timedelta | float) -> int:
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise BadMessage(f"delay is {delay!r}: it must be a timedelta, or a number of seconds")
+    if not math.isfinite(seconds) or seconds < 0:
+        raise BadMessage(f"delay is {delay!r}: it must not be negative, nor without an end")
+    return math.ceil(seconds * 1000)
+
+
+def _deliver_at_ms(deliver_at: object) -> int:
+    if isinstance(deliver_at, datetime):
+        at_ms = int(deliver_at.timestamp() * 1000)
+    elif isinstance(deliver_at, int) and not isinstance(deliver_at, bool):
+        at_ms = deliver_at
+    else:
+        raise BadMessage(
+            f"deliver_at is {deliver_at!r}: it must be a datetime, or epoch milliseconds"
+        )
+    now_ms = time.time_ns() // 1_000_000
+    if at_ms < now_ms:
+        hint = ""
+        if at_ms is deliver_at and now_ms < at_ms * 2000 < now_ms * 4:
+            hint = " (seconds? It must be milliseconds)"
+        raise BadMessage(
+            f"deliver_at is {deliver_at!r}, which is past{hint}: to deliver a message at once, "
+            "leave it out"
+        )
+    return at_ms
 
 
 class PullStatus(Enum):

@@ -10,6 +10,8 @@ from orbitmq.client.wishes import Call, Flow, Notify, Pause, Wish
 
 T = TypeVar("T")
 
+MOST_WISHES = 10_000
+
 Reaction = Command | Exception | Callable[[Any], Command | Exception]
 
 
@@ -40,15 +42,21 @@ class Clock:
 
 
 class Play:
-    """Runs a flow; `wishes` is what it wished for."""
+    """Runs a flow; `wishes` is what it wished for. A pause lets its clock go on."""
 
-    def __init__(self, reactions: Iterable[Reaction] = ()) -> None:
+    def __init__(self, reactions: Iterable[Reaction] = (), clock: Clock | None = None) -> None:
         self._reactions = iter(reactions)
+        self._clock = clock
         self.wishes: list[Wish] = []
 
     @property
     def calls(self) -> list[Call]:
         return [wish for wish in self.wishes if isinstance(wish, Call)]
+
+    @property
+    def pauses(self) -> list[float]:
+        """The milliseconds of each pause."""
+        return [wish.ms for wish in self.wishes if isinstance(wish, Pause)]
 
     @property
     def notices(self) -> list[Notify]:
@@ -59,10 +67,14 @@ class Play:
             wish = next(flow)
             while True:
                 self.wishes.append(wish)
+                assert len(self.wishes) < MOST_WISHES, "the flow does not end"
+                if isinstance(wish, Pause) and self._clock is not None:
+                    self._clock.now += wish.ms / 1000
                 if isinstance(wish, Notify | Pause):
                     wish = flow.send(None)
                     continue
-                reaction = next(self._reactions)
+                reaction = next(self._reactions, None)
+                assert reaction is not None, f"nothing was foreseen for {wish}"
                 if callable(reaction):
                     reaction = reaction(wish)
                 wish = (

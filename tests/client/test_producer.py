@@ -196,7 +196,7 @@ def test_settings_that_make_no_sense(kind: Any) -> None:
 def test_no_nameserver_is_said_at_the_first_send(way: Way) -> None:
     with way(Producer, AsyncProducer)("127.0.0.1:1", group="g") as producer:
         with pytest.raises(NoRoute, match="no nameserver can be reached") as caught:
-            producer.send(Message("T", b"x"))
+            producer.send(Message("T", b"x"), timeout_ms=300)
         assert caught.value.cause == "no_nameserver"
 
 

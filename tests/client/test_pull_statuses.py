@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from orbitmq import Message, MessageQueue, Producer, PullConsumer, PullStatus
+from orbitmq.admin.admin import Admin
 from orbitmq.client.pull import AsyncPullConsumer
 from orbitmq.testing import LocalCluster
 
@@ -54,6 +55,8 @@ def test_the_loop_passes_over_what_is_not_wanted(
 
 
 def test_tags_with_one_hash_are_no_match(way: Any, cluster: LocalCluster) -> None:
+    with Admin(cluster.address) as admin:
+        admin.create_topic("hashes")
     with Producer(cluster.address, group="fill") as producer:
         sent = producer.send(Message("hashes", b"x", tags="BB"))
     with way(PullConsumer, AsyncPullConsumer)(cluster.address, group="loop") as consumer:

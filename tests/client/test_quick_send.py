@@ -14,7 +14,7 @@ from orbitmq.client.flows.send import Sending
 from orbitmq.client.quick_send import QuickSend
 from orbitmq.client.state.outgoing import SendPolicy, make_outgoing
 from orbitmq.client.state.routes import Nameservers, RouteTable
-from orbitmq.errors import BadMessage, BrokerRefused, ConnectionLost, SendFailed
+from orbitmq.errors import BadMessage, BrokerRefused, ConnectionLost, RequestTimeout, SendFailed
 from tests.client.playing import Clock, Play, answer, stored
 from tests.client.test_routes import route_body
 
@@ -151,14 +151,29 @@ def test_after_a_lost_connection_the_flow_tries_the_other_broker() -> None:
 
 def test_the_first_attempt_counts() -> None:
     def work() -> None:
-        bench = Bench(Link(ConnectionLost("gone")), retry_times=1)
+        bench = Bench(Link(RequestTimeout("late")), retry_times=1)
         message = Message("T", b"x")
         begun = bench.quick.begin(message, None, None)
         assert begun is not None
-        play = Play([ConnectionLost("gone, too")])
+        play = Play([RequestTimeout("late, too")])
         with pytest.raises(SendFailed, match="failed 2 times") as failed:
             play.run(bench.quick.go_on(message, begun, None, None))
         assert len(failed.value.attempts) == 2
+
+    in_loop(work)
+
+
+def test_a_broker_that_comes_back_gets_what_was_lost_with_the_first_attempt() -> None:
+    def work() -> None:
+        lost = ConnectionLost("gone")
+        bench = Bench(Link(lost))
+        message = Message("T", b"x")
+        begun = bench.quick.begin(message, None, None)
+        assert begun is not None
+        play = Play([lost] * 7 + [stored()], bench.clock)
+        result = play.run(bench.quick.go_on(message, begun, None, None))
+        assert result.message_id == begun[2]
+        assert len(play.pauses) == 4, "one after each round of both brokers"
 
     in_loop(work)
 

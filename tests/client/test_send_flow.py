@@ -10,8 +10,15 @@ from orbitmq._native import Command
 from orbitmq.client.flows.send import Sending, send, send_oneway
 from orbitmq.client.state.outgoing import SendPolicy, make_outgoing
 from orbitmq.client.state.routes import Nameservers, RouteTable
-from orbitmq.client.wishes import Call, Flow
-from orbitmq.errors import BrokerBusy, BrokerRefused, ConnectionLost, RequestTimeout, SendFailed
+from orbitmq.client.wishes import Call, Flow, Notify, Pause
+from orbitmq.errors import (
+    BrokerBusy,
+    BrokerRefused,
+    ConnectionLost,
+    NoRoute,
+    RequestTimeout,
+    SendFailed,
+)
 from orbitmq.message import Message, MessageQueue, SendResult, SendStatus
 from tests.client.playing import Clock, Play, answer, stored
 from tests.client.test_routes import route_body
@@ -45,6 +52,14 @@ class Bench:
     ) -> Flow[SendResult]:
         message = make_outgoing(Message("T", b"x"), "g", self.policy)
         return send(self.sending, message, queue=queue, choose=choose, timeout_ms=timeout_ms)
+
+    def play(self, *reactions: object) -> Play:
+        """Return a network whose pauses let this clock go on."""
+        return Play(reactions, self.clock)  # type: ignore[arg-type]
+
+    def always(self, then: Command | Exception) -> Play:
+        """Return a network that always answers the same."""
+        return self.play(*[then] * 1000)
 
     def after(self, seconds: float, then: Command | Exception) -> Callable[[Call], object]:
         def react(_call: Call) -> Command | Exception:
@@ -109,14 +124,127 @@ def test_an_awaiting_retry_is_the_same_request_to_another_broker() -> None:
 
 
 @pytest.mark.parametrize("awaiting", [False, True])
-def test_retries_end(awaiting: bool) -> None:
-    play = Play([LOST] * 3)
-    with pytest.raises(SendFailed, match="failed 3 times") as caught:
-        play.run(Bench(awaiting=awaiting).flow())
+@pytest.mark.parametrize("names", ["a", "ab", "abc"])
+def test_a_send_goes_on_until_its_budget_is_spent_when_all_brokers_are_away(
+    awaiting: bool, names: str
+) -> None:
+    bench = Bench(awaiting=awaiting)
+    bench.routes.apply("T", route_body(*names))
+    play = bench.always(LOST)
+    begin = bench.clock.now
+    with pytest.raises(SendFailed) as caught:
+        play.run(bench.flow())
+    failed, took_ms = caught.value, (bench.clock.now - begin) * 1000
+    assert 2800 < took_ms < 3000, "the last attempt is shortly before the end"
+    assert len(failed.attempts) == len(play.calls) == len(names) * (len(play.pauses) + 1)
+    assert {name for name, _ in failed.attempts} == set(names)
+    text = f"failed {len(play.calls)} times in {took_ms:.0f} ms"
+    assert text in str(failed)
+    assert "timeout_ms=3000" in str(failed)
+    assert failed.__cause__ is LOST
+    assert failed.retriable
+
+
+@pytest.mark.parametrize("awaiting", [False, True])
+def test_every_broker_is_tried_before_a_pause(awaiting: bool) -> None:
+    bench = Bench(awaiting=awaiting)
+    bench.routes.apply("T", route_body(*"abcde"))
+    play = bench.always(LOST)
+    with pytest.raises(SendFailed):
+        play.run(bench.flow())
+    rounds: list[list[str]] = [[]]
+    for wish in play.wishes:
+        if isinstance(wish, Call):
+            rounds[-1].append(wish.address[0])
+        else:
+            rounds.append([])
+    assert len(rounds) > 3
+    assert all(sorted(one) == list("abcde") for one in rounds)
+
+
+@pytest.mark.parametrize("awaiting", [False, True])
+@pytest.mark.parametrize("fixed", [False, True])
+def test_a_broker_that_comes_back_within_the_budget_gets_the_message(
+    awaiting: bool, fixed: bool
+) -> None:
+    bench = Bench(awaiting=awaiting)
+    bench.routes.apply("T", route_body("a"))
+    back_at = bench.clock.now + 2.8
+
+    def react(_call: Call) -> Command | Exception:
+        return stored() if bench.clock.now >= back_at else LOST
+
+    play = bench.play(*[react] * 1000)
+    queue = MessageQueue("T", "a", 0) if fixed else None
+    assert play.run(bench.flow(queue=queue)).status is SendStatus.SEND_OK
+
+
+def test_pauses_grow_and_differ() -> None:
+    runs = []
+    for _ in range(20):
+        bench = Bench()
+        play = bench.always(LOST)
+        with pytest.raises(SendFailed):
+            play.run(bench.flow(timeout_ms=10_000))
+        runs.append(play.pauses)
+    for pauses in runs:
+        assert all(
+            low / 2 <= ms <= low
+            for low, ms in zip((25, 50, 100, 200, 400, 500), pauses, strict=False)
+        )
+        assert max(pauses) <= 500
+        assert len(pauses) < 60, "no storm of attempts"
+    assert len({pauses[0] for pauses in runs}) > 1, "clients do not come back all at once"
+
+
+@pytest.mark.parametrize("awaiting", [False, True])
+def test_one_attempt_is_made_when_no_retries_are_wanted(awaiting: bool) -> None:
+    bench = Bench(awaiting=awaiting, retry_times=0)
+    play = bench.always(LOST)
+    with pytest.raises(SendFailed, match="failed 1 time in 0 ms"):
+        play.run(bench.flow())
+    assert not play.pauses
+
+
+def test_refusals_are_retried_so_often_and_with_pauses_once_every_broker_has_refused() -> None:
+    bench = Bench()
+    play = bench.always(answer(14, remark="no"))
+    with pytest.raises(SendFailed, match="failed 3 times in ") as caught:
+        play.run(bench.flow())
     assert len(play.calls) == 3
-    assert [error for _, error in caught.value.attempts] == [LOST] * 3
-    assert caught.value.__cause__ is LOST
-    assert caught.value.retriable
+    assert len(play.pauses) == 1, "the second broker is tried at once"
+    assert "timeout_ms" not in str(caught.value)
+
+
+def test_a_failure_says_the_same_thing_once() -> None:
+    bench = Bench()
+    bench.routes.apply("T", route_body("a"))
+    play = bench.always(LOST)
+    with pytest.raises(SendFailed) as caught:
+        play.run(bench.flow())
+    head, *lines = str(caught.value).splitlines()
+    assert "brokers tried: ['a']" in head
+    assert lines == [f"  a: gone ({len(play.calls)} times)"]
+
+
+def test_a_taken_message_is_a_result_when_no_time_is_left_to_make_it_safe() -> None:
+    bench = Bench(retry_when_not_stored_ok=True)
+    bench.routes.apply("T", route_body("a"))
+    play = bench.play(bench.after(2.95, stored(code=10)))
+    assert play.run(bench.flow()).status is SendStatus.FLUSH_DISK_TIMEOUT
+
+
+def test_a_producer_that_is_closed_ends_its_sends() -> None:
+    bench = Bench()
+
+    def react(_call: Call) -> Exception:
+        bench.sending.is_closing = bench.clock.now > 1000.2
+        return LOST
+
+    play = bench.play(*[react] * 1000)
+    with pytest.raises(SendFailed, match="closed meanwhile"):
+        play.run(bench.flow())
+    assert bench.clock.now < 1001
 
 
 @pytest.mark.parametrize("code", [17, 14, 1, 16, 204, 205])
@@ -144,16 +272,17 @@ def test_other_refusals_are_final(code: int) -> None:
 
 def test_the_last_refusal_gives_the_failure_its_code() -> None:
     with pytest.raises(SendFailed) as caught:
-        Play([LOST, LOST, answer(14, remark="disk full")]).run(Bench().flow())
+        Play([answer(14, remark="disk full")] * 3).run(Bench().flow())
     assert caught.value.code == 14
     assert "disk full" in str(caught.value)
 
 
 def test_the_timeout_is_a_budget_for_all_attempts() -> None:
     bench = Bench()
-    play = Play([bench.after(1.0, LOST), bench.after(1.5, LOST), stored()])  # type: ignore[list-item]
+    play = bench.play(bench.after(1.0, LOST), bench.after(1.5, LOST), stored())
     play.run(bench.flow())
-    assert [round(call.timeout_ms) for call in play.calls] == [3000, 2000, 500]
+    (pause,) = play.pauses
+    assert [call.timeout_ms for call in play.calls] == pytest.approx([3000, 2000, 500 - pause])
 
 
 def test_no_attempt_is_made_without_time_for_it() -> None:
@@ -171,11 +300,19 @@ def test_a_timeout_of_its_own() -> None:
     assert play.calls[0].timeout_ms == 120
 
 
-def test_a_given_queue_is_tried_once_by_a_blocking_producer() -> None:
-    play = Play([LOST])
-    with pytest.raises(SendFailed):
+def test_a_given_queue_is_tried_once_by_a_blocking_producer_when_its_broker_answers() -> None:
+    play = Play([answer(14)])
+    with pytest.raises(SendFailed, match="failed 1 time "):
         play.run(Bench().flow(queue=MessageQueue("T", "b", 1)))
     assert brokers(play) == ["b"]
+
+
+def test_a_given_queue_is_tried_again_on_its_broker_while_that_is_away() -> None:
+    bench = Bench()
+    play = bench.play(LOST, LOST, LOST, stored(1))
+    play.run(bench.flow(queue=MessageQueue("T", "b", 1)))
+    assert brokers(play) == ["b"] * 4
+    assert len(play.pauses) == 3
 
 
 def test_a_given_queue_is_tried_again_on_its_broker_by_an_awaiting_one() -> None:
@@ -191,7 +328,7 @@ def test_a_selector_sees_all_queues() -> None:
     assert call.ext is not None
     assert (call.ext["n"], call.ext["e"]) == ("b", "1")
     with pytest.raises(SendFailed):
-        Play([LOST]).run(Bench().flow(choose=lambda queues: queues[0]))
+        Play([answer(14)]).run(Bench().flow(choose=lambda queues: queues[0]))
 
 
 def test_an_unknown_broker_is_passed_over_by_a_blocking_producer() -> None:
@@ -202,14 +339,20 @@ def test_an_unknown_broker_is_passed_over_by_a_blocking_producer() -> None:
         play.run(bench.flow())
         assert brokers(play) == ["b"]
     with pytest.raises(SendFailed, match="no master of broker a"):
-        Play().run(bench.flow(queue=MessageQueue("T", "a", 0)))
+        bench.play().run(bench.flow(queue=MessageQueue("T", "a", 0)))
 
 
-def test_an_unknown_broker_ends_an_awaiting_send() -> None:
-    bench = Bench(awaiting=True)
+def test_an_unknown_broker_is_waited_for() -> None:
+    bench, told = Bench(awaiting=True), []
     bench.routes._brokers.clear()
-    with pytest.raises(SendFailed, match="no master"):
-        Play().run(bench.flow())
+    bench.sending.on_lost = lambda: told.append(bench.routes.apply("T", route_body("a", "c")))
+    bench.play(stored()).run(bench.flow())
+    assert told == [True], "the first failure had the route refreshed"
+    bench.routes._brokers.clear()
+    bench.sending.on_lost = None
+    with pytest.raises(SendFailed, match="no master") as caught:
+        bench.play().run(bench.flow())
+    assert "timeout_ms=3000" in str(caught.value)
 
 
 def test_the_route_is_fetched_on_the_first_send() -> None:
@@ -218,6 +361,74 @@ def test_the_route_is_fetched_on_the_first_send() -> None:
     play = Play([answer(body=route_body("a")), stored()])
     play.run(bench.flow())
     assert [call.code for call in play.calls] == [105, 310]
+
+
+def test_a_route_is_looked_up_until_a_broker_is_there() -> None:
+    bench = Bench()
+    bench.routes.forget("T")
+    nobody = [answer(17), answer(17), answer(body=b'{"brokerAddrTable":{}}')]
+    found = [answer(body=route_body("a")), stored()]
+    play = bench.play(LOST, *nobody, LOST, *nobody, *found)
+    play.run(bench.flow())
+    assert len(play.pauses) == 4
+    assert play.calls[-1].timeout_ms == pytest.approx(3000 - sum(play.pauses))
+
+
+def test_a_route_is_not_looked_up_for_longer_than_the_budget() -> None:
+    bench = Bench()
+    bench.routes.forget("T")
+    play = bench.always(LOST)
+    begin = bench.clock.now
+    with pytest.raises(NoRoute, match=r"asked for \d+ times in \d+ ms") as caught:
+        play.run(bench.flow())
+    assert caught.value.cause == "no_nameserver"
+    assert 2.8 < bench.clock.now - begin < 3
+
+
+def test_a_topic_that_does_not_exist_ends_a_send_at_once() -> None:
+    bench = Bench()
+    bench.routes.forget("T")
+    table = answer(body=b'{"brokerAddrTable":{"a":{}}}')
+    play = bench.play(answer(17), answer(17), table)
+    with pytest.raises(NoRoute) as caught:
+        play.run(bench.flow())
+    assert caught.value.cause == "no_topic"
+    assert not play.pauses
+
+
+def test_a_oneway_message_leaves_once_a_broker_is_back() -> None:
+    bench = Bench()
+    message = make_outgoing(Message("T", b"x"), "g", bench.policy)
+    flow = send_oneway(bench.sending, message)
+    first = next(flow)
+    second = flow.throw(LOST)
+    assert isinstance(first, Notify)
+    assert isinstance(second, Notify)
+    assert {first.address[0], second.address[0]} == {"a", "b"}, "the other broker at once"
+    assert isinstance(flow.throw(LOST), Pause)
+    assert isinstance(flow.send(None), Notify)
+    with pytest.raises(StopIteration):
+        flow.send(None)
+
+
+def test_a_oneway_message_that_cannot_leave_is_an_error() -> None:
+    bench = Bench()
+    message = make_outgoing(Message("T", b"x"), "g", bench.policy)
+    flow = send_oneway(bench.sending, message, queue=MessageQueue("T", "a", 0))
+    begin = bench.clock.now
+
+    def lose_all() -> None:
+        wish = next(flow)
+        while True:
+            if isinstance(wish, Pause):
+                bench.clock.now += wish.ms / 1000
+                wish = flow.send(None)
+            else:
+                wish = flow.throw(LOST)
+
+    with pytest.raises(SendFailed, match="timeout_ms=3000"):
+        lose_all()
+    assert 2.8 < bench.clock.now - begin < 3
 
 
 def test_oneway_is_one_notice() -> None:

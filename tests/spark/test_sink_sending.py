@@ -157,9 +157,9 @@ def test_busy_brokers_are_given_time_and_counted(code: int) -> None:
 
 def test_the_time_for_a_send_is_limited_and_the_error_says_why() -> None:
     bench = Bench(lambda *_: ResponseCode.SYSTEM_BUSY, retry_timeout_ms=5000)
-    with pytest.raises(SendFailed, match=r"1 rows to topic 't' .* \(retryTimeoutMs=5000\).*a word"):
+    with pytest.raises(SendFailed, match=r"in \d+ ms \(retryTimeoutMs=5000\).*a word"):
         bench.run(packed())
-    assert 3 < bench.clock.now < 5
+    assert 4.8 < bench.clock.now < 5, "the last attempt is shortly before the end"
 
 
 def test_a_lost_connection_is_tried_elsewhere_and_the_route_is_read_again() -> None:

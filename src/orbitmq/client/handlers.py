@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from orbitmq._native import ReceivedMessage
+from orbitmq.message import check_delay_level
 
 __all__ = [
     "DEAD_LETTER",
@@ -50,6 +51,8 @@ class RetryLater(Exception):
         messages: Iterable[ReceivedMessage] | None = None,
         suspend_ms: int | None = None,
     ) -> None:
+        if delay_level:
+            check_delay_level(delay_level, lowest=DEAD_LETTER)
         super().__init__(reason)
         self.delay_level = delay_level
         self.messages = None if messages is None else list(messages)

@@ -38,8 +38,11 @@ class AsyncProducer(Requesting, BaseProducer):
 
     Settings (keyword arguments, all but `group` optional):
 
-    - `timeout_ms`: for a send with all its attempts; `retry_times`: attempts after the first;
-      `retry_when_not_stored_ok`: try another broker if a message was taken but not made safe.
+    - `timeout_ms`: for a send with all its attempts and the pauses between them. While no broker
+      can be reached, a send goes on until that is over.
+    - `retry_times`: attempts after one that a broker has refused or not answered; 0 makes one
+      attempt only. `retry_when_not_stored_ok`: try another broker if a message was taken but not
+      made safe.
     - `compress_over_bytes`, `codec`, `compress_level`: when and how bodies are compressed;
       `max_message_bytes`: the largest body.
     - `queue_nums`: how many queues a topic gets that its first message creates.
@@ -124,6 +127,9 @@ class AsyncProducer(Requesting, BaseProducer):
 
             await producer.send(Message("orders", b"paid"), sharding_key="customer-7")
             await producer.send(Message("orders", b"paid"), selector=lambda queues, m: queues[0])
+
+        While the topic's brokers are away they are tried again, with pauses that grow, until
+        `timeout_ms` is over: a broker that comes back by then gets the message.
 
         Raises `SendFailed` when all attempts failed, `BrokerRefused` for a refusal that no other
         attempt would change, `NoRoute` when there is no queue, `BadMessage` for a message that no
@@ -217,6 +223,9 @@ class AsyncProducer(Requesting, BaseProducer):
         selector: QueueSelector | None = None,
     ) -> None:
         """Send a message and do not wait for what becomes of it: fast, but it may be lost.
+
+        One that cannot leave, since no broker is there, is tried again for the producer's
+        `timeout_ms`; then that is an error.
 
         ::
 

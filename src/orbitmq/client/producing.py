@@ -170,6 +170,7 @@ class BaseProducer:
             vip_channel=self.settings.vip_channel,
         )
         self._sending.on_lost = instance.refresh_routes_soon
+        self._sending.is_closing = False
         if self._trace_topic is not None:
             self._tracer = Tracer(instance, self.group, "PRODUCE", self._trace_topic)
         if self._given_hooks:
@@ -184,6 +185,8 @@ class BaseProducer:
 
     async def _shut(self) -> None:
         instance, self._instance = self._instance, None
+        if self._sending is not None:
+            self._sending.is_closing = True
         if instance is not None:
             if self._tracer is not None:
                 await self._tracer.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, Unpack
@@ -15,16 +16,19 @@ from orbitmq.client.flows.offsets import (
     search_offset,
     stored_offset,
 )
+from orbitmq.client.flows.pauses import look_patiently
 from orbitmq.client.flows.pull import PullRequest, messages_of, pull
 from orbitmq.client.flows.routes import route_or_diagnose
 from orbitmq.client.flows.send_back import send_back
 from orbitmq.client.group import now_ms
+from orbitmq.client.handlers import DEAD_LETTER
 from orbitmq.client.instance import ClientInstance
 from orbitmq.client.state.namespace import wrap
+from orbitmq.client.state.routes import TopicRoute
 from orbitmq.client.state.subscription import subscribe
 from orbitmq.client.wishes import Flow
 from orbitmq.errors import ClientClosed, ConfigError
-from orbitmq.message import MessageQueue, PullStatus
+from orbitmq.message import MessageQueue, PullStatus, check_delay_level
 from orbitmq.protocol.flags import PullFlag
 
 __all__ = ["BasePullConsumer", "PullHow", "PullResult", "pull_once"]
@@ -144,11 +148,21 @@ class BasePullConsumer:
             "unitMode": False,
         }
 
+    async def _route(self, topic: str) -> TopicRoute:
+        """Return where a topic can be read, waiting for a broker that is away."""
+        instance = self._running
+
+        def look(left_ms: float) -> Flow[TopicRoute]:
+            return route_or_diagnose(instance.routes, topic, left_ms)
+
+        timeout_ms = self.client_settings.timeout_ms
+        return await instance.run(look_patiently(look, timeout_ms, time.monotonic))
+
     async def _introduce(self, topic: str) -> None:
         """Have brokers know us before the first request about a topic."""
         instance = self._running
         if topic and topic not in self._topics:
-            await instance.run(route_or_diagnose(instance.routes, topic))
+            await self._route(topic)
             instance.routes.watch(topic)
             self._topics.add(topic)
             await instance.heartbeat()
@@ -177,8 +191,7 @@ class BasePullConsumer:
         return await pull_once(self._running, self.group, queue, own, offset, how)
 
     async def _queues(self, topic: str) -> list[MessageQueue]:
-        own = wrap(self.client_settings.namespace, topic)
-        route = await self._running.run(route_or_diagnose(self._running.routes, own))
+        route = await self._route(wrap(self.client_settings.namespace, topic))
         return [
             MessageQueue(topic, queue.broker_name, queue.queue_id)
             for queue in route.subscribe_queues
@@ -203,6 +216,7 @@ class BasePullConsumer:
             await self._run(commit_offset(routes, self.group, own, offset), own.topic)
 
     async def _send_back(self, message: ReceivedMessage, delay_level: int) -> None:
+        check_delay_level(delay_level, lowest=DEAD_LETTER)
         queue: MessageQueue = message.queue
         flow = send_back(
             self._running.routes,

@@ -22,7 +22,6 @@ from orbitmq._native import (
     decode_properties,
     encode_record,
 )
-from orbitmq.client.flows.routes import publish_route
 from orbitmq.client.instance import ClientInstance
 from orbitmq.client.producing import BaseProducer
 from orbitmq.client.state.namespace import unwrap, wrap
@@ -93,16 +92,12 @@ class Requesting(BaseProducer):
         instance.router.add(self._reply_came, [RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT])
 
     def _queues_flow(self, topic: str) -> Flow[list[MessageQueue]]:
-        instance = self._running()
+        sending = self._sending
+        if sending is None:
+            self._running()
+            raise AssertionError  # a running producer can send
         wrapped = wrap(self.settings.namespace, topic)
-        policy = self._policy
-        route = yield from publish_route(
-            instance.routes,
-            wrapped,
-            template=policy.template_topic,
-            max_queues=policy.queue_nums,
-            timeout_ms=policy.timeout_ms,
-        )
+        route = yield from sending.route(wrapped, self._policy.timeout_ms)
         return [MessageQueue(topic, q.broker_name, q.queue_id) for q in route.publish_queues]
 
     # ---- asking
@@ -119,6 +114,7 @@ class Requesting(BaseProducer):
             flag=message.flag,
             wait_store_ok=message.wait_store_ok,
         )
+        request.take_timers(message)
         request.properties = message.properties
         request.system = {
             **(message.system or {}),

@@ -95,7 +95,8 @@ class Tracer:
             _log.warning("trace records are lost: %s", error)
 
     async def close(self) -> None:
-        """Send the last records."""
+        """Send the last records, if a broker is there to take them now."""
+        self._sending.is_closing = True
         self._timer.cancel()
         await self.flush()
 

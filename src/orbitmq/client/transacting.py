@@ -104,7 +104,10 @@ class Transactional(BaseProducer):
     _checkers: concurrent.futures.ThreadPoolExecutor | None = None
 
     def _half(self, message: Message) -> Outgoing:
-        """Make a message a half message; a half message cannot be delayed."""
+        """Make a message a half message, which has no delay level.
+
+        A time at which it is to be delivered counts from its commit on.
+        """
         half = Message(
             message.topic,
             message.body,
@@ -113,6 +116,7 @@ class Transactional(BaseProducer):
             flag=message.flag,
             wait_store_ok=message.wait_store_ok,
         )
+        half.take_timers(message)
         half.properties = message.properties
         half.system = {
             **(message.system or {}),

@@ -26,7 +26,6 @@ What becomes of an answer:
 from __future__ import annotations
 
 import itertools
-import random
 import threading
 import time
 from collections import deque
@@ -35,6 +34,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from orbitmq._native import Command
+from orbitmq.client.flows.pauses import Pauses
 from orbitmq.client.state.namespace import wrap
 from orbitmq.client.state.outgoing import REDRIVEN_LIMIT, SendPolicy, request_fields
 from orbitmq.errors import BrokerRefused, ConnectionLost, NoRoute, RemotingError, SendFailed
@@ -182,11 +182,14 @@ class Sender:
 
     def _deliver(self, send: Outbound, fixed: MessageQueue | None) -> None:
         settings, counts = self._settings, self.counts
-        deadline = self._clock() + settings.retry_timeout_ms / 1000
+        begin, budget_ms = self._clock(), settings.retry_timeout_ms
+        pauses = Pauses(
+            begin, budget_ms, self._clock, first_ms=FIRST_PAUSE_MS, longest_ms=LONGEST_PAUSE_MS
+        )
         ext, code = self._request(send)
         last: MessageQueue | None = None
         refusals = 0
-        for attempt in itertools.count():
+        for attempt in itertools.count(1):
             error: Exception
             try:
                 last = fixed or self._queues.choose(send, last)
@@ -205,18 +208,18 @@ class Sender:
             except (RemotingError, NoRoute) as missing:
                 error = missing
                 self._queues.doubt(send.topic)
-            pause_ms = min(FIRST_PAUSE_MS * 2**attempt, LONGEST_PAUSE_MS) * random.uniform(0.5, 1)
-            left_ms = (deadline - self._clock()) * 1000
-            if refusals >= MAX_REFUSALS or left_ms <= pause_ms:
+            pause = None if refusals >= MAX_REFUSALS else pauses.next()
+            if pause is None:
+                took_ms = (self._clock() - begin) * 1000
                 raise SendFailed(
-                    f"{send.rows} rows to topic {send.topic!r} were not taken in {attempt + 1} "
-                    f"attempts (retryTimeoutMs={settings.retry_timeout_ms}), the last: {error}"
+                    f"{send.rows} rows to topic {send.topic!r} were not taken in {attempt} "
+                    f"attempts in {took_ms:.0f} ms (retryTimeoutMs={budget_ms}), the last: {error}"
                 ) from error
             if self._failure is not None:
                 return  # another send has ended the task
             with counts.lock:
                 counts.retried += 1
-            self._pause(pause_ms / 1000)
+            self._pause(pause.ms / 1000)
 
     def _attempt(
         self, queue: MessageQueue, code: int, ext: dict[str, str], send: Outbound

@@ -40,6 +40,7 @@ class Proxy:
         self._flowing = asyncio.Event()
         self.delay_s = 0.0
         self.is_refusing = False
+        self.refused = 0
         self.passed_bytes = {True: 0, False: 0}
         self.cuts = 0
         self._server = thread.run(self._listen())
@@ -103,6 +104,7 @@ class Proxy:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.is_refusing:
+            self.refused += 1
             writer.transport.abort()
             return
         try:

@@ -16,6 +16,7 @@ from orbitmq.client.producer import Producer
 from orbitmq.client.producer_async import AsyncProducer
 from orbitmq.errors import NoRoute, OrbitError, SendFailed
 from orbitmq.message import Message
+from tests.client.conftest import eventually
 from tests.client.faults.conftest import LIMIT_S, Remains, weakly
 from tests.client.faults.proxy import FaultyNetwork
 
@@ -88,6 +89,38 @@ def test_a_broker_that_restarts(network: FaultyNetwork, admin: Admin, way: Way) 
     assert set(acknowledged) <= set(stored_bodies(network, "T"))
 
 
+SENDS: dict[str, Callable[[Any, Message], Any]] = {
+    "plain": lambda producer, message: producer.send(message),
+    "of a key": lambda producer, message: producer.send(message, sharding_key="k"),
+    "many": lambda producer, message: producer.send_many([message]),
+    "lingering": lambda producer, message: producer.send(message),
+    "without a route": lambda producer, message: producer.send(message),
+}
+
+
+@pytest.mark.parametrize("kind", SENDS)
+def test_a_message_arrives_when_the_only_broker_comes_back_within_the_budget(
+    network: FaultyNetwork, admin: Admin, way: Way, kind: str
+) -> None:
+    admin.create_topic("T", queues=4)
+    options: dict[str, Any] = {"group": "g", "timeout_ms": LIMIT_S * 1000}
+    if kind == "lingering":
+        options["linger_ms"] = 1
+    away = network.nameservers[0] if kind == "without a route" else network.broker
+    with way(Producer, AsyncProducer)(network.address, **options) as producer:
+        if kind != "without a route":
+            producer.send(Message("T", b"before"))
+        away.refuse()
+        sending = threading.Thread(target=SENDS[kind], args=(producer, Message("T", b"m")))
+        sending.start()
+        # That is more often than `retry_times` and a heartbeat or two.
+        eventually(lambda: away.refused >= 6)
+        away.refuse(False)
+        sending.join(LIMIT_S)
+        assert not sending.is_alive()
+        eventually(lambda: b"m" in stored_bodies(network, "T"))
+
+
 def test_a_broker_that_falls_silent(network: FaultyNetwork, admin: Admin, way: Way) -> None:
     admin.create_topic("T", queues=4)
     with way(Producer, AsyncProducer)(network.address, group="g") as producer:
@@ -134,7 +167,7 @@ def test_nameservers_that_are_lost(way: Way) -> None:
             network.nameservers[1].refuse()
             producer.send(Message("T", b"the route is known"))
             with pytest.raises(NoRoute) as caught:
-                producer.send(Message("U", b"this one is not"))
+                producer.send(Message("U", b"this one is not"), timeout_ms=300)
             assert caught.value.cause == "no_nameserver"
             network.nameservers[1].refuse(False)
             producer.send(Message("U", b"now it is"))

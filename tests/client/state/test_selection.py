@@ -24,8 +24,19 @@ def test_queues_of_each_topic_take_turns() -> None:
 def test_a_retry_goes_to_another_broker_if_there_is_one() -> None:
     chooser = QueueChooser()
     for _ in range(10):
-        assert chooser.choose("T", QUEUES, "a").broker_name == "b"
-    assert chooser.choose("T", QUEUES[:3], "a").broker_name == "a"
+        assert chooser.choose("T", QUEUES, {"a"}).broker_name == "b"
+    assert chooser.choose("T", QUEUES[:3], {"a"}).broker_name == "a"
+    of_three = [*QUEUES, MessageQueue("T", "c", 0)]
+    assert {chooser.choose("T", of_three, {"a", "b"}).broker_name for _ in range(6)} == {"c"}
+
+
+def test_a_retry_goes_to_a_slow_broker_before_one_that_has_just_failed() -> None:
+    faults = LatencyFaults(Clock())
+    for name in "ab":
+        faults.note(name, FAILURE_LATENCY_MS)
+    chooser = QueueChooser(faults)
+    assert {chooser.choose("T", QUEUES, {"a"}).broker_name for _ in range(6)} == {"b"}
+    assert {chooser.choose("T", QUEUES, {"b"}).broker_name for _ in range(6)} == {"a"}
 
 
 def test_a_key_has_one_queue_also_when_its_hash_is_negative() -> None:

@@ -73,6 +73,8 @@ def refusal(response: Command, address: str) -> BrokerRefused:
     hint = access_hint(remark)
     if hint is None and response.code in _CODES:
         hint = _HINTS.get(ResponseCode(response.code))
+    if (remark or "").startswith("timer message illegal"):
+        hint = "The message is to be delivered later than the broker takes (timerMaxDelaySec)."
     busy = response.code in BUSY
     kind = BrokerBusy if busy else BrokerRefused
     return kind(response.code, remark, address=address, hint=hint)

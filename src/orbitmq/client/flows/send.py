@@ -1,18 +1,27 @@
 """Sending: which queue, how often, for how long.
 
 The timeout is a budget for everything, the look-up of the route included; each attempt has what is
-left of it.
+left of it. Two kinds of failure differ:
 
-============  =====================  =============================================  ==============
- kind          attempts               another attempt after                          goes to
-============  =====================  =============================================  ==============
- blocking      1 + retry_times        lost connection, timeout, no such broker,      another broker
-                                      the refusals of `retry_codes`
- awaiting      1 + retry_times        lost connection, timeout                       another broker
- … to a queue  blocking 1, awaiting   lost connection, timeout                       the same
-               as above
- one-way       1
-============  =====================  =============================================  ==============
+=========================  ========================================================================
+ a broker that is away      its connection is lost or cannot be made, or no master of it is known:
+                            again until the budget is spent, unless `retry_times` is 0
+ any other                  `retry_times` times at most, see below
+=========================  ========================================================================
+
+Another broker is tried at once. Once each broker has failed there is a pause before they are tried
+again, which grows from time to time (`flows.pauses`): a broker that comes back within the budget
+gets the message.
+
+============  ==================  ================================================  ==============
+ kind          other failures      another attempt after                             goes to
+============  ==================  ================================================  ==============
+ blocking      retry_times         timeout, the refusals of `retry_codes`            another broker
+ awaiting      retry_times         timeout                                           another broker
+ … to a queue  blocking none,      timeout                                           the same
+               awaiting as above
+ one-way       as blocking         a connection that takes nothing in time           another broker
+============  ==================  ================================================  ==============
 
 Requests and answers have binary headers, which cost both sides half of what JSON costs them.
 
@@ -24,10 +33,12 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from orbitmq._native import Command, decode_send_answer
+from orbitmq.client.flows.pauses import Pauses, look_patiently
 from orbitmq.client.flows.refusals import refusal
 from orbitmq.client.flows.routes import publish_route
 from orbitmq.client.state.faults import FAILURE_LATENCY_MS, LatencyFaults
@@ -69,17 +80,23 @@ class Sending:
         self.clock = clock
         self.on_lost: Callable[[], None] | None = None
         """Called, by any thread, when a broker could not be reached: it may have moved."""
+        self.is_closing = False
+        """Whether attempts that fail are final, because the producer is about to end."""
 
     def route(self, topic: str, timeout_ms: float) -> Flow[TopicRoute]:
-        """Return where a topic's messages can go to."""
+        """Return where a topic's messages can go to, waiting for a broker that is away."""
         policy = self.policy
-        return publish_route(
-            self.routes,
-            topic,
-            template=policy.template_topic,
-            max_queues=policy.queue_nums,
-            timeout_ms=timeout_ms,
-        )
+
+        def look(left_ms: float) -> Flow[TopicRoute]:
+            return publish_route(
+                self.routes,
+                topic,
+                template=policy.template_topic,
+                max_queues=policy.queue_nums,
+                timeout_ms=left_ms,
+            )
+
+        return look_patiently(look, timeout_ms, self.clock, lambda: self.is_closing)
 
     def address(self, broker_name: str) -> str | None:
         """Return where a broker takes messages."""
@@ -97,6 +114,102 @@ class Attempt(NamedTuple):
     queue: MessageQueue
     answer: Callable[[], Command]
     """Returns what the broker has answered, or raises why there is no answer."""
+
+
+class _Course:
+    """The course of one send that did not succeed at once: what has failed, and what comes next."""
+
+    def __init__(
+        self,
+        sending: Sending,
+        message: Outgoing,
+        wanted: MessageQueue | None,
+        budget_ms: float,
+        begin: float,
+    ) -> None:
+        self.attempts: list[tuple[str, Exception]] = []
+        self._sending = sending
+        self._message = message
+        self._wanted = wanted
+        self._budget_ms = budget_ms
+        self._begin = begin
+        self._pauses = Pauses(begin, budget_ms, sending.clock)
+        self._tried: set[str] = set()
+        """The brokers that have failed since the last pause."""
+        self._retries = sending.policy.retry_times
+        if wanted is not None and sending.retries_refusals:
+            self._retries = 0
+        self._used = 0
+        """Retries that were used up; attempts at brokers that are away use none."""
+        self._is_out_of_time = False
+
+    def next_queue(
+        self, route: TopicRoute, name: str, error: Exception
+    ) -> Flow[MessageQueue | None]:
+        """Note what has failed at a broker; return the queue to try next, None for no more.
+
+        A broker that has failed since the last pause is tried again after a pause only.
+        """
+        sending, policy = self._sending, self._sending.policy
+        self.attempts.append((name, error))
+        is_away = isinstance(error, ConnectionLost)
+        if is_away and sending.on_lost is not None:
+            sending.on_lost()
+        if not is_away:
+            self._used += 1
+        if self._used > self._retries or policy.retry_times == 0:
+            return None
+        _log.debug("attempt %d to send to %s failed: %s", len(self.attempts), name, error)
+        self._tried.add(name)
+        queue = self._choose(route, self._tried)
+        if queue.broker_name not in self._tried:
+            return queue
+        pause = None if sending.is_closing else self._pauses.next()
+        if pause is None:
+            self._is_out_of_time = not sending.is_closing
+            return None
+        yield pause
+        if sending.is_closing:
+            return None
+        self._tried.clear()
+        return self._choose(route, {name})
+
+    def _choose(self, route: TopicRoute, avoided: set[str]) -> MessageQueue:
+        if self._wanted is not None:
+            return self._wanted
+        topic = self._message.topic
+        latest = self._sending.routes.route(topic)
+        if latest is not None and latest.publish_queues:
+            route = latest
+        return self._sending.chooser.choose(topic, route.publish_queues, avoided)
+
+    def failure(self, *, out_of_time: bool = False) -> SendFailed:
+        """Return the error of a send that has come to its end."""
+        took_ms = (self._sending.clock() - self._begin) * 1000
+        times = Counter((name, str(error)) for name, error in self.attempts)
+        brokers = list(dict.fromkeys(name for name, _ in self.attempts))
+        text = (
+            f"send to topic {self._message.topic!r} failed {_times(len(self.attempts))} in "
+            f"{took_ms:.0f} ms, brokers tried: {brokers}"
+        )
+        if (
+            out_of_time
+            or self._is_out_of_time
+            or any(isinstance(error, RequestTimeout) for _, error in self.attempts)
+        ):
+            text += f"; the budget for all attempts is timeout_ms={self._budget_ms:.0f}"
+        elif self._sending.is_closing:
+            text += "; the producer was closed meanwhile"
+        for (name, reason), count in times.items():
+            text += f"\n  {name}: {reason}" + (f" ({_times(count)})" if count > 1 else "")
+        failed = SendFailed(text, self.attempts)
+        if self.attempts:
+            failed.__cause__ = self.attempts[-1][1]
+        return failed
+
+
+def _times(count: int) -> str:
+    return f"{count} time" if count == 1 else f"{count} times"
 
 
 def send(
@@ -119,27 +232,24 @@ def send(
     wanted = queue
     if choose is not None:
         wanted = choose(route.publish_queues)
-    retries = policy.retry_times
-    if wanted is not None and sending.retries_refusals:
-        retries = 0
-    attempts: list[tuple[str, Exception]] = []
     if attempt is not None:
         queue = attempt.queue
     else:
         queue = wanted or sending.chooser.choose(message.topic, route.publish_queues)
     queue_id = queue.queue_id
+    course: _Course | None = None
     while True:
         left_ms = budget_ms - (attempt_begin - begin) * 1000
         if left_ms <= 0:
-            raise _failed(message, attempts, budget_ms, begin, clock)
+            course = course or _Course(sending, message, wanted, budget_ms, begin)
+            raise course.failure(out_of_time=True)
         name = queue.broker_name
         address = sending.address(name)
         error: Exception
+        result: SendResult | None = None
         if address is None:
             # A given queue's broker may be known to nameservers only.
             error = ConnectionLost(f"no master of broker {name} is known")
-            if not sending.retries_refusals:
-                retries = 0
         else:
             try:
                 response: Command
@@ -152,8 +262,6 @@ def send(
                     response = attempt.answer()
             except RemotingError as lost:
                 error = lost
-                if sending.on_lost is not None and isinstance(lost, ConnectionLost):
-                    sending.on_lost()
                 if sending.faults is not None:
                     sending.faults.note(name, FAILURE_LATENCY_MS)
             else:
@@ -165,29 +273,26 @@ def send(
                     result = result_of(
                         status, message.message_id, message.original.topic, queue, response
                     )
-                    if (
-                        status is SendStatus.SEND_OK
-                        or not policy.retry_when_not_stored_ok
-                        or len(attempts) >= retries
-                    ):
+                    if status is SendStatus.SEND_OK or not policy.retry_when_not_stored_ok:
                         return result
                     error = BrokerRefused(response.code, status.name, address=address)
                 else:
                     error = refusal(response, address)
                     if not sending.retries_refusals or response.code not in policy.retry_codes:
                         raise error
-        attempts.append((name, error))
         attempt = None
-        if len(attempts) > retries:
-            raise _failed(message, attempts, budget_ms, begin, clock)
-        _log.debug("attempt %d to send to %s failed: %s", len(attempts), name, error)
+        if course is None:
+            course = _Course(sending, message, wanted, budget_ms, begin)
+        following = yield from course.next_queue(route, name, error)
+        if following is None and result is not None:
+            return result  # taken, if not as safe as was hoped for
+        if following is None:
+            raise course.failure()
+        queue = following
         attempt_begin = clock()
-        if wanted is None:
-            route = sending.routes.route(message.topic) or route
-            queue = sending.chooser.choose(message.topic, route.publish_queues, name)
-            if not sending.retries_refusals:
-                # As RocketMQ does: the same request goes to another broker.
-                queue = MessageQueue(queue.topic, queue.broker_name, queue_id)
+        if wanted is None and not sending.retries_refusals:
+            # As RocketMQ does: the same request goes to another broker.
+            queue = MessageQueue(queue.topic, queue.broker_name, queue_id)
 
 
 def send_oneway(
@@ -198,22 +303,38 @@ def send_oneway(
     choose: Choose | None = None,
     timeout_ms: float | None = None,
 ) -> Flow[None]:
-    """Send once and do not wait for what becomes of it."""
+    """Have a message leave, and do not wait for what becomes of it.
+
+    One that could not leave, since its broker is away, is tried again as any other.
+    """
     budget_ms = sending.policy.timeout_ms if timeout_ms is None else timeout_ms
+    begin = sending.clock()
     route = sending.routes.route(message.topic)
     if route is None or not route.publish_queues:
         route = yield from sending.route(message.topic, budget_ms)
+    wanted = queue
     if choose is not None:
-        queue = choose(route.publish_queues)
-    queue = queue or sending.chooser.choose(message.topic, route.publish_queues)
-    address = sending.address(queue.broker_name)
-    if address is None:
-        raise SendFailed(f"no master of broker {queue.broker_name} is known")
-    try:
-        yield Notify(address, message.code, message.ext_for(queue), message.body, "binary")
-    except RemotingError as error:
-        attempts = [(queue.broker_name, error)]
-        raise SendFailed(f"the message could not be sent: {error}", attempts) from error
+        wanted = choose(route.publish_queues)
+    queue = wanted or sending.chooser.choose(message.topic, route.publish_queues)
+    course: _Course | None = None
+    while True:
+        name = queue.broker_name
+        address = sending.address(name)
+        error: Exception
+        if address is None:
+            error = ConnectionLost(f"no master of broker {name} is known")
+        else:
+            try:
+                yield Notify(address, message.code, message.ext_for(queue), message.body, "binary")
+                return
+            except RemotingError as lost:
+                error = lost
+        if course is None:
+            course = _Course(sending, message, wanted, budget_ms, begin)
+        following = yield from course.next_queue(route, name, error)
+        if following is None:
+            raise course.failure()
+        queue = following
 
 
 def result_of(
@@ -234,26 +355,3 @@ def result_of(
         region or "DefaultRegion",
         trace_on,
     )
-
-
-def _failed(
-    message: Outgoing,
-    attempts: list[tuple[str, Exception]],
-    budget_ms: float,
-    begin: float,
-    clock: Callable[[], float],
-) -> SendFailed:
-    took_ms = (clock() - begin) * 1000
-    brokers = [name for name, _ in attempts]
-    text = (
-        f"send to topic {message.topic!r} failed {len(attempts)} times in {took_ms:.0f} ms, "
-        f"brokers tried: {brokers}"
-    )
-    if took_ms >= budget_ms or any(isinstance(error, RequestTimeout) for _, error in attempts):
-        text += f"; the budget for all attempts is timeout_ms={budget_ms:.0f}"
-    for name, error in attempts:
-        text += f"\n  {name}: {error}"
-    failed = SendFailed(text, attempts)
-    if attempts:
-        failed.__cause__ = attempts[-1][1]
-    return failed

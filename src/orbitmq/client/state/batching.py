@@ -47,7 +47,7 @@ OVERHEAD_BYTES = 22 + ID_BYTES
 
 def make_part(message: Message, policy: SendPolicy) -> str:
     """Check a message and write down the properties a batch carries of it, besides its id."""
-    if message.delay_level > 0:
+    if message.is_delayed:
         raise BadMessage("delayed messages cannot be batched; send them one by one")
     if not 0 < len(message.body) <= policy.max_message_bytes:
         check_body(message.body, policy)
@@ -124,7 +124,7 @@ def results_of_each(result: SendResult, count: int) -> list[SendResult]:
 def can_linger(message: Message, policy: SendPolicy) -> bool:
     """Whether a message may be sent in a batch; one that gets compressed goes alone."""
     return (
-        message.delay_level <= 0
+        not message.is_delayed
         and message.system is None
         and len(message.body) < policy.compress_over_bytes
     )

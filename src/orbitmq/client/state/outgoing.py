@@ -140,7 +140,8 @@ def more_properties(message: Message, namespace: str | None = None) -> str:
     """Write what a message has besides an id, each with a separator before it."""
     own = message.properties
     system = message.system
-    if not (message.tags or message.keys or own or system or message.delay_level or namespace):
+    delayed = message.is_delayed
+    if not (message.tags or message.keys or own or system or delayed or namespace):
         return ""
     pairs: list[tuple[str, str]] = []
     if message.tags:
@@ -149,6 +150,8 @@ def more_properties(message: Message, namespace: str | None = None) -> str:
         pairs.append(("KEYS", " ".join(message.keys)))
     if message.delay_level > 0:
         pairs.append(("DELAY", str(message.delay_level)))
+    if delayed:
+        pairs.extend(message.timers().items())
     if namespace:
         pairs.append(("INSTANCE_ID", namespace))
     if own or system:
@@ -252,6 +255,7 @@ def _without_reconsume(message: Message) -> Message:
         flag=message.flag,
         wait_store_ok=message.wait_store_ok,
     )
+    bare.take_timers(message)
     bare.properties = message.properties
     bare.system = {
         name: value

@@ -1,7 +1,7 @@
 """Which queue a message goes to.
 
 Queues of a topic take turns, from a random one on so that producers that start together do not all
-begin with the same. A retry goes to another broker than the one that has just failed. With the
+begin with the same. A retry goes to another broker than those that have just failed. With the
 latency-fault strategy brokers that were slow are passed over (see `faults`).
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from orbitmq._native import java_hash
 from orbitmq.client.state.faults import LatencyFaults
@@ -31,30 +31,37 @@ class QueueChooser:
         self._counters: dict[str, Callable[[], int]] = {}
 
     def choose(
-        self, topic: str, queues: Sequence[MessageQueue], last_broker: str | None = None
+        self, topic: str, queues: Sequence[MessageQueue], avoided: Collection[str] = ()
     ) -> MessageQueue:
-        """Return the next queue, on another broker than the last attempt's if there is one."""
+        """Return the next queue, on a broker that is not to be avoided if there is one."""
         count = self._counters.get(topic)
         if count is None:
             first = random.randrange(1 << 16)
             count = self._counters.setdefault(topic, itertools.count(first).__next__)
         if self._faults is not None:
-            return self._choose_available(self._faults, count, queues)
-        if last_broker is not None:
-            for _ in queues:
-                queue = queues[count() % len(queues)]
-                if queue.broker_name != last_broker:
-                    return queue
+            return self._choose_available(self._faults, count, queues, avoided)
+        if avoided:
+            queues = [queue for queue in queues if queue.broker_name not in avoided] or queues
         return queues[count() % len(queues)]
 
     def _choose_available(
-        self, faults: LatencyFaults, count: Callable[[], int], queues: Sequence[MessageQueue]
+        self,
+        faults: LatencyFaults,
+        count: Callable[[], int],
+        queues: Sequence[MessageQueue],
+        avoided: Collection[str],
     ) -> MessageQueue:
         start = count()
+        untried: MessageQueue | None = None
         for step in range(len(queues)):
             queue = queues[(start + step) % len(queues)]
+            if queue.broker_name in avoided:
+                continue
             if faults.is_available(queue.broker_name):
                 return queue
+            untried = untried or queue
+        if avoided and untried is not None:
+            return untried
         broker = faults.least_bad()
         if broker is not None:
             of_broker = [queue for queue in queues if queue.broker_name == broker]

@@ -26,7 +26,7 @@ def message_type(message: Message) -> int:
     """Return the number of a message's kind."""
     if message.system and message.system.get("TRAN_MSG") == "true":
         return HALF_MESSAGE
-    if message.delay_level > 0 or "__STARTDELIVERTIME" in message.properties:
+    if message.is_delayed or "__STARTDELIVERTIME" in message.properties:
         return DELAY_MESSAGE
     return NORMAL_MESSAGE
 
