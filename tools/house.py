@@ -265,7 +265,7 @@ def _searches(function: ast.expr) -> bool:
 
 
 def _is_text_of(node: ast.AST, error: str) -> bool:
-    """Tell whether a node is ``str(error)`` or ``error.args``."""
+    """Return whether a node is ``str(error)`` or ``error.args``."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "str":
         return any(_is_name_of(each, {error}) for each in node.args)
     return (

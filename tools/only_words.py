@@ -140,7 +140,8 @@ def _reduced(node: ast.expr, text: str | None) -> ast.expr:
         kept: list[ast.expr] = [part for part in node.values if not isinstance(part, ast.Constant)]
         return ast.JoinedStr(kept) if kept else ast.Constant("")
     if isinstance(node, ast.BinOp):
-        return ast.BinOp(_reduced(node.left, text), node.op, _reduced(node.right, text))
+        right = _reduced(node.right, text) if isinstance(node.op, ast.Add) else node.right
+        return ast.BinOp(_reduced(node.left, text), node.op, right)
     if isinstance(node, ast.IfExp):
         return ast.IfExp(node.test, _reduced(node.body, text), _reduced(node.orelse, text))
     return node

@@ -87,6 +87,11 @@ def test_a_plain_string_argument_is_no_word() -> None:
     assert python_difference('raise E("a")', 'raise E("b")') is not None
 
 
+def test_a_value_that_is_put_into_a_help_text_is_no_word() -> None:
+    assert python_difference('o(help="a %s" % "x")', 'o(help="b %s" % "x")') is None
+    assert python_difference('o(help="a %s" % "x")', 'o(help="a %s" % "y")') is not None
+
+
 RUST = r"""//! A crate.
 /// Adds. /* not a block
 fn add<'a>(a: &'a str, b: char) -> String { // adds
