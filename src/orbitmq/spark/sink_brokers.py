@@ -73,6 +73,8 @@ def ask_brokers(connection: Connection, topic: str | None) -> list[BrokerAbiliti
     with Admin(connection.client_settings()) as admin:
         info = admin.cluster_info()
         names = set(info.brokers)
+        if not names:
+            raise NoRoute("no broker is registered: start one, or wait for it", cause="no_broker")
         if topic is not None:
             route = admin.topic_route(topic)
             names = {queue.broker_name for queue in route.publish_queues} or names
