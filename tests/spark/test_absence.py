@@ -235,7 +235,7 @@ def test_sightings(sights: list[tuple[float, Absence | None]], told: list[float]
     assert [now for now, cause in sights if seen.see(THERE, cause, now)] == told
     last = [cause for now, cause in sights if now in told]
     assert seen.told(THERE) == (last[-1] if last else None)
-    seen.is_back(THERE)
+    seen.are_back([HERE, THERE])
     assert seen.told(THERE) is None
 
 

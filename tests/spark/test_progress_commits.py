@@ -118,3 +118,21 @@ def test_trouble_of_a_task_is_logged_without_secrets(caplog: pytest.LogCaptureFi
     with caplog.at_level(logging.INFO, "orbitmq.spark"):
         losses.had_trouble(BrokerBusy(2, "busy with accessKey=AK-hidden"))
     assert "busy with accessKey=********" in caplog.text
+
+
+def test_progress_is_shown_at_once_when_a_broker_has_restarted(
+    new_topic: NewTopic, caplog: pytest.LogCaptureFixture
+) -> None:
+    with LocalCluster() as own:
+        topic = new_topic(own, queues=1)
+        view = WatchedCluster(Connection((own.address,)), GROUP)
+        commits = ProgressCommits(view, Clock())
+        queue = MessageQueue(topic, "broker-a", 0)
+        commits.report({queue: 0})
+        own.stop_broker("broker-a")
+        own.start_broker("broker-a")
+        with caplog.at_level(logging.WARNING):
+            commits.report({queue: 0, MessageQueue(topic, "broker-a", 1): 0})
+        commits.close()
+        view.close()
+    assert not [each for each in caplog.records if each.name.startswith("orbitmq.spark")]

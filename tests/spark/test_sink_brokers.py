@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import logging
+from typing import Literal
 
 import pytest
 
 from orbitmq.errors import ConfigError, NoRoute, OrbitError
 from orbitmq.spark import sink_brokers
+from orbitmq.spark.options import Connection
 from orbitmq.spark.sink_options import SinkOptions
+from orbitmq.testing import LocalCluster
 
 
 class Answers:
-    """A cluster that answers as it is told to."""
+    """A cluster that answers as it is told to; it plays the time that is waited for it."""
 
     def __init__(self) -> None:
         self.fault: OrbitError | None = None
+        self.now = 1000.0
+        self.back_at: float | None = None
+
+    def clock(self) -> float:
+        return self.now
+
+    def pause(self, seconds: float) -> None:
+        self.now += seconds
+        if self.back_at is not None and self.now >= self.back_at:
+            self.fault = None
 
     def __call__(self, _options: SinkOptions, _columns: frozenset[str]) -> tuple[str, ...]:
         if self.fault is not None:
@@ -29,6 +42,8 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     monkeypatch.setattr(sink_brokers, "_ask_cluster", made)
     monkeypatch.setattr(sink_brokers, "_checked", {})
     monkeypatch.setattr(sink_brokers, "CHECK_AGAIN_S", 0.0)
+    monkeypatch.setattr(sink_brokers, "_clock", made.clock)
+    monkeypatch.setattr(sink_brokers, "_pause", made.pause)
     return made
 
 
@@ -53,8 +68,45 @@ def test_a_broker_that_is_away_ends_no_query_that_has_begun(
     assert "Passw0rd" not in caplog.text
 
 
+def test_a_process_that_asks_for_the_first_time_waits_for_a_broker_that_restarts(
+    answers: Answers, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers.fault = NoRoute("no broker is registered, said Passw0rd", cause="no_broker")
+    answers.back_at = answers.now + 30
+    with caplog.at_level(logging.WARNING):
+        assert check() == ("broker-a",)
+    assert answers.now <= 1031
+    (told,) = caplog.messages
+    assert "no broker is registered" in told
+    assert "Passw0rd" not in told
+
+
+def test_a_broker_that_does_not_come_back_ends_the_query_in_the_end(answers: Answers) -> None:
+    answers.fault = NoRoute("no broker is registered", cause="no_broker")
+    with pytest.raises(NoRoute):
+        check()
+    assert 1119 <= answers.now <= 1120  # retryTimeoutMs
+
+
+@pytest.mark.parametrize("cause", ["no_topic", "no_nameserver", "no_permission"])
+def test_what_is_no_restart_is_not_waited_for(
+    answers: Answers, cause: Literal["no_topic", "no_nameserver", "no_permission"]
+) -> None:
+    answers.fault = NoRoute("it does not exist", cause=cause)
+    with pytest.raises(NoRoute):
+        check()
+    assert answers.now == 1000
+
+
 def test_a_broker_that_joins_and_breaks_the_promise_ends_it(answers: Answers) -> None:
     assert check() == ("broker-a",)
     answers.fault = ConfigError("column deliverAt needs brokers that deliver at a time")
     with pytest.raises(ConfigError, match="deliver at a time"):
         check()
+
+
+@pytest.mark.parametrize("topic", ["orders", None])
+def test_a_topic_is_not_called_missing_while_no_broker_is_registered(topic: str | None) -> None:
+    with LocalCluster(brokers=0) as nameserver, pytest.raises(NoRoute) as caught:
+        sink_brokers.ask_brokers(Connection((nameserver.address,)), topic)
+    assert caught.value.cause == "no_broker"

@@ -55,7 +55,7 @@ class Sightings:
         """Note why a queue is missing; whether it is time to tell, which it is once per cause.
 
         None is a queue that has a route again and was not read yet. That ends what was seen of a
-        topic or a queue; a broker is back when its queues can be read (`is_back`).
+        topic or a queue; a broker is back when its queues can be read (`are_back`).
         """
         seen = self._seen.get(queue)
         if seen is not None and seen.is_told and seen.cause != AWAY:
@@ -72,9 +72,10 @@ class Sightings:
         seen.is_told = True
         return True
 
-    def is_back(self, queue: MessageQueue) -> None:
-        """Forget a queue that is there."""
-        self._seen.pop(queue, None)
+    def are_back(self, queues: Collection[MessageQueue]) -> None:
+        """Forget those of some queues that were missing; these are there."""
+        for queue in [queue for queue in self._seen if queue in queues]:
+            del self._seen[queue]
 
     def told(self, queue: MessageQueue) -> Absence | None:
         """Return the cause that was told, None while the queue may come back soon."""
@@ -110,9 +111,7 @@ class Absences:
     def _missing(self, wanted: Mapping[MessageQueue, int], reach: Reach) -> list[MessageQueue]:
         """Return the queues that are not there, and tell of those that are missing for long."""
         missing = [queue for queue in wanted if queue not in reach.ends]
-        # Those that nobody asks about now, because others have a batch of their own, stay missing.
-        for queue in wanted.keys() & reach.ends.keys():
-            self._sightings.is_back(queue)
+        self._sightings.are_back(reach.ends.keys())
         now = self._cluster.clock()
         if missing and now >= self._look_at:
             self._look_at = now + LOOK_AGAIN_S

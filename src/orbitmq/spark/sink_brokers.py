@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from orbitmq.errors import ConfigError, NoRoute, OrbitError
@@ -25,6 +25,8 @@ __all__ = ["BrokerAbilities", "ask_brokers", "check_cluster"]
 _log = logging.getLogger(__name__)
 
 CHECK_AGAIN_S = 30.0
+ASK_AGAIN_S = 0.5
+"""How long to wait before a broker that is away is asked again."""
 _VERSION = re.compile(r"V?(\d+)[._]")
 
 
@@ -71,6 +73,8 @@ def ask_brokers(connection: Connection, topic: str | None) -> list[BrokerAbiliti
     with Admin(connection.client_settings()) as admin:
         info = admin.cluster_info()
         names = set(info.brokers)
+        if not names:
+            raise NoRoute("no broker is registered: start one, or wait for it", cause="no_broker")
         if topic is not None:
             route = admin.topic_route(topic)
             names = {queue.broker_name for queue in route.publish_queues} or names
@@ -90,22 +94,25 @@ def ask_brokers(connection: Connection, topic: str | None) -> list[BrokerAbiliti
         return found
 
 
+_clock: Callable[[], float] = time.monotonic
+_pause: Callable[[float], None] = time.sleep
 _checked: dict[tuple[SinkOptions, frozenset[str]], tuple[float, tuple[str, ...]]] = {}
 
 
 def check_cluster(options: SinkOptions, columns: frozenset[str]) -> tuple[str, ...]:
     """Refuse what the cluster cannot do; returns the brokers that the rows go to, if it matters.
 
-    Spark makes a new writer for every micro-batch: what was found lately is not asked again, and a
-    broker that is gone for a moment does not end a query that has begun well; one that has joined
-    since, and breaks a promise, does.
+    Spark makes a new writer for every micro-batch, often in a new process. What was found lately is
+    not asked again. A broker that is gone for a moment does not end a query that has begun well: a
+    process that has asked before goes on with what it knows, another waits as long as a task would
+    (`retryTimeoutMs`). A broker that has joined since, and breaks a promise, ends it.
     """
-    key, now = (options, columns), time.monotonic()
+    key, now = (options, columns), _clock()
     checked_at, brokers = _checked.get(key, (-CHECK_AGAIN_S, ()))
     if now - checked_at < CHECK_AGAIN_S:
         return brokers
     try:
-        brokers = _ask_cluster(options, columns)
+        brokers = _ask_cluster(options, columns) if key in _checked else _await(options, columns)
     except OrbitError as error:
         if key not in _checked or not error.retriable:
             raise
@@ -113,6 +120,21 @@ def check_cluster(options: SinkOptions, columns: frozenset[str]) -> tuple[str, .
         _log.warning("the cluster was not asked again what it can do: %s", hidden)
     _checked[key] = now, brokers
     return brokers
+
+
+def _await(options: SinkOptions, columns: frozenset[str]) -> tuple[str, ...]:
+    """Ask the cluster until it answers: brokers may be restarting."""
+    deadline, is_told = _clock() + options.retry_timeout_ms / 1000, False
+    while True:
+        try:
+            return _ask_cluster(options, columns)
+        except NoRoute as error:
+            if error.cause != "no_broker" or _clock() + ASK_AGAIN_S > deadline:
+                raise
+            if not is_told:
+                is_told = True
+                _log.warning("waiting: %s", options.connection.hide_secrets(str(error)))
+        _pause(ASK_AGAIN_S)
 
 
 def _ask_cluster(options: SinkOptions, columns: frozenset[str]) -> tuple[str, ...]:
