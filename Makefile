@@ -159,11 +159,11 @@ test-crash: build ## Kill a writer at random moments and look at what recovery f
 
 # On both Sparks. Two of the four parts run at a time, the longest first, and what a part says comes
 # in one piece. For the sake of time the newest Spark alone runs commands, projects, documents, the
-# checks of files, pipelines on a standalone cluster, every kind of state, restarts of brokers, and what
-# kills, readers and rivals do to an archive.
+# checks of files, pipelines on a standalone cluster and their progress, every kind of state, restarts of
+# brokers, and what kills, readers and rivals do to an archive.
 SPARK_KILLS := $(wildcard tests/spark/test_kill_*.py)
 SPARK_NEWEST_ONLY := $(addprefix tests/spark/test_,$(addsuffix .py,archive_readers archive_writers broker_restarts docs kill_archive pipeline_checks \
-	pipeline_cli pipeline_files pipeline_kinds pipeline_places pipeline_project pipeline_signals replay_sources state))
+	pipeline_cli pipeline_files pipeline_kinds pipeline_places pipeline_progress pipeline_project pipeline_signals replay_sources state))
 SPARK_PARTS := test-spark-rest test-spark-kills test-spark-lowest-kills test-spark-lowest-rest
 
 .PHONY: test-spark $(SPARK_PARTS)

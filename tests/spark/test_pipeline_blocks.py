@@ -27,7 +27,7 @@ from orbitmq.spark.pipelines.decoding import as_ddl, decode, infer_json_schema
 from orbitmq.spark.pipelines.redrive import back_to, can_be_sent, not_yet_redriven, remember
 from orbitmq.spark.pipelines.spec import Interval
 from orbitmq.spark.pipelines.topics import as_messages
-from orbitmq.spark.pipelines.trace import failures, percentiles_of, slowest
+from orbitmq.spark.pipelines.trace import _plots, failures, percentiles_of, slowest
 from orbitmq.spark.pipelines.trace_events import consumptions, events, sends
 
 T0_MS = 1_767_225_600_000
@@ -320,6 +320,19 @@ def test_redriving_keeps_the_message_and_never_repeats(spark: SparkSession, tmp_
     assert not_yet_redriven(rows, ledger).count() == 2
     remember(rows.where("group = 'mail'"), ledger, datetime.now(UTC))
     assert [row["group"] for row in rows_of(not_yet_redriven(rows, ledger))] == ["billing"]
+
+
+def test_a_plot_has_words_for_a_topic_that_the_trace_does_not_name() -> None:
+    """A try of a consumer has its topic from the trace of the send, which may not be there."""
+    columns = ("topic", "group", "messages", "p50", "max")
+    tables = tuple(
+        Table(title, columns, ((topic, "billing", 3, 1.0, 2.0),))
+        for title, topic in (("sending", "orders"), ("delivery", "orders"), ("handling", None))
+    )
+    spec: Any = types.SimpleNamespace(percentiles=(50.0,))
+    drawn = _plots(spec, tables, Table("by minute", ("minute", "p50"), ()))
+    assert "orders · billing" in drawn[0]
+    assert "(topic not traced) · billing" in drawn[2]
 
 
 def test_plots_are_well_formed_and_say_what_they_show(tmp_path: Path) -> None:

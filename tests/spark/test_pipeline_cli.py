@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from orbitmq.testing import LocalCluster
+from tests.spark.conftest import NewTopic
 from tests.spark.pipeline_commands import ENDLESS, QUIET, command, running
+from tests.spark.topics import produce
 
 SECRET = "hunter2hunter2"
 
@@ -129,6 +132,37 @@ def test_a_failure_is_one_line_and_the_code_is_1(tmp_path: Path) -> None:
     assert done.returncode == 1
     (error,) = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
     assert "too bad" in error
+
+
+def test_readers_that_a_limit_leaves_print_no_traceback(
+    cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    """A schema is inferred from the first messages, and the console shows the first rows."""
+    topic = new_topic(cluster, queues=1)
+    produce(cluster, topic, (b'{"id": %d, "text": "%s"}' % (n, b"x" * 500) for n in range(40_000)))
+    file = tmp_path / "first.toml"
+    file.write_text(f"""
+kind = "sql"
+name_server = "{cluster.address}"
+trigger = "batch"
+{QUIET}
+[source.orders]
+topic = "{topic}"
+decode = "json"
+[[step]]
+name = "ids"
+sql = "SELECT id FROM orders"
+[[sink]]
+format = "console"
+options = {{ numRows = 2 }}
+""")
+    done = orbitmq("pipeline", "run", str(file))
+    assert done.returncode == 0, done.stderr
+    assert [line.strip("| ") for line in done.stdout.splitlines() if line[0] == "|"] == [
+        *("id", "0", "1")
+    ]
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
 
 
 def test_init_writes_a_project_once(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ def progress(query: str, batch: int, **facts: Any) -> Progress:
         "lag": 31_000,
         "watermark": "2026-01-05T08:59:00.000Z",
         "state_rows": 0,
+        "undecoded": 3,
     }
     return Progress(**known | facts)
 
@@ -54,7 +55,7 @@ def test_a_terminal_has_a_table_that_is_redrawn() -> None:
     drawn = seen.getvalue()
     assert UP in drawn
     last = drawn[drawn.rindex("query") :]
-    for title in ("batch", "rows/s in", "rows/s done", "lag", "batch ms", "watermark"):
+    for title in ("batch", "undecoded", "rows/s in", "rows/s done", "lag", "batch ms", "watermark"):
         assert title in last
     (orders,) = [line for line in last.splitlines() if "orders" in line]
     for cell in ("1,200", "2,400", "4,800", "250", "2026-01-05T08:59:00.000Z"):
@@ -110,7 +111,9 @@ def test_elsewhere_there_are_lines(capsys: pytest.CaptureFixture[str]) -> None:
     display.report(Report(tables=(Table("T", ("key",), ((SECRET,),)),), notes=("a note",)))
     shown = capsys.readouterr()
     orders, payments, failed = shown.err.splitlines()
-    assert orders.startswith("orders: batch 1, rows 1,200, rows/s in 2,400, rows/s done 4,800, ")
+    assert orders.startswith(
+        "orders: batch 1, rows 1,200, undecoded 3, rows/s in 2,400, rows/s done 4,800, "
+    )
     assert orders.endswith("lag 31,000, batch ms 250, watermark 2026-01-05T08:59:00.000Z")
     assert payments.startswith("payments: ")
     assert failed.startswith("Error: refused: ")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
+import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import (
@@ -20,6 +23,7 @@ from pyspark.sql.datasource import (
 
 from orbitmq._native import NewMessage
 from orbitmq.spark.batch_reader import QueuePartition
+from orbitmq.spark.pipelines.failures import one_line
 from orbitmq.spark.pushdown import PushdownReader
 from orbitmq.spark.source import RocketMQSource
 from orbitmq.testing import LocalCluster
@@ -77,6 +81,33 @@ def test_the_same_rows_are_found(
         F.col("queueOffset").eqNullSafe(F.lit(None)),
     ):
         assert bodies(read.where(condition)) == bodies(plain.where(condition)), str(condition)
+
+
+@pytest.mark.parametrize("name", ["rocketmq", "rocketmq-store"])
+def test_one_line_names_the_switch_that_filters_need(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, store: Path, name: str
+) -> None:
+    options = {"pushFilters": "true", "path": str(store)}
+    if name == "rocketmq":
+        options = {"pushFilters": "true", **source_options(cluster, new_topic(cluster))}
+    switch = "spark.sql.python.filterPushdown.enabled"
+    rows = spark.read.format(name).options(**options).load()
+    spark.conf.set(switch, "false")
+    try:
+        with pytest.raises(AnalysisException) as refused:
+            rows.count()
+    finally:
+        spark.conf.set(switch, "true")
+    told = f"option pushFilters needs the setting {switch}=true of the Spark session"
+    assert one_line(refused.value) == told
+    text = str(refused.value)
+    assert "Traceback" not in text
+    assert told in text.splitlines()[0]
+    assert spark.read.format(name).options(**options).load().count() >= 0
+
+
+def source_options(cluster: LocalCluster, topic: str) -> dict[str, str]:
+    return {"nameServer": cluster.address, "subscribe": topic}
 
 
 def test_less_is_read(cluster: LocalCluster, new_topic: NewTopic) -> None:

@@ -104,7 +104,10 @@ def run_command(verbosity: int, file: Path, master: str | None, once: bool, outp
 @OUTPUT
 @click.pass_obj
 def check_command(verbosity: int, file: Path, master: str | None, plan: bool, output: str) -> None:
-    """Check a pipeline's file; prints every mistake, each in one line, and ends with code 2.
+    """Check a pipeline's file; prints its mistakes, each in one line, and ends with code 2.
+
+    Without --plan only the file itself is read. With it Spark is started and every query is
+    planned, which finds topics, tables and columns that are not there.
 
     \b
     Examples:

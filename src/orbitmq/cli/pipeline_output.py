@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
 __all__ = ["RunDisplay", "display_for", "print_spec"]
 
-COLUMNS = ("query", "batch", "rows", "rows/s in", "rows/s done", "lag", "batch ms", "watermark")
+COLUMNS = (
+    *("query", "batch", "rows", "undecoded", "rows/s in", "rows/s done", "lag", "batch ms"),
+    "watermark",
+)
 LINE_EVERY_S = 1.0
 
 
@@ -202,6 +205,7 @@ def _cells(progress: Progress) -> tuple[str, ...]:
         progress.query,
         str(progress.batch_id),
         f"{progress.rows:,}",
+        "-" if progress.undecoded is None else f"{progress.undecoded:,}",
         f"{progress.input_rows_per_s:,.0f}",
         f"{progress.processed_rows_per_s:,.0f}",
         "-" if progress.lag is None else f"{progress.lag:,}",

@@ -4,7 +4,7 @@
 
     from orbitmq.spark import pipelines
 
-    loaded = pipelines.load("orders.toml")              # BadPipeline lists every mistake
+    loaded = pipelines.load("orders.toml")              # BadPipeline lists the mistakes
     plan = pipelines.build(loaded, pipelines.Workspace(spark, loaded.directory))
 
 and the building blocks are functions from DataFrame to DataFrame, for `DataFrame.transform`:

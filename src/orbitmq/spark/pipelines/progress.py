@@ -4,6 +4,9 @@ Spark reports each micro-batch as JSON. Lag is the sum, over the queues of all s
 newest offset that the broker has minus the offset the batch ended at; both come from the source
 as ``{topic: {broker: {queue: offset}}}`` (see `offsets`). A source that does not tell its newest
 offset has no lag to show rather than a lag of 0.
+
+A query that finds nothing to do has no event with figures, only one that it is idle: its figures
+are in its `lastProgress` then, which whoever has the query can show.
 """
 
 from __future__ import annotations
@@ -11,12 +14,13 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from orbitmq.spark.offsets import NO_TOPICS
+from orbitmq.spark.pipelines.undecoded import undecoded_in
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import (
@@ -31,7 +35,7 @@ __all__ = ["Listener", "Progress", "lag_of"]
 
 @dataclass(frozen=True)
 class Progress:
-    """One micro-batch of one query."""
+    """One micro-batch of one query, or that it has nothing to do."""
 
     query: str
     batch_id: int
@@ -43,10 +47,13 @@ class Progress:
     lag: int | None
     watermark: str | None
     state_rows: int
+    undecoded: int | None = None
+    """How many rows could not be decoded since the query was started; None where none is."""
+    idle: bool = False
 
     @classmethod
-    def from_json(cls, text: str) -> Progress:
-        """Read a progress event."""
+    def from_json(cls, text: str, *, idle: bool = False) -> Progress:
+        """Read a progress event; its `undecoded` is of the batch alone."""
         event = json.loads(text)
         lags = [
             lag
@@ -64,6 +71,8 @@ class Progress:
             lag=sum(lags) if lags else None,
             watermark=event.get("eventTime", {}).get("watermark"),
             state_rows=sum(state["numRowsTotal"] for state in event.get("stateOperators", ())),
+            undecoded=undecoded_in(event.get("observedMetrics", {})),
+            idle=idle,
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -105,7 +114,7 @@ def _decoded(offset: object) -> object:
 
 
 class Listener(StreamingQueryListener):
-    """Hands every micro-batch to `on_progress`, and knows which queries have ended.
+    """Hands every micro-batch to `on_progress`, and knows which queries are idle, or have ended.
 
     Spark calls it on a thread of its own, in order, a little after the fact: `wait_ended` is how
     to know that nothing more will come from a query.
@@ -115,13 +124,18 @@ class Listener(StreamingQueryListener):
         self._on_progress = on_progress
         self._ended: set[str] = set()
         self._batches: dict[str, int] = {}
+        self._idle: set[str] = set()
+        self._undecoded: dict[str, int] = {}
+        self._shown_idle: dict[str, Progress] = {}
         self._changed = threading.Condition()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Take note of nothing: the runner knows what it has started."""
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Take note of nothing: an idle stream has no figures."""
+        """Remember that a query has nothing to do; its figures are not in the event."""
+        with self._changed:
+            self._idle.add(str(event.runId))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Pass a batch on."""
@@ -129,6 +143,12 @@ class Listener(StreamingQueryListener):
         with self._changed:
             key = str(event.progress.runId)
             self._batches[key] = self._batches.get(key, 0) + 1
+            self._idle.discard(key)
+            self._shown_idle.pop(key, None)
+            if progress.undecoded is not None:
+                count = self._undecoded.get(progress.query, 0) + progress.undecoded
+                self._undecoded[progress.query] = count
+                progress = replace(progress, undecoded=count)
             self._changed.notify_all()
         self._on_progress(progress)
 
@@ -137,6 +157,29 @@ class Listener(StreamingQueryListener):
         with self._changed:
             self._ended.add(str(event.runId))
             self._changed.notify_all()
+
+    def is_idle(self, run_id: str) -> bool:
+        """Whether a query has had nothing to do since this was asked last, nor a batch."""
+        with self._changed:
+            found = run_id in self._idle
+            self._idle.discard(run_id)
+            return found
+
+    def show_idle(self, run_id: str, text: str) -> None:
+        """Pass the figures of an idle query on, unless they are those of last time."""
+        progress = Progress.from_json(text, idle=True)
+        with self._changed:
+            progress = replace(progress, undecoded=self._undecoded.get(progress.query))
+            shown = self._shown_idle.get(run_id)
+            self._shown_idle[run_id] = progress
+        if shown is None or shown.lag != progress.lag:
+            self._on_progress(progress)
+
+    @property
+    def undecoded(self) -> dict[str, int]:
+        """How many rows of each query could not be decoded, of queries whose rows are decoded."""
+        with self._changed:
+            return dict(self._undecoded)
 
     def batches(self, run_id: str) -> int:
         """Return how many batches of a query have been reported."""

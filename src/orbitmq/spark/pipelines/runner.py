@@ -31,6 +31,7 @@ from orbitmq.spark.pipelines.kinds import find_kind
 from orbitmq.spark.pipelines.plan import Job, Report, Streams
 from orbitmq.spark.pipelines.progress import Listener, Progress
 from orbitmq.spark.pipelines.sessions import make_active
+from orbitmq.spark.pipelines.undecoded import undecoded_note
 from orbitmq.spark.pipelines.workspace import Workspace
 from orbitmq.spark.progress_commits import report_last
 
@@ -144,6 +145,7 @@ def _run_streams(plan: Streams, workspace: Workspace, display: Display) -> Exit:
             queries.append(stream.start())
             display.say(f"{stream.name} started")
         while any(query.isActive for query in queries):
+            _show_idle(queries, listener)
             if workspace.stopping.wait(POLL_S):
                 display.say("stopping: each stream finishes the batch it is in")
                 _stop_after_batch(queries, listener)
@@ -165,11 +167,21 @@ def _run_streams(plan: Streams, workspace: Workspace, display: Display) -> Exit:
     for failure in failures:
         display.failed(one_line(failure))
         _log.debug("the whole story", exc_info=failure)
+    if undecoded := listener.undecoded:
+        notes = tuple(undecoded_note(name, count) for name, count in undecoded.items() if count)
+        display.report(Report(notes=notes, facts={"undecoded": undecoded}))
     if failures:
         return Exit.FAILED if queries else Exit.NOT_STARTED
     if workspace.stopping.is_set() and not plan.endless:
         return Exit.INTERRUPTED
     return Exit.DONE
+
+
+def _show_idle(queries: list[StreamingQuery], listener: Listener) -> None:
+    for query in queries:
+        run_id = str(query.runId)
+        if listener.is_idle(run_id) and (progress := query.lastProgress) is not None:
+            listener.show_idle(run_id, progress.json)
 
 
 def _stop_after_batch(queries: list[StreamingQuery], listener: Listener) -> None:

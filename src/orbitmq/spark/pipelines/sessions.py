@@ -69,6 +69,8 @@ def open_session(
         "spark.redaction.regex": SECRETS_IN_PLANS,
         # What a pipeline computes does not depend on where it runs.
         ZONE: "UTC",
+        # Figures of a stream that has nothing to do are shown so soon, and asked for so often.
+        "spark.sql.streaming.noDataProgressEventInterval": "2s",
     }
     if quiet:
         settings["spark.log.level"] = "FATAL"  # what fails is told in one line

@@ -11,6 +11,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from orbitmq.spark.batch_reader import cluster_of
@@ -24,6 +25,7 @@ from orbitmq.spark.pipelines.kinds import Kind
 from orbitmq.spark.pipelines.plan import Job, Report, Stream, Streams
 from orbitmq.spark.pipelines.sql_spec import SinkSpec, SourceSpec, SqlSpec, WatermarkSpec
 from orbitmq.spark.pipelines.topics import as_messages
+from orbitmq.spark.pipelines.undecoded import count_undecoded, observed, undecoded_note
 from orbitmq.spark.sink import Sink
 from orbitmq.spark.source_options import SourceOptions
 from orbitmq.spark.starting import find_queues
@@ -61,7 +63,11 @@ def build(spec: SqlSpec, workspace: Workspace) -> Streams | Job:
         def work() -> Report:
             for write in writes:
                 write()
-            return Report(notes=tuple(f"{name} written" for name, _, _ in outputs))
+            counts = observed(workspace.spark, workspace.undecoded)
+            written = (f"{name} written" for name, _, _ in outputs)
+            bad = (undecoded_note(name, count) for name, count in counts.items() if count)
+            facts = {"undecoded": counts} if counts else {}
+            return Report(notes=(*written, *bad), facts=facts)
 
         return Job(work)
     streams = []
@@ -118,6 +124,9 @@ def tables(spec: SqlSpec, workspace: Workspace) -> dict[str, DataFrame]:
             made[name] = read_source(
                 source, workspace, name_server=spec.name_server, batch=batch, label=name
             )
+            # A table beside a stream is read again for every batch, and would be counted again.
+            if made[name].isStreaming == spec.is_streaming:
+                made[name] = _counted(made[name], name, source, workspace)
         made[name].createOrReplaceTempView(name)
     for at, step in enumerate(spec.step):
         with workspace.planning(f"step[{at}] ({step.name})"):
@@ -154,6 +163,19 @@ def read_source(
     path = None if source.path is None else workspace.locate(source.path)
     rows = reader.format(source.format).options(**options).load(path)
     return _late(rows, source.watermark)
+
+
+def _counted(rows: DataFrame, name: str, source: SourceSpec, workspace: Workspace) -> DataFrame:
+    """Have Spark count the rows that could not be decoded."""
+    if source.decode not in ("json", "avro") or "_malformed" not in rows.columns:
+        return rows
+    if rows.isStreaming:
+        return count_undecoded(rows, name)
+    pushed = {key.lower(): text.lower() for key, text in source.options.items()}
+    if pushed.get("pushfilters") == "true":
+        return rows  # Spark hands no filter to a source past a count
+    workspace.undecoded[name] = Observation(f"undecoded-{name}")
+    return count_undecoded(rows, workspace.undecoded[name])
 
 
 def _given_schema(source: SourceSpec, workspace: Workspace) -> str | None:

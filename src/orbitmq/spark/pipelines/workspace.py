@@ -15,7 +15,7 @@ from orbitmq.spark.pipelines.failures import one_line
 from orbitmq.spark.pipelines.spec import Interval, local_path, resolve
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Observation, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 __all__ = ["Trigger", "Workspace"]
@@ -61,6 +61,8 @@ class Workspace:
     """Set when somebody wants an end; the runner then stops streams and cancels jobs."""
     sources: list[dict[str, str]] = field(default_factory=list)
     """The connector's options of every topic that is read as a stream."""
+    undecoded: dict[str, Observation] = field(default_factory=dict)
+    """The counts of bodies that could not be decoded, of every source that is read as a batch."""
     log: logging.Logger = field(default=logging.getLogger("orbitmq.pipeline"))
 
     def locate(self, path: str) -> str:
