@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from contextlib import closing
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -15,6 +16,9 @@ from pyspark.sql import functions as sf
 
 from compat.java_cluster import JavaCluster
 from orbitmq import Admin
+from orbitmq.remoting.blocking import BlockingNetwork
+from orbitmq.spark.sink_runs import Run, Runs
+from orbitmq.spark.sink_table import Table
 
 MESSAGES = 3000
 
@@ -32,6 +36,7 @@ def test_rows_through_a_java_broker_and_back(spark: SparkSession, java: JavaClus
     )
     options = {"nameServer": address, "topic": topic}
     _send(rows, batchBytes="64k", **options)
+    _wait_for(address, MESSAGES, topic)
 
     read = spark.read.format("rocketmq").options(nameServer=address, subscribe=topic).load()
     found = read.select("body", "tags", "keys", "properties", "queueId").collect()
@@ -80,16 +85,36 @@ def test_what_goes_back_to_a_group_without_retries_is_there_for_it(
         admin.create_group(group, retry_max_times=0)
         for topic in (f"%RETRY%{group}", f"%DLQ%{group}"):
             admin.create_topic(topic, queues=1)
-        rows = spark.createDataFrame(
-            [(f"%RETRY%{group}", "again", {"RETRY_TOPIC": "sink-orders"})],
-            "topic string, body string, properties map<string, string>",
-        )
-        _send(rows, nameServer=address, redrive="true")
-        counts = {
-            topic: sum(ends.max_offset for ends in admin.topic_ends(topic).values())
-            for topic in (f"%RETRY%{group}", f"%DLQ%{group}")
-        }
-    assert counts == {f"%RETRY%{group}": 1, f"%DLQ%{group}": 0}
+    rows = spark.createDataFrame(
+        [(f"%RETRY%{group}", "again", {"RETRY_TOPIC": "sink-orders"})],
+        "topic string, body string, properties map<string, string>",
+    )
+    _send(rows, nameServer=address, redrive="true")
+    assert _wait_for(address, 1, f"%RETRY%{group}", f"%DLQ%{group}") == [1, 0]
+
+
+def test_a_java_nameserver_keeps_the_run_of_a_named_job(java: JavaCluster) -> None:
+    with closing(BlockingNetwork()) as network:
+        runs = Runs(Table(network, [java.nameserver]))
+        assert runs.find("job", "t") is None
+        for run in (Run(1, 4, frozenset({0, 1, 3})), Run(2, 2, frozenset({0, 1}))):
+            assert runs.note("job", "t", run) == run
+            assert runs.find("job", "t") == run
+
+
+def _wait_for(address: str, messages: int, *topics: str) -> list[int]:
+    """Wait until topics have so many messages together: Java's brokers count them later."""
+    deadline = time.monotonic() + 60
+    with Admin(address) as admin:
+        while True:
+            found = [
+                sum(ends.max_offset for ends in admin.topic_ends(topic).values())
+                for topic in topics
+            ]
+            if sum(found) >= messages:
+                return found
+            assert time.monotonic() < deadline, f"{topics} have only {found}"
+            time.sleep(0.2)
 
 
 def _send(rows: DataFrame, **options: str) -> None:

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from orbitmq.errors import ConfigError, NoRoute
+from orbitmq.errors import ConfigError, ConnectionLost, NoRoute
 from orbitmq.remoting.blocking import BlockingNetwork
+from orbitmq.spark.options import CONNECTION_OPTIONS, Connection, Options
 from orbitmq.spark.sink_once import Pins, Scope, query_scope, sender_name
+from orbitmq.spark.sink_process import SinkProcess
 from orbitmq.spark.sink_table import Table
 from orbitmq.testing import LocalCluster
 
@@ -82,6 +84,37 @@ def test_pins_are_taken_back(cluster: LocalCluster, network: BlockingNetwork) ->
     assert ask(network, servers, "over", ["a"]) == ("a",)
     Pins(Table(network, servers)).take_back("over", ["t"])
     assert ask(network, servers, "over", ["b"]) == ("b",)
+
+
+def test_a_pin_has_the_topic_of_its_namespace_in_its_key(
+    cluster: LocalCluster, network: BlockingNetwork
+) -> None:
+    table = Table(network, [cluster.address], "shop")
+    assert Pins(table).brokers("spaced", "t", lambda: ["a"]) == ("a",)
+    assert set(table.read("spaced@shop%t").values()) == {"a"}
+    assert table.write([cluster.address], "older@t", "a,b")
+    assert Pins(table).brokers("older", "t", lambda: ["c"]) == ("a", "b"), "of an earlier version"
+    assert set(table.read("older@shop%t").values()) == {"a,b"}
+
+
+def test_the_timeout_option_is_that_of_routes_and_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = Connection.of(
+        Options({"nameServer": NOBODY, "timeoutMs": "1234"}, CONNECTION_OPTIONS, "a test")
+    )
+    process = SinkProcess(connection)
+    asked: list[float] = []
+
+    def invoke(_address: str, _code: int, *, timeout_ms: float, **_more: object) -> None:
+        asked.append(timeout_ms)
+        raise ConnectionLost("nobody there")
+
+    monkeypatch.setattr(process.network, "invoke", invoke)
+    with pytest.raises(NoRoute):
+        process.routes.route("t")
+    with pytest.raises(NoRoute):
+        process.pins.brokers("sender", "t", lambda: ["a"])
+    assert set(asked) == {1234}
+    process.network.close()
 
 
 def test_without_any_nameserver_nothing_is_sent(network: BlockingNetwork) -> None:

@@ -55,7 +55,7 @@ def dead_letters(admin: Admin, group: str, limit: int | None) -> Iterator[Receiv
 def send_again(
     place: Place, messages: Sequence[ReceivedMessage], group: str | None
 ) -> tuple[list[str], list[dict[str, str]]]:
-    """Send messages again, to their topics, or as one more try of a group.
+    """Send messages again, to their topics, or to a group, where their attempts start anew.
 
     Returns the new ids, and the places and reasons of messages that can never be sent: one of them
     stops no other. In a group's retry topic a message says which topic it is of; consumers of the

@@ -95,11 +95,11 @@ class Pins:
 
         Raises `NoRoute` when no nameserver can say.
         """
-        key = _key(sender, topic)
+        key = self._table.key(sender, topic)
         with self._lock:
             found = self._known.get(key)
             if found is None:
-                found = self._found_or_noted(key, wished)
+                found = self._found_or_noted(key, f"{sender}@{topic}", wished)
                 if len(self._known) >= MOST_KNOWN:
                     self._known.clear()
                 self._known[key] = found
@@ -108,11 +108,16 @@ class Pins:
     def take_back(self, sender: str, topics: Iterable[str]) -> None:
         """Have nameservers forget a sender that will not come again, as far as they answer."""
         for topic in topics:
-            self._table.delete(_key(sender, topic))
+            self._table.delete(self._table.key(sender, topic))
 
-    def _found_or_noted(self, key: str, wished: Callable[[], Sequence[str]]) -> tuple[str, ...]:
+    def _found_or_noted(
+        self, key: str, old_key: str, wished: Callable[[], Sequence[str]]
+    ) -> tuple[str, ...]:
+        """`old_key` is the one that earlier versions used where there is a namespace."""
         notes = self._table.read(key)
         found = next(filter(None, notes.values()), None)
+        if found is None and old_key != key:
+            found = next(filter(None, self._table.read(old_key).values()), None)
         without = [address for address, note in notes.items() if not note]
         if found is not None:
             # The next time only those may be up that were down when it was noted.
@@ -125,7 +130,3 @@ class Pins:
         if not self._table.write(self._table.nameservers, key, ",".join(names)):
             raise self._table.unreachable("has noted which brokers the query uses")
         return names
-
-
-def _key(sender: str, topic: str) -> str:
-    return f"{sender}@{topic}"

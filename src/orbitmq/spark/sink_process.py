@@ -20,9 +20,10 @@ class SinkProcess:
     def __init__(self, connection: Connection) -> None:
         settings = connection.client_settings()
         self.network = BlockingNetwork(settings.make_hooks(), settings.make_tls())
-        self.routes = RouteCache(self.network, settings.nameservers, settings.namespace)
+        where, timeout_ms = settings.nameservers, settings.timeout_ms
+        self.routes = RouteCache(self.network, where, settings.namespace, timeout_ms=timeout_ms)
         self.turns = Turns()
-        table = Table(self.network, settings.nameservers)
+        table = Table(self.network, where, settings.namespace, timeout_ms)
         self.pins, self.runs = Pins(table), Runs(table)
         self.pid = os.getpid()
 

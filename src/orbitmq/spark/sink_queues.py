@@ -69,7 +69,9 @@ class RouteCache:
         nameservers: tuple[str, ...],
         namespace: str | None = None,
         clock: Callable[[], float] = time.monotonic,
+        timeout_ms: float = 5000,
     ) -> None:
+        self._timeout_ms = timeout_ms
         self._network = network
         self._table = RouteTable(nameservers)
         self._namespace = namespace
@@ -87,7 +89,9 @@ class RouteCache:
                 if known is not None and known.publish_queues:
                     return known
             is_confirmed = good_until is None or self._read_again(topic)
-            route = perform(publish_route(self._table, topic), self._network)
+            route = perform(
+                publish_route(self._table, topic, timeout_ms=self._timeout_ms), self._network
+            )
             good_for_s = ROUTE_TTL_S if is_confirmed else SILENCE_TTL_S
             self._good_until[topic] = self._clock() + good_for_s
             return route
@@ -95,7 +99,7 @@ class RouteCache:
     def _read_again(self, topic: str) -> bool:
         """Ask for a route that is known; without a nameserver the known one has to do."""
         try:
-            found = perform(fetch_route(self._table, topic), self._network)
+            found = perform(fetch_route(self._table, topic, self._timeout_ms), self._network)
         except NoRoute as error:
             if error.cause != "no_nameserver":
                 raise

@@ -97,9 +97,13 @@ class Runs:
     def __init__(self, table: Table) -> None:
         self._table = table
 
+    def key(self, sender: str, topic: str) -> str:
+        """Return the key of a note."""
+        return self._table.key(f"{sender}.run", topic)
+
     def find(self, sender: str, topic: str) -> Run | None:
         """Return the run that is noted; raises `NoRoute` when no nameserver answers."""
-        notes = self._table.read(_key(sender, topic))
+        notes = self._table.read(self.key(sender, topic))
         if not notes:
             raise self._table.unreachable("says in how many partitions the job has run before")
         found = None
@@ -113,7 +117,7 @@ class Runs:
         noted = self.find(sender, topic)
         joined = run if noted is None else noted.joined(run)
         if joined != noted and not self._table.write(
-            self._table.nameservers, _key(sender, topic), str(joined)
+            self._table.nameservers, self.key(sender, topic), str(joined)
         ):
             raise self._table.unreachable("has noted in how many partitions the job has run")
         return joined
@@ -165,7 +169,7 @@ class EarlierRun:
             f"forgotten the run (deduplicationWindowMs). {_advice(run)} For other rows choose "
             "another deduplicateBatch or deduplicateId. To have rows stored again that a broker "
             f"has lost, delete the note first: orbitmq nameserver kv-delete {SINK_BROKERS} "
-            f"{_key(scope.sender, topic)}"
+            f"{self._runs.key(scope.sender, topic)}"
         )
 
 
@@ -220,7 +224,3 @@ def _advice(run: Run) -> str:
 
 def _counted(run: Run) -> str:
     return f"{run.partitions} partition{'s' * (run.partitions != 1)}"
-
-
-def _key(sender: str, topic: str) -> str:
-    return f"{sender}.run@{topic}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from orbitmq.client.state.namespace import wrap
 from orbitmq.errors import NoRoute, OrbitError
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.names import SINK_BROKERS
@@ -15,15 +16,28 @@ from orbitmq.remoting.blocking import BlockingNetwork
 
 __all__ = ["Table"]
 
-TIMEOUT_MS = 5000
-
 
 class Table:
     """The tables of a cluster's nameservers."""
 
-    def __init__(self, network: BlockingNetwork, nameservers: Sequence[str]) -> None:
+    def __init__(
+        self,
+        network: BlockingNetwork,
+        nameservers: Sequence[str],
+        namespace: str | None = None,
+        timeout_ms: float = 5000,
+    ) -> None:
         self._network = network
         self.nameservers = nameservers
+        self._namespace = namespace
+        self._timeout_ms = timeout_ms
+
+    def key(self, sender: str, topic: str) -> str:
+        """Return the key of a sender's note on a topic.
+
+        It has the topic's whole name: nameservers ask for the right to send to that one.
+        """
+        return f"{sender}@{wrap(self._namespace, topic)}"
 
     def read(self, key: str) -> dict[str, str]:
         """Return the note of each nameserver that answers, empty where there is none."""
@@ -61,7 +75,7 @@ class Table:
         if value is not None:
             ext["value"] = value
         try:
-            answer = self._network.invoke(address, code, ext=ext, timeout_ms=TIMEOUT_MS)
+            answer = self._network.invoke(address, code, ext=ext, timeout_ms=self._timeout_ms)
         except OrbitError:
             return None, None
         return answer.code, answer.get_ext("value")

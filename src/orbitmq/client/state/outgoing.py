@@ -27,7 +27,14 @@ from orbitmq.protocol.names import (
     topic_name_fault,
 )
 
-__all__ = ["REDRIVEN_LIMIT", "Outgoing", "SendPolicy", "make_outgoing", "more_properties", "properties_text"]
+__all__ = [
+    "REDRIVEN_LIMIT",
+    "Outgoing",
+    "SendPolicy",
+    "make_outgoing",
+    "more_properties",
+    "properties_text",
+]
 
 MAX_PROPERTIES_BYTES = 32767
 ID_BYTES = len("UNIQ_KEY\1\2WAIT\1false") + 32
