@@ -88,7 +88,7 @@ SUITES := test-fast test-client test-wheel test-fuzz test-compat test-crash test
 # A machine that stalls can make a test fail that waits for other programs. Under CI it gets a second
 # try, three tests of a suite at most, and how it failed is shown whole: a bug, to be mended. There is
 # none where the question is what was lost or repeated, be it in crash/ or here, nor for the fuzzer.
-COUNTED := $(wildcard tests/*/test_*kill*.py compat/*/test_*kill*.py */spark/test_broker_restarts.py) tests/spark/test_exactly_once.py tests/spark/test_standalone.py
+COUNTED := $(wildcard tests/*/test_*kill*.py compat/*/test_*kill*.py */spark/test_broker_restarts.py) compat/restarts/test_rolling_restarts.py tests/spark/test_exactly_once.py tests/spark/test_standalone.py
 SECOND_TRY := $(if $(CI),--reruns 1 --max-suite-reruns 3 --rerun-show-tracebacks $(addprefix --rerun-exclude-path=,$(COUNTED)))
 
 # Tests that wait (for a timeout, a process, a disk) leave a core to another file of tests.
@@ -152,6 +152,12 @@ test-compat-their-clients:
 test-compat-rest:
 	@$(NEED) java javac -- $(PYTHON) -m pytest $(SECOND_TRY) compat $(addprefix --ignore=,$(COMPAT_OUR_CLIENT) $(COMPAT_THEIR_CLIENTS))
 	@$(NEED) java javac -- $(ON_LOWEST) $(PYTHON) -m pytest $(SECOND_TRY) compat/spark/test_source.py compat/spark/test_sink.py -k 4.9.7
+
+SOAK_ROUNDS ?= 10
+
+.PHONY: soak
+soak: build ## Restart brokers and workers under load, ours and Java's, SOAK_ROUNDS times each; repeats are counted (needs a JDK 17)
+	@$(NEED) java javac -- env ORBITMQ_SOAK_ROUNDS=$(SOAK_ROUNDS) $(PYTHON) -m pytest -s compat/restarts
 
 .PHONY: test-crash
 test-crash: build ## Kill a writer at random moments and look at what recovery finds

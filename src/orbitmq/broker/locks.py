@@ -68,7 +68,7 @@ class QueueLocks:
         return is_expired or not (lock.is_ordered or self._is_member(group, lock.client_id))
 
     def is_anothers(self, group: str, client_id: str, queue: MessageQueue, now_ms: int) -> bool:
-        """Return True if another member of a group works on a queue whose order is nobody's care."""
+        """Return True if another member has a queue that is consumed in any order."""
         lock = self._locks.get((group, queue))
         if lock is None or lock.is_ordered or lock.client_id == client_id:
             return False

@@ -30,9 +30,12 @@ __all__ = ["ConsumerHandlers"]
 
 _log = logging.getLogger(__name__)
 
-HANDOVER_S, HANDOVER_STEP_S = 3.0, 0.02
-"""Time for which a queue's next member waits for its offset at most, less than Java's 5 s, and how
-often it is looked whether the member before it has given the queue back."""
+HANDOVER_S = {"JAVA": 10.0}
+OTHERS_HANDOVER_S = 2.0
+"""Time for which a queue's next member waits at most for its offset. Java's takes a late answer for
+a reason to leave the queue for its next round; others may take it for a queue without an offset."""
+HANDOVER_STEP_S = 0.02
+"""How often it is looked whether the member before has given the queue back."""
 
 
 class UnregisterHeader(Header):
@@ -250,9 +253,9 @@ class ConsumerHandlers:
         self, request: Command, header: OffsetHeader, connection: Connection
     ) -> Command:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + HANDOVER_S
-        while self._is_anothers(header, connection) and loop.time() < deadline:
-            await asyncio.sleep(HANDOVER_STEP_S)
+        deadline = loop.time() + HANDOVER_S.get(request.language, OTHERS_HANDOVER_S)
+        while self._is_anothers(header, connection) and loop.time() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(HANDOVER_STEP_S)  # a lock that is over by its age tells nobody
         return self._offset(request, header)
 
     def _offset(self, request: Command, header: OffsetHeader) -> Command:
