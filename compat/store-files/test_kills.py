@@ -193,6 +193,25 @@ def test_java_indexes_again_what_our_checkpoint_has_long_left_behind(
     cluster.stop_broker()
 
 
+UNIT_BYTES = 20
+
+
+def remove_empty_last_files(root: Path) -> None:
+    """Delete the last file of a queue if nothing is in it.
+
+    A kill between the creation of a queue file and its first unit, by whichever broker, leaves one.
+    Java's recovery counts it as a message (see `FINDINGS.md`); ours does not.
+    """
+    for queue in (root / "consumequeue").glob("*/*"):
+        files = sorted(queue.iterdir())
+        if not files:
+            continue
+        with files[-1].open("rb") as last:
+            is_empty = not any(last.read(UNIT_BYTES))
+        if is_empty:
+            files[-1].unlink()
+
+
 def test_five_kills_in_a_row(
     java_cluster: JavaCluster, java_peer: JavaPeer, tmp_path: Path
 ) -> None:
@@ -204,6 +223,8 @@ def test_five_kills_in_a_row(
     for turn in range(5):
         kill_after = chooser.randrange(2_000, 5_000)
         if turn % 2 == 0:
+            if turn:
+                remove_empty_last_files(root)
             cluster.start_broker()
             if acknowledged:
                 java_finds_everything(peer, cluster, acknowledged)

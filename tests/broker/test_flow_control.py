@@ -49,9 +49,9 @@ class Loop:
         self.flow.call_soon = self._at_end.append
 
     def end_turn(self) -> None:
-        for work in self._at_end:
+        works, self._at_end[:] = list(self._at_end), []
+        for work in works:
             work()
-        self._at_end.clear()
 
     def long_turn(self) -> None:
         assert self.remark(SEND) is None
@@ -93,10 +93,20 @@ def test_whoever_is_served_late_in_the_second_long_turn_has_waited(loop: Loop) -
 
 def test_a_long_turn_after_a_rest_is_the_first_again(loop: Loop) -> None:
     loop.long_turn()
-    loop.now_s += 1  # nothing to do
+    loop.end_turn()  # nothing to do
     assert loop.remark(SEND) is None
     loop.now_s += 3
     assert loop.remark(SEND) is None
+
+
+def test_a_turn_follows_the_one_before_however_long_the_machine_stopped_in_between(
+    loop: Loop,
+) -> None:
+    loop.long_turn()
+    loop.now_s += 1
+    assert loop.remark(SEND) is None
+    loop.now_s += 0.25
+    assert "broker busy" in str(loop.remark(SEND))
 
 
 def test_a_short_turn_ends_the_flow_control(loop: Loop) -> None:

@@ -68,7 +68,8 @@ def running(data: Path) -> Iterator[Running]:
 def cut_power(alive: Running, data: Path, left: Path) -> None:
     """Copy a running broker's directory, without what no flush has covered."""
     flushed_offset = alive.broker.store.flushed_offset
-    shutil.copytree(data, left)
+    # A save that is under way gives its file another name while this copies.
+    shutil.copytree(data, left, ignore=shutil.ignore_patterns("*.tmp"))
     (root,) = [path.parent for path in left.rglob("commitlog")]
     PowerCut(root, flushed_offset, 0, Remains.ZEROS, random.Random(1)).strike()
 

@@ -88,16 +88,28 @@ class FlowControl:
         """Set when sends are answered only when they are on disk."""
         self._turn_began: float | None = None
         self._short_until = 0.0  # in a turn under way; 0 between turns
-        self._last_turn = (0.0, 0.0)  # when it ended, how long it took
+        self._last_turn_s = 0.0  # 0 after a rest
         self._turn_before_s = 0.0
         self.refused = 0
         """How many requests were."""
 
     def _end_turn(self) -> None:
         now = self._clock_s()
-        self._last_turn = (now, now - (self._turn_began or now))
+        self._last_turn_s = now - (self._turn_began or now)
         self._turn_began = None
         self._short_until = 0.0
+        if self._last_turn_s >= SHORT_TURN_S:
+            self.call_soon(self._note_rest)
+        else:
+            self._last_turn_s = 0.0
+
+    def _note_rest(self) -> None:
+        """Forget the last turn if the loop has looked at its sockets and found nothing to do.
+
+        No clock tells that: a busy machine may stop the loop between two turns.
+        """
+        if self._turn_began is None:
+            self._last_turn_s = 0.0
 
     def is_calm(self) -> bool:
         """Whether nobody need be refused, for all that can be seen at a glance.
@@ -107,8 +119,7 @@ class FlowControl:
         if self._turn_began is None:
             self._turn_began = now = self._clock_s()
             self._short_until = now + SHORT_TURN_S
-            ended, took = self._last_turn
-            self._turn_before_s = took if now - ended < SHORT_TURN_S else 0.0
+            self._turn_before_s = self._last_turn_s
             self.call_soon(self._end_turn)
             return self.unflushed is None
         return self.unflushed is None and self._clock_s() < self._short_until

@@ -15,7 +15,8 @@ and it has begun anew.
 
 A producer may be late and decide about an earlier copy of a message. As long as this process lives
 it knows which copy followed which, so that decision counts for the latest one, and a second one
-about the same message does not. A decision may also come while a round runs that has read all op
+about the same message does not. Copies from before the start are recognized by what they have in
+common (see `decided_messages`). A decision may also come while a round runs that has read all op
 messages there were: the handler of decisions tells `decided`, and the round looks there, too.
 
 A half message that cannot be asked about (its properties name no queue, or have no room for one
@@ -38,6 +39,7 @@ from orbitmq._native import (
     encode_offset_id,
 )
 from orbitmq.broker.clients import ProducerClients
+from orbitmq.broker.decided_messages import DecidedMessages
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.putting import Putting
 from orbitmq.broker.record_copy import real_queue_id
@@ -107,11 +109,14 @@ class _Copies:
     def __init__(self) -> None:
         self._latest: dict[int, int] = {}
         self._told: dict[int, tuple[int, ...]] = {}
+        self._first: dict[int, int] = {}
+        """Latest place to the first place that is known."""
 
     def moved(self, old: int, new: int, *, was_told: bool) -> None:
         """Note that a message was put again; `was_told` says if a producer knows its old place."""
         told = self._told.pop(old, ()) + ((old,) if was_told else ())
         self._told[new] = told
+        self._first[new] = self._first.pop(old, old)
         for place in told:
             self._latest[place] = new
 
@@ -123,8 +128,14 @@ class _Copies:
         """Return where the message that was there is now."""
         return self._latest.get(place, place)
 
+    def first(self, place: int) -> int:
+        """Return the first place that is known of the message that was there."""
+        latest = self.latest(place)
+        return self._first.get(latest, latest)
+
     def over(self, place: int) -> None:
         """Forget a message."""
+        self._first.pop(place, None)
         for told in self._told.pop(place, ()):
             del self._latest[told]
 
@@ -152,25 +163,36 @@ class TransactionCheck:
         self._copies = _Copies()
         self._decided: set[int] = set()
         """Latest places of messages whose op messages no round has seen yet."""
+        self._known = DecidedMessages()
+        self._end_at_start = 0
+        """End of the queue of half messages when the broker started."""
         self._at: int | None = None
         """The half message that the running round looks at; None between rounds."""
         self._aside = SetAside("half message", READ_ATTEMPTS)
         self.may_be_asked: Callable[[str | None, Record], bool] = lambda _key, _half: True
         """Returns True if the account of a producer may see a half message."""
 
-    def is_decided(self, place: int) -> bool:
+    def is_decided(self, half: Record) -> bool:
         """Return True if a decision about this message, at any of its places, is known already."""
-        return self._copies.latest(place) in self._decided
+        if self._copies.latest(half.queue_offset) in self._decided:
+            return True
+        return self._may_have_unknown_places(half) and half in self._known
 
-    def decided(self, place: int, *, is_noted: bool) -> None:
+    def decided(self, half: Record, *, is_noted: bool) -> None:
         """Take note of a decision; `is_noted` says if there is an op message for it.
 
         What a later round finds among the op messages by itself is not kept in memory.
         """
-        latest = self._copies.latest(place)
+        latest = self._copies.latest(half.queue_offset)
+        if self._may_have_unknown_places(half):
+            self._known.add(half)
         is_ahead = self._at is not None and latest >= self._at
         if is_ahead or latest in self._copies or not is_noted:
             self._decided.add(latest)
+
+    def _may_have_unknown_places(self, half: Record) -> bool:
+        """Return True if this message may have been put again before the broker started."""
+        return self._copies.first(half.queue_offset) < self._end_at_start
 
     def fit_to_store(self) -> None:
         """Take back what lies behind the ends of the queues; to be called before they grow."""
@@ -178,6 +200,7 @@ class TransactionCheck:
             known, end = self._offsets.get(topic, GROUP, 0), self._store.max_offset(topic, 0)
             if known is not None and known > end:
                 self._offsets.commit(topic, GROUP, 0, end)
+        self._end_at_start = self._store.max_offset(TRANS_HALF_TOPIC, 0)
 
     async def round(self) -> None:
         """Look at every half message that may be old enough."""
@@ -243,6 +266,9 @@ class TransactionCheck:
             # Perhaps one of those that were not read yet names it.
             self._read_ops(ops, offset)
             return offset
+        if self._may_have_unknown_places(half) and half in self._known:
+            self._over(offset)
+            return offset + 1
         return self._undecided(half, age_ms, immunity_ms, now_ms)
 
     @staticmethod
@@ -307,12 +333,22 @@ class TransactionCheck:
             if named is not None:
                 named = self._copies.latest(named)
             if named is None or named < half_offset:
+                if named is not None and named < self._end_at_start:
+                    self._note_earlier(named)
                 ops.done.add(record.queue_offset)
             else:
                 if (earlier := ops.named.get(named)) is not None:
                     ops.done.add(earlier)
                 ops.named[named] = record.queue_offset
         ops.next_offset = found.next_offset
+
+    def _note_earlier(self, place: int) -> None:
+        """Note a decision about a place that a message had before the broker started."""
+        found = self._store.read(TRANS_HALF_TOPIC, 0, place, max_messages=1)
+        if found.status == "FOUND":
+            for half in decode_records(found.data, check_crc=False):
+                if half.queue_offset == place:
+                    self._known.add(half)
 
     def _undecided(
         self, half: Record, age_ms: int, immunity_ms: int | None, now_ms: int

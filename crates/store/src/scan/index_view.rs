@@ -101,9 +101,7 @@ impl IndexView {
                 return Ok(Some(likely));
             }
         }
-        // Any other: entries are whole, so candidates are five slots apart.
-        let room = len - HEADER_LEN;
-        for slots in (0..room / 4).filter(|slots| *slots > 0 && (room - slots * 4) % ENTRY_LEN == 0) {
+        for slots in self.possible_slots(len)? {
             self.slots = slots;
             if self.fits(len)? {
                 return Ok(Some(slots));
@@ -112,13 +110,43 @@ impl IndexView {
         Ok(None)
     }
 
+    /// The numbers of slots with which the first entry would be what the header says. One pass over the file finds them: to try each
+    /// number by itself takes two reads for every five slots.
+    fn possible_slots(&self, len: u64) -> Result<Vec<u64>> {
+        // Entries are whole, so candidates are five slots apart.
+        let room = (len - HEADER_LEN) / 4;
+        let mut slots = if room % 5 == 0 { 5 } else { room % 5 };
+        let mut possible = Vec::new();
+        let mut buffer = vec![0u8; WALK_ENTRIES * ENTRY_LEN as usize];
+        while slots < room {
+            let at = HEADER_LEN + slots * 4 + ENTRY_LEN;
+            let wanted = (buffer.len() as u64).min(len.saturating_sub(at)) / ENTRY_LEN * ENTRY_LEN;
+            if wanted == 0 {
+                break;
+            }
+            let chunk = &mut buffer[..wanted as usize];
+            self.read(at, chunk)?;
+            for bytes in chunk.chunks_exact(ENTRY_LEN as usize) {
+                // Slots that were never used are no entry, whatever message the file begins with.
+                if bytes.iter().any(|byte| *byte != 0) && self.may_be_first(&Entry::decode(bytes)) {
+                    possible.push(slots);
+                }
+                slots += 5;
+            }
+        }
+        Ok(possible)
+    }
+
+    fn may_be_first(&self, entry: &Entry) -> bool {
+        entry.physical_offset == self.begin_physical && entry.hash >= 0 && entry.previous == 0
+    }
+
     /// Whether the file makes sense with this number of slots.
     fn fits(&self, len: u64) -> Result<bool> {
         if self.slots == 0 || self.entry_at(self.next_entry) > len {
             return Ok(false);
         }
-        let first = self.entry(1)?;
-        if first.physical_offset != self.begin_physical || first.hash < 0 || first.previous != 0 {
+        if !self.may_be_first(&self.entry(1)?) {
             return Ok(false);
         }
         let last = self.entry(self.next_entry - 1)?;
@@ -191,5 +219,57 @@ impl IndexView {
         let mut bytes = vec![0u8; self.slots as usize * 4];
         self.read(HEADER_LEN, &mut bytes)?;
         Ok(bytes.chunks_exact(4).map(|slot| u32::from_be_bytes(slot.try_into().expect("4 bytes"))).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SLOTS: u64 = 1_000_004;
+    const ENTRIES: u64 = 1_000;
+
+    /// A file of unusual numbers of slots and entries with one entry, which points to the beginning of the log.
+    fn written(path: &Path) -> File {
+        let file = File::create_new(path).expect("create");
+        file.set_len(HEADER_LEN + SLOTS * 4 + ENTRIES * ENTRY_LEN).expect("size");
+        let hash = 7i32;
+        file.write_all_at(&hash.to_be_bytes(), HEADER_LEN + SLOTS * 4 + ENTRY_LEN).expect("write");
+        file.write_all_at(&1i32.to_be_bytes(), HEADER_LEN + hash as u64 * 4).expect("write");
+        file.write_all_at(&2i32.to_be_bytes(), NEXT_ENTRY_AT).expect("write");
+        file
+    }
+
+    #[test]
+    fn one_pass_finds_an_unusual_number_of_slots() {
+        let place = tempfile::tempdir().expect("directory");
+        let path = place.path().join("20260101000000000");
+        let file = written(&path);
+        let view = IndexView::open(path).expect("open").expect("a view");
+        assert_eq!(view.slots, SLOTS);
+        let len = file.metadata().expect("metadata").len();
+        let possible = view.possible_slots(len).expect("read");
+        assert!(possible.contains(&SLOTS) && possible.len() < 5, "{possible:?}");
+    }
+
+    #[test]
+    fn a_header_that_leads_nowhere_leaves_nothing_to_try() {
+        let place = tempfile::tempdir().expect("directory");
+        let path = place.path().join("20260101000000000");
+        let file = written(&path);
+        file.write_all_at(&12_345i64.to_be_bytes(), 16).expect("damage");
+        let len = file.metadata().expect("metadata").len();
+        let (begin_ms, end_physical) = (0, 0);
+        let view = IndexView {
+            path: path.clone(),
+            file,
+            slots: 0,
+            begin_ms,
+            begin_physical: 12_345,
+            end_physical,
+            next_entry: 2,
+        };
+        assert_eq!(view.possible_slots(len).expect("read"), [0u64; 0]);
+        assert!(matches!(IndexView::open(path), Err(StoreError::Corrupt { .. })));
     }
 }

@@ -78,7 +78,7 @@ class TransactionHandlers:
         if decision == UNKNOWN:
             return None
         half = self._checked_half(header)
-        if self.check.is_decided(half.queue_offset):
+        if self.check.is_decided(half):
             # Decided by way of an earlier copy while this one was asked about.
             _log.info("half message %s is decided already, not once more", half.offset_id)
             safe_at: int | None = self.store.max_physical_offset
@@ -102,7 +102,7 @@ class TransactionHandlers:
             safe_at = self.placing.put(final(half), from_producer=False).end
         if (noted := self._is_over(half)) is not None:
             safe_at = noted.end
-        self.check.decided(half.queue_offset, is_noted=noted is not None)
+        self.check.decided(half, is_noted=noted is not None)
         return safe_at
 
     def _checked_half(self, header: EndTransactionHeader) -> Record:
