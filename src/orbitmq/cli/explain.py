@@ -10,7 +10,7 @@ import click
 from orbitmq.cli.asking import Exit, Verb, reaches
 from orbitmq.cli.exits import NothingFound
 from orbitmq.cli.explaining import finding_table, in_words
-from orbitmq.cli.printing import Output, present
+from orbitmq.cli.printing import Output, present, say
 from orbitmq.cli.progress import progress, waiting
 from orbitmq.cli.values import group_argument, topic_argument
 
@@ -169,5 +169,5 @@ def _say(findings: list[Finding], output: Output, when_none: str) -> None:
     if output == "json":
         present(finding_table(findings), output)
     else:
-        click.echo(in_words(findings) or when_none)
+        say(in_words(findings) or when_none)
     sys.exit(Exit.NOT_IN_ORDER if has_fault(findings) else Exit.DONE)
