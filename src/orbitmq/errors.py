@@ -36,6 +36,7 @@
     │   ├── BadPipeline          a pipeline's file, with every mistake in it
     │   └── UnreadableFile       a file of tables that cannot be understood, nor its backup
     └── StoreError               a store directory; `path` and `offset` say where
+        ├── NoStore              the path is not that of a store
         ├── StoreLocked          another process has it open
         ├── StoreClosed          this handle was closed before
         ├── InvalidOptions       sizes or intervals no store could work with
@@ -63,12 +64,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from orbitmq._native import PanicException
 
 if TYPE_CHECKING:
-    from orbitmq._native import Appended, MessageQueue
+    from orbitmq._native import Appended
 
 __all__ = [
     "FAILURES",
@@ -106,6 +107,7 @@ __all__ = [
     "MissingFile",
     "NoReply",
     "NoRoute",
+    "NoStore",
     "NoSuchGroup",
     "OrbitError",
     "ReadOnlyStore",
@@ -332,10 +334,10 @@ class NoSuchGroup(ClientError):
 class ShrinkRefused(ClientError):
     """A topic would lose queues to read, and nobody could get at their messages any more.
 
-    `counts` has the number of messages in each queue. Nothing was changed.
+    `counts` has the number of messages by `MessageQueue`. Nothing was changed.
     """
 
-    def __init__(self, topic: str, counts: Mapping[MessageQueue, int]) -> None:
+    def __init__(self, topic: str, counts: Mapping[Any, int]) -> None:
         shown = [
             f"{queue.broker_name}/{queue.queue_id}: {count:,}"
             for queue, count in counts.items()
@@ -404,6 +406,12 @@ class StoreError(OrbitError):
         super().__init__(message)
         self.path = None if path is None else Path(path)
         self.offset = offset
+
+
+class NoStore(StoreError):
+    """The path is not that of a store; it was left as it is. Check it, or ask to create one."""
+
+    fault = Fault.OPERATOR
 
 
 class StoreLocked(StoreError):

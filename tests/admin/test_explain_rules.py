@@ -70,6 +70,19 @@ def test_a_group_that_is_up_to_date_is_silent() -> None:
     assert diagnose_group(group(queues={QUEUE: QueueSeen(10, 0, 10)}, **STILL)) == []
 
 
+@pytest.mark.parametrize(
+    ("hours_ago", "severity"), [(0, Severity.FAULT), (2, Severity.NOTE), (5000, Severity.NOTE)]
+)
+def test_dead_letters_are_a_fault_when_they_are_new_and_a_remark_when_they_are_old(
+    hours_ago: int, severity: Severity
+) -> None:
+    newest_ms = NOW - hours_ago * 3_600_000 - 1000
+    seen = group(queues={QUEUE: QueueSeen(10, 0, 10)}, dead_letters=1, **STILL)
+    (finding,) = diagnose_group(replace(seen, newest_dead_letter_ms=newest_ms))
+    assert (finding.verdict, finding.severity) == (Verdict.HAS_DEAD_LETTERS, severity)
+    assert finding.evidence == {"count": 1, "newestMs": newest_ms}
+
+
 def test_a_group_that_moves_is_no_fault() -> None:
     (finding,) = diagnose_group(group())
     assert (finding.verdict, finding.severity) == (Verdict.CATCHING_UP, Severity.NOTE)

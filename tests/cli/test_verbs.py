@@ -179,6 +179,8 @@ def test_watching_prints_a_line_of_json_for_each_look(run: Run, filled: str) -> 
 
 
 def test_offsets(ask: Ask, run: Run, filled: str) -> None:
+    assert "no broker knows group mover" in run("offset", "get", "mover", filled, code=5).err
+    ask("group", "create", "mover")
     run("offset", "set", "mover", filled, "-b", "broker-a", "-q", "1", "4")
     at = {"broker": "broker-a", "queue": 1, "offset": 4}
     assert at in ask("offset", "get", "mover", filled)

@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from orbitmq.admin.asking import TIMEOUT_MS, ask, read
 from orbitmq.admin.offsets import QueueLag
+from orbitmq.client.flows.refusals import access_hint
 from orbitmq.client.wishes import Flow
 from orbitmq.config import decode, format_properties, parse_properties
 from orbitmq.errors import BrokerRefused
@@ -99,7 +100,7 @@ def counter(address: str, name: str, key: str) -> Flow[Counter | None]:
             address, RequestCode.VIEW_BROKER_STATS_DATA, {"statsName": name, "statsKey": key}
         )
     except BrokerRefused as error:
-        if error.code != ResponseCode.SYSTEM_ERROR:
+        if error.code != ResponseCode.SYSTEM_ERROR or access_hint(error.remark) is not None:
             raise
         return None
     value = read(response)

@@ -9,6 +9,7 @@ from orbitmq.admin.asking import Json, ask, read
 from orbitmq.admin.clusters import chosen_masters, cluster_info
 from orbitmq.admin.groups import Member
 from orbitmq.admin.topics import address_of, brokers_of, topic_route
+from orbitmq.client.flows.refusals import access_hint
 from orbitmq.client.wishes import Flow
 from orbitmq.errors import BrokerRefused, NoRoute
 from orbitmq.protocol.bodies import MessageQueue, Subscription
@@ -115,7 +116,7 @@ def producer_members(
                 {"producerGroup": group},
             )
         except BrokerRefused as error:
-            if error.code != ResponseCode.SYSTEM_ERROR:
+            if error.code != ResponseCode.SYSTEM_ERROR or access_hint(error.remark) is not None:
                 raise
             continue  # nobody of the group is connected to this broker
         for one in read(response).get("connectionSet") or ():

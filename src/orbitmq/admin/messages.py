@@ -16,6 +16,7 @@ from orbitmq.admin.asking import QUERY_TIMEOUT_MS, ask
 from orbitmq.admin.clusters import cluster_info
 from orbitmq.admin.topics import address_of, brokers_of, topic_route
 from orbitmq.client.damaged_records import decode_whole
+from orbitmq.client.flows.refusals import access_hint
 from orbitmq.client.state.namespace import unwrap
 from orbitmq.client.wishes import Flow
 from orbitmq.errors import BrokerRefused, MalformedId
@@ -90,7 +91,7 @@ def _at(address: str, physical_offset: int) -> Flow[Record | None]:
     try:
         response = yield from ask(address, RequestCode.VIEW_MESSAGE_BY_ID, ext)
     except BrokerRefused as error:
-        if error.code != ResponseCode.SYSTEM_ERROR:
+        if error.code != ResponseCode.SYSTEM_ERROR or access_hint(error.remark) is not None:
             raise
         return None
     records = decode_records(response.body)

@@ -14,6 +14,7 @@ import click
 
 from orbitmq import __version__
 from orbitmq.cli.exits import EXIT_CODES_HELP
+from orbitmq.cli.pipes import EndsQuietly
 
 __all__ = ["main"]
 
@@ -49,7 +50,7 @@ COMMANDS: Final = {
 """Every command with its one line, in sections; the file of each is named after it."""
 
 
-class Commands(click.Group):
+class Commands(EndsQuietly, click.Group):
     """The commands of `COMMANDS` whose files are there."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -24,7 +24,15 @@ from typing import Final, NoReturn
 
 import click
 
-__all__ = ["EXIT_CODES_HELP", "Exit", "NotStarted", "NothingFound", "fail", "told_in_one_line"]
+__all__ = [
+    "EXIT_CODES_HELP",
+    "Exit",
+    "NotStarted",
+    "NothingFound",
+    "exit_of",
+    "fail",
+    "told_in_one_line",
+]
 
 _LOCKING: Final = {threading.Condition.__enter__.__code__, threading.Condition.__exit__.__code__}
 _AGAIN_S: Final = 0.001
@@ -109,34 +117,51 @@ def _asked_to_end() -> Iterator[None]:
 def told_in_one_line() -> Iterator[None]:
     """Turn errors of a cluster into a line on stderr and the exit code that stands for them."""
     # Imported late: the help of a command needs none of them.
+    from orbitmq.errors import OrbitError
+
+    try:
+        with _asked_to_end():
+            yield
+    except (NothingFound, OrbitError) as error:
+        fail(str(error), exit_of(error))
+    except KeyboardInterrupt:
+        fail("interrupted", Exit.INTERRUPTED)
+
+
+def exit_of(error: BaseException) -> Exit:
+    """Return the code that stands for an error, whichever command meets it."""
     from orbitmq.errors import (
         BrokerRefused,
         ConfigError,
         NoRoute,
         NoSuchGroup,
-        OrbitError,
         RemotingError,
+        SendFailed,
     )
 
-    try:
-        with _asked_to_end():
-            yield
-    except (NothingFound, NoSuchGroup) as error:
-        fail(str(error), Exit.NOT_FOUND)
-    except NoRoute as error:
-        lost = error.cause == "no_nameserver"
-        fail(str(error), Exit.NOBODY_ANSWERS if lost else Exit.NOT_FOUND)
-    except RemotingError as error:
-        fail(str(error), Exit.NOBODY_ANSWERS)
-    except ConfigError as error:
-        fail(str(error), Exit.NOT_STARTED)
-    except BrokerRefused as error:
-        fail(str(error), Exit.NOT_FOUND if error.code in _NOT_THERE else Exit.FAILED)
-    except OrbitError as error:
-        fail(str(error), Exit.FAILED)
-    except KeyboardInterrupt:
-        fail("interrupted", Exit.INTERRUPTED)
+    match error:
+        case NothingFound() | NoSuchGroup():
+            return Exit.NOT_FOUND
+        case NoRoute():
+            return _OF_ROUTES.get(error.cause, Exit.NOT_FOUND)
+        case RemotingError():
+            return Exit.NOBODY_ANSWERS
+        case ConfigError():
+            return Exit.NOT_STARTED
+        case BrokerRefused() if error.code in _NOT_THERE:
+            return Exit.NOT_FOUND
+        case SendFailed() if error.__cause__ is not None:
+            return exit_of(error.__cause__)
+        case _:
+            return Exit.FAILED
 
+
+_OF_ROUTES: Final = {
+    "no_nameserver": Exit.NOBODY_ANSWERS,
+    "no_permission": Exit.FAILED,
+    "refused": Exit.FAILED,
+}
+"""Causes of `NoRoute` that are no lack of a topic or a broker."""
 
 _NOT_THERE: Final = frozenset({17, 22, 26, 206})
 """TOPIC_NOT_EXIST, QUERY_NOT_FOUND, SUBSCRIPTION_GROUP_NOT_EXIST, CONSUMER_NOT_ONLINE."""

@@ -9,12 +9,18 @@ import click
 
 from orbitmq.cli.asking import Exit, Verb, reaches
 from orbitmq.cli.exits import NothingFound
-from orbitmq.cli.explaining import finding_table, in_words
-from orbitmq.cli.printing import Output, present
+from orbitmq.cli.explaining import (
+    finding_table,
+    findings_of_messages,
+    in_words,
+    place_in_words,
+)
+from orbitmq.cli.printing import Output, present, say
 from orbitmq.cli.progress import progress, waiting
 from orbitmq.cli.values import group_argument, topic_argument
 
 if TYPE_CHECKING:
+    from orbitmq._native import ReceivedMessage
     from orbitmq.admin.explain.findings import Finding
     from orbitmq.cli.asking import Place
 
@@ -67,6 +73,7 @@ def group_command(
     Example:
       orbitmq explain group billing
     """
+    from orbitmq.admin.explain.findings import has_fault
     from orbitmq.admin.explain.group_rules import diagnose_group
 
     with place.admin() as admin:
@@ -74,7 +81,10 @@ def group_command(
             seen = admin.group_seen(group, watch_ms=watch_s * 1000)
         if not seen.is_known and not any(one.error for one in seen.brokers):
             raise NothingFound(f"no broker has heard of group {group}")
-        _say(diagnose_group(seen, _patience(patience_s)), output, f"group {group} is healthy")
+        findings = diagnose_group(seen, _patience(patience_s))
+        if output == "table" and not has_fault(findings):
+            say(f"group {group} is healthy")
+        _say(findings, output)
 
 
 @explain.command("message", cls=Verb, short_help="Say where a message is")
@@ -106,7 +116,7 @@ def message_command(
             patience=_patience(patience_s),
             watch_ms=watch_s * 1000,
         )
-    _say(findings, output, "")
+    _say(findings, output)
 
 
 @explain.command("key", cls=Verb, short_help="Say where the messages with a key are")
@@ -128,7 +138,10 @@ def key_command(
     patience_s: float,
     output: Output,
 ) -> None:
-    """Say where the messages of TOPIC that have KEY are.
+    """Say where the messages of TOPIC that have KEY are, and how far each group is with them.
+
+    The newest come last. A message is named by its place (broker, queue, offset), the time when it
+    was stored, its keys and its id.
 
     \b
     Example:
@@ -139,16 +152,27 @@ def key_command(
         if not found:
             raise NothingFound(f"no message of {topic} has the key {key}")
         findings: list[Finding] = []
+        told: list[tuple[ReceivedMessage, list[Finding]]] = []
         newest = found[-limit:]
         for message in progress(newest, len(newest), "Looking"):
-            findings += admin.explain_message(
+            of_message = admin.explain_message(
                 message.message_id,
                 topic,
                 group=group,
                 patience=_patience(patience_s),
                 watch_ms=watch_s * 1000,
             )
-    _say(findings, output, "")
+            findings += of_message
+            told.append((message, of_message))
+    if output == "json":
+        present(findings_of_messages(told), output)
+    else:
+        older = len(found) - len(newest)
+        more = f"; {older} older: --limit {len(found)} shows them" if older else ""
+        say(f"{len(found)} messages of {topic} have the key {key}{more}")
+        for message, of_message in told:
+            say(f"\n{place_in_words(message)}\n{in_words(of_message)}")
+    sys.exit(_exit(findings))
 
 
 def _patience(stuck_s: float) -> Any:
@@ -163,11 +187,18 @@ def _patience(stuck_s: float) -> Any:
     )
 
 
-def _say(findings: list[Finding], output: Output, when_none: str) -> None:
-    from orbitmq.admin.explain.findings import has_fault
-
+def _say(findings: list[Finding], output: Output) -> None:
     if output == "json":
         present(finding_table(findings), output)
-    else:
-        click.echo(in_words(findings) or when_none)
-    sys.exit(Exit.NOT_IN_ORDER if has_fault(findings) else Exit.DONE)
+    elif findings:
+        say(in_words(findings))
+    sys.exit(_exit(findings))
+
+
+def _exit(findings: list[Finding]) -> Exit:
+    """Return the code for findings; what is nowhere has the code that `message get` has for it."""
+    from orbitmq.admin.explain.findings import Verdict, has_fault
+
+    if findings and all(one.verdict is Verdict.NOT_FOUND for one in findings):
+        return Exit.NOT_FOUND
+    return Exit.NOT_IN_ORDER if has_fault(findings) else Exit.DONE

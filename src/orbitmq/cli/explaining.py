@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from orbitmq.cli.printing import Column, Table
+from orbitmq.cli.message_rows import MESSAGE_COLUMNS, message_row
+from orbitmq.cli.printing import Column, Table, local_time
 
 if TYPE_CHECKING:
+    from orbitmq._native import ReceivedMessage
     from orbitmq.admin.explain.findings import Finding
 
-__all__ = ["finding_table", "in_words"]
+__all__ = ["finding_table", "findings_of_messages", "in_words", "place_in_words"]
 
 COLUMNS: Final = [
     Column("verdict", "Verdict"),
@@ -24,18 +26,40 @@ COLUMNS: Final = [
 
 def finding_table(findings: Iterable[Finding]) -> Table:
     """Return findings as a table."""
+    return Table(COLUMNS, [_row(one) for one in findings])
+
+
+def _row(one: Finding) -> dict[str, Any]:
+    return {
+        "verdict": str(one.verdict),
+        "severity": str(one.severity),
+        "subject": one.subject,
+        "text": one.text,
+        "advice": one.advice,
+        "evidence": one.evidence,
+    }
+
+
+def findings_of_messages(
+    told: Iterable[tuple[ReceivedMessage, Iterable[Finding]]],
+) -> Table:
+    """Return findings about messages, each with the place, the time and the keys of its message."""
     rows = [
-        {
-            "verdict": str(one.verdict),
-            "severity": str(one.severity),
-            "subject": one.subject,
-            "text": one.text,
-            "advice": one.advice,
-            "evidence": one.evidence,
-        }
+        message_row(message, with_body=False) | _row(one)
+        for message, findings in told
         for one in findings
     ]
-    return Table(COLUMNS, rows)
+    return Table([*COLUMNS, *MESSAGE_COLUMNS[:-1]], rows)
+
+
+def place_in_words(message: ReceivedMessage) -> str:
+    """Return where a message is, since when, and what it is known by."""
+    tag = f", tag {message.tags}" if message.tags else ""
+    return (
+        f"{message.stored_topic}, {message.queue.broker_name}, queue {message.queue_id}, "
+        f"offset {message.queue_offset:,}: stored {local_time(message.store_timestamp)}, "
+        f"keys {' '.join(message.keys)}{tag}, id {message.message_id}"
+    )
 
 
 def in_words(findings: Iterable[Finding]) -> str:

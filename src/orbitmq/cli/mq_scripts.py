@@ -13,6 +13,8 @@ from typing import Final, NoReturn
 
 import click
 
+from orbitmq.cli.pipes import EndsQuietly
+
 __all__ = ["mqadmin", "mqbroker", "mqnamesrv", "mqshutdown"]
 
 HELP: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -42,7 +44,7 @@ _hosts = click.option(
 )
 
 
-@click.command("mqnamesrv", context_settings=HELP)
+@click.command("mqnamesrv", cls=EndsQuietly, context_settings=HELP)
 @_config_file
 @_namesrv_addr
 @_print_all
@@ -67,7 +69,7 @@ def _mqnamesrv(
     run_nameserver(config, hosts)
 
 
-@click.command("mqbroker", context_settings=HELP)
+@click.command("mqbroker", cls=EndsQuietly, context_settings=HELP)
 @_config_file
 @_namesrv_addr
 @_print_all
@@ -105,8 +107,7 @@ def _mqbroker(
 
 
 def _print(settings: dict[str, str]) -> None:
-    for key, value in settings.items():
-        click.echo(f"{key}={value}")
+    click.echo("".join(f"{key}={value}\n" for key, value in settings.items()), nl=False)
 
 
 def mqnamesrv() -> NoReturn:

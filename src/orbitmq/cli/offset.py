@@ -9,7 +9,7 @@ import click
 from orbitmq.cli.asking import Verb, asks
 from orbitmq.cli.exits import NothingFound
 from orbitmq.cli.printing import Column, Done, Table
-from orbitmq.cli.values import MOMENT, group_argument, topic_argument
+from orbitmq.cli.values import MOMENT, check_group, group_argument, topic_argument
 
 if TYPE_CHECKING:
     from orbitmq.admin.admin import Admin
@@ -47,6 +47,7 @@ def get_command(admin: Admin, group: str, topic: str) -> Table:
     Example:
       orbitmq offset get billing orders
     """
+    check_group(admin, group)
     rows = _rows(admin.committed_offsets(group, topic))
     if not rows:
         raise NothingFound(f"group {group} has committed nothing in {topic}")
@@ -85,6 +86,7 @@ def reset_command(admin: Admin, group: str, topic: str, moment: Any, only_back: 
       orbitmq offset reset billing orders --to 2h
       orbitmq offset reset billing orders --to earliest
     """
+    check_group(admin, group)
     return Table(COLUMNS, _rows(admin.reset_offsets(group, topic, moment, only_back=only_back)))
 
 
@@ -99,6 +101,7 @@ def skip_command(admin: Admin, group: str, topic: str) -> Table:
     Example:
       orbitmq offset skip billing orders
     """
+    check_group(admin, group)
     return Table(COLUMNS, _rows(admin.reset_offsets(group, topic, "latest")))
 
 
@@ -120,6 +123,7 @@ def set_command(
     """
     from orbitmq.protocol.bodies import MessageQueue
 
+    check_group(admin, group)
     queue = MessageQueue(topic, broker, queue_id)
     if queue not in admin.topic_route(topic).subscribe_queues:
         raise NothingFound(f"topic {topic} has no queue {queue_id} on {broker} that can be read")
@@ -143,6 +147,7 @@ def clone_command(admin: Admin, source: str, target: str, topic: str, offline: b
     Example:
       orbitmq offset clone billing billing-next orders
     """
+    check_group(admin, source)
     if not admin.committed_offsets(source, topic):
         raise NothingFound(f"group {source} has committed nothing in {topic}")
     admin.clone_offsets(source, target, topic, offline=offline)

@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
+from orbitmq.cli.pipes import goes_on_unread
 from orbitmq.cli.progress import unshown
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-__all__ = ["Answer", "Column", "Done", "Facts", "Table", "local_time", "present", "watch"]
+__all__ = ["Answer", "Column", "Done", "Facts", "Table", "local_time", "present", "say", "watch"]
 
 Kind = Literal["text", "number", "time", "rate"]
 Output = Literal["table", "json"]
@@ -94,7 +95,18 @@ Answer = Table | Facts | Done
 
 
 def present(answer: Answer, output: Output) -> None:
-    """Print an answer."""
+    """Print an answer; if nobody reads it, the command goes on to its end and its exit code."""
+    with goes_on_unread():
+        _print(answer, output)
+
+
+def say(text: str) -> None:
+    """Print a text as `present` prints an answer."""
+    with goes_on_unread():
+        click.echo(text)
+
+
+def _print(answer: Answer, output: Output) -> None:
     if output == "json":
         click.echo(json.dumps(answer.as_json(), ensure_ascii=False, indent=2))
     elif isinstance(answer, Done):
@@ -126,7 +138,7 @@ def watch(look: Callable[[], Answer], output: Output, every_s: float, times: int
             elif live is not None:
                 live.update(_drawn(answer), refresh=True)
             else:
-                present(answer, output)
+                _print(answer, output)
             looks += 1
             if looks == times:
                 return
@@ -141,9 +153,13 @@ def watch(look: Callable[[], Answer], output: Output, every_s: float, times: int
 def _console() -> Console:
     from rich.console import Console
 
+    class Piped(Console):
+        def on_broken_pipe(self) -> None:
+            raise  # rich would end with code 1; `orbitmq.cli.pipes` knows better
+
     # A table that goes to a file or a pipe is not folded: `grep` wants whole lines.
     width = None if sys.stdout.isatty() else 10_000
-    return Console(file=sys.stdout, width=width, soft_wrap=False, highlight=False)
+    return Piped(file=sys.stdout, width=width, soft_wrap=False, highlight=False)
 
 
 def _drawn(answer: Answer) -> RenderableType:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import operator
+import random
 import sys
 import time
 from collections import deque
@@ -13,17 +14,19 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from orbitmq.cli.asking import Exit, Verb, reaches
+from orbitmq.cli.exits import exit_of
 from orbitmq.cli.printing import Done, Output, present
 from orbitmq.cli.progress import progress
 from orbitmq.cli.sending import TOOLS_GROUP
 from orbitmq.cli.values import key_values, topic_argument
-from orbitmq.errors import BadMessage, BrokerRefused
+from orbitmq.errors import BadMessage, BrokerRefused, OrbitError, RemotingError, SendFailed
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from orbitmq.cli.asking import Place
-    from orbitmq.message import Message, SendResult
+    from orbitmq.client.producer import Producer
+    from orbitmq.message import Message, MessageQueue, SendResult
 
 __all__ = ["produce"]
 
@@ -62,7 +65,7 @@ def produce(
     rate: float | None,
     output: Output,
 ) -> None:
-    """Send each line of stdin, or of FILES, as a message.
+    """Send each line of stdin, or of FILES, as a message, to the queues of TOPIC in turn.
 
     With --json a line is an object with "body" and, if wished, "keys" (a list), "tag",
     "properties" and "delayLevel", which win over the options. Ends with code 1 if a message was not
@@ -92,9 +95,11 @@ def produce(
 
     sent, failed = 0, 0
     shown: list[str] = []
+    codes: set[Exit] = set()
     linger_ms = None if sharding_key else LINGER_MS
     with Producer(place.settings(), group=TOOLS_GROUP, linger_ms=linger_ms) as producer:
-        futures: deque[Future[SendResult]] = deque()
+        futures: deque[tuple[Message, Future[SendResult]]] = deque()
+        spread = Spread(producer, topic)
 
         def count(error: BaseException | None) -> None:
             nonlocal sent, failed
@@ -102,12 +107,26 @@ def produce(
                 sent += 1
                 return
             failed += 1
+            codes.add(exit_of(error))
             if failed <= SHOWN_ERRORS:
                 shown.append(str(error))
 
         def settle(left: int) -> None:
             while len(futures) > left:
-                count(futures.popleft().exception())
+                message, future = futures.popleft()
+                error = future.exception()
+                if isinstance(error, SendFailed | RemotingError):
+                    spread.forget()
+                    error = again(message)
+                count(error)
+
+        def again(message: Message) -> OrbitError | None:
+            """Send what its queue did not take to whichever does."""
+            try:
+                producer.send(message)
+            except OrbitError as error:
+                return error
+            return None
 
         all_of_them = _paced(_bodies(sources, whole), rate)
         for body in all_of_them if is_typed else progress(all_of_them, None, "Sending"):
@@ -117,7 +136,7 @@ def produce(
                     producer.send(message, sharding_key=sharding_key)
                     count(None)
                 else:
-                    futures.append(producer.enqueue(message))
+                    futures.append((message, producer.enqueue(message, queue=spread.next())))
                     settle(UNDER_WAY)
             except (BadMessage, BrokerRefused) as error:
                 count(error)  # the others are sent all the same
@@ -127,7 +146,36 @@ def produce(
     values = {"topic": topic, "sent": sent, "failed": failed}
     present(Done(f"{sent} messages are in {topic}", values), output)
     if failed:
-        sys.exit(Exit.FAILED)
+        sys.exit(codes.pop() if len(codes) == 1 and not sent else Exit.FAILED)
+
+
+class Spread:
+    """The queues of a topic in turn, so that a few lines do not all go into one batch of one."""
+
+    def __init__(self, producer: Producer, topic: str) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._queues: list[MessageQueue] = []
+        self._next = 0
+
+    def next(self) -> MessageQueue | None:
+        """Return the next queue; None while the topic has none, for the first message makes it."""
+        from orbitmq.errors import NoRoute
+
+        if not self._queues:
+            try:
+                self._queues = list(self._producer.queues(self._topic))
+            except NoRoute as error:
+                if error.cause != "no_topic":
+                    raise
+                return None
+            self._next = random.randrange(len(self._queues))
+        self._next = (self._next + 1) % len(self._queues)
+        return self._queues[self._next]
+
+    def forget(self) -> None:
+        """Look again which queues there are."""
+        self._queues = []
 
 
 def _bodies(files: Iterable[IO[bytes]], whole: bool) -> Iterator[bytes]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from orbitmq.cli.progress import progress
 from orbitmq.cli.sending import TOOLS_GROUP
+from orbitmq.cli.values import check_group
 
 if TYPE_CHECKING:
     from orbitmq._native import ReceivedMessage
@@ -36,6 +37,7 @@ def dead_letters(admin: Admin, group: str, limit: int | None) -> Iterator[Receiv
     except NoRoute as error:
         if error.cause != "no_topic":
             raise
+        check_group(admin, group)
         return  # brokers make the topic when the first one comes
     there = sum(ends.max_offset - ends.min_offset for ends in queues.values())
 

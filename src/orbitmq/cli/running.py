@@ -21,6 +21,7 @@ import uvloop
 
 from orbitmq.cli.exits import NotStarted
 from orbitmq.cli.pid_files import Kind, announced
+from orbitmq.cli.pipes import goes_on_unread
 from orbitmq.errors import ConfigError, OrbitError
 from orbitmq.memory import keep_freed_memory
 
@@ -85,7 +86,8 @@ async def _run(
     app = make()
     try:
         await app.start()
-        announce(app)
+        with goes_on_unread():
+            announce(app)
         await told.wait()
     finally:
         await app.stop()

@@ -24,6 +24,7 @@ __all__ = [
     "MOMENT",
     "broker_names",
     "brokers_at",
+    "check_group",
     "check_taken",
     "group_argument",
     "key_values",
@@ -165,6 +166,20 @@ def broker_names(admin: Admin, broker: str | None, cluster: str | None) -> list[
     """Return the names of the brokers that are meant, None for all."""
     is_all = broker is None and cluster is None
     return None if is_all else list(brokers_at(admin, broker, cluster))
+
+
+def check_group(admin: Admin, group: str) -> None:
+    """Raise `NothingFound` for a group that no broker knows: a name with a slip is an error."""
+    from orbitmq.errors import BrokerRefused
+
+    if admin.group_lag(group).queues or admin.group_members(group) is not None:
+        return
+    try:
+        known = group in admin.group_configs()
+    except BrokerRefused:
+        return  # whoever may not list all groups is not hindered
+    if not known:
+        raise NothingFound(f"no broker knows group {group}")
 
 
 # ---- names that a shell completes

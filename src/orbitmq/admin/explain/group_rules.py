@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import Final
 
 from orbitmq.admin.explain.findings import Finding, Severity, Verdict, when
 from orbitmq.admin.explain.matching import wants
@@ -207,15 +208,20 @@ def _nothing_wanted(seen: GroupSeen) -> Iterator[Finding]:
             )
 
 
+RECENT_MS: Final = 3_600_000
+"""A group that gave up on a message within the last hour is not in order; later it is a remark."""
+
+
 def _dead_letters(seen: GroupSeen) -> Iterator[Finding]:
     if seen.dead_letters:
+        is_recent = seen.now_ms - seen.newest_dead_letter_ms < RECENT_MS
         yield Finding(
             Verdict.HAS_DEAD_LETTERS,
-            FAULT,
+            FAULT if is_recent else NOTE,
             seen.group,
             f"group {seen.group} has given up on {seen.dead_letters:,} messages: they are dead "
-            f"letters, as of {when(seen.now_ms)}",
+            f"letters, the newest stored {when(seen.newest_dead_letter_ms)}",
             f"orbitmq message print {dlq_topic(seen.group)!r} shows them; when their cause is "
             f"mended: orbitmq message resend --group {seen.group} --all",
-            {"count": seen.dead_letters},
+            {"count": seen.dead_letters, "newestMs": seen.newest_dead_letter_ms},
         )

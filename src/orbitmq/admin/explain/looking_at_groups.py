@@ -65,6 +65,7 @@ def look_at_group(
         for queue in (queue for topic in topics.values() for queue in topic.queues):
             if queue not in queues and queue.broker_name in up:
                 queues[queue] = yield from _never_begun(up[queue.broker_name], queue)
+    dead_letters, newest_ms = yield from _dead_letters(up, group)
     return GroupSeen(
         group=group,
         now_ms=time.time_ns() // 1_000_000,
@@ -78,7 +79,8 @@ def look_at_group(
         topics=topics,
         queues=queues,
         moved=moved,
-        dead_letters=(yield from _dead_letters(up, group)),
+        dead_letters=dead_letters,
+        newest_dead_letter_ms=newest_ms,
     )
 
 
@@ -279,8 +281,9 @@ def copy_of(record: Record, broker_name: str) -> Copy:
     )
 
 
-def _dead_letters(up: dict[str, str], group: str) -> Flow[int]:
-    topic, count = dlq_topic(group), 0
+def _dead_letters(up: dict[str, str], group: str) -> Flow[tuple[int, int]]:
+    """Return how many dead letters a group has, and when the newest of them was stored."""
+    topic, count, newest_ms = dlq_topic(group), 0, 0
     for address in up.values():
         try:
             response = yield from ask(address, RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic})
@@ -288,4 +291,5 @@ def _dead_letters(up: dict[str, str], group: str) -> Flow[int]:
             continue  # it has no such topic
         for one in (read(response).get("offsetTable") or {}).values():
             count += int(one["maxOffset"]) - int(one["minOffset"])
-    return count
+            newest_ms = max(newest_ms, int(one["lastUpdateTimestamp"]))
+    return count, newest_ms

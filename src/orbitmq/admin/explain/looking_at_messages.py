@@ -19,7 +19,7 @@ from orbitmq.admin.messages import END_OF_TIME_MS
 from orbitmq.admin.queues import queue_entries
 from orbitmq.client.wishes import Flow
 from orbitmq.config import decode, parse_properties
-from orbitmq.errors import BrokerRefused, MalformedId
+from orbitmq.errors import BrokerRefused, ConfigError, MalformedId
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.names import (
@@ -37,6 +37,7 @@ __all__ = ["look_at_message"]
 
 WHEEL_TIMER_TOPIC = "rmq_sys_wheel_timer"
 """Where brokers of 5.x hold messages with a time."""
+MAX_PORT = 65_535
 OPS_LOOKED_AT = 500
 """How many of the last ends of transactions are looked through."""
 _UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -51,9 +52,14 @@ def look_at_message(
     watch_ms: float,
 ) -> Flow[MessageSeen]:
     """Return all that is to be seen of a message, for one group or for all that consume it."""
+    place, offset = _place_in(message_id)
+    if place is None and topic is None:
+        raise ConfigError(
+            f"{message_id} is no id that a broker gives: with the id of a producer, name the "
+            "message's topic, too (--topic)"
+        )
     brokers = yield from reachable_brokers(nameservers)
     up = {one.name: one.address for one in brokers if one.error is None}
-    place, offset = _place_in(message_id)
     found: Copy | None = None
     begins: int | None = None
     if place in up.values():
@@ -105,6 +111,8 @@ def _place_in(message_id: str) -> tuple[str | None, int | None]:
         (host, port), offset = decode_offset_id(message_id)
     except MalformedId:
         return None, None
+    if not 0 < port <= MAX_PORT:
+        return None, None  # the bytes of a producer's process number, where a port would be
     return f"{host}:{port}", offset
 
 

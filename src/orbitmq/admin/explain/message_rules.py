@@ -111,6 +111,15 @@ def _half(seen: MessageSeen, half: Copy) -> Finding:
 
 
 def _gone(seen: MessageSeen) -> Finding:
+    if seen.brokers and all(one.error is not None for one in seen.brokers):
+        return Finding(
+            Verdict.BROKER_DOWN,
+            FAULT,
+            seen.message_id,
+            "nobody could be asked: "
+            + "; ".join(f"{one.name} at {one.address}: {one.error}" for one in seen.brokers),
+            "start the brokers, or sign the request with an account that may ask them",
+        )
     if seen.broker_of_id is not None:
         broker = next((one for one in seen.brokers if one.address == seen.broker_of_id), None)
         if broker is None or broker.error is not None:
@@ -120,8 +129,10 @@ def _gone(seen: MessageSeen) -> Finding:
                     Verdict.BROKER_DOWN,
                     FAULT,
                     seen.message_id,
-                    f"message {seen.message_id} is on broker {seen.broker_of_id}, which {why}",
-                    "start that broker; or, if the id is one that a producer gave, name its topic",
+                    f"if a broker gave the id {seen.message_id}, the message is on "
+                    f"{seen.broker_of_id}, which {why}",
+                    "start that broker; or, if a producer gave the id, name the message's topic "
+                    "(--topic)",
                     {"address": seen.broker_of_id},
                 )
         begins, offset = seen.log_begins_at, seen.offset_of_id

@@ -98,6 +98,8 @@ class GroupSeen:
     moved: frozenset[MessageQueue] = frozenset()
     """Queues in which its offset changed while it was looked at."""
     dead_letters: int = 0
+    newest_dead_letter_ms: int = 0
+    """When the last of them was stored."""
 
     @property
     def is_known(self) -> bool:
