@@ -46,12 +46,13 @@ class PushConsumer(WithBlock, BasePushConsumer):
 
     Settings (keyword arguments, all but `group` optional):
 
-    - `consume_from`: where a new group begins, ``"last"`` (default), ``"first"`` or a time;
+    - `consume_from`: where a new group begins, ``"latest"`` (default), ``"earliest"`` or a time;
+      the older names ``"last"`` and ``"first"`` mean the same;
     - `concurrency`: how many threads; `broadcast`: every consumer gets every message;
     - `pull_batch_size`, `max_cached_messages`, `max_cached_bytes`, `max_span`: how much is pulled
       at a time, and held of each queue;
     - `max_reconsume_times`, `suspend_ms`: how often and, in order, how soon messages are retried;
-    - `stop_timeout_s`: how long `stop` waits for functions that are at work;
+    - `stop_timeout_s`: how long `close` waits for functions that are at work;
     - `max_cached_messages_of_topic`, `max_cached_bytes_of_topic`: how much is held of each topic;
     - `strategy`: how the group's members share the queues;
     - `hooks`: objects that are called around every call of a function, see `ConsumeHook`;
@@ -128,22 +129,22 @@ class PushConsumer(WithBlock, BasePushConsumer):
 
             consumer.start()
             ...
-            consumer.stop()
+            consumer.close()
         """
         self._begin()
         self._stopped.clear()
         self._generation = background.generation()
         self._workers = ThreadWorkers(self.settings.concurrency, f"orbitmq-{self.settings.group}")
         if not self._has_joined(background.run(self._join(self._workers))):
-            self.stop()
+            self.close()
         return self
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Finish the messages that are being handled, commit what was done, leave the group.
 
         A handler may call it, too; then it returns at once. ::
 
-            consumer.stop()
+            consumer.close()
         """
         member = self._take_member()
         if member is None:
@@ -177,7 +178,7 @@ class PushConsumer(WithBlock, BasePushConsumer):
         background.loop().call_soon_threadsafe(member.rebalance_soon)
 
     def run(self) -> None:
-        """Consume until `stop` is called, or the process is told to end (SIGINT, SIGTERM).
+        """Consume until `close` is called, or the process is told to end (SIGINT, SIGTERM).
 
         ::
 
@@ -211,7 +212,7 @@ class PushConsumer(WithBlock, BasePushConsumer):
             waits = False
             for number, handler in before.items():
                 signal.signal(number, handler)
-            self.stop()
+            self.close()
 
 
 class AsyncPushConsumer(AsyncWithBlock, BasePushConsumer):
@@ -299,13 +300,13 @@ class AsyncPushConsumer(AsyncWithBlock, BasePushConsumer):
         self._begin()
         self._stopped = asyncio.Event()
         if not self._has_joined(await self._join(TaskWorkers(self.settings.concurrency))):
-            await self.stop()
+            await self.close()
         return self
 
-    async def stop(self) -> None:
+    async def close(self) -> None:
         """Finish the messages that are being handled, commit what was done, leave the group. ::
 
-        await consumer.stop()
+        await consumer.close()
         """
         member = self._take_member()
         if member is None:
@@ -333,7 +334,7 @@ class AsyncPushConsumer(AsyncWithBlock, BasePushConsumer):
         member.rebalance_soon()
 
     async def run(self) -> None:
-        """Consume until `stop` is called, the task is cancelled, or the process is told to end. ::
+        """Consume until `close` is called, the task is cancelled, or the process is told to end. ::
 
         asyncio.run(consumer.run())
 
@@ -348,7 +349,7 @@ class AsyncPushConsumer(AsyncWithBlock, BasePushConsumer):
             try:
                 await self._stopped.wait()
             finally:
-                await self.stop()
+                await self.close()
 
 
 @contextlib.contextmanager

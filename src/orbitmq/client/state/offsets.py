@@ -66,17 +66,20 @@ class StartRule:
 
     @classmethod
     def of(cls, consume_from: str | int | datetime) -> StartRule:
-        """Read ``"first"``, ``"last"`` or a time, as `datetime` or epoch milliseconds."""
+        """Read ``"earliest"``, ``"latest"`` or a time, as `datetime` or epoch milliseconds.
+
+        ``"first"`` and ``"last"`` are older names of the same.
+        """
         if isinstance(consume_from, datetime):
             return cls("time", int(consume_from.timestamp() * 1000))
         if isinstance(consume_from, int):
             return cls("time", consume_from)
-        if consume_from == "first":
+        if consume_from in ("earliest", "first"):
             return cls("first")
-        if consume_from == "last":
+        if consume_from in ("latest", "last"):
             return cls("last")
         raise ConfigError(
-            "consume_from is 'first', 'last', a datetime or epoch milliseconds, "
+            "consume_from is 'earliest', 'latest', a datetime or epoch milliseconds, "
             f"not {consume_from!r}"
         )
 
