@@ -15,7 +15,7 @@ def cache(name: str, directory: str) -> PushConsumer:
         address,
         group="example-caches",
         broadcast=True,
-        consume_from="first",
+        consume_from="earliest",
         instance_name=name,  # the same at each start: it is part of the offsets' path
         offset_directory=directory,  # ~/.rocketmq_offsets without it
     )

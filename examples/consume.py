@@ -6,7 +6,7 @@ import threading
 from orbitmq import Message, Producer, PushConsumer, ReceivedMessage
 
 address = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"
-consumer = PushConsumer(address, group="example-billing", consume_from="first")
+consumer = PushConsumer(address, group="example-billing", consume_from="earliest")
 handled = threading.Event()
 
 

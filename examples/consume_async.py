@@ -10,7 +10,7 @@ address = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"
 
 async def main() -> None:
     consumer = AsyncPushConsumer(
-        address, group="example-async-billing", consume_from="first", concurrency=10
+        address, group="example-async-billing", consume_from="earliest", concurrency=10
     )
     handled = asyncio.Semaphore(0)
 

@@ -6,7 +6,7 @@ import threading
 from orbitmq import PushConsumer, ReceivedMessage
 
 address = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"
-consumer = PushConsumer(address, group="example-stepper", consume_from="first")
+consumer = PushConsumer(address, group="example-stepper", consume_from="earliest")
 done = threading.Semaphore(0)
 
 

@@ -8,7 +8,7 @@ from orbitmq import Message, Producer, PushConsumer, ReceivedMessage, RetryLater
 
 address = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"
 logging.getLogger("orbitmq").setLevel(logging.CRITICAL)  # it logs each failure with its traceback
-consumer = PushConsumer(address, group="example-careful", consume_from="first")
+consumer = PushConsumer(address, group="example-careful", consume_from="earliest")
 finished = threading.Semaphore(0)
 
 

@@ -50,7 +50,7 @@ class Tracer(SendHook, ConsumeHook):
 
 tracer = Tracer()
 done = threading.Semaphore(0)
-consumer = PushConsumer(ADDRESS, group=TOPIC, consume_from="first", hooks=[tracer])
+consumer = PushConsumer(ADDRESS, group=TOPIC, consume_from="earliest", hooks=[tracer])
 
 
 @consumer.on(TOPIC)

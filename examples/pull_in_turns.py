@@ -6,7 +6,7 @@ import threading
 from orbitmq import Admin, Message, Producer, PullSchedule, PullStatus, PullTurn
 
 address = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"
-schedule = PullSchedule(address, group="example-archive", consume_from="first")
+schedule = PullSchedule(address, group="example-archive", consume_from="earliest")
 archived = threading.Semaphore(0)
 
 

@@ -11,7 +11,9 @@ with Producer(address, group="example-shop") as producer:
         producer.send(Message("example-entries", b"%d" % number))
 
 # One by one. A message is done when the loop asks for the next one.
-with Consumer(address, "example-entries", group="example-reader", consume_from="first") as consumer:
+with Consumer(
+    address, "example-entries", group="example-reader", consume_from="earliest"
+) as consumer:
     for count, message in enumerate(consumer, start=1):
         print(message.queue.queue_id, message.queue_offset, message.body)
         if count == 10:
@@ -22,7 +24,7 @@ with Consumer(
     address,
     "example-entries",
     group="example-ledger",
-    consume_from="first",
+    consume_from="earliest",
     auto_commit=False,
 ) as consumer:
     total = 0

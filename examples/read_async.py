@@ -15,7 +15,7 @@ async def main() -> None:
 
     count = 0
     async with AsyncConsumer(
-        address, "example-async-entries", group="example-async-reader", consume_from="first"
+        address, "example-async-entries", group="example-async-reader", consume_from="earliest"
     ) as consumer:
         async for message in consumer:
             print(message.body)

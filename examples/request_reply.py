@@ -10,7 +10,7 @@ with Admin(address) as admin:
     admin.create_topic("example-questions", queues=1)
 
 answering = Producer(address, group="example-answers").start()
-consumer = PushConsumer(address, group="example-prices", consume_from="first")
+consumer = PushConsumer(address, group="example-prices", consume_from="earliest")
 
 
 @consumer.on("example-questions")

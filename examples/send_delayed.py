@@ -19,7 +19,7 @@ with Producer(address, group="example-shop") as producer:
     producer.send(other)
 
 with Consumer(
-    address, "example-reminders", group="example-mailer", consume_from="first"
+    address, "example-reminders", group="example-mailer", consume_from="earliest"
 ) as consumer:
     for count, message in enumerate(consumer, 1):
         print(message.body.decode(), f"({time.monotonic() - sent:.1f} s later)")

@@ -18,7 +18,9 @@ def main() -> None:
     wanted = int(sys.argv[1]) if len(sys.argv) > 1 else 12_000
     orders, revenue, results = 0, Decimal(0), 0
     deadline = time.monotonic() + LIMIT_S
-    with Consumer(ADDRESS, "orders-per-minute", group="report", consume_from="first") as consumer:
+    with Consumer(
+        ADDRESS, "orders-per-minute", group="report", consume_from="earliest"
+    ) as consumer:
         while orders < wanted and time.monotonic() < deadline:
             for message in consumer.poll(timeout_s=1):
                 result = json.loads(message.body, parse_float=Decimal)

@@ -112,7 +112,7 @@ def seen() -> Seen:
     return Seen()
 
 
-def eventually(condition: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
+def eventually(condition: Callable[[], object], limit_s: float = LIMIT_S) -> None:
     """Wait for something that nobody tells of."""
     deadline = time.monotonic() + limit_s
     while not condition():

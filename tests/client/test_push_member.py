@@ -160,6 +160,12 @@ async def _until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.001)
 
 
+def _has_committed(member: PushMember, offset: int) -> bool:
+    """Return True if the first queue is there, and its work is done up to an offset."""
+    cache = member.queues.get(QUEUES[0])
+    return cache is not None and cache.commit_offset == offset
+
+
 def test_start_introduces_itself_before_it_pulls() -> None:
     async def test(member: PushMember, cluster: PlayedCluster, _done: list[bytes]) -> None:
         await member.start()
@@ -343,9 +349,7 @@ def test_a_failed_message_goes_back_once() -> None:
     async def test(member: PushMember, cluster: PlayedCluster, done: list[bytes]) -> None:
         cluster.put(0, b"0", b"1", b"2")
         await member.start()
-        await _until(
-            lambda: QUEUES[0] in member.queues and member.queues[QUEUES[0]].commit_offset == 3
-        )
+        await _until(lambda: _has_committed(member, 3))
         assert done == [b"0", b"2"]
         (back,) = [
             ext for code, ext, _ in cluster.log if code == RequestCode.CONSUMER_SEND_MSG_BACK
@@ -370,7 +374,7 @@ def test_what_no_broker_takes_back_is_tried_here_again(monkeypatch: pytest.Monke
         await member.start()
         await _until(lambda: done == [b"0"])
         assert tries == [0, 1, 2]
-        await _until(lambda: member.queues[QUEUES[0]].commit_offset == 1)
+        await _until(lambda: _has_committed(member, 1))
 
     _play(test, handle=fail)
 
@@ -398,9 +402,7 @@ def test_what_no_broker_can_ever_take_back_is_set_aside_in_the_end(
         _never_back(cluster)
         cluster.put(0, b"0", b"bad", b"2")
         await member.start()
-        await _until(
-            lambda: QUEUES[0] in member.queues and member.queues[QUEUES[0]].commit_offset == 3
-        )
+        await _until(lambda: _has_committed(member, 3))
         assert done == [b"0", b"2"]
         assert tries == [0, 1, 2, 3]
         (record,) = [record for record in caplog.records if record.levelname == "ERROR"]
@@ -444,7 +446,7 @@ def test_an_error_that_nobody_foresaw_stops_no_queue(monkeypatch: pytest.MonkeyP
         cluster.put(0, b"0")
         await member.start()
         await _until(lambda: done == [b"0"])
-        await _until(lambda: member.queues[QUEUES[0]].commit_offset == 1)
+        await _until(lambda: _has_committed(member, 1))
 
     _play(test, handle=fail)
 
@@ -475,9 +477,7 @@ def test_a_damaged_record_is_left_out_and_named(caplog: pytest.LogCaptureFixture
         record = cluster.messages[0][1]
         cluster.messages[0][1] = record.replace(b"flipped", b"flopped")
         await member.start()
-        await _until(
-            lambda: QUEUES[0] in member.queues and member.queues[QUEUES[0]].commit_offset == 3
-        )
+        await _until(lambda: _has_committed(member, 3))
         assert done == [b"0", b"2"]
         (told,) = [record for record in caplog.records if record.levelname == "ERROR"]
         assert "at offset 1, physical offset 0, is damaged" in told.getMessage()
@@ -507,9 +507,7 @@ def test_broadcast_failures_are_dropped(tmp_path: Any) -> None:
     async def test(member: PushMember, cluster: PlayedCluster, _done: list[bytes]) -> None:
         cluster.put(0, b"0")
         await member.start()
-        await _until(
-            lambda: QUEUES[0] in member.queues and member.queues[QUEUES[0]].commit_offset == 1
-        )
+        await _until(lambda: _has_committed(member, 1))
         assert cluster.codes(RequestCode.CONSUMER_SEND_MSG_BACK) == []
         assert cluster.codes(RequestCode.GET_CONSUMER_LIST_BY_GROUP) == []
         assert "%RETRY%g" not in member.subscriptions

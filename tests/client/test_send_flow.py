@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable
 
 import pytest
@@ -383,6 +384,24 @@ def test_a_route_is_not_looked_up_for_longer_than_the_budget() -> None:
         play.run(bench.flow())
     assert caught.value.cause == "no_nameserver"
     assert 2.8 < bench.clock.now - begin < 3
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_certificate_that_is_not_believed_is_not_waited_for(known: bool) -> None:
+    distrusted = ConnectionLost("certificate verify failed")
+    distrusted.__cause__ = ssl.SSLCertVerificationError("no")
+    bench = Bench()
+    if not known:
+        bench.routes.forget("T")
+    play = bench.always(distrusted)
+    with pytest.raises((NoRoute, SendFailed), match="certificate verify failed"):
+        play.run(bench.flow())
+    assert len(play.calls) == (3 if known else 1)
+    broken = ConnectionLost("it ended in the middle")
+    broken.__cause__ = ssl.SSLEOFError("end")
+    bench.play(
+        broken, broken, broken, broken, *([] if known else [answer(body=route_body("a"))]), stored()
+    ).run(bench.flow())
 
 
 def test_a_topic_that_does_not_exist_ends_a_send_at_once() -> None:

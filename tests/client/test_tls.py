@@ -116,7 +116,7 @@ def test_all_of_them_are_served(make: Callable[..., Any], way: Any, group: str) 
 def test_nobody_else_is(make: Callable[..., Any], way: Any, closed: Closed) -> None:
     for tls in closed.not_let_in():
         with (
-            make(Producer, AsyncProducer, tls=tls) as producer,
+            make(Producer, AsyncProducer, tls=tls, timeout_ms=300) as producer,
             pytest.raises(OrbitError),
         ):
             producer.send(Message("T", b"x"))
@@ -125,7 +125,7 @@ def test_nobody_else_is(make: Callable[..., Any], way: Any, closed: Closed) -> N
         with pytest.raises(OrbitError):
             make(Consumer, AsyncConsumer, "T", tls=tls).start()
         with (
-            make(PullConsumer, AsyncPullConsumer, tls=tls) as puller,
+            make(PullConsumer, AsyncPullConsumer, tls=tls, timeout_ms=300) as puller,
             pytest.raises(OrbitError),
         ):
             puller.queues("T")

@@ -65,11 +65,11 @@ def consume(
 
     from orbitmq.client.lite import Consumer
 
-    begin: Literal["first", "last", "end"] | datetime
+    begin: Literal["earliest", "latest", "last"] | datetime = "last"
     if isinstance(moment, int):
         begin = datetime.fromtimestamp(moment / 1000, UTC)
-    else:
-        begin = {"earliest": "first", "latest": "end", None: "last"}[moment]  # type: ignore[assignment]
+    elif moment is not None:
+        begin = "earliest" if moment == "earliest" else "latest"
     consumer = Consumer(
         place.settings(),
         *topics,

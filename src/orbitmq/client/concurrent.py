@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from orbitmq._native import ReceivedMessage
-from orbitmq.client.handlers import Failure, Handler, HandlerTable, RetryLater, failures
+from orbitmq.client.handlers import Failure, Handler, HandlerTable, NoHandler, failures
 from orbitmq.client.state.consume_rates import ConsumeRates
 from orbitmq.client.state.process_queue import ProcessQueue, Run
 from orbitmq.client.workers import Workers, is_told_to_end
@@ -156,7 +156,7 @@ class ConcurrentService:
             return None
         handler = self._handlers.find(messages[0].topic)
         if handler is None:
-            error = RetryLater(f"nobody here handles topic {messages[0].topic}")
+            error = NoHandler(f"nobody here handles topic {messages[0].topic}")
             self._on_failed(run, [Failure(message, error) for message in messages])
             return None
         run.batch = batch = handler.batch

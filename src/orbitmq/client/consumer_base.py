@@ -18,8 +18,8 @@ M = TypeVar("M", bound=GroupMember)
 class MemberOwner(Generic[M]):
     """Has a member of a group while it is running.
 
-    Its functions may be called with messages, and call `stop`, before `start` has returned: a
-    member that has joined pulls. Such a `stop` is kept, and whoever starts the consumer obeys it.
+    Its functions may be called with messages, and call `close`, before `start` has returned: a
+    member that has joined pulls. Such a `close` is kept, and whoever starts the consumer obeys it.
     """
 
     settings: ConsumerSettings
@@ -53,7 +53,7 @@ class MemberOwner(Generic[M]):
         self._stop_came_early = False
 
     def _has_joined(self, member: M) -> bool:
-        """Be running from now on; returns whether to go on, which an early `stop` denies."""
+        """Be running from now on; returns whether to go on, which an early `close` denies."""
         with self._changing:
             self._member = member
             return not self._stop_came_early
@@ -73,9 +73,16 @@ class WithBlock:
         """Begin."""
         raise NotImplementedError
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """End."""
         raise NotImplementedError
+
+    def stop(self) -> None:
+        """Do what `close` does, by an older name. ::
+
+        consumer.stop()
+        """
+        self.close()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -86,7 +93,7 @@ class WithBlock:
         _error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        self.stop()
+        self.close()
 
 
 class AsyncWithBlock:
@@ -96,9 +103,16 @@ class AsyncWithBlock:
         """Begin."""
         raise NotImplementedError
 
-    async def stop(self) -> None:
+    async def close(self) -> None:
         """End."""
         raise NotImplementedError
+
+    async def stop(self) -> None:
+        """Do what `close` does, by an older name. ::
+
+        await consumer.stop()
+        """
+        await self.close()
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -109,4 +123,4 @@ class AsyncWithBlock:
         _error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        await self.stop()
+        await self.close()

@@ -8,13 +8,13 @@ from __future__ import annotations
 import dataclasses
 import ssl
 from collections.abc import Iterable
-from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, TypedDict
 
 from orbitmq.client.settings import ClientSettings
 from orbitmq.client.state.allocate import AllocateStrategy
-from orbitmq.client.state.consumer_settings import ConsumerSettings
+from orbitmq.client.state.consumer_settings import ConsumeFrom, ConsumerSettings
+from orbitmq.errors import ConfigError
 from orbitmq.remoting.tls import Tls
 
 __all__ = ["ConsumerOptions", "Nameservers", "sort_options"]
@@ -28,7 +28,7 @@ class ConsumerOptions(TypedDict, total=False):
     """What can be set of a consumer; see `ConsumerSettings` and `ClientSettings`."""
 
     broadcast: bool
-    consume_from: Literal["first", "last", "end"] | int | datetime
+    consume_from: ConsumeFrom
     strategy: AllocateStrategy | str
     concurrency: int
     pull_batch_size: int
@@ -69,12 +69,20 @@ class ConsumerOptions(TypedDict, total=False):
 
 
 def sort_options(
-    nameservers: Nameservers, group: str, options: Any
+    nameservers: Nameservers, group: str, options: Any, *, calls_handlers: bool = False
 ) -> tuple[ClientSettings, ConsumerSettings]:
-    """Return both kinds of settings; `ConfigError` for those that nothing can be started with."""
+    """Return both kinds of settings; `ConfigError` for those that nothing can be started with.
+
+    What is meant for calls of functions is refused where there are none.
+    """
     own = {name: value for name, value in options.items() if name in _OWN}
     others = {name: value for name, value in options.items() if name not in _OWN}
     settings = ConsumerSettings(group=group, **own)
+    if settings.trace and not calls_handlers:
+        raise ConfigError(
+            "trace records the calls of functions, which only PushConsumer and AsyncPushConsumer "
+            "make: leave it out here, or use one of these"
+        )
     if settings.broadcast:
         # The name is part of the path of the offsets' file, so it must be the same next time.
         others.setdefault("instance_name", "DEFAULT")

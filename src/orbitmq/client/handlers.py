@@ -7,12 +7,14 @@ itself when what it did is committed, see `OrderlyStatus`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
 from orbitmq._native import ReceivedMessage
+from orbitmq.errors import ConfigError
 from orbitmq.message import check_delay_level
 
 __all__ = [
@@ -20,9 +22,12 @@ __all__ = [
     "Failure",
     "Handler",
     "HandlerTable",
+    "NoHandler",
     "OrderlyStatus",
     "RetryLater",
+    "already_handled",
     "failures",
+    "log_failure",
 ]
 
 DEAD_LETTER = -1
@@ -65,6 +70,10 @@ class RetryLater(Exception):
         raise RetryLater.dead_letter("no such customer")
         """
         return cls(reason, delay_level=DEAD_LETTER)
+
+
+class NoHandler(RetryLater):
+    """The reason why a message is retried that nobody here has a function for."""
 
 
 class OrderlyStatus(Enum):
@@ -116,6 +125,45 @@ class Failure:
         return self.error.delay_level if isinstance(self.error, RetryLater) else 0
 
 
+def already_handled(
+    topic: str, function: Callable[[Any], Any], *, is_replaceable: bool = True
+) -> ConfigError:
+    """Return the error of a second function for a topic; each message goes to one function."""
+    name = getattr(function, "__qualname__", None) or repr(function)
+    replace = f"call unsubscribe({topic!r}) first to put another in its place, or " * is_replaceable
+    return ConfigError(
+        f"topic {topic} has a function already, {name}: {replace}have one function do the work of "
+        "both; to have every message handled twice, start a second consumer with its own group"
+    )
+
+
+def log_failure(
+    log: logging.Logger, messages: Sequence[ReceivedMessage], error: BaseException
+) -> None:
+    """Log that a function has failed on messages, with its traceback, or what it asked for."""
+    first = messages[0]
+    ids = ", ".join(message.message_id for message in messages)
+    tried = first.reconsume_times
+    if isinstance(error, NoHandler):
+        log.warning("message %s goes back to its broker: %s", ids, error)
+    elif isinstance(error, RetryLater):
+        log.info(
+            "the handler of %s gave message %s back, which was tried %d times before: %s",
+            first.topic,
+            ids,
+            tried,
+            error,
+        )
+    else:
+        log.warning(
+            "the handler of %s failed on message %s, which was tried %d times before",
+            first.topic,
+            ids,
+            tried,
+            exc_info=error,
+        )
+
+
 def failures(unit: ReceivedMessage | list[ReceivedMessage], error: BaseException) -> list[Failure]:
     """Return what has to be tried again after a handler raised, given a message or a batch."""
     messages = unit if isinstance(unit, list) else [unit]
@@ -150,6 +198,11 @@ class HandlerTable:
         self._wrap = wrap
         for handler in list(self._of_topic.values()):
             self.put(handler)
+
+    def function_of(self, topic: str) -> Callable[[Any], Any] | None:
+        """Return the function that was given for a topic."""
+        handler = self._of_topic.get(topic)
+        return None if handler is None else handler.function
 
     def find(self, topic: str) -> Handler | None:
         """Return the handler of a topic."""

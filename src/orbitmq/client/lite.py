@@ -55,15 +55,15 @@ class Consumer(BaseConsumer):
         self._arrived = threading.Event()
         self._inbox = Inbox(self._arrived)
         if not self._has_joined(background.run(self._join(self._inbox))):
-            self.stop()
+            self.close()
         return self
 
-    def stop(self, *, last_is_done: bool = True) -> None:
+    def close(self, *, last_is_done: bool = True) -> None:
         """Commit what was done and leave the group.
 
         The message, or list, handed out last counts as done unless told otherwise. ::
 
-            consumer.stop()
+            consumer.close()
         """
         member = self._take_member()
         if member is None:
@@ -74,6 +74,13 @@ class Consumer(BaseConsumer):
         settle(self._inbox, last_is_done)
         background.run(member.stop())
 
+    def stop(self, *, last_is_done: bool = True) -> None:
+        """Do what `close` does, by an older name. ::
+
+        consumer.stop()
+        """
+        self.close(last_is_done=last_is_done)
+
     def __enter__(self) -> Self:
         return self.start()
 
@@ -83,7 +90,7 @@ class Consumer(BaseConsumer):
         error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        self.stop(last_is_done=error is None)
+        self.close(last_is_done=error is None)
 
     # ---- reading
 
@@ -99,7 +106,7 @@ class Consumer(BaseConsumer):
             yield from self._messages()
         finally:
             # Whether the loop was left because it was done or because it failed, nobody knows.
-            self.stop(last_is_done=False)
+            self.close(last_is_done=False)
 
     def _messages(self) -> Iterator[ReceivedMessage]:
         inbox = self._reading

@@ -39,21 +39,28 @@ class AsyncConsumer(BaseConsumer):
         self._arrived = asyncio.Event()
         self._inbox = Inbox(self._arrived)
         if not self._has_joined(await self._join(self._inbox)):
-            await self.stop()
+            await self.close()
         return self
 
-    async def stop(self, *, last_is_done: bool = True) -> None:
+    async def close(self, *, last_is_done: bool = True) -> None:
         """Commit what was done and leave the group.
 
         The message, or list, handed out last counts as done unless told otherwise. ::
 
-            await consumer.stop()
+            await consumer.close()
         """
         member = self._take_member()
         if member is None:
             return
         settle(self._inbox, last_is_done)
         await member.stop()
+
+    async def stop(self, *, last_is_done: bool = True) -> None:
+        """Do what `close` does, by an older name. ::
+
+        await consumer.stop()
+        """
+        await self.close(last_is_done=last_is_done)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -64,7 +71,7 @@ class AsyncConsumer(BaseConsumer):
         error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        await self.stop(last_is_done=error is None)
+        await self.close(last_is_done=error is None)
 
     # ---- reading
 
@@ -81,7 +88,7 @@ class AsyncConsumer(BaseConsumer):
                 yield message
         finally:
             # Whether the loop was left because it was done or because it failed, nobody knows.
-            await self.stop(last_is_done=False)
+            await self.close(last_is_done=False)
 
     async def _messages(self) -> AsyncIterator[ReceivedMessage]:
         inbox = self._reading

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from orbitmq._native import ReceivedMessage
-from orbitmq.client.handlers import Handler, OrderlyStatus, RetryLater
+from orbitmq.client.handlers import Handler, OrderlyStatus, RetryLater, log_failure
 from orbitmq.client.state.consume_rates import ConsumeRates
 from orbitmq.client.state.orderly_queue import OrderlyQueue
 from orbitmq.client.workers import Workers, is_told_to_end
@@ -175,13 +175,7 @@ class OrderlyService:
         taken: list[ReceivedMessage],
         error: BaseException,
     ) -> None:
-        _log.warning(
-            "the handler of %s failed on message %s, which was tried %d times before",
-            taken[0].topic,
-            ", ".join(message.message_id for message in taken),
-            taken[0].reconsume_times,
-            exc_info=error,
-        )
+        log_failure(_log, taken, error)
         self._on_loop(lambda: self._settled(queue, handler, taken, error))
 
     # ---- on the loop

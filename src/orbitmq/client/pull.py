@@ -47,10 +47,10 @@ class PullConsumer(WithBlock, BasePullConsumer):
         self._instance = background.run(self._open())
         return self
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Leave the group and close all connections. ::
 
-        consumer.stop()
+        consumer.close()
         """
         instance, self._instance = self._instance, None
         if instance is None:
@@ -156,10 +156,10 @@ class AsyncPullConsumer(AsyncWithBlock, BasePullConsumer):
         self._instance = await self._open()
         return self
 
-    async def stop(self) -> None:
+    async def close(self) -> None:
         """Leave the group and close all connections. ::
 
-        await consumer.stop()
+        await consumer.close()
         """
         instance, self._instance = self._instance, None
         if instance is not None:

@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar, Unpack
 from orbitmq.client import background
 from orbitmq.client.consumer_base import AsyncWithBlock, MemberOwner, WithBlock
 from orbitmq.client.consumer_options import ConsumerOptions, Nameservers, sort_options
+from orbitmq.client.handlers import already_handled
 from orbitmq.client.pull_base import PullHow, PullResult
 from orbitmq.client.schedule_member import BaseTurn, ScheduleMember
 from orbitmq.client.state.subscription import subscribe
@@ -106,6 +107,8 @@ class _BaseSchedule(MemberOwner[ScheduleMember]):
             if inspect.iscoroutinefunction(function) != self._awaits:
                 kind = "AsyncPullSchedule" if not self._awaits else "PullSchedule"
                 raise ConfigError(f"the function of {topic} is one for {kind}")
+            if topic in self._functions:
+                raise already_handled(topic, self._functions[topic], is_replaceable=False)
             self._functions[topic] = function
             return function
 
@@ -168,15 +171,15 @@ class PullSchedule(WithBlock, _BaseSchedule):
             raise
         self._pool = pool
         if not self._has_joined(member):
-            self.stop()
+            self.close()
         return self
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Let the calls that are under way end, commit, and leave the group.
 
         A function may call it, too; then it returns at once. ::
 
-            schedule.stop()
+            schedule.close()
         """
         member = self._take_member()
         if member is None:
@@ -227,13 +230,13 @@ class AsyncPullSchedule(AsyncWithBlock, _BaseSchedule):
             await self._functions[topic](turn)
 
         if not self._has_joined(await self._join(call)):
-            await self.stop()
+            await self.close()
         return self
 
-    async def stop(self) -> None:
+    async def close(self) -> None:
         """Let the calls that are under way end, commit, and leave the group. ::
 
-        await schedule.stop()
+        await schedule.close()
         """
         member = self._take_member()
         if member is not None:

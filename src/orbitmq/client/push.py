@@ -46,14 +46,14 @@ class PushConsumer(WithBlock, BasePushConsumer):
 
     Settings (keyword arguments, all but `group` optional):
 
-    - `consume_from`: where a new group begins: ``"last"`` (default) at the end of its queues, but,
-      as RocketMQ has it, at the first message of young ones; ``"end"`` at the end of all queues;
-      ``"first"``, or a time;
+    - `consume_from`: where a new group begins: ``"earliest"`` (or ``"first"``), ``"latest"`` (the
+      end of every queue), a time, or ``"last"`` (default): RocketMQ's rule, which is the end of a
+      queue, but the first message of a queue so young that it is still in memory;
     - `concurrency`: how many threads; `broadcast`: every consumer gets every message;
     - `pull_batch_size`, `max_cached_messages`, `max_cached_bytes`, `max_span`: how much is pulled
       at a time, and held of each queue;
     - `max_reconsume_times`, `suspend_ms`: how often and, in order, how soon messages are retried;
-    - `stop_timeout_s`: how long `stop` waits for functions that are at work;
+    - `stop_timeout_s`: how long `close` waits for functions that are at work;
     - `max_cached_messages_of_topic`, `max_cached_bytes_of_topic`: how much is held of each topic;
     - `strategy`: how the group's members share the queues;
     - `hooks`: objects that are called around every call of a function, see `ConsumeHook`;
@@ -130,22 +130,22 @@ class PushConsumer(WithBlock, BasePushConsumer):
 
             consumer.start()
             ...
-            consumer.stop()
+            consumer.close()
         """
         self._begin()
         self._stopped.clear()
         self._generation = background.generation()
         self._workers = ThreadWorkers(self.settings.concurrency, f"orbitmq-{self.settings.group}")
         if not self._has_joined(background.run(self._join(self._workers))):
-            self.stop()
+            self.close()
         return self
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Finish the messages that are being handled, commit what was done, leave the group.
 
         A handler may call it, too; then it returns at once. ::
 
-            consumer.stop()
+            consumer.close()
         """
         member = self._take_member()
         if member is None:
@@ -179,7 +179,7 @@ class PushConsumer(WithBlock, BasePushConsumer):
         background.loop().call_soon_threadsafe(member.rebalance_soon)
 
     def run(self) -> None:
-        """Consume until `stop` is called, or the process is told to end (SIGINT, SIGTERM).
+        """Consume until `close` is called, or the process is told to end (SIGINT, SIGTERM).
 
         ::
 
@@ -213,7 +213,7 @@ class PushConsumer(WithBlock, BasePushConsumer):
             waits = False
             for number, handler in before.items():
                 signal.signal(number, handler)
-            self.stop()
+            self.close()
 
 
 class AsyncPushConsumer(AsyncWithBlock, BasePushConsumer):
@@ -301,13 +301,13 @@ class AsyncPushConsumer(AsyncWithBlock, BasePushConsumer):
         self._begin()
         self._stopped = asyncio.Event()
         if not self._has_joined(await self._join(TaskWorkers(self.settings.concurrency))):
-            await self.stop()
+            await self.close()
         return self
 
-    async def stop(self) -> None:
+    async def close(self) -> None:
         """Finish the messages that are being handled, commit what was done, leave the group. ::
 
-        await consumer.stop()
+        await consumer.close()
         """
         member = self._take_member()
         if member is None:
@@ -335,7 +335,7 @@ class AsyncPushConsumer(AsyncWithBlock, BasePushConsumer):
         member.rebalance_soon()
 
     async def run(self) -> None:
-        """Consume until `stop` is called, the task is cancelled, or the process is told to end. ::
+        """Consume until `close` is called, the task is cancelled, or the process is told to end. ::
 
         asyncio.run(consumer.run())
 
@@ -350,7 +350,7 @@ class AsyncPushConsumer(AsyncWithBlock, BasePushConsumer):
             try:
                 await self._stopped.wait()
             finally:
-                await self.stop()
+                await self.close()
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from orbitmq.client.broker_calls import answer_brokers
 from orbitmq.client.consumer_base import MemberOwner
 from orbitmq.client.consumer_options import ConsumerOptions, Nameservers, sort_options
-from orbitmq.client.handlers import Handler, HandlerTable
+from orbitmq.client.handlers import Handler, HandlerTable, already_handled
 from orbitmq.client.hooks import ConsumeHook, checked_hooks
 from orbitmq.client.pushing import PushMember
 from orbitmq.client.state.subscription import subscribe
@@ -35,7 +35,9 @@ class BasePushConsumer(MemberOwner[PushMember]):
         hooks: Iterable[ConsumeHook] = (),
         **options: Unpack[ConsumerOptions],
     ) -> None:
-        self.client_settings, self.settings = sort_options(nameservers, group, options)
+        self.client_settings, self.settings = sort_options(
+            nameservers, group, options, calls_handlers=True
+        )
         self._hooks = checked_hooks(hooks, "before_consume", "after_consume")
         self._handlers = HandlerTable()
         self._wanted: dict[str, tuple[str | None, str | None]] = {}
@@ -70,6 +72,8 @@ class BasePushConsumer(MemberOwner[PushMember]):
                 "handled in order can be committed by hand; `Consumer` commits by hand without it"
             )
         subscribe(topic, tags, sql, 0)  # says what is wrong with it
+        if (before := self._handlers.function_of(topic)) is not None:
+            raise already_handled(topic, before)
         return Handler(topic, function, batch, orderly, auto_commit)
 
     def _add(self, handler: Handler, tags: str | None, sql: str | None) -> None:

@@ -9,6 +9,7 @@ elsewhere; then it is set aside with an error in the log, and its queue goes on.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import time
 from typing import Any
@@ -18,7 +19,7 @@ from orbitmq.client.concurrent import ConcurrentService
 from orbitmq.client.flows.refusals import is_hopeless
 from orbitmq.client.flows.send_back import send_back, send_copy
 from orbitmq.client.group import GroupMember
-from orbitmq.client.handlers import Failure
+from orbitmq.client.handlers import Failure, log_failure
 from orbitmq.client.state.orderly_queue import OrderlyQueue
 from orbitmq.client.state.process_queue import Run
 from orbitmq.errors import FAILURES, OrbitError
@@ -55,14 +56,9 @@ class Settling:
 
     def failed(self, run: Run, failed: list[Failure]) -> None:
         """Take care of what a run has failed with; workers call this."""
-        for failure in failed:
-            _log.warning(
-                "the handler of %s failed on message %s, which was tried %d times before",
-                failure.message.topic,
-                failure.message.message_id,
-                failure.message.reconsume_times,
-                exc_info=failure.error,
-            )
+        for _, group in itertools.groupby(failed, lambda failure: id(failure.error)):
+            of_one = list(group)
+            log_failure(_log, [failure.message for failure in of_one], of_one[0].error)
         self._loop.call_soon_threadsafe(lambda: self._begin_to_settle(run, failed))
 
     def _begin_to_settle(self, run: Run, failed: list[Failure]) -> None:

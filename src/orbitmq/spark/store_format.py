@@ -20,8 +20,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from orbitmq.errors import ConfigError
-from orbitmq.spark.schema import column_names, message_schema
 from orbitmq.spark.pushdown_switch import check_switch
+from orbitmq.spark.schema import column_names, message_schema
 from orbitmq.spark.settling import settle_in
 from orbitmq.spark.store_options import StoreOptions
 from orbitmq.spark.store_reading import read_split, say_torn_tail
@@ -80,6 +80,7 @@ class RocketMQStoreSource(DataSource):
             from orbitmq.spark.store_pushdown import PushingStoreReader
 
             check_switch()
+
             def planning(narrowed: Selection) -> ScanPlan:
                 return options.plan(log, narrowed, columns, self.parallelism)
 

@@ -7,13 +7,14 @@ pauses of a fixed length have all clients come back at once.
 from __future__ import annotations
 
 import random
+import ssl
 from collections.abc import Callable
 from typing import TypeVar
 
 from orbitmq.client.wishes import Flow, Pause
-from orbitmq.errors import NoRoute
+from orbitmq.errors import ConnectionLost, NoRoute
 
-__all__ = ["FIRST_PAUSE_MS", "LONGEST_PAUSE_MS", "Pauses", "look_patiently"]
+__all__ = ["FIRST_PAUSE_MS", "LONGEST_PAUSE_MS", "Pauses", "is_away", "look_patiently"]
 
 R = TypeVar("R")
 
@@ -21,6 +22,24 @@ FIRST_PAUSE_MS = 25.0
 LONGEST_PAUSE_MS = 500.0
 LAST_ATTEMPT_MS = 100.0
 """Part of a budget that is kept for the last attempt, a tenth of it at most."""
+
+
+def is_away(error: BaseException | None) -> bool:
+    """Return True if a peer cannot be reached now, but may be back in a moment.
+
+    A peer whose certificate is not believed, or that speaks no TLS, is not away.
+
+    >>> is_away(ConnectionLost("connection refused"))
+    True
+    """
+    return isinstance(error, ConnectionLost) and not _is_distrusted(error)
+
+
+def _is_distrusted(error: BaseException | None) -> bool:
+    cause = None if error is None else error.__cause__
+    return isinstance(cause, ssl.SSLError) and not isinstance(
+        cause, ssl.SSLEOFError | ssl.SSLZeroReturnError
+    )
 
 
 class Pauses:
@@ -79,7 +98,9 @@ def look_patiently(
         try:
             return (yield from look(max(pauses.left_ms, 1)))
         except NoRoute as error:
-            can_change = error.cause in ("no_broker", "no_nameserver")
+            can_change = error.cause == "no_broker" or (
+                error.cause == "no_nameserver" and not _is_distrusted(error.__cause__)
+            )
             pause = pauses.next() if can_change and not is_over() else None
             if pause is None and tries == 1:
                 raise

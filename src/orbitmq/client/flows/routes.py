@@ -7,6 +7,7 @@ goes on asking until it knows which of the causes it is, and says what can be do
 from __future__ import annotations
 
 from orbitmq._native import Command
+from orbitmq.client.flows.pauses import is_away
 from orbitmq.client.state.routes import MASTER_ID, RouteTable, TopicRoute
 from orbitmq.client.wishes import Call, Flow
 from orbitmq.errors import NoRoute, RemotingError
@@ -27,22 +28,24 @@ def ask_nameserver(
     timeout_ms: float = ROUTE_TIMEOUT_MS,
 ) -> Flow[Command]:
     """Ask one nameserver after the other until one answers."""
-    failures = []
+    failures: list[RemotingError] = []
+    lines = []
     for address in table.nameservers.in_turn():
         try:
             response: Command = yield Call(address, code, ext, None, timeout_ms)
         except RemotingError as error:
-            failures.append(f"  {address}: {error}")
+            failures.append(error)
+            lines.append(f"  {address}: {error}")
             continue
         table.nameservers.answered(address)
         return response
-    lines = "\n".join(failures)
+    text = "\n".join(lines)
     raise NoRoute(
-        f"no nameserver can be reached:\n{lines}\n"
+        f"no nameserver can be reached:\n{text}\n"
         "Check the addresses and that a nameserver listens there (its usual port is 9876; "
         "10911 is a broker's).",
         cause="no_nameserver",
-    )
+    ) from next((error for error in failures if is_away(error)), failures[-1] if failures else None)
 
 
 def fetch_route(

@@ -38,7 +38,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from orbitmq._native import Command, decode_send_answer
-from orbitmq.client.flows.pauses import Pauses, look_patiently
+from orbitmq.client.flows.pauses import Pauses, is_away, look_patiently
 from orbitmq.client.flows.refusals import refusal
 from orbitmq.client.flows.routes import publish_route
 from orbitmq.client.state.faults import FAILURE_LATENCY_MS, LatencyFaults
@@ -152,10 +152,9 @@ class _Course:
         """
         sending, policy = self._sending, self._sending.policy
         self.attempts.append((name, error))
-        is_away = isinstance(error, ConnectionLost)
-        if is_away and sending.on_lost is not None:
+        if isinstance(error, ConnectionLost) and sending.on_lost is not None:
             sending.on_lost()
-        if not is_away:
+        if not is_away(error):
             self._used += 1
         if self._used > self._retries or policy.retry_times == 0:
             return None

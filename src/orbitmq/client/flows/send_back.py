@@ -16,7 +16,7 @@ from orbitmq.client.state.routes import RouteTable
 from orbitmq.client.wishes import Call, Flow
 from orbitmq.errors import BrokerRefused, OrbitError
 from orbitmq.protocol.codes import RequestCode, ResponseCode
-from orbitmq.protocol.names import AUTO_CREATE_TOPIC, Property, retry_topic
+from orbitmq.protocol.names import AUTO_CREATE_TOPIC, RETRY_PREFIX, Property, dlq_topic, retry_topic
 
 __all__ = ["send_back", "send_copy"]
 
@@ -65,6 +65,11 @@ def send_back(
             address, RequestCode.CONSUMER_SEND_MSG_BACK, ext, None, SEND_BACK_TIMEOUT_MS
         )
         if response.code == ResponseCode.SUCCESS:
+            # The broker counts for itself: tries in this consumer alone are not in its record.
+            is_retry = message.stored_topic.startswith(RETRY_PREFIX)
+            tries = message.reconsume_times if is_retry else 0
+            if delay_level < 0 or tries >= max_reconsume_times:
+                _note_dead_letter(group, message)
             return
         raise refusal(response, address)
     except OrbitError as error:
@@ -137,6 +142,20 @@ def send_copy(
             failure = error
             continue
         if response.code in _STORED:
+            if reconsume_times >= max_reconsume_times:
+                _note_dead_letter(group, message)
             return
         failure = refusal(response, address)
     raise failure
+
+
+def _note_dead_letter(group: str, message: ReceivedMessage) -> None:
+    """Log a message that its group will not get again by itself."""
+    _log.warning(
+        "message %s of topic %s is a dead letter of group %s after %d attempts; it is in topic %s",
+        message.message_id,
+        message.topic,
+        group,
+        message.reconsume_times + 1,
+        dlq_topic(group),
+    )

@@ -18,7 +18,7 @@ from orbitmq.client.state.offsets import StartRule
 from orbitmq.client.state.process_queue import CacheLimits
 from orbitmq.errors import ConfigError
 
-__all__ = ["ConsumerSettings", "check_group"]
+__all__ = ["ConsumeFrom", "ConsumerSettings", "check_group"]
 
 MAX_GROUP_LENGTH = 255
 RESERVED_GROUP = "DEFAULT_CONSUMER"
@@ -39,6 +39,10 @@ def check_group(group: str) -> str:
     return group
 
 
+ConsumeFrom = Literal["earliest", "latest", "last", "first", "end"] | int | datetime
+"""Place where a group may begin: an end of its queues, or a time."""
+
+
 @dataclass(slots=True, kw_only=True)
 class ConsumerSettings:
     """Settings that all kinds of consumers share."""
@@ -46,12 +50,13 @@ class ConsumerSettings:
     group: str
     broadcast: bool = False
     """Every member gets every message, and keeps its offsets in a file of its own."""
-    consume_from: Literal["first", "last", "end"] | int | datetime = "last"
-    """Place where a group begins that has never consumed: ``first``, ``last``, ``end`` or a time.
+    consume_from: ConsumeFrom = "last"
+    """Place where a group begins that has never consumed: ``earliest``, ``latest``, ``last`` or a time.
 
-    ``last`` is RocketMQ's rule: the end of a queue, but the first message of a queue that is young
-    enough to have it in memory. ``end`` is the end of every queue that there is at the start; that
-    and a time hold for young queues, too."""
+    ``last`` is RocketMQ's rule: the end of a queue, but the first message of a queue so young that it
+    is still in memory. ``latest`` is the end of every queue that exists at the start; it and a time
+    hold for young queues, too. ``first`` is an older name of ``earliest``, ``end`` one of ``latest``.
+    """
     strategy: AllocateStrategy | str = "AVG"
     """Rule by which the members of the group share the queues, the same for all members: one of
     the classes of `orbitmq.client.state.allocate`, or ``AVG``, ``AVG_BY_CIRCLE``,
@@ -85,9 +90,10 @@ class ConsumerSettings:
     consume_timeout_s: float = 900
     """Time after which a message that a handler still has is given to another consumer, too."""
     trace: bool | str = False
-    """True to record what is consumed, for tools; or the name of the topic to record it in."""
+    """True to record each call of a handler, for tools; or the name of the topic to record it in.
+    Only push consumers call handlers: the others refuse it."""
     stop_timeout_s: float = 30
-    """Time that `stop` waits for handlers that are at work."""
+    """Time that `close` waits for handlers that are at work."""
     suspend_pull_ms: int = 15_000
     """Time that a broker may hold a pull that finds nothing."""
     pull_timeout_ms: int = 30_000

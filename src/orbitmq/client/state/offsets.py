@@ -70,20 +70,20 @@ class StartRule:
 
     @classmethod
     def of(cls, consume_from: str | int | datetime) -> StartRule:
-        """Read ``"first"``, ``"last"``, ``"end"`` or a time: `datetime` or epoch milliseconds."""
+        """Read ``"earliest"``, ``"latest"``, ``"last"`` or a time: `datetime` or epoch milliseconds."""
         if isinstance(consume_from, datetime):
             return cls("time", int(consume_from.timestamp() * 1000))
         if isinstance(consume_from, int):
             return cls("time", consume_from)
-        if consume_from == "first":
+        if consume_from in ("earliest", "first"):
             return cls("first")
         if consume_from == "last":
             return cls("last")
-        if consume_from == "end":
+        if consume_from in ("latest", "end"):
             return cls("end")
         raise ConfigError(
-            "consume_from is 'first', 'last', 'end', a datetime or epoch milliseconds, "
-            f"not {consume_from!r}"
+            "consume_from is 'earliest', 'latest', 'last' (RocketMQ's rule), a datetime or epoch "
+            f"milliseconds, not {consume_from!r}"
         )
 
     @property

@@ -151,7 +151,10 @@ def _plots(spec: TraceSpec, tables: tuple[Table, ...], over_time: Table) -> list
     drawn = []
     for table in tables[:3]:
         groups = [
-            (f"{row[0] or '(topic not traced)'} · {row[1]}", _shares(table.columns, row, spec.percentiles))
+            (
+                f"{row[0] or '(topic not traced)'} · {row[1]}",
+                _shares(table.columns, row, spec.percentiles),
+            )
             for row in table.rows[:12]
         ]
         if groups:
