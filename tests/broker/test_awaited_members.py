@@ -137,3 +137,28 @@ def test_the_next_member_gets_an_offset_once_the_queue_is_given_back(
     _unlock(ours, "ours")
     answer = java.answer(asked)
     assert (answer.code, answer.get_ext("offset")) == (ResponseCode.SUCCESS, "1")
+
+
+def test_a_member_that_has_not_noticed_its_loss_of_a_queue_does_not_send_the_owner_back(
+    connect: Callable[[], Wire],
+) -> None:
+    ours, java = connect(), connect()
+    ours.send("t")
+    ours.heartbeat("g", "t", client_id="ours")
+    java.heartbeat("g", "t", client_id="java")
+
+    def stored() -> str | None:
+        return ours.ask(RequestCode.QUERY_CONSUMER_OFFSET, PLACE).get_ext("offset")
+
+    _lock(ours, "ours")
+    for is_lent in (True, False):
+        if not is_lent:
+            _unlock(ours, "ours")
+        ours.ask(RequestCode.UPDATE_CONSUMER_OFFSET, PLACE | {"commitOffset": "9"})
+        java.ask(RequestCode.UPDATE_CONSUMER_OFFSET, PLACE | {"commitOffset": "5"})
+        java.pull("t", offset=0, sysFlag="5", commitOffset="6")
+        assert stored() == "9"
+        java.ask(RequestCode.UPDATE_CONSUMER_OFFSET, PLACE | {"commitOffset": "12"})
+        assert stored() == "12", "it may be ahead"
+    ours.ask(RequestCode.UPDATE_CONSUMER_OFFSET, PLACE | {"commitOffset": "3"})
+    assert stored() == "3", "the one that had it last may go back"

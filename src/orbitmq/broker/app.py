@@ -286,6 +286,7 @@ class Broker:
         )
         if access is not None and access.is_strict:
             self.consumer_handlers.key_of = access.key_of
+        self.pull_handlers.may_commit = self.consumer_handlers.may_commit
         send_back = SendBackHandlers(
             config,
             store,

@@ -43,6 +43,8 @@ class QueueLocks:
         self._is_founded = is_founded
         self._is_member = is_member
         self._locks: dict[tuple[str, MessageQueue], _Lock] = {}
+        self._returned: dict[tuple[str, MessageQueue], _Lock] = {}
+        """The latest locks without an order that were given back."""
 
     def lock(
         self,
@@ -83,9 +85,8 @@ class QueueLocks:
     def drop_expired(self, now_ms: int) -> None:
         """Forget the locks that are free because nobody has renewed them."""
         oldest_ms = now_ms - self.max_live_ms
-        self._locks = {
-            place: lock for place, lock in self._locks.items() if lock.last_update_ms >= oldest_ms
-        }
+        self._locks = _younger(self._locks, oldest_ms)
+        self._returned = _younger(self._returned, oldest_ms)
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
         """Free what the client holds."""
@@ -93,3 +94,16 @@ class QueueLocks:
             lock = self._locks.get((group, queue))
             if lock is not None and lock.client_id == client_id:
                 del self._locks[group, queue]
+                if not lock.is_ordered:
+                    self._returned[group, queue] = lock
+
+    def was_anothers(self, group: str, client_id: str, queue: MessageQueue) -> bool:
+        """Return True if another member has, or had a moment ago, a queue that is in any order."""
+        lock = self._locks.get((group, queue)) or self._returned.get((group, queue))
+        return lock is not None and not lock.is_ordered and lock.client_id != client_id
+
+
+def _younger(
+    locks: dict[tuple[str, MessageQueue], _Lock], oldest_ms: int
+) -> dict[tuple[str, MessageQueue], _Lock]:
+    return {place: lock for place, lock in locks.items() if lock.last_update_ms >= oldest_ms}

@@ -242,12 +242,34 @@ class ConsumerHandlers:
         return self._offset(request, header)
 
     def _is_anothers(self, header: OffsetHeader, connection: Connection) -> bool:
-        group = self.consumers.groups.get(header.consumer_group)
-        client = None if group is None else group.members.get(connection)
-        if client is None:
+        client_id = self._member(header.consumer_group, connection)
+        if client_id is None:
             return False  # a tool that only looks
         queue = MessageQueue(header.topic, self.config.broker_name, header.queue_id)
-        return self.locks.is_anothers(header.consumer_group, client.client_id, queue, self.clock())
+        return self.locks.is_anothers(header.consumer_group, client_id, queue, self.clock())
+
+    def _member(self, group_name: str, connection: Connection) -> str | None:
+        """Return the client id by which a connection is a member of a group, None if it is none."""
+        group = self.consumers.groups.get(group_name)
+        client = None if group is None else group.members.get(connection)
+        return None if client is None else client.client_id
+
+    def may_commit(
+        self, group: str, topic: str, queue_id: int, offset: int, connection: Connection
+    ) -> bool:
+        """Return False for an offset that would send the owner of a queue back.
+
+        A member of Java's that has not noticed yet that a queue is lent to another one commits how
+        far it came itself.
+        """
+        stored = self.offsets.get(topic, group, queue_id)
+        if stored is None or offset >= stored:
+            return True
+        client_id = self._member(group, connection)
+        if client_id is None:
+            return True
+        queue = MessageQueue(topic, self.config.broker_name, queue_id)
+        return not self.locks.was_anothers(group, client_id, queue)
 
     async def _query_later(
         self, request: Command, header: OffsetHeader, connection: Connection
@@ -274,12 +296,12 @@ class ConsumerHandlers:
         unit = self.store.unit_at(topic, queue_id, 0)
         return unit is not None and self.store.max_physical_offset - unit[0] > self.memory_bytes
 
-    def update_offset(self, request: Command, _connection: Connection) -> Command:
+    def update_offset(self, request: Command, connection: Connection) -> Command:
         """Take a group's word for where it stands."""
         header = CommitHeader.decode(request)
-        self.offsets.commit(
-            header.topic, header.consumer_group, header.queue_id, header.commit_offset
-        )
+        group, offset = header.consumer_group, header.commit_offset
+        if self.may_commit(group, header.topic, header.queue_id, offset, connection):
+            self.offsets.commit(header.topic, group, header.queue_id, offset)
         return respond(request)
 
     # ---- who may consume in order

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from orbitmq._native import Command, NewMessage, ReadResult, Store, dumps_lenient
@@ -88,6 +89,8 @@ class PullHandlers:
     memory_bytes: int
     """Messages farther behind the end of the log than this are expected to come from the disk."""
     held: HeldPulls
+    may_commit: Callable[[str, str, int, int, Connection], bool] = lambda *_: True
+    """Returns False for an offset of a group, topic and queue that a member may not commit now."""
 
     def __post_init__(self) -> None:
         self.held.run = self._run_again
@@ -116,7 +119,7 @@ class PullHandlers:
         result = self._read(header, wanted, RESIDENT_BYTES)
         if result.status == "NOT_RESIDENT":
             # Now, and not once the disk has answered: the next commit may be faster than that.
-            self._commit_offset(header, may_hold)
+            self._commit_offset(header, connection, may_hold)
             committed = replace(header, sys_flag=header.sys_flag & ~PullFlag.COMMIT_OFFSET)
             asked = without_content(request)
             return self._pull_from_disk(
@@ -156,7 +159,7 @@ class PullHandlers:
         if code is None:  # NO_MESSAGE_IN_QUEUE
             is_new = header.queue_offset == 0
             code = ResponseCode.PULL_NOT_FOUND if is_new else ResponseCode.PULL_OFFSET_MOVED
-        self._commit_offset(header, may_hold)
+        self._commit_offset(header, connection, may_hold)
         if has_looked:
             now_ms = self.putting.clock()
             self._note_lag(header, result, now_ms if status == "FOUND" else None)
@@ -184,15 +187,15 @@ class PullHandlers:
             None if found_ms is None else found_ms - result.last_store_timestamp,
         )
 
-    def _commit_offset(self, header: PullHeader, may_hold: bool) -> None:
+    def _commit_offset(self, header: PullHeader, connection: Connection, may_hold: bool) -> None:
         """Take the offset that a pull brings along; one that was held has brought it before."""
         if not may_hold or not header.sys_flag & PullFlag.COMMIT_OFFSET:
             return
         if header.commit_offset is None:
             raise HeaderFault("field commitOffset is missing")
-        self.offsets.commit(
-            header.topic, header.consumer_group, header.queue_id, header.commit_offset
-        )
+        group, offset = header.consumer_group, header.commit_offset
+        if self.may_commit(group, header.topic, header.queue_id, offset, connection):
+            self.offsets.commit(header.topic, group, header.queue_id, offset)
 
     def _checked_group(self, header: PullHeader, connection: Connection) -> SubscriptionGroup:
         if not self.config.broker_permission & Permission.READ:

@@ -51,11 +51,11 @@ class ConsumerSettings:
     broadcast: bool = False
     """Every member gets every message, and keeps its offsets in a file of its own."""
     consume_from: ConsumeFrom = "last"
-    """Place where a group begins that has never consumed: ``earliest``, ``latest``, ``last`` or a time.
+    """Start of a group that has never consumed: ``earliest``, ``latest``, ``last`` or a time.
 
-    ``last`` is RocketMQ's rule: the end of a queue, but the first message of a queue so young that it
-    is still in memory. ``latest`` is the end of every queue that exists at the start; it and a time
-    hold for young queues, too. ``first`` is an older name of ``earliest``, ``end`` one of ``latest``.
+    ``last`` is RocketMQ's rule: the end of a queue, but the first message of a queue so young that
+    it is still in memory. ``latest`` is the end of every queue that exists at the start; it and a
+    time hold for young queues, too. ``first`` also means ``earliest``, ``end`` also ``latest``.
     """
     strategy: AllocateStrategy | str = "AVG"
     """Rule by which the members of the group share the queues, the same for all members: one of

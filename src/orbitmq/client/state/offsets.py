@@ -70,7 +70,7 @@ class StartRule:
 
     @classmethod
     def of(cls, consume_from: str | int | datetime) -> StartRule:
-        """Read ``"earliest"``, ``"latest"``, ``"last"`` or a time: `datetime` or epoch milliseconds."""
+        """Parse ``"earliest"``, ``"latest"``, ``"last"``, a `datetime` or epoch milliseconds."""
         if isinstance(consume_from, datetime):
             return cls("time", int(consume_from.timestamp() * 1000))
         if isinstance(consume_from, int):
