@@ -113,7 +113,7 @@ class Life:
         root = self.root.with_name("copy") if on_copy else self.root
         if on_copy:
             shutil.copytree(self.root, root)
-        with Store.open(root, StoreOptions(flush="sync", **OPTIONS)) as store:  # type: ignore[arg-type]
+        with Store.open(root, StoreOptions(flush="sync", **OPTIONS), create=True) as store:  # type: ignore[arg-type]
             self.found = verify(
                 store, self.settings, self.acknowledged, after_power_cut=after_power_cut
             )

@@ -85,7 +85,7 @@ def parse_report(line: bytes) -> list[Acknowledged]:
 
 
 def write_forever(settings: WriterSettings) -> None:
-    store = Store.open(settings.root, StoreOptions(flush="sync", **settings.options))
+    store = Store.open(settings.root, StoreOptions(flush="sync", **settings.options), create=True)
     maker = settings.maker
     number = settings.first
     while True:

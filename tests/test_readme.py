@@ -60,7 +60,7 @@ def test_a_cluster_tells_where_it_is() -> None:
 
 def test_the_store_snippet_prints_every_message(tmp_path: Path) -> None:
     bodies = [b"%d" % number for number in range(100)]
-    with Store.open(tmp_path) as store:
+    with Store.open(tmp_path, create=True) as store:
         store.append_many(
             [NewMessage("orders", body, queue_id=1, properties={"KEYS": "k"}) for body in bodies]
         )

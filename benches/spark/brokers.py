@@ -99,7 +99,7 @@ def fill(store_path: Path, loads: Sequence[Load]) -> tuple[int, int]:
     """
     total, done = max(sum(load.messages for load in loads), 1), 0
     began_ms = time.time_ns() // 1_000_000 - HISTORY_MS
-    with Store.open(store_path) as store:
+    with Store.open(store_path, create=True) as store:
         for load in loads:
             body = b"x" * load.body_bytes
             at_once = max(min(1000, (4 << 20) // load.body_bytes), 1)

@@ -232,12 +232,12 @@ def test_five_kills_in_a_row(
         else:
             # We look at a copy: closing in good order would spare the next writer the crash.
             with Store.open(
-                shutil.copytree(root, tmp_path / f"{turn}"), our_options(sizes)
+                shutil.copytree(root, tmp_path / f"{turn}"), our_options(sizes), create=True
             ) as store:
                 we_find_everything(store, acknowledged)
             acknowledged += we_write_until_killed(root, sizes, SEED + turn, kill_after)
         assert (root / "abort").exists()
-    with Store.open(root, our_options(sizes)) as store:
+    with Store.open(root, our_options(sizes), create=True) as store:
         we_find_everything(store, acknowledged)
         ours = {queue: read_queue(store, queue) for queue in store.queues()}
     cluster.start_broker()

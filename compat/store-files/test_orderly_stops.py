@@ -64,7 +64,7 @@ def test_java_writes_we_read_and_write_java_reads(
     assert_several_files(cluster.store_root)
     assert not (cluster.store_root / "abort").exists()
 
-    with Store.open(cluster.store_root, our_options(cluster.settings.sizes)) as store:
+    with Store.open(cluster.store_root, our_options(cluster.settings.sizes), create=True) as store:
         assert_same(store, view)
         assert_same_times(store, view)
         contents, delayed = append_ours(store)

@@ -129,7 +129,7 @@ def as_new_message(record: Record) -> NewMessage:
 
 def append_like_java(root: Path, given: list[Given], java: list[Record]) -> None:
     stored = iter(java)
-    with Store.open(root, our_options(SIZES)) as store:
+    with Store.open(root, our_options(SIZES), create=True) as store:
         for line in given:
             together = list(itertools.islice(stored, len(line.get("batch", "1"))))
             places = store.append_many(

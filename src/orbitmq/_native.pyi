@@ -1154,12 +1154,17 @@ class Store:
     """
 
     @staticmethod
-    def open(path: str | os.PathLike[str], options: StoreOptions | None = None) -> Store:
-        """Open a directory, made if need be, and recover what its last user left.
+    def open(
+        path: str | os.PathLike[str],
+        options: StoreOptions | None = None,
+        *,
+        create: bool = False,
+    ) -> Store:
+        """Open a store and recover what its last user left; with `create` it is made if need be.
 
-        Raises `StoreLocked` while another process has it open, `WrongFileSize`, `StrayFile` or
-        `MissingFile` for files that do not belong together, `ReadOnlyStore` and `DiskFull` for what
-        they say.
+        Raises `NoStore` for a directory that is none, which is left as it is; `StoreLocked` while
+        another process has it open; `WrongFileSize`, `StrayFile` or `MissingFile` for files that do
+        not belong together; `ReadOnlyStore` and `DiskFull` for what they say.
         """
     @property
     def path(self) -> Path:

@@ -36,7 +36,7 @@ class World:
     def __init__(self, directory: Path) -> None:
         options = StoreOptions(commit_log_file_size=FILE_BYTES, index_enabled=False)
         self.directory = directory
-        self.store = Store.open(directory, options)
+        self.store = Store.open(directory, options, create=True)
         self.disk = Disk(self.store)
         self.config = BrokerConfig()
         self.now_ms = time.time_ns() // 1_000_000

@@ -98,7 +98,7 @@ class Level:
             commit_log_file_size=1 << 20, consume_queue_file_size=20_000, delay_levels_ms=[1]
         )
         self.now = 1_700_000_000_000
-        self.store = Store.open(root, options)
+        self.store = Store.open(root, options, create=True)
         self.service = DelayService(self.store, [1], self._put, lambda: self.now)
         self.failures: list[Exception] = []
         self.put = asyncio.Event()

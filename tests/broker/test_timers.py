@@ -39,6 +39,7 @@ class Bench:
         self.store = Store.open(
             self._root,
             StoreOptions(commit_log_file_size=4 << 20, consume_queue_file_size=200_000),
+            create=True,
         )
         self.service = TimerService(
             self.store,

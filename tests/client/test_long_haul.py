@@ -63,7 +63,7 @@ def fill(directory: Path) -> None:
     options = StoreOptions(
         commit_log_file_size=FILE_BYTES, index_slots=50_000, index_entries=200_000
     )
-    with Store.open(directory, options) as store:
+    with Store.open(directory, options, create=True) as store:
         for queue_id in range(QUEUES):
             message = NewMessage(TOPIC, b"sixteen bytes ..", queue_id=queue_id)
             batch = [message] * 10_000

@@ -31,7 +31,7 @@ def reopen(root: Path, small: StoreOptions) -> Iterator[Callable[[], Store]]:
     def again() -> Store:
         while current:
             current.pop().close()
-        current.append(Store.open(root, small))
+        current.append(Store.open(root, small, create=True))
         return current[0]
 
     yield again

@@ -161,7 +161,9 @@ def test_an_atomic_batch_lies_in_one_file(store: Store) -> None:
 
 
 def test_sync_flush_raises_the_watermark(root: Path) -> None:
-    with Store.open(root, StoreOptions(flush="sync", commit_log_file_size=1 << 20)) as store:
+    with Store.open(
+        root, StoreOptions(flush="sync", commit_log_file_size=1 << 20), create=True
+    ) as store:
         (place,) = store.append_many([NewMessage("T", b"hello")])
         assert store.wait_flushed(place.end, 10_000)
         assert store.flushed_offset >= place.end
@@ -185,7 +187,9 @@ def test_the_event_wakes_a_loop_when_the_watermark_rises(root: Path) -> None:
         finally:
             loop.remove_reader(event)
 
-    with Store.open(root, StoreOptions(flush="sync", commit_log_file_size=1 << 20)) as store:
+    with Store.open(
+        root, StoreOptions(flush="sync", commit_log_file_size=1 << 20), create=True
+    ) as store:
         event = store.flushed_event()
         (first,) = store.append_many([NewMessage("T", b"hello")])
         assert store.wait_flushed(first.end, 10_000)
@@ -275,7 +279,7 @@ def test_every_queue_reads_back_in_order(
     model: dict[tuple[str, int], list[tuple[bytes, tuple[str, ...]]]] = {}
     with tempfile.TemporaryDirectory() as directory:
         for call in calls:
-            with Store.open(directory, options) as store:
+            with Store.open(directory, options, create=True) as store:
                 messages = []
                 for topic, queue_id, body, key in call:
                     properties = {"KEYS": f"key{key}"}
@@ -283,7 +287,7 @@ def test_every_queue_reads_back_in_order(
                     messages.append(message)
                     model.setdefault((topic, queue_id), []).append((body, (f"key{key}",)))
                 store.append_many(messages, atomic=atomic)
-        with Store.open(directory, options) as store:
+        with Store.open(directory, options, create=True) as store:
             assert store.queues() == sorted(model)
             for (topic, queue_id), expected in model.items():
                 records = read_all(store, topic, queue_id)
@@ -291,3 +295,23 @@ def test_every_queue_reads_back_in_order(
                 assert [record.queue_offset for record in records] == list(range(len(expected)))
                 for record in records:
                     assert record.encoded in store.query(topic, record.keys[0])
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_path_that_is_no_store_is_left_as_it_is(tmp_path: Path, is_there: bool) -> None:
+    path = tmp_path / "stroe"
+    if is_there:
+        path.mkdir()
+        (path / "letters.txt").write_text("mine")
+    with pytest.raises(errors.NoStore, match="is no store") as refused:
+        Store.open(path)
+    assert refused.value.path == path
+    assert [one.name for one in tmp_path.rglob("*")] == (
+        ["stroe", "letters.txt"] if is_there else []
+    )
+
+
+def test_a_store_that_was_made_is_opened_without_asking_to_create(tmp_path: Path) -> None:
+    Store.open(tmp_path / "made", create=True).close()
+    with Store.open(tmp_path / "made") as store:
+        assert list(store.queues()) == []

@@ -49,7 +49,7 @@ def records_of(store: Store) -> list[Record]:
 def test_too_large_messages_are_refused_and_those_before_them_stay(root: Path) -> None:
     options = StoreOptions(commit_log_file_size=LOG_FILE_SIZE, max_body_bytes=1000)
     good, large = NewMessage("T", bytes(1000)), NewMessage("T", bytes(1001))
-    with Store.open(root, options) as store:
+    with Store.open(root, options, create=True) as store:
         with pytest.raises(errors.RecordTooLarge) as caught:
             store.append_many([good, good, large, good])
         assert [place.queue_offset for place in caught.value.appended] == [0, 1]
@@ -77,7 +77,7 @@ def test_a_record_larger_than_a_log_file_is_refused(store: Store) -> None:
     ids=["topic", "properties"],
 )
 def test_parts_that_do_not_fit_their_fields_are_refused(root: Path, message: NewMessage) -> None:
-    with Store.open(root, StoreOptions(commit_log_file_size=1 << 20)) as store:
+    with Store.open(root, StoreOptions(commit_log_file_size=1 << 20), create=True) as store:
         with pytest.raises(errors.InvalidMessage) as caught:
             store.append_many([message])
         assert caught.value.fault is errors.Fault.CALLER
@@ -99,7 +99,7 @@ def test_a_second_process_is_told_who_has_the_directory(root: Path, small: Store
     holder = python(
         """
         import sys
-        store = Store.open(sys.argv[1], options)
+        store = Store.open(sys.argv[1], options, create=True)
         print("open", flush=True)
         input()
         """,
@@ -112,19 +112,19 @@ def test_a_second_process_is_told_who_has_the_directory(root: Path, small: Store
         assert process.stdout is not None
         assert process.stdout.readline() == "open\n"
         with pytest.raises(errors.StoreLocked, match=f"process {process.pid}") as caught:
-            Store.open(root, small)
+            Store.open(root, small, create=True)
         assert caught.value.retriable
         assert caught.value.path is not None
         assert caught.value.path.is_relative_to(root)
         process.stdin.close()
-    Store.open(root, small).close()
+    Store.open(root, small, create=True).close()
 
 
 def test_a_second_opening_in_one_process_is_refused_too(
     store: Store, root: Path, small: StoreOptions
 ) -> None:
     with pytest.raises(errors.StoreLocked, match="this process"):
-        Store.open(root, small)
+        Store.open(root, small, create=True)
     fill(store)
 
 
@@ -142,7 +142,7 @@ def test_a_read_only_directory(open_to_all: Path, small: StoreOptions, filled: b
     root = open_to_all / "store"
     root.mkdir()
     if filled:
-        with Store.open(root, small) as store:
+        with Store.open(root, small, create=True) as store:
             fill(store)
     for path in [*root.rglob("*"), root]:
         path.chmod(0o555 if path.is_dir() else 0o444)
@@ -155,7 +155,7 @@ def test_a_read_only_directory(open_to_all: Path, small: StoreOptions, filled: b
             os.setgid({NOBODY})
             os.setuid({NOBODY})
         try:
-            Store.open(sys.argv[1], options)
+            Store.open(sys.argv[1], options, create=True)
         except errors.ReadOnlyStore as error:
             print(error.path)
         """,
@@ -172,7 +172,7 @@ def test_a_full_disk_names_the_file_it_had_no_room_for(root: Path) -> None:
         import resource, sys
         resource.setrlimit(resource.RLIMIT_FSIZE, ({LOG_FILE_SIZE - 1}, {LOG_FILE_SIZE - 1}))
         try:
-            Store.open(sys.argv[1], options).append_many([NewMessage("T", b"hello")])
+            Store.open(sys.argv[1], options, create=True).append_many([NewMessage("T", b"hello")])
         except errors.DiskFull as error:
             print(error.retriable, error.path)
         """,
@@ -195,7 +195,7 @@ def test_a_file_of_the_wrong_size_is_named(
     file = sorted((root / name).iterdir())[0]
     os.truncate(file, file.stat().st_size - 1)
     with pytest.raises(errors.WrongFileSize) as caught:
-        Store.open(root, small)
+        Store.open(root, small, create=True)
     assert caught.value.path == file
 
 
@@ -205,7 +205,7 @@ def test_other_sizes_in_the_options_are_the_same_error(
     fill(store)
     store.close()
     with pytest.raises(errors.WrongFileSize, match="configured file size is 1073741824"):
-        Store.open(root)
+        Store.open(root, create=True)
 
 
 @pytest.mark.parametrize("name", ["commitlog", "consumequeue/T/0"])
@@ -215,7 +215,7 @@ def test_a_stray_file_is_named(root: Path, store: Store, small: StoreOptions, na
     stray = root / name / "notes.txt"
     stray.write_bytes(bytes(LOG_FILE_SIZE))
     with pytest.raises(errors.StrayFile) as caught:
-        Store.open(root, small)
+        Store.open(root, small, create=True)
     assert caught.value.path == stray
 
 
@@ -225,7 +225,7 @@ def test_a_missing_log_file_is_named(root: Path, store: Store, small: StoreOptio
     files = sorted((root / "commitlog").iterdir())
     files[1].unlink()
     with pytest.raises(errors.MissingFile) as caught:
-        Store.open(root, small)
+        Store.open(root, small, create=True)
     assert caught.value.path == files[1]
 
 
@@ -273,7 +273,7 @@ def killed_writer(root: Path) -> int:
     writing = python(
         """
         import sys
-        store = Store.open(sys.argv[1], options)
+        store = Store.open(sys.argv[1], options, create=True)
         place = store.append_many([
             NewMessage("T", b"%d" % n * 20, properties={"KEYS": f"k{n}"}) for n in range(300)
         ])[-1]
@@ -300,7 +300,7 @@ def test_what_was_flushed_survives_a_kill_whatever_is_behind_it(
         with (root / "commitlog" / f"{start:020}").open("r+b") as file:
             file.seek(end - start)
             file.write(bytes([tail]) * (LOG_FILE_SIZE - (end - start)))
-    with Store.open(root, small) as store:
+    with Store.open(root, small, create=True) as store:
         assert not store.recovery.clean_exit
         assert store.recovery.log_end == store.max_physical_offset == end
         records = records_of(store)
@@ -317,7 +317,7 @@ def test_a_cut_last_record_is_dropped_and_its_offset_given_again(
     with (root / "commitlog" / f"{start:020}").open("r+b") as file:
         file.seek(end - start - 10)
         file.write(bytes(10))
-    with Store.open(root, small) as store:
+    with Store.open(root, small, create=True) as store:
         assert len(records_of(store)) == store.max_offset("T", 0) == 299
         assert store.query("T", "k299") == []
         (place,) = store.append_many([NewMessage("T", b"again")])

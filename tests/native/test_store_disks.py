@@ -82,7 +82,7 @@ def killed(root: Path) -> Path:
     """A store whose process was killed before its first checkpoint."""
     run(
         f"""
-        store = Store.open(sys.argv[1], options)
+        store = Store.open(sys.argv[1], options, create=True)
         places = store.append_many([NewMessage("T", b"%d" % n * 20) for n in range({MESSAGES})])
         assert store.wait_flushed(places[-1].end, 10_000)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -114,7 +114,7 @@ def bad_sector(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_file_that_is_cut_while_it_is_read_is_an_error_and_not_the_end(root: Path) -> None:
     printed = run(
         """
-        store = Store.open(sys.argv[1], options)
+        store = Store.open(sys.argv[1], options, create=True)
         store.append_many([NewMessage("T", bytes(1000)) for n in range(40)])
         file = sys.argv[1] + "/commitlog/" + "0" * 20
         os.truncate(file, 2 * 4096)
@@ -134,7 +134,7 @@ def test_recovery_goes_on_behind_a_sector_of_the_log(killed: Path, bad_sector: s
     log = killed / "commitlog" / ("0" * 20)
     printed = run(
         """
-        store = Store.open(sys.argv[1], options)
+        store = Store.open(sys.argv[1], options, create=True)
         print(*store.recovery.notes, sep="; ")
         print(store.min_offset("T", 0), store.max_offset("T", 0))
         print(*[record.queue_offset for record in records_of(store)])
@@ -158,12 +158,12 @@ def test_a_queue_with_a_sector_that_cannot_be_read_is_made_anew(
     killed: Path, bad_sector: str, clean: bool
 ) -> None:
     if clean:
-        run("Store.open(sys.argv[1], options).close()", killed)
+        run("Store.open(sys.argv[1], options, create=True).close()", killed)
     units = killed / "consumequeue" / "T" / "0" / ("0" * 20)
     os.link(units, killed.with_name("sector"))  # or the new file is given its blocks
     printed = run(
         """
-        store = Store.open(sys.argv[1], options)
+        store = Store.open(sys.argv[1], options, create=True)
         print(*store.recovery.notes, sep="; ")
         print(*[record.queue_offset for record in records_of(store)])
         """,
@@ -216,13 +216,13 @@ def test_a_log_on_a_file_system_of_its_own(root: Path, elsewhere: Path) -> None:
     root.mkdir()
     (root / "commitlog").symlink_to(elsewhere)
     options = StoreOptions(commit_log_file_size=16 * 1024, index_slots=97, index_entries=500)
-    with Store.open(root, options) as store:
+    with Store.open(root, options, create=True) as store:
         for _ in range(3):
             store.append_many([NewMessage("T", bytes(5000)) for _ in range(5)])
         assert len(list(elsewhere.iterdir())) >= 5
     names = [file.name for place in (root, elsewhere) for file in place.iterdir()]
     assert not [name for name in names if "creating" in name]
-    with Store.open(root, options) as store:
+    with Store.open(root, options, create=True) as store:
         assert store.max_offset("T", 0) == 15
 
 
@@ -237,7 +237,7 @@ def test_a_store_opens_on_a_full_disk_that_has_no_checkpoint_yet(root: Path) -> 
         import subprocess
         store_dir = sys.argv[1] + "/store"
         if os.fork() == 0:
-            store = Store.open(store_dir, options)
+            store = Store.open(store_dir, options, create=True)
             written = 0
             try:
                 while True:
@@ -253,7 +253,7 @@ def test_a_store_opens_on_a_full_disk_that_has_no_checkpoint_yet(root: Path) -> 
             os.write(1, b"%d\\n" % written)
             os.kill(os.getpid(), signal.SIGKILL)
         os.wait()
-        store = Store.open(store_dir, options)
+        store = Store.open(store_dir, options, create=True)
         print(len(records_of(store)))
         """,
         root,

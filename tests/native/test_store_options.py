@@ -52,6 +52,6 @@ def test_a_flush_mode_nobody_knows() -> None:
 )
 def test_sizes_no_store_could_work_with(tmp_path: Path, options: StoreOptions, names: str) -> None:
     with pytest.raises(errors.InvalidOptions, match=names) as caught:
-        Store.open(tmp_path / "store", options)
+        Store.open(tmp_path / "store", options, create=True)
     assert caught.value.fault is errors.Fault.CALLER
     assert not (tmp_path / "store").exists(), "a refusal leaves nothing behind"

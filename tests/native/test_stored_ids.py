@@ -30,7 +30,7 @@ def known(
 
 
 def test_the_log_alone_is_enough(tmp_path: Path) -> None:
-    with Store.open(tmp_path, OPTIONS) as store:
+    with Store.open(tmp_path, OPTIONS, create=True) as store:
         for number in range(100):  # many files
             put(store, number)
             store.append(NewMessage("others", b"y" * 99))
@@ -40,18 +40,18 @@ def test_the_log_alone_is_enough(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_and_the_log_behind_it(tmp_path: Path) -> None:
-    with Store.open(tmp_path, OPTIONS) as store:
+    with Store.open(tmp_path, OPTIONS, create=True) as store:
         for number in range(50):
             put(store, number)
         snapshot = store.stored_ids().snapshot(store.max_physical_offset)
         for number in range(50, 60):
             put(store, number)
-    with Store.open(tmp_path, OPTIONS) as store:
+    with Store.open(tmp_path, OPTIONS, create=True) as store:
         assert known(store.stored_ids(snapshot), range(61)) == [True] * 60 + [False]
 
 
 def test_a_snapshot_that_is_ahead_of_the_log_is_not_believed(tmp_path: Path) -> None:
-    with Store.open(tmp_path, OPTIONS) as store:
+    with Store.open(tmp_path, OPTIONS, create=True) as store:
         put(store, 1)
         ids = store.stored_ids()
         ids.add("query", 1, [name_of(2)], now_ms=1)
@@ -60,7 +60,7 @@ def test_a_snapshot_that_is_ahead_of_the_log_is_not_believed(tmp_path: Path) -> 
 
 
 def test_a_snapshot_that_does_not_fit_the_log_is_not_believed(tmp_path: Path) -> None:
-    with Store.open(tmp_path, OPTIONS) as store:
+    with Store.open(tmp_path, OPTIONS, create=True) as store:
         for number in range(20):
             put(store, number)
         ids = StoredIds()
@@ -69,7 +69,7 @@ def test_a_snapshot_that_does_not_fit_the_log_is_not_believed(tmp_path: Path) ->
 
 
 def test_an_expired_beginning_of_the_log_is_no_obstacle(tmp_path: Path) -> None:
-    with Store.open(tmp_path, OPTIONS) as store:
+    with Store.open(tmp_path, OPTIONS, create=True) as store:
         for number in range(40):
             put(store, number)
         snapshot = store.stored_ids().snapshot(0)
@@ -78,7 +78,7 @@ def test_an_expired_beginning_of_the_log_is_no_obstacle(tmp_path: Path) -> None:
 
 
 def test_copies_for_another_try_are_not_the_senders(tmp_path: Path) -> None:
-    with Store.open(tmp_path, OPTIONS) as store:
+    with Store.open(tmp_path, OPTIONS, create=True) as store:
         put(store, 1, topic="%RETRY%group")
         put(store, 2, topic="SCHEDULE_TOPIC_XXXX")
         ids = store.stored_ids()
@@ -87,7 +87,7 @@ def test_copies_for_another_try_are_not_the_senders(tmp_path: Path) -> None:
 
 
 def test_older_batches_are_over(tmp_path: Path) -> None:
-    with Store.open(tmp_path, OPTIONS) as store:
+    with Store.open(tmp_path, OPTIONS, create=True) as store:
         put(store, 1, batch=6)
         put(store, 2, batch=7)
         ids = store.stored_ids()
@@ -109,7 +109,10 @@ def test_limits_and_bad_ids() -> None:
 
 
 def test_bytes_that_are_no_snapshot(tmp_path: Path) -> None:
-    with Store.open(tmp_path, OPTIONS) as store, pytest.raises(WireError, match="snapshot"):
+    with (
+        Store.open(tmp_path, OPTIONS, create=True) as store,
+        pytest.raises(WireError, match="snapshot"),
+    ):
         store.stored_ids(b"garbage")
 
 

@@ -23,7 +23,7 @@ def open_small(path: Path) -> Store:
         index_slots=INDEX_SLOTS,
         index_entries=4000,
     )
-    return Store.open(path, options)
+    return Store.open(path, options, create=True)
 
 
 def message(number: int) -> NewMessage:

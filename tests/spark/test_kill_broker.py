@@ -55,7 +55,7 @@ def test_a_broker_that_is_killed_again_and_again_loses_nothing_and_repeats_nothi
             _relayed(spark, broker, tmp_path)
         killer.join()
     sizes = StoreOptions(commit_log_file_size=64 << 20, index_slots=50_000, index_entries=200_000)
-    with Store.open(tmp_path / "store", sizes) as store:
+    with Store.open(tmp_path / "store", sizes, create=True) as store:
         found = bodies_of_store(store, "target")
     assert found == Counter(b"%d" % number for number in range(MESSAGES))
 

@@ -148,7 +148,7 @@ def test_a_store_that_does_not_index_is_no_fault(
         index_slots=INDEX_SLOTS,
         index_entries=400,
     )
-    with Store.open(tmp_path / "store", options) as store:
+    with Store.open(tmp_path / "store", options, create=True) as store:
         made = NewMessage("t", b"x", store_host=HOST, properties=properties)
         store.append(made, now_ms=T0)
     code, report = audit(spark, tmp_path)

@@ -121,6 +121,7 @@ pub fn store_error(py: Python<'_>, error: &StoreError) -> PyErr {
         StoreError::InvalidOptions { .. } => ("InvalidOptions", None, None),
         StoreError::InvalidMessage { .. } => ("InvalidMessage", None, None),
         StoreError::WrongFileSize { path, .. } => ("WrongFileSize", Some(path), None),
+        StoreError::NoStore { path } => ("NoStore", Some(path), None),
         StoreError::StrayFile { path } => ("StrayFile", Some(path), None),
         StoreError::MissingFile { path } => ("MissingFile", Some(path), None),
         StoreError::LogGap { path, start, .. } => ("MissingFile", Some(path), Some(*start)),

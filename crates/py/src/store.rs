@@ -51,12 +51,11 @@ impl Store {
 impl Store {
     /// Opens a directory and recovers what its last user left.
     #[staticmethod]
-    #[pyo3(signature = (path, options = None))]
-    fn open(py: Python<'_>, path: PathBuf, options: Option<&Bound<'_, StoreOptions>>) -> PyResult<Store> {
+    #[pyo3(signature = (path, options = None, *, create = false))]
+    fn open(py: Python<'_>, path: PathBuf, options: Option<&Bound<'_, StoreOptions>>, create: bool) -> PyResult<Store> {
         let options = options.map_or_else(Options::default, |options| options.get().0.clone());
-        py.detach(|| caught(&path, || store::Store::open(&path, options)))
-            .map(Store)
-            .map_err(|error| store_error(py, &error))
+        let open = if create { store::Store::open } else { store::Store::open_existing };
+        py.detach(|| caught(&path, || open(&path, options))).map(Store).map_err(|error| store_error(py, &error))
     }
 
     #[getter]

@@ -36,6 +36,9 @@ pub enum StoreError {
     #[error("{} is missing between its neighbours; restore it from a backup or a replica", path.display())]
     MissingFile { path: PathBuf },
 
+    #[error("{} is no store: it has no commit log and no checkpoint; check the path, or ask to create one there", path.display())]
+    NoStore { path: PathBuf },
+
     #[error("{} is damaged at offset {offset}: {reason}", path.display())]
     Corrupt { path: PathBuf, offset: u64, reason: String },
 

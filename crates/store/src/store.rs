@@ -30,6 +30,9 @@ struct Open {
     _lock: DirectoryLock,
 }
 
+/// What every store has, or one of it: a broker that was started makes the second, messages the first.
+const MARKS: [&str; 3] = ["commitlog", "checkpoint", "lock"];
+
 #[derive(Debug)]
 pub struct Store {
     root: PathBuf,
@@ -58,6 +61,14 @@ impl Store {
             _lock: lock,
         };
         Ok(Store { root: root.to_path_buf(), recovery, open: RwLock::new(Some(open)) })
+    }
+
+    /// Opens a directory that is a store already; anything else is left as it is.
+    pub fn open_existing(root: &Path, options: Options) -> Result<Store> {
+        if !MARKS.iter().any(|name| root.join(name).exists()) {
+            return Err(StoreError::NoStore { path: root.to_path_buf() });
+        }
+        Store::open(root, options)
     }
 
     #[inline]

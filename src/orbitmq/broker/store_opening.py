@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 def open_store(config: BrokerConfig, levels_ms: Sequence[int]) -> Store:
     """Open the store directory; what a crash has left is recovered before this returns."""
     config.check()
-    store = Store.open(config.store_path_root_dir, _options(config, levels_ms))
+    store = Store.open(config.store_path_root_dir, _options(config, levels_ms), create=True)
     recovery = store.recovery
     how = "normally" if recovery.clean_exit else "abnormally"
     _log.info("last shutdown %s, root dir: %s", how, store.path)
