@@ -261,8 +261,8 @@ def test_a_broker_that_has_just_come_back_does_not_count_alone() -> None:
 
     both = [_members("c1"), _members("c1", "c2")]
     assert Play(both).run(group_members(_routes(), "T", "g", settled)) == ["c1", "c2"]
-    alone = [_members("c1"), ConnectionLost("x")]
-    assert Play(alone).run(group_members(_routes(), "T", "g", settled)) is None
+    alone = Play([_members("c1"), ConnectionLost("x")])
+    assert alone.run(group_members(_routes(), "T", "g", settled)) is None
 
 
 def test_our_share() -> None:
