@@ -153,7 +153,7 @@ def ask_clients(cluster: LocalCluster, chance: Chance, record: bytes) -> None:
             if code in UNANSWERED:
                 connection.notify(code, ext=ext, body=body)
                 continue
-            answered = await connection.invoke(code, ext=ext, body=body, timeout_ms=10_000)
+            answered = await connection.invoke(code, ext=ext, body=body, timeout_ms=60_000)
             has_reason(code, answered)
 
     cluster.run(ask())
