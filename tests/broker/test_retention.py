@@ -35,7 +35,6 @@ class Disk:
 class World:
     def __init__(self, directory: Path) -> None:
         options = StoreOptions(commit_log_file_size=FILE_BYTES, index_enabled=False)
-        self.directory = directory
         self.store = Store.open(directory, options)
         self.disk = Disk(self.store)
         self.config = BrokerConfig()
@@ -43,6 +42,7 @@ class World:
         self.stats = BrokerStats("c", lambda: self.now_ms)
         self.retention = Retention(self.config, self.disk, self.stats, lambda: self.now_ms)  # type: ignore[arg-type]
         self._log = directory / "commitlog"
+        self.directory = directory
         for _ in range(20):
             self.store.append_many([NewMessage("t", bytes(10_000))])
         # A file's age is that of the last page written to it.
