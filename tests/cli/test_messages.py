@@ -107,6 +107,16 @@ def test_produced_printed_and_tailed(ask: Ask, run: Run, topic: str, tmp_path: P
     assert run("tail", topic, "--no-follow").out == ""
 
 
+def test_lines_are_spread_over_all_queues_when_they_come_at_once(
+    run: Run, admin: Admin, topic: str
+) -> None:
+    run("produce", topic, stdin="x\n" * 100)
+    counts = [ends.count for ends in admin.topic_ends(topic).values()]
+    assert counts == [25] * 4
+    run("produce", topic, "--sharding-key", "one", stdin="x\n" * 10)
+    assert sorted(ends.count for ends in admin.topic_ends(topic).values()) == [25, 25, 25, 35]
+
+
 def test_consumed_and_committed(run: Run, admin: Admin, topic: str) -> None:
     run("produce", topic, stdin="a\nb\nc\n")
     words = ("consume", topic, "-g", "eater", "--from", "earliest", "--format", "body")
@@ -130,6 +140,29 @@ def test_a_new_group_begins_at_the_end_of_a_young_queue_when_it_is_told_to(
     # A time is that of the message stored nearest to it, in each of four queues.
     assert len(run(*words, "--from", "now", "--idle", "1").out.splitlines()) <= 4
     assert len(run("consume", topic, "-g", f"usual-{topic}", "--limit", "21").out.split("\n")) == 22
+
+
+def test_members_of_a_new_group_begin_at_the_end_together(
+    cluster: LocalCluster, run: Run, admin: Admin, topic: str
+) -> None:
+    run("produce", topic, stdin="old\n" * 20)
+    group, seen = f"end-{topic}", set[bytes]()
+    consumers = [
+        PushConsumer(cluster.address, group=group, consume_from="end", rebalance_s=0.1)
+        for _ in range(2)
+    ]
+    for consumer in consumers:
+        consumer.on(topic)(lambda message: seen.add(message.body))
+        consumer.start()
+    try:
+        await_true("all queues have an end", lambda: len(admin.group_lag(group, topic).queues) == 4)
+        await_true("nothing old waits", lambda: admin.group_lag(group, topic).total == 0)
+        run("produce", topic, stdin="".join(f"new {number}\n" for number in range(8)))
+        await_true("all new ones came", lambda: {b"new %d" % n for n in range(8)} <= seen)
+        assert b"old" not in seen
+    finally:
+        for consumer in consumers:
+            consumer.stop()
 
 
 def test_handled_at_once(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from orbitmq._native import Command, loads_lenient
 from orbitmq.client.flows.refusals import refusal
 from orbitmq.client.flows.routes import fetch_route
 from orbitmq.client.state.offsets import StartRule
 from orbitmq.client.state.routes import RouteTable
-from orbitmq.client.wishes import Call, Flow, Notify
+from orbitmq.client.wishes import Call, Flow, Notify, Pause
 from orbitmq.errors import BrokerRefused, ClientError
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode
@@ -25,6 +27,9 @@ __all__ = [
 ]
 
 OFFSET_TIMEOUT_MS = 5000
+SETTLING_TRIES = 30
+SETTLING_PAUSE_MS = 100
+"""Three seconds for another member to say where a new group begins; milliseconds are usual."""
 
 
 def broker_address(routes: RouteTable, queue: MessageQueue) -> Flow[str]:
@@ -108,7 +113,37 @@ def begin_new_group(
     route = routes.route(topic)
     if route is None:
         return False
-    for queue in {one.broker_name: one for one in route.subscribe_queues}.values():
+    queues = route.subscribe_queues
+    known = yield from _committed(routes, group, queues)
+    if known:
+        # Another member may be at it this moment, with queues that it has yet to come to.
+        for _ in range(SETTLING_TRIES):
+            places = [known.get(queue, (0, 1)) for queue in queues]
+            if all(offset > 0 or end == 0 for offset, end in places):
+                break
+            yield Pause(SETTLING_PAUSE_MS)
+            known = yield from _committed(routes, group, queues)
+        return False
+    offsets = {}
+    for queue in queues:
+        if time_ms is None:
+            offsets[queue] = yield from max_offset(routes, queue)
+        else:
+            offsets[queue] = yield from search_offset(routes, queue, time_ms)
+    for queue, offset in offsets.items():
+        yield from commit_offset(routes, group, queue, offset)
+    return True
+
+
+def _committed(
+    routes: RouteTable, group: str, queues: Sequence[MessageQueue]
+) -> Flow[dict[MessageQueue, tuple[int, int]]]:
+    """Return committed offset and end of a topic's queues; empty if the group is new to it.
+
+    Where a broker has an offset of one queue, it has 0 for those that it has none of.
+    """
+    found: dict[MessageQueue, tuple[int, int]] = {}
+    for queue in {one.broker_name: one for one in queues}.values():
         address = yield from broker_address(routes, queue)
         ext = {"consumerGroup": group, "bname": queue.broker_name}
         response: Command = yield Call(
@@ -116,17 +151,13 @@ def begin_new_group(
         )
         if response.code != ResponseCode.SUCCESS:
             raise refusal(response, address)
-        table = loads_lenient(response.body) if response.body else None
-        known = (table.get("offsetTable") if isinstance(table, dict) else None) or {}
-        if any(MessageQueue.from_json(key).topic == topic for key in known):
-            return False
-    for queue in route.subscribe_queues:
-        if time_ms is None:
-            offset = yield from max_offset(routes, queue)
-        else:
-            offset = yield from search_offset(routes, queue, time_ms)
-        yield from commit_offset(routes, group, queue, offset)
-    return True
+        value = loads_lenient(response.body) if response.body else None
+        table = (value.get("offsetTable") if isinstance(value, dict) else None) or {}
+        for key, one in table.items():
+            of = MessageQueue.from_json(key)
+            if of.topic == queue.topic:
+                found[of] = (int(one["consumerOffset"]), int(one["brokerOffset"]))
+    return found
 
 
 def _commit_ext(group: str, queue: MessageQueue, offset: int) -> dict[str, str]:
