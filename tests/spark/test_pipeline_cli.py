@@ -139,7 +139,7 @@ def test_readers_that_a_limit_leaves_print_no_traceback(
 ) -> None:
     """A schema is inferred from the first messages, and the console shows the first rows."""
     topic = new_topic(cluster, queues=1)
-    produce(cluster, topic, (b'{"id": %d, "text": "%s"}' % (n, b"x" * 500) for n in range(40_000)))
+    produce(cluster, topic, (b'{"id": %d, "text": "%s"}' % (n, b"x" * 1000) for n in range(12_000)))
     file = tmp_path / "first.toml"
     file.write_text(f"""
 kind = "sql"

@@ -101,9 +101,9 @@ def read_partition(
     """Read what a task is given, as Arrow batches."""
     import pyarrow
 
+    settle_in()
     if not isinstance(partition, QueuePartition):
         return  # Spark's own way to say that there is nothing to read
-    settle_in()
     settings = PullSettings(
         columns,
         wanted,

@@ -15,6 +15,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from orbitmq.errors import ConfigError
+from orbitmq.spark.early_ends import end_quietly
 from orbitmq.spark.idle_options import without_effect
 from orbitmq.spark.schema import column_names, message_schema
 from orbitmq.spark.settling import settle_in
@@ -66,6 +67,7 @@ class RocketMQSource(DataSource):
         """Return a reader of all that is to come."""
         from orbitmq.spark.stream_reader import RocketMQStreamReader
 
+        end_quietly()
         options = self._source_options(streaming=True)
         return RocketMQStreamReader(options, _columns(options, schema), self._tasks())
 
@@ -73,12 +75,14 @@ class RocketMQSource(DataSource):
         """Return a writer of one batch."""
         from orbitmq.spark.sink_writers import batch_writer
 
+        end_quietly()
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Return a writer of micro-batches."""
         from orbitmq.spark.sink_writers import stream_writer
 
+        end_quietly()
         return stream_writer(self.options, schema, overwrite)
 
     def _source_options(self, *, streaming: bool) -> SourceOptions:

@@ -1,0 +1,48 @@
+"""A worker that nobody reads from any more ends without a word; another failure is printed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# A process whose main module has the name of Spark's daemon, and prints as that does.
+PROGRAM = """
+import sys, traceback
+from importlib.machinery import ModuleSpec
+from orbitmq.spark.early_ends import end_quietly
+
+main = sys.modules["__main__"]
+main.__spec__ = ModuleSpec({name!r}, None)
+end_quietly()
+end_quietly()
+try:
+    raise {error}
+except BaseException:
+    traceback.print_exc()
+print(traceback.format_exc() == "NoneType: None\\n")
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "printed"),
+    [
+        ("pyspark.daemon", "BrokenPipeError(32)", False),
+        ("pyspark.daemon", "ConnectionResetError(104)", False),
+        ("pyspark.daemon", "ValueError('a mistake')", True),
+        ("another.module", "BrokenPipeError(32)", True),
+    ],
+)
+def test_only_a_reader_that_left_is_passed_over(
+    tmp_path: Path, name: str, error: str, printed: bool
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.format(name=name, error=error))
+    done = subprocess.run(
+        [sys.executable, str(program)], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "True\n"
+    assert ("Traceback" in done.stderr) is printed
+    assert (error.partition("(")[0] in done.stderr) is printed
