@@ -140,7 +140,7 @@ def test_more_queues_between_two_runs_move_no_row_to_a_broker_that_does_not_know
     rows = numbers(spark, 200).withColumn("shardingKey", sf.col("body"))
     write(rows, two_brokers, topic, deduplicateId=topic)
     with Admin(two_brokers.address) as admin:
-        admin.create_topic(topic, queues=11, brokers=["broker-a"])
+        admin.update_topic(topic, queues=11, brokers=["broker-a"])
     write(rows, two_brokers, topic, deduplicateId=topic)
     assert bodies_in(two_brokers, topic) == Counter(b"%d" % number for number in range(200))
 
