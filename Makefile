@@ -190,7 +190,7 @@ test-spark-lowest-kills:
 	@$(NEED) java -- $(ON_LOWEST) $(PYTHON) -m pytest $(filter-out $(SPARK_NEWEST_ONLY),$(SPARK_KILLS))
 
 .PHONY: soak soak-restarts
-soak: soak-restarts ## Repeat what CI does once or twice, for an hour or so (SOAK=10 repeats it ten times)
+soak: soak-restarts ## Repeat what CI does once: brokers that restart (about two minutes a round, SOAK=10 rounds)
 
 SOAK ?= 10
 soak-restarts: build $(VENV)/.spark # Brokers that restart under streams
