@@ -153,12 +153,6 @@ test-compat-rest:
 	@$(NEED) java javac -- $(PYTHON) -m pytest $(SECOND_TRY) compat $(addprefix --ignore=,$(COMPAT_OUR_CLIENT) $(COMPAT_THEIR_CLIENTS))
 	@$(NEED) java javac -- $(ON_LOWEST) $(PYTHON) -m pytest $(SECOND_TRY) compat/spark/test_source.py compat/spark/test_sink.py -k 4.9.7
 
-SOAK_ROUNDS ?= 10
-
-.PHONY: soak
-soak: build ## Restart brokers and workers under load, ours and Java's, SOAK_ROUNDS times each; repeats are counted (needs a JDK 17)
-	@$(NEED) java javac -- env ORBITMQ_SOAK_ROUNDS=$(SOAK_ROUNDS) $(PYTHON) -m pytest -s compat/restarts
-
 .PHONY: test-crash
 test-crash: build ## Kill a writer at random moments and look at what recovery finds
 	$(PYTHON) -m pytest -n 2 crash
@@ -189,11 +183,17 @@ test-spark-lowest-rest:
 test-spark-lowest-kills:
 	@$(NEED) java -- $(ON_LOWEST) $(PYTHON) -m pytest $(filter-out $(SPARK_NEWEST_ONLY),$(SPARK_KILLS))
 
-.PHONY: soak soak-restarts
-soak: soak-restarts ## Repeat what CI does once: brokers that restart (about two minutes a round, SOAK=10 rounds)
-
+# What CI does once or twice, SOAK times: brokers and workers that restart under load, and brokers that
+# restart under streams.
 SOAK ?= 10
-soak-restarts: build $(VENV)/.spark # Brokers that restart under streams
+
+.PHONY: soak soak-groups soak-streams
+soak: soak-groups soak-streams ## Repeat the restarts of CI, SOAK=10 times; some minutes a round (needs a JDK 17)
+
+soak-groups: build
+	@$(NEED) java javac -- env SOAK=$(SOAK) $(PYTHON) -m pytest -s compat/restarts
+
+soak-streams: build $(VENV)/.spark
 	@$(NEED) java javac -- env SOAK=$(SOAK) $(PYTHON) -m pytest tests/spark/test_broker_restarts.py compat/spark/test_broker_restarts.py
 
 # ---- lint --------------------------------------------------------------------------------------

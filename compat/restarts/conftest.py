@@ -1,6 +1,6 @@
 """Clusters whose brokers are restarted, and a JVM for Java's members.
 
-`ORBITMQ_SOAK_ROUNDS` plays every test so many times, with Java's own client alone for comparison.
+`SOAK` plays every test so many times, with Java's own client alone for comparison.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from compat.java_pair import JavaPair
 from compat.restarts.rolling import BROKERS, JavaMember, Member, OurMember, Repeats, Stage
 from orbitmq.testing import LocalCluster
 
-ROUNDS = int(os.environ.get("ORBITMQ_SOAK_ROUNDS", "0"))
+ROUNDS = int(os.environ.get("SOAK", "0"))
 _marks = itertools.count(1)
 
 Play = Callable[[str], Repeats]
