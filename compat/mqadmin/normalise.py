@@ -55,6 +55,7 @@ OF_THE_SUITE = {
     # OrbitMQ's own
     *("timerMaxDelaySec", "aclEnable", "aclStrict", "deduplicationWindowMs"),
     *("deduplicationMaxIds", "deduplicationSnapshotInterval"),
+    *("lostMemberGraceMillis", "startMemberGraceMillis"),
 }
 
 OF_THE_MOMENT = {

@@ -24,6 +24,7 @@ OUR_OWN = {
     "broker": {
         *("timerMaxDelaySec", "aclStrict", "deduplicationWindowMs", "deduplicationMaxIds"),
         "deduplicationSnapshotInterval",
+        *("lostMemberGraceMillis", "startMemberGraceMillis"),
     },
     "nameserver": {"aclEnable"},
 }

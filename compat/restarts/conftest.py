@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -33,15 +32,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def apache(java_peer_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Two of Apache's brokers; they start while the tests of ours run."""
-    with ThreadPoolExecutor(1) as pool:
-        directory = tmp_path_factory.mktemp("restarts")
-        pair: Future[JavaPair] = pool.submit(JavaPair, directory / "apache", {})
-        started = pair.result()
-        try:
-            yield started
-        finally:
-            started.stop()
+    """Two of Apache's brokers."""
+    started = JavaPair(tmp_path_factory.mktemp("restarts") / "apache", {})
+    try:
+        yield started
+    finally:
+        started.stop()
 
 
 @pytest.fixture(scope="session")

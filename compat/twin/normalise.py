@@ -228,6 +228,7 @@ def place_settings(answer: Seen, _side: Side) -> None:
             # OrbitMQ's own
             *("timerMaxDelaySec", "aclStrict", "deduplicationWindowMs", "deduplicationMaxIds"),
             "deduplicationSnapshotInterval",
+            *("lostMemberGraceMillis", "startMemberGraceMillis"),
         ):
             answer.body.pop(name, None)
 

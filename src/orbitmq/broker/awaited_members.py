@@ -43,8 +43,12 @@ class AwaitedMembers:
         self._awaited: dict[str, dict[str, int]] = {}
 
     def ids(self, group: str) -> list[str]:
-        """Return the client ids of a group's members, connected ones and awaited ones."""
-        return list(dict.fromkeys([*self._ids_connected(group), *self._awaited.get(group, ())]))
+        """Return the client ids of a group's members, connected ones and awaited ones.
+
+        As in Java, an id that two connections have is there twice.
+        """
+        connected = self._ids_connected(group)
+        return connected + [each for each in self._awaited.get(group, ()) if each not in connected]
 
     def _ids_connected(self, group: str) -> list[str]:
         known = self._connected.groups.get(group)

@@ -247,6 +247,8 @@ def test_members_are_those_that_any_broker_knows() -> None:
     play = Play([_members("c1", "c2"), _members("c2", "c3")])
     assert play.run(group_members(_routes(), "T", "g")) == ["c1", "c2", "c3"]
     assert [call.address for call in play.calls] == [MASTER, OTHER]
+    play = Play([_members("c1", "c1"), _members("c1")])
+    assert play.run(group_members(_routes(), "T", "g")) == ["c1", "c1"], "as Java counts it"
     refusal = answer(ResponseCode.SYSTEM_ERROR)
     for other in (refusal, ConnectionLost("x")):
         assert Play([other, _members("c1")]).run(group_members(_routes(), "T", "g")) == ["c1"]

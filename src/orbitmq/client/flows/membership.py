@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple
 
@@ -34,14 +35,14 @@ def group_members(
     A broker that has just started does not know all of them yet, so all brokers are asked, and what
     one says that is not settled does not count alone.
     """
-    members: dict[str, None] = {}
+    members: Counter[str] = Counter()  # Java's members count an id twice that is listed twice
     is_known = False
     for address in sorted(routes.brokers_of(topic)):
         ids = yield from _members_at(address, group)
         if ids is not None:
-            members.update(dict.fromkeys(ids))
+            members |= Counter(ids)
             is_known = is_known or is_settled(address)
-    return list(members) if is_known else None
+    return list(members.elements()) if is_known else None
 
 
 def _members_at(address: str, group: str) -> Flow[list[str] | None]:
