@@ -167,7 +167,7 @@ def test_a_full_disk_is_logged_with_its_path_its_percentage_and_the_remedy(
     world.set(cleanFileForciblyEnable=forcibly)
     with caplog.at_level(logging.ERROR):
         world.retention.run()
-    (record,) = caplog.records
+    (record,) = [one for one in caplog.records if one.levelno == logging.ERROR]
     assert record.getMessage() == (
         "disk space will be full soon, but delete file failed. "
         f"The disk of {root} is 93 % full; sends are refused until it is at most 90 % full, "

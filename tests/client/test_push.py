@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from orbitmq import Message, OrderlyStatus, Producer
+from orbitmq import Admin, Message, OrderlyStatus, Producer
 from orbitmq.client.handlers import RetryLater
 from orbitmq.client.lite import AsyncConsumer, Consumer
 from orbitmq.client.push import AsyncPushConsumer, PushConsumer
@@ -221,10 +221,16 @@ def test_an_ordered_dead_letter(
         if message.body == b"bad":
             raise ValueError("never")
 
-    send("bad")
+    send("begin")
     (broker,) = cluster.brokers.values()
-    with make(topic, handle, orderly=True, suspend_ms=20, max_reconsume_times=2):
-        seen.wait(3)
+    with (
+        make(topic, handle, orderly=True, suspend_ms=20, max_reconsume_times=2),
+        Admin(cluster.address) as admin,
+    ):
+        # Without a route of the retry topic the message would be tried here once more.
+        eventually(lambda: f"%RETRY%{group}" in admin.topic_names())
+        send("bad")
+        seen.wait(4)
         eventually(lambda: broker.store.max_offset(f"%DLQ%{group}", 0) == 1)
         send("good")
         seen.wait_for(lambda: "good" in seen.bodies)

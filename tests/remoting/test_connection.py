@@ -20,6 +20,7 @@ from orbitmq.remoting.address import split_address
 from orbitmq.remoting.client import RemotingClient
 from orbitmq.remoting.connection import Connection
 from orbitmq.remoting.handling import Answer, Refused, Router, awaits_peer, respond
+from orbitmq.remoting.limits import Limits
 from orbitmq.remoting.rare_log import RareLog
 from orbitmq.remoting.server import Server
 
@@ -443,14 +444,15 @@ def test_nobody_is_read_from_while_too_many_bytes_wait(monkeypatch: pytest.Monke
             client = RemotingClient()
             await client.invoke(address, ECHO)
             was_full = False
+            note_uncut = Limits.note_uncut
 
-            def slow(request: Command, _connection: Connection) -> Answer:
+            def noted(limits: Limits, grown_bytes: int) -> None:
                 nonlocal was_full
-                was_full = was_full or server._limits.is_full
-                return peer.echo(request, _connection)
+                note_uncut(limits, grown_bytes)
+                was_full = was_full or limits.is_full
 
-            peer.router.add(slow, [SLOW])
-            request = Command(SLOW, flag=CommandFlag.ONEWAY, body=bytes(500)).encode()
+            monkeypatch.setattr(Limits, "note_uncut", noted)
+            request = Command(ECHO, flag=CommandFlag.ONEWAY, body=bytes(500)).encode()
             writers = []
             for _ in range(4):
                 _, writer = await asyncio.open_connection(*split_address(address))
