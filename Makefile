@@ -88,8 +88,7 @@ SUITES := test-fast test-client test-wheel test-fuzz test-compat test-crash test
 # A machine that stalls can make a test fail that waits for other programs. Under CI it gets a second
 # try, three tests of a suite at most, and how it failed is shown whole: a bug, to be mended. There is
 # none where the question is what was lost or repeated, be it in crash/ or here, nor for the fuzzer.
-COUNTED := $(wildcard tests/*/test_*kill*.py compat/*/test_*kill*.py */spark/test_broker_restarts.py) compat/restarts/test_rolling_restarts.py tests/spark/test_exactly_once.py tests/spark/test_standalone.py
-SECOND_TRY := $(if $(CI),--reruns 1 --max-suite-reruns 3 --rerun-show-tracebacks $(addprefix --rerun-exclude-path=,$(COUNTED)))
+SECOND_TRY := $(if $(CI),--reruns 1 --max-suite-reruns 3 --rerun-show-tracebacks)
 
 # Tests that wait (for a timeout, a process, a disk) leave a core to another file of tests.
 TWO_FILES := -n 2 --dist loadfile
@@ -161,9 +160,6 @@ test-crash: build ## Kill a writer at random moments and look at what recovery f
 # in one piece. For the sake of time the newest Spark alone runs commands, projects, documents, the
 # checks of files, pipelines on a standalone cluster and their progress, every kind of state, restarts of
 # brokers, and what kills, readers and rivals do to an archive.
-SPARK_KILLS := $(wildcard tests/spark/test_kill_*.py)
-SPARK_NEWEST_ONLY := $(addprefix tests/spark/test_,$(addsuffix .py,archive_readers archive_writers broker_restarts docs kill_archive pipeline_checks \
-	pipeline_cli pipeline_files pipeline_kinds pipeline_places pipeline_progress pipeline_project pipeline_signals replay_sources state))
 SPARK_PARTS := test-spark-rest test-spark-kills test-spark-lowest-kills test-spark-lowest-rest
 
 .PHONY: test-spark $(SPARK_PARTS)
@@ -172,16 +168,16 @@ test-spark: build $(VENV)/.spark $(SPARK_LOWEST_DIR)/.installed ## The Spark con
 	@$(MAKE) -j2 --output-sync=target $(SPARK_PARTS)
 
 test-spark-rest:
-	@$(NEED) java -- $(PYTHON) -m pytest $(SECOND_TRY) tests/spark $(addprefix --ignore=,$(SPARK_KILLS))
+	@$(NEED) java -- $(PYTHON) -m pytest $(SECOND_TRY) tests/spark -m "not kills"
 
 test-spark-kills:
-	@$(NEED) java -- $(PYTHON) -m pytest $(SPARK_KILLS)
+	@$(NEED) java -- $(PYTHON) -m pytest tests/spark -m kills
 
 test-spark-lowest-rest:
-	@$(NEED) java -- $(ON_LOWEST) $(PYTHON) -m pytest $(SECOND_TRY) tests/spark $(addprefix --ignore=,$(SPARK_KILLS) $(SPARK_NEWEST_ONLY))
+	@$(NEED) java -- $(ON_LOWEST) $(PYTHON) -m pytest $(SECOND_TRY) tests/spark -m "not kills and not newest_spark"
 
 test-spark-lowest-kills:
-	@$(NEED) java -- $(ON_LOWEST) $(PYTHON) -m pytest $(filter-out $(SPARK_NEWEST_ONLY),$(SPARK_KILLS))
+	@$(NEED) java -- $(ON_LOWEST) $(PYTHON) -m pytest tests/spark -m "kills and not newest_spark"
 
 # What CI does once or twice, SOAK times: brokers and workers that restart under load, and brokers that
 # restart under streams.

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from orbitmq import Admin, Message, Producer
-from orbitmq.client.pull import PullConsumer
-from orbitmq.client.transaction import TransactionProducer, TransactionState
+from orbitmq.client.consumer.pull import PullConsumer
+from orbitmq.client.producer.transaction import TransactionProducer, TransactionState
 from tests.spark.broker_process import BrokerProcess
 
 ROUNDS = 3

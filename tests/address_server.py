@@ -1,4 +1,4 @@
-"""An address server, as `orbitmq.remoting.address_server` asks it."""
+"""An address server, as `orbitmq.remoting.address` asks it."""
 
 from __future__ import annotations
 

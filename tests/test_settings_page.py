@@ -10,9 +10,8 @@ import pytest
 
 from orbitmq.config import BrokerConfig, NameserverConfig, TlsSettings
 from orbitmq.config.broker import SHOWN_ONLY
-from orbitmq.config.meaning import Use
 from orbitmq.config.reference import page
-from orbitmq.config.settings import Setting
+from orbitmq.config.settings import Setting, Use
 from orbitmq.errors import ConfigError
 
 ROOT = Path(__file__).parent.parent

@@ -46,9 +46,9 @@ MODULES: Final = (
 STUB: Final = ROOT / "src" / "orbitmq" / "_native.pyi"
 COMMANDS: Final = ROOT / "src" / "orbitmq" / "cli"
 SPARK_OPTIONS: Final = {
-    "rocketmq, source": ("orbitmq.spark.source_options", "SOURCE_OPTIONS"),
-    "rocketmq, sink": ("orbitmq.spark.sink_options", "SINK_OPTIONS"),
-    "rocketmq-store": ("orbitmq.spark.store_options", "STORE_OPTIONS"),
+    "rocketmq, source": ("orbitmq.spark.source.options", "SOURCE_OPTIONS"),
+    "rocketmq, sink": ("orbitmq.spark.sink.options", "SINK_OPTIONS"),
+    "rocketmq-store": ("orbitmq.spark.table.options", "STORE_OPTIONS"),
 }
 SHARED_BY: Final = 30
 """Options that so many commands have are listed once."""
@@ -242,9 +242,9 @@ def _json_keys() -> set[str]:
 
 
 def _exit_codes() -> list[str]:
-    from orbitmq.cli.exits import Exit
+    from orbitmq.cli.core.exits import ExitCode
 
-    return [f"{code.value} {code.name}" for code in Exit]
+    return [f"{code.value} {code.name}" for code in ExitCode]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

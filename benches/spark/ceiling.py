@@ -20,8 +20,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
-from orbitmq.spark.pulling import BATCH_BYTES, BATCH_ROWS
 from orbitmq.spark.schema import column_names, message_schema
+from orbitmq.spark.source.range_reader import BATCH_BYTES, BATCH_ROWS
 
 __all__ = ["Ceiling"]
 

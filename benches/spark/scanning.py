@@ -22,8 +22,8 @@ from benches.spark.figures import Figure, Target, at_least
 from benches.spark.reading import EVERYTHING, TOPIC, read_job, rows_per_s
 from benches.spark.sides import Answer, Rounds, in_turn, spark_side
 from benches.spark.sizes import Size
-from orbitmq.spark.batch_reader import RocketMQBatchReader
-from orbitmq.spark.source_options import SourceOptions
+from orbitmq.spark.source.batch_reader import RocketMQBatchReader
+from orbitmq.spark.source.options import SourceOptions
 from orbitmq.storelog import COLUMNS, StoreLog
 
 __all__ = ["store"]

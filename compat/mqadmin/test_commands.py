@@ -18,7 +18,7 @@ from compat.mqadmin.conftest import Both
 from compat.mqadmin.endless import endless
 from compat.mqadmin.normalise import OF_THE_MOMENT, OF_THE_SUITE, table
 from compat.mqadmin.sides import TRACED
-from orbitmq.cli.mqadmin_table import ALIASES
+from orbitmq.cli.mqadmin.table import ALIASES
 
 HERE = ("-c", "DefaultCluster")
 AT = ("-b", "{broker}")

@@ -23,8 +23,8 @@ from compat.java_pair import JavaPair
 from compat.python_client.guarded import Guarded
 from compat.python_client.shared import KINDS, Java, Listen, ReadAll, Way, await_true, count
 from orbitmq.admin.admin import Admin
-from orbitmq.client.producer import Producer
-from orbitmq.client.push import AsyncPushConsumer, PushConsumer
+from orbitmq.client.consumer.push import AsyncPushConsumer, PushConsumer
+from orbitmq.client.producer.producer import Producer
 from orbitmq.testing import LocalCluster
 from tests.both_ways import LoopThread, way_of
 

@@ -9,8 +9,8 @@ import pytest
 
 from compat.java_client import Cluster
 from compat.python_client.shared import await_true
-from orbitmq.client.producer import Producer
-from orbitmq.client.push import PushConsumer
+from orbitmq.client.consumer.push import PushConsumer
+from orbitmq.client.producer.producer import Producer
 from orbitmq.message import Message, MessageQueue
 from tests.cli.conftest import run_command
 

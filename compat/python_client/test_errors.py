@@ -7,9 +7,9 @@ import pytest
 from compat.java_client import Cluster
 from compat.python_client.shared import Way
 from orbitmq.admin.admin import Admin
-from orbitmq.client.producer import Producer
-from orbitmq.client.producer_async import AsyncProducer
-from orbitmq.client.pull import AsyncPullConsumer, PullConsumer
+from orbitmq.client.consumer.pull import AsyncPullConsumer, PullConsumer
+from orbitmq.client.producer.async_producer import AsyncProducer
+from orbitmq.client.producer.producer import Producer
 from orbitmq.errors import BrokerRefused, NoRoute
 from orbitmq.message import Message
 from orbitmq.protocol.flags import Permission

@@ -11,8 +11,8 @@ import pytest
 from compat.java_client import Cluster
 from compat.python_client.shared import Catcher, Listen, ReadAll, await_true, count
 from orbitmq.admin.admin import Admin
-from orbitmq.client.handlers import OrderlyStatus
-from orbitmq.client.producer import Producer
+from orbitmq.client.consumer.handlers import OrderlyStatus
+from orbitmq.client.producer.producer import Producer
 from orbitmq.message import Message, MessageQueue
 
 

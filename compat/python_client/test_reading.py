@@ -11,9 +11,9 @@ import pytest
 from compat.java_client import Cluster
 from compat.python_client.shared import Way, await_true, count
 from orbitmq.admin.admin import Admin
-from orbitmq.client.lite import AsyncConsumer, Consumer
-from orbitmq.client.producer import Producer
-from orbitmq.client.pull import AsyncPullConsumer, PullConsumer
+from orbitmq.client.consumer.lite import AsyncConsumer, Consumer
+from orbitmq.client.consumer.pull import AsyncPullConsumer, PullConsumer
+from orbitmq.client.producer.producer import Producer
 from orbitmq.client.pull_schedule import AsyncPullSchedule, PullSchedule
 from orbitmq.errors import ConfigError
 from orbitmq.message import Message, MessageQueue, PullStatus

@@ -11,16 +11,16 @@ import pytest
 from compat.java_client import Cluster
 from compat.python_client.shared import Java, Way, await_true
 from orbitmq._native import ReceivedMessage, decode_messages
-from orbitmq.client.drivers import blocking
-from orbitmq.client.flows.routes import route_or_diagnose
-from orbitmq.client.producer import Producer
-from orbitmq.client.producer_async import AsyncProducer
-from orbitmq.client.request_reply import reply_to
-from orbitmq.client.state.routes import RouteTable
+from orbitmq.client.producer.async_producer import AsyncProducer
+from orbitmq.client.producer.producer import Producer
+from orbitmq.client.producer.request_reply import reply_to
 from orbitmq.errors import BadMessage, NoReply
 from orbitmq.message import Message, MessageQueue
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.remoting.blocking import BlockingNetwork
+from orbitmq.rpc.drivers import run_sync as blocking
+from orbitmq.rpc.route_table import RouteTable
+from orbitmq.rpc.routes import route_or_diagnose
 
 
 class Shop:

@@ -13,11 +13,11 @@ from compat.python_client.guarded import MANAGER, SHOPKEEPER
 from compat.python_client.shared import Catcher, Way, await_true
 from orbitmq.admin.admin import Admin
 from orbitmq.admin.async_admin import AsyncAdmin
-from orbitmq.client.lite import AsyncConsumer, Consumer
-from orbitmq.client.producer import Producer
-from orbitmq.client.producer_async import AsyncProducer
-from orbitmq.client.pull import AsyncPullConsumer, PullConsumer
-from orbitmq.client.push import AsyncPushConsumer, PushConsumer
+from orbitmq.client.consumer.lite import AsyncConsumer, Consumer
+from orbitmq.client.consumer.pull import AsyncPullConsumer, PullConsumer
+from orbitmq.client.consumer.push import AsyncPushConsumer, PushConsumer
+from orbitmq.client.producer.async_producer import AsyncProducer
+from orbitmq.client.producer.producer import Producer
 from orbitmq.errors import BrokerRefused, ConnectionLost, NoRoute, SendFailed
 from orbitmq.message import Message, SendStatus
 from orbitmq.remoting.tls import Tls

@@ -13,8 +13,8 @@ import pytest
 from compat.java_client import Cluster
 from compat.python_client.shared import ReadAll, Way, await_true, count, sha1
 from orbitmq.admin.admin import Admin
-from orbitmq.client.producer import Producer
-from orbitmq.client.producer_async import AsyncProducer
+from orbitmq.client.producer.async_producer import AsyncProducer
+from orbitmq.client.producer.producer import Producer
 from orbitmq.errors import BadMessage, NoRoute
 from orbitmq.message import Message, SendStatus
 

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from compat.java_client import JavaClient
-from orbitmq.client.state.allocate import (
+from orbitmq.client.consumer.assignment import (
     AllocateStrategy,
     Averagely,
     AveragelyByCircle,

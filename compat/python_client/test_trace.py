@@ -12,9 +12,9 @@ from compat.java_client import Cluster
 from compat.nameserver.tools import JavaTools
 from compat.python_client.shared import Catcher, Listen, Way, await_true
 from orbitmq.admin.admin import Admin
-from orbitmq.client.producer import Producer
-from orbitmq.client.producer_async import AsyncProducer
-from orbitmq.client.transaction import TransactionProducer, TransactionState
+from orbitmq.client.producer.async_producer import AsyncProducer
+from orbitmq.client.producer.producer import Producer
+from orbitmq.client.producer.transaction import TransactionProducer, TransactionState
 from orbitmq.errors import NoRoute
 from orbitmq.message import Message
 from orbitmq.protocol.names import TRACE_TOPIC

@@ -16,7 +16,7 @@ from compat.java_client import Cluster
 from compat.python_client.shared import Way, await_true, count
 from orbitmq._native import ReceivedMessage
 from orbitmq.admin.admin import Admin
-from orbitmq.client.transaction import (
+from orbitmq.client.producer.transaction import (
     AsyncTransactionProducer,
     TransactionProducer,
     TransactionState,

@@ -9,7 +9,7 @@ import pytest
 
 from compat.python_client.shared import Catcher, Java, Listen, await_true, pattern, sha1
 from orbitmq.admin.admin import Admin
-from orbitmq.client.producer import Producer
+from orbitmq.client.producer.producer import Producer
 from orbitmq.message import Message
 
 SENT: list[dict[str, Any]] = [

@@ -14,8 +14,8 @@ import pytest
 from compat.java_client import Cluster
 from compat.python_client.conftest import Starting
 from compat.python_client.shared import KINDS, Catcher, await_true
-from orbitmq.client.producer import Producer
-from orbitmq.client.push import PushConsumer
+from orbitmq.client.consumer.push import PushConsumer
+from orbitmq.client.producer.producer import Producer
 from orbitmq.client.settings import ClientSettings
 from orbitmq.errors import OrbitError
 from orbitmq.message import Message, SendResult

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 from compat.java_client import Cluster, JavaClient
 from orbitmq.admin.admin import Admin
-from orbitmq.client.producer import Producer
-from orbitmq.client.push import PushConsumer
+from orbitmq.client.consumer.push import PushConsumer
+from orbitmq.client.producer.producer import Producer
 from orbitmq.client.settings import ClientSettings
 from orbitmq.errors import OrbitError
 from orbitmq.message import Message

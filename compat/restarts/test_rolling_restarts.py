@@ -10,6 +10,8 @@ import pytest
 
 from compat.restarts.conftest import ROUNDS, Play
 
+pytestmark = pytest.mark.counted
+
 only_in_a_soak = pytest.mark.skipif(not ROUNDS, reason="a comparison, for make soak")
 
 

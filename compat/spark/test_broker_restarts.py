@@ -13,6 +13,8 @@ from compat.java_cluster import BrokerSettings, JavaCluster
 from compat.java_pair import OneOfSeveral
 from tests.spark.restarting import ROUNDS, SCHEDULE, outlive
 
+pytestmark = pytest.mark.counted
+
 
 class JavaMember:
     """A broker of several, by the words of `Restartable`."""

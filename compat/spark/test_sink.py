@@ -17,8 +17,8 @@ from pyspark.sql import functions as sf
 from compat.java_cluster import JavaCluster
 from orbitmq import Admin
 from orbitmq.remoting.blocking import BlockingNetwork
-from orbitmq.spark.sink_runs import Run, Runs
-from orbitmq.spark.sink_table import Table
+from orbitmq.spark.sink.nameserver_tables import NameserverTable
+from orbitmq.spark.sink.runs import JobRun, Runs
 
 MESSAGES = 3000
 
@@ -95,9 +95,9 @@ def test_what_goes_back_to_a_group_without_retries_is_there_for_it(
 
 def test_a_java_nameserver_keeps_the_run_of_a_named_job(java: JavaCluster) -> None:
     with closing(BlockingNetwork()) as network:
-        runs = Runs(Table(network, [java.nameserver]))
+        runs = Runs(NameserverTable(network, [java.nameserver]))
         assert runs.find("job", "t") is None
-        for run in (Run(1, 4, frozenset({0, 1, 3})), Run(2, 2, frozenset({0, 1}))):
+        for run in (JobRun(1, 4, frozenset({0, 1, 3})), JobRun(2, 2, frozenset({0, 1}))):
             assert runs.note("job", "t", run) == run
             assert runs.find("job", "t") == run
 

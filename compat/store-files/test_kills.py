@@ -17,6 +17,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from compat.conftest import MakeCluster
 from compat.jars import REPOSITORY_ROOT
 from compat.java_cluster import BrokerSettings, JavaCluster, StoreSizes
@@ -26,6 +28,8 @@ from compat.records import Record, decode_list
 from compat.store_view import KeyQuestion, Queue, StoreView, our_options, query, read_queue
 from crash.writer import WriterSettings, parse_report
 from orbitmq._native import Store
+
+pytestmark = pytest.mark.counted
 
 SEED = 20
 KEYS_ASKED = 100

@@ -25,27 +25,27 @@ from orbitmq.errors import OrbitError
 if TYPE_CHECKING:
     from orbitmq.admin.admin import Admin
     from orbitmq.admin.async_admin import AsyncAdmin
-    from orbitmq.client.handlers import OrderlyStatus, RetryLater
+    from orbitmq.client.consumer.handlers import OrderlyStatus, RetryLater
+    from orbitmq.client.consumer.lite import AsyncConsumer, Consumer
+    from orbitmq.client.consumer.pull import AsyncPullConsumer, PullConsumer
+    from orbitmq.client.consumer.push import AsyncPushConsumer, PushConsumer
     from orbitmq.client.hooks import ConsumeContext, ConsumeHook, SendContext, SendHook
-    from orbitmq.client.lite import AsyncConsumer, Consumer
-    from orbitmq.client.producer import Producer
-    from orbitmq.client.producer_async import AsyncProducer
-    from orbitmq.client.pull import AsyncPullConsumer, PullConsumer
+    from orbitmq.client.producer.async_producer import AsyncProducer
+    from orbitmq.client.producer.producer import Producer
+    from orbitmq.client.producer.request_reply import reply_to
+    from orbitmq.client.producer.transaction import (
+        AsyncTransactionProducer,
+        TransactionProducer,
+        TransactionResult,
+        TransactionState,
+    )
     from orbitmq.client.pull_schedule import (
         AsyncPullSchedule,
         AsyncPullTurn,
         PullSchedule,
         PullTurn,
     )
-    from orbitmq.client.push import AsyncPushConsumer, PushConsumer
-    from orbitmq.client.request_reply import reply_to
     from orbitmq.client.settings import ClientSettings
-    from orbitmq.client.transaction import (
-        AsyncTransactionProducer,
-        TransactionProducer,
-        TransactionResult,
-        TransactionState,
-    )
     from orbitmq.message import Message, MessageQueue, PullStatus, SendResult, SendStatus
     from orbitmq.remoting.tls import Tls
 
@@ -99,36 +99,36 @@ __all__ = [
 _LOADED_LATER = {
     "Admin": "orbitmq.admin.admin",
     "AsyncAdmin": "orbitmq.admin.async_admin",
-    "AsyncConsumer": "orbitmq.client.lite",
-    "AsyncProducer": "orbitmq.client.producer_async",
-    "AsyncPullConsumer": "orbitmq.client.pull",
+    "AsyncConsumer": "orbitmq.client.consumer.lite",
+    "AsyncProducer": "orbitmq.client.producer.async_producer",
+    "AsyncPullConsumer": "orbitmq.client.consumer.pull",
     "AsyncPullSchedule": "orbitmq.client.pull_schedule",
     "AsyncPullTurn": "orbitmq.client.pull_schedule",
-    "AsyncPushConsumer": "orbitmq.client.push",
-    "AsyncTransactionProducer": "orbitmq.client.transaction",
+    "AsyncPushConsumer": "orbitmq.client.consumer.push",
+    "AsyncTransactionProducer": "orbitmq.client.producer.transaction",
     "ClientSettings": "orbitmq.client.settings",
     "ConsumeContext": "orbitmq.client.hooks",
     "ConsumeHook": "orbitmq.client.hooks",
-    "Consumer": "orbitmq.client.lite",
+    "Consumer": "orbitmq.client.consumer.lite",
     "Message": "orbitmq.message",
     "MessageQueue": "orbitmq.message",
-    "OrderlyStatus": "orbitmq.client.handlers",
-    "Producer": "orbitmq.client.producer",
-    "PullConsumer": "orbitmq.client.pull",
+    "OrderlyStatus": "orbitmq.client.consumer.handlers",
+    "Producer": "orbitmq.client.producer.producer",
+    "PullConsumer": "orbitmq.client.consumer.pull",
     "PullSchedule": "orbitmq.client.pull_schedule",
     "PullStatus": "orbitmq.message",
     "PullTurn": "orbitmq.client.pull_schedule",
-    "PushConsumer": "orbitmq.client.push",
-    "RetryLater": "orbitmq.client.handlers",
+    "PushConsumer": "orbitmq.client.consumer.push",
+    "RetryLater": "orbitmq.client.consumer.handlers",
     "SendContext": "orbitmq.client.hooks",
     "SendHook": "orbitmq.client.hooks",
     "SendResult": "orbitmq.message",
     "SendStatus": "orbitmq.message",
     "Tls": "orbitmq.remoting.tls",
-    "TransactionProducer": "orbitmq.client.transaction",
-    "TransactionResult": "orbitmq.client.transaction",
-    "TransactionState": "orbitmq.client.transaction",
-    "reply_to": "orbitmq.client.request_reply",
+    "TransactionProducer": "orbitmq.client.producer.transaction",
+    "TransactionResult": "orbitmq.client.producer.transaction",
+    "TransactionState": "orbitmq.client.producer.transaction",
+    "reply_to": "orbitmq.client.producer.request_reply",
 }
 
 

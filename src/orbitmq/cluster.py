@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from secrets import token_hex
 
+from orbitmq.acl.accounts import AclAccount
 from orbitmq.broker.app import Broker
 from orbitmq.config import BrokerConfig, NameserverConfig, local_address
 from orbitmq.errors import ConfigError
 from orbitmq.nameserver.app import Nameserver
-from orbitmq.remoting.access.accounts import Account
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Router
 from orbitmq.remoting.hooks import signing
+from orbitmq.remoting.router import Router
 from orbitmq.remoting.server import Server
 
 __all__ = ["Cluster", "Standalone"]
@@ -77,7 +77,7 @@ class Standalone:
         if "brokerIP1" not in self.config.given:
             self.config.broker_ip1 = local_address() if host in EVERY_HOST else host
         # This account is in no file: only this broker registers with it.
-        own = Account(token_hex(16), token_hex(32), is_admin=True)
+        own = AclAccount(token_hex(16), token_hex(32), is_admin=True)
         self.nameserver = Nameserver(
             self._nameserver_config(data / "namesrv"), hosts=(), own_account=own
         )

@@ -4,6 +4,6 @@
 tasks the session can run at once.
 """
 
-from orbitmq.spark.source import RocketMQSource as DefaultSource
+from orbitmq.spark.source.data_source import RocketMQSource as DefaultSource
 
 __all__ = ["DefaultSource"]

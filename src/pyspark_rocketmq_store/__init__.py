@@ -4,6 +4,6 @@ Spark looks for modules whose names begin with ``pyspark_`` and takes their `Def
 one imports as little as it can.
 """
 
-from orbitmq.spark.store_format import RocketMQStoreSource as DefaultSource
+from orbitmq.spark.table.format import RocketMQStoreSource as DefaultSource
 
 __all__ = ["DefaultSource"]

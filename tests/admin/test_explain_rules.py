@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orbitmq.admin.connected import QueueState, RunningInfo
+from orbitmq.admin.clients import QueueState, RunningInfo
 from orbitmq.admin.explain.findings import Severity, Verdict
 from orbitmq.admin.explain.group_rules import diagnose_group
 from orbitmq.admin.explain.message_rules import diagnose_message

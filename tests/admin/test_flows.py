@@ -11,10 +11,10 @@ from orbitmq._native import Command, dumps_lenient, encode_offset_id, encode_rec
 from orbitmq.admin.clusters import cluster_info
 from orbitmq.admin.messages import message_by_id
 from orbitmq.admin.offsets import reset_offsets
-from orbitmq.client.wishes import Call, Flow
 from orbitmq.errors import ConnectionLost, NoRoute
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.rpc.flow import Call, Flow
 
 T = TypeVar("T")
 Answer = Callable[[Call], Command | Exception]

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from orbitmq._native import Command, dumps_lenient
+from orbitmq.acl.accounts import address_pattern
+from orbitmq.acl.files import AccountFiles
 from orbitmq.broker import app
 from orbitmq.errors import ConfigError
 from orbitmq.protocol.codes import RequestCode
-from orbitmq.remoting.access.addresses import address_pattern
-from orbitmq.remoting.access.files import AccountFiles
 from orbitmq.remoting.hooks import signing
 from orbitmq.remoting.tls import Tls, client_context
 from orbitmq.testing import LocalCluster

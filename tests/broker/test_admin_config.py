@@ -8,7 +8,7 @@ import pytest
 
 from orbitmq._native import loads_lenient, tags_code
 from orbitmq.broker.runtime_info import readable_size
-from orbitmq.broker.stats import BrokerStats
+from orbitmq.broker.state.stats import BrokerStats
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.testing import LocalCluster
 

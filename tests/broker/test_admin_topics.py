@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orbitmq._native import Command, FrameReader, loads_lenient
-from orbitmq.broker.topics import TopicTable
+from orbitmq.broker.state.topics import TopicTable
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.names import TIMER_TOPIC
 from orbitmq.testing import LocalCluster

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from orbitmq._native import Command, decode_records, encode_batch
-from orbitmq.broker import deduplication
-from orbitmq.broker.deduplication import SNAPSHOT
+from orbitmq.broker.write import dedup as deduplication
+from orbitmq.broker.write.dedup import SNAPSHOT
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.features import DEDUPLICATE, features_of
 from orbitmq.testing import LocalCluster

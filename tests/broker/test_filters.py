@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from orbitmq._native import Command, Filter, decode_records, dumps_lenient
-from orbitmq.broker import compiled_filters, longpoll
-from orbitmq.broker import filters as filters_module
-from orbitmq.broker.bloom import BloomSize
-from orbitmq.broker.compiled_filters import CompiledFilters
-from orbitmq.broker.filters import ConsumerFilters
+from orbitmq.broker.read import long_poll as longpoll
+from orbitmq.broker.state import filters as compiled_filters
+from orbitmq.broker.state import filters as filters_module
+from orbitmq.broker.state.bloom import BloomSize
+from orbitmq.broker.state.filters import CompiledFilters, ConsumerFilters
 from orbitmq.errors import CorruptStore, FilterTooLarge
 from orbitmq.protocol.bodies import Subscription
 from orbitmq.protocol.codes import RequestCode, ResponseCode

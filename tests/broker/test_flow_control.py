@@ -10,13 +10,13 @@ from typing import cast
 import pytest
 
 from orbitmq._native import Appended, Command, NewMessage, Store
-from orbitmq.broker.flow_control import FlowControl, FlowControlledRouter
-from orbitmq.broker.putting import Putting
+from orbitmq.broker.overload import FlowControl, FlowControlledRouter
+from orbitmq.broker.write.writer import MessageWriter
 from orbitmq.config import BrokerConfig
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import CommandFlag
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Refused
+from orbitmq.remoting.router import Refused
 from orbitmq.testing import LocalCluster
 from tests.broker.conftest import Encoding, Wire, broker_address, pull_ext, send_ext
 
@@ -174,7 +174,7 @@ def test_a_oneway_request_is_served_however_busy_the_broker_is(loop: Loop) -> No
 # ---- a broker that has too much to do
 
 
-class SlowPutting(Putting):
+class SlowPutting(MessageWriter):
     """Takes as long for each message as a disk that hardly moves."""
 
     meanwhile: Callable[[], None] | None = None
@@ -197,7 +197,7 @@ def busy_cluster() -> Iterator[LocalCluster]:
 def slow_down(cluster: LocalCluster, meanwhile: Callable[[], None]) -> None:
     (broker,) = cluster.brokers.values()
     good = broker.send_handlers.putting
-    values = [getattr(good, name) for name in Putting.__dataclass_fields__]
+    values = [getattr(good, name) for name in MessageWriter.__dataclass_fields__]
     slow = broker.send_handlers.putting = SlowPutting(*values)
     slow.meanwhile = meanwhile
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from orbitmq._native import dumps_lenient, loads_lenient
-from orbitmq.broker.locks import MAX_UNFOUNDED, QueueLocks
-from orbitmq.broker.offsets import ConsumerOffsets
-from orbitmq.broker.stats import IDLE_MS, BrokerStats
+from orbitmq.broker.state.offsets import ConsumerOffsets
+from orbitmq.broker.state.queue_locks import MAX_UNFOUNDED, QueueLocks
+from orbitmq.broker.state.stats import IDLE_MS, BrokerStats
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.testing import LocalCluster

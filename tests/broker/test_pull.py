@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from orbitmq._native import decode_records, loads_lenient, tags_code
-from orbitmq.broker import longpoll
+from orbitmq.broker.read import long_poll as longpoll
 from orbitmq.config import BrokerConfig
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.remoting.shared_budget import SharedBudget
@@ -346,7 +346,7 @@ def test_a_client_has_only_so_many_pulls_held(
     on_broker: Callable[[Callable[[], Any]], Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("orbitmq.broker.longpoll.MAX_HELD_BY_CONNECTION", 3)
+    monkeypatch.setattr("orbitmq.broker.read.long_poll.MAX_HELD_BY_CONNECTION", 3)
     (broker,) = cluster.brokers.values()
     wire.send("crowded")
     hold = pull_ext("crowded", 1, sysFlag="6", suspendTimeoutMillis="20000")

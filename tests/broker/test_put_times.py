@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orbitmq._native import loads_lenient
-from orbitmq.broker.put_times import SLOWEST_MS, PutTimes
-from orbitmq.broker.stats import BrokerStats
+from orbitmq.broker.state.stats import SLOWEST_MS, BrokerStats, PutTimes
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.testing import LocalCluster
 from tests.broker.conftest import Wire, broker_address

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from orbitmq.broker import queue_notices
-from orbitmq.broker.clients import ClientInfo, ConsumerClients
 from orbitmq.broker.queue_notices import QueueNotices
+from orbitmq.broker.state.clients import ClientInfo, ConsumerClients
 from orbitmq.protocol.bodies import Subscription
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.testing import LocalCluster

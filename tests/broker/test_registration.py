@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from orbitmq._native import Command, dumps_lenient, loads_lenient
-from orbitmq.broker import nameserver_look_up
+from orbitmq.broker import registration as nameserver_look_up
 from orbitmq.broker.app import Broker
-from orbitmq.broker.clients import ConsumerClients
 from orbitmq.broker.queue_notices import QueueNotices
-from orbitmq.broker.registration import Registration
-from orbitmq.broker.registration_body import compressed_body, plain_body
-from orbitmq.broker.topics import TopicTable
+from orbitmq.broker.registration import Registrar, compressed_body, plain_body
+from orbitmq.broker.state.clients import ConsumerClients
+from orbitmq.broker.state.topics import TopicTable
 from orbitmq.config import BrokerConfig, NameserverConfig
 from orbitmq.nameserver import Nameserver
 from orbitmq.nameserver.registration import decode_registration
@@ -30,7 +29,7 @@ from tests.nameserver.calling import until
 ATTEMPTS = 4
 
 
-class OnAFullDisk(Registration):
+class OnAFullDisk(Registrar):
     """What it learns from nameservers cannot be saved."""
 
     def __init__(self) -> None:
@@ -103,7 +102,7 @@ def test_without_force_nameservers_are_sent_only_what_is_news_to_them(
     topics = TopicTable(config, lambda: 0)
 
     async def go_on() -> None:
-        registration = Registration(config, topics, lambda: "a:1", notices, any_host=False)
+        registration = Registrar(config, topics, lambda: "a:1", notices, any_host=False)
         monkeypatch.setattr(registration, "_client", answering)
         await registration.start()
         await asyncio.wait_for(answering.asked_often.wait(), 20)

@@ -12,7 +12,7 @@ import pytest
 
 from orbitmq._native import NewMessage, Store, StoreOptions
 from orbitmq.broker.retention import MANUAL_ROUNDS, Retention
-from orbitmq.broker.stats import BrokerStats
+from orbitmq.broker.state.stats import BrokerStats
 from orbitmq.config import BrokerConfig
 
 FILE_BYTES = 1 << 16

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from orbitmq._native import Command, decode_records, dumps_lenient, encode_record
+from orbitmq.acl.demands import SIGNED
+from orbitmq.acl.page import page
+from orbitmq.acl.rules import BROKER_RULES, NAMESERVER_RULES, UNSERVED_CODES
 from orbitmq.config import NameserverConfig
 from orbitmq.nameserver import Nameserver
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.names import TRANS_HALF_TOPIC
-from orbitmq.remoting.access.demands import SIGNED
-from orbitmq.remoting.access.page import page
-from orbitmq.remoting.access.rules import BROKER_RULES, NAMESERVER_RULES, UNSERVED_CODES
 from orbitmq.testing import LocalCluster
 
 from .conftest import Wire, broker_address, pull_ext, send_ext
@@ -146,7 +146,7 @@ def test_every_code_has_one_row_and_every_server_its_codes(
 
 def test_the_page_of_rights_is_the_table() -> None:
     path = Path(__file__).parents[2] / "docs" / "rights.md"
-    regenerate = "python -m orbitmq.remoting.access.page > docs/rights.md"
+    regenerate = "python -m orbitmq.acl.page > docs/rights.md"
     assert path.read_text() == page(), f"docs/rights.md is old: {regenerate}"
 
 

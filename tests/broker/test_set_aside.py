@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from orbitmq._native import Appended, NewMessage, PanicException, Store, StoreOptions
-from orbitmq.broker.delay import DelayService
-from orbitmq.broker.set_aside import Place, SetAside, passes
+from orbitmq.broker.write.delay import DelayService
+from orbitmq.broker.write.set_aside import MessagePosition, SetAside, passes
 from orbitmq.errors import (
     DiskFull,
     FlushFailed,
@@ -26,7 +26,7 @@ from orbitmq.errors import (
 )
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from orbitmq.remoting.handling import Refused
+from orbitmq.remoting.router import Refused
 from orbitmq.testing import LocalCluster
 
 from .conftest import Wire
@@ -62,25 +62,27 @@ def test_the_state_of_the_machine_passes_and_a_bad_message_does_not(
     error: BaseException, may_pass: bool
 ) -> None:
     assert passes(error) is may_pass
-    assert SetAside("message").takes(Place("T", 0, 1, 2), error) is not may_pass
+    assert SetAside("message").takes(MessagePosition("T", 0, 1, 2), error) is not may_pass
 
 
 @pytest.mark.parametrize("error", [StoreIOError("bad sector"), StorePanic("read past the end")])
 def test_a_message_that_cannot_be_read_is_tried_some_times(error: StoreError) -> None:
     aside = SetAside("message", read_attempts=3)
-    bad, other = Place("T", 0, 1, 100), Place("T", 1, 1, 200)
+    bad, other = MessagePosition("T", 0, 1, 100), MessagePosition("T", 1, 1, 200)
     assert [aside.takes(place, error) for place in (bad, bad, other, bad)] == [
         False,
         False,
         False,
         True,
     ]
-    assert aside.takes(Place("T", 1, 2, 300), error) is False, "the next one begins to count anew"
+    assert aside.takes(MessagePosition("T", 1, 2, 300), error) is False, (
+        "the next one begins to count anew"
+    )
     assert aside.count == 1
 
 
 def test_a_message_set_aside_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    SetAside("delayed message").takes(Place("T", 3, 7, 4711), ValueError("no queue"))
+    SetAside("delayed message").takes(MessagePosition("T", 3, 7, 4711), ValueError("no queue"))
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
     assert "topic T, queue 3, offset 7, physical offset 4711" in record.getMessage()
@@ -158,7 +160,7 @@ def test_a_delayed_message_that_belongs_nowhere_holds_nothing_up(
 def test_a_delayed_message_is_kept_while_the_store_takes_nothing(
     level: Level, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orbitmq.broker.delay.FAULT_RETRY_MS", 10)
+    monkeypatch.setattr("orbitmq.broker.write.delay.FAULT_RETRY_MS", 10)
     level.hold(b"good", GOOD)
     level.failures = [error, error]
     assert asyncio.run(level.deliver()) == [b"good"]

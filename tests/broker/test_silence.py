@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from orbitmq.broker.clients import EXPIRY_MS
-from orbitmq.broker.housekeeping import Housekeeping
-from orbitmq.broker.locks import MAX_LIVE_MS, QueueLocks
+from orbitmq.broker.periodic import PeriodicTasks
+from orbitmq.broker.state.clients import EXPIRY_MS
+from orbitmq.broker.state.queue_locks import MAX_LIVE_MS, QueueLocks
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.testing import LocalCluster
@@ -82,7 +82,7 @@ def test_a_lock_that_is_not_renewed_is_free_after_a_minute() -> None:
 
 def test_work_that_fails_comes_around_again(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
-        housekeeping = Housekeeping()
+        housekeeping = PeriodicTasks()
         done: asyncio.Queue[int] = asyncio.Queue()
         rounds = 0
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.broker.group_lags import GroupLags
-from orbitmq.broker.stats import BrokerStats, Rate
+from orbitmq.broker.state.stats import BrokerStats, GroupLags, Rate
 
 
 class World:

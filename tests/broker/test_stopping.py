@@ -13,8 +13,8 @@ import pytest
 from orbitmq import persist
 from orbitmq._native import loads_lenient
 from orbitmq.broker.app import Broker
-from orbitmq.broker.housekeeping import Housekeeping
-from orbitmq.broker.table_files import TableFiles
+from orbitmq.broker.periodic import PeriodicTasks
+from orbitmq.broker.state.files import TableFiles
 from orbitmq.cluster import Standalone
 from orbitmq.config import BrokerConfig
 from orbitmq.errors import StoreClosed
@@ -47,7 +47,7 @@ def test_a_save_under_way_is_over_before_the_last_one(
 
     async def stop_while_saving() -> None:
         broker = opened(tmp_path)
-        housekeeping = Housekeeping()
+        housekeeping = PeriodicTasks()
         broker.offsets.commit("t", "g", 0, 1)
         housekeeping.every(0, broker.tables.save_offsets)
         await asyncio.to_thread(began.wait)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.broker.store_opening import open_store
+from orbitmq.broker.open_store import open_store
 from orbitmq.config import BrokerConfig
 from orbitmq.errors import ConfigError
 

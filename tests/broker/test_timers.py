@@ -12,7 +12,7 @@ import pytest
 
 from orbitmq._native import NewMessage, Store, StoreOptions, decode_records, encode_batch
 from orbitmq.broker.app import Broker
-from orbitmq.broker.timers import TIERS_MS, TimerService
+from orbitmq.broker.write.timers import TIERS_MS, TimerService
 from orbitmq.config import BrokerConfig
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.names import TIMER_TOPIC

@@ -36,6 +36,8 @@ from .test_transactions import (
     hear_of_producer,
 )
 
+pytestmark = pytest.mark.counted
+
 ROUNDS = 6
 """More than a message is asked about."""
 

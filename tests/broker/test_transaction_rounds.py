@@ -17,7 +17,7 @@ from orbitmq._native import (
     encode_offset_id,
     encode_record,
 )
-from orbitmq.broker.transaction_check import STEPS_PER_TURN
+from orbitmq.broker.transactions.check import STEPS_PER_TURN
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.names import (
     TRANS_CHECK_MAX_TIME_TOPIC,
@@ -179,7 +179,7 @@ def test_a_question_that_cannot_be_sent_is_asked_the_next_time(
 ) -> None:
     begin(wire, b"good")
     with monkeypatch.context() as broken:
-        broken.setattr("orbitmq.broker.transaction_check.check_body", None)
+        broken.setattr("orbitmq.broker.transactions.check.check_body", None)
         check_round()
     assert asked_about(wire) == []
     check_round()
@@ -199,7 +199,7 @@ def test_damaged_op_messages_are_passed_over(
             decode_records(data[:-1])  # raises
         return records
 
-    monkeypatch.setattr("orbitmq.broker.transaction_check.decode_records", decode)
+    monkeypatch.setattr("orbitmq.broker.transactions.check.decode_records", decode)
     check_round()
     assert asked_about(wire) == [b"1"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq._native import Command, Record, decode_records, dumps_lenient
-from orbitmq.broker.transaction_check import GROUP
+from orbitmq.broker.transactions.check import GROUP
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.names import (
     TRANS_CHECK_MAX_TIME_TOPIC,

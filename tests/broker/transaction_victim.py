@@ -14,7 +14,7 @@ import sys
 import time
 
 from orbitmq._native import Appended, NewMessage
-from orbitmq.broker.putting import Putting
+from orbitmq.broker.write.writer import MessageWriter
 from orbitmq.testing import LocalCluster
 from tests.broker.test_transactions import SETTINGS
 
@@ -25,10 +25,10 @@ def die() -> None:
 
 def main() -> None:
     directory, topic, moment = sys.argv[1:]
-    append = Putting._append
+    append = MessageWriter._append
     is_armed = False
 
-    def watched(self: Putting, message: NewMessage, level: int, **rest: bool) -> Appended:
+    def watched(self: MessageWriter, message: NewMessage, level: int, **rest: bool) -> Appended:
         is_the_one = is_armed and message.topic == topic
         if is_the_one and moment == "before":
             die()
@@ -37,7 +37,7 @@ def main() -> None:
             die()
         return appended
 
-    Putting._append = watched  # type: ignore[method-assign]
+    MessageWriter._append = watched  # type: ignore[method-assign]
     with LocalCluster(data=directory, settings=SETTINGS) as cluster:
         (broker,) = cluster.brokers.values()
         print(broker.config.address, flush=True)

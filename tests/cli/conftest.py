@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from orbitmq.admin.admin import Admin
 from orbitmq.cli import main
-from orbitmq.client.producer import Producer
+from orbitmq.client.producer.producer import Producer
 from orbitmq.testing import LocalCluster
 from tests.cli.processes import Home
 

@@ -11,7 +11,7 @@ import pytest
 from orbitmq import errors
 from orbitmq.admin.admin import Admin
 from orbitmq.admin.async_admin import AsyncAdmin
-from orbitmq.client.producer import Producer
+from orbitmq.client.producer.producer import Producer
 from orbitmq.message import Message, MessageQueue
 from orbitmq.testing import LocalCluster
 from tests.both_ways import LoopThread, way_of

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq.admin.admin import Admin
-from orbitmq.cli.exits import Exit
+from orbitmq.cli.core.exits import ExitCode
 from orbitmq.testing import LocalCluster
 from tests.cli.conftest import Ran, run_command
 from tests.cli.test_shape import ALL, SERVERS, TEXTS
@@ -157,7 +157,7 @@ def test_every_command_that_asks_a_cluster_is_looked_at() -> None:
 @pytest.mark.parametrize("name", CALLS)
 def test_the_code_is_6_when_no_nameserver_answers(name: str) -> None:
     ran = run(words_of(CALLS[name]), "127.0.0.1:1")
-    assert ran.code == Exit.NOBODY_ANSWERS, ran
+    assert ran.code == ExitCode.NOBODY_ANSWERS, ran
     assert "Error: " in ran.err
 
 
@@ -165,14 +165,14 @@ def test_the_code_is_6_when_no_nameserver_answers(name: str) -> None:
 def test_the_code_is_5_when_the_topic_is_nowhere(cluster: LocalCluster, name: str) -> None:
     if name not in NEW_TOPIC:
         ran = run(words_of(CALLS[name], topic="nowhere"), cluster.address)
-        assert ran.code == Exit.NOT_FOUND, ran
+        assert ran.code == ExitCode.NOT_FOUND, ran
 
 
 @pytest.mark.parametrize("name", [name for name in CALLS if "GROUP" in CALLS[name]])
 def test_the_code_is_5_when_nobody_knows_the_group(cluster: LocalCluster, name: str) -> None:
     if name not in NEW_GROUP:
         ran = run(words_of(CALLS[name], group="nobody"), cluster.address)
-        assert ran.code == Exit.NOT_FOUND, ran
+        assert ran.code == ExitCode.NOT_FOUND, ran
         with Admin(cluster.address) as admin:
             assert "nobody" not in admin.group_configs()
 
@@ -180,13 +180,13 @@ def test_the_code_is_5_when_nobody_knows_the_group(cluster: LocalCluster, name: 
 @pytest.mark.parametrize("name", [name for name in CALLS if "BROKER" in CALLS[name]])
 def test_the_code_is_5_when_the_broker_is_not_registered(cluster: LocalCluster, name: str) -> None:
     ran = run(words_of(CALLS[name], broker="broker-z"), cluster.address)
-    assert ran.code == Exit.NOT_FOUND, ran
+    assert ran.code == ExitCode.NOT_FOUND, ran
 
 
 @pytest.mark.parametrize("name", sorted(CALLS.keys() - NAMESERVERS_ONLY - LOOKS_AT_ALL - NOT_THERE))
 def test_the_code_is_1_when_brokers_want_a_signature(guarded: LocalCluster, name: str) -> None:
     ran = run(words_of(CALLS[name]), guarded.address)
-    assert ran.code == Exit.FAILED, ran
+    assert ran.code == ExitCode.FAILED, ran
 
 
 @pytest.mark.parametrize("name", sorted(LOOKS_AT_ALL - {"cluster status"}))
@@ -194,10 +194,10 @@ def test_the_code_is_3_when_the_answer_is_that_brokers_refuse(
     guarded: LocalCluster, name: str
 ) -> None:
     ran = run(words_of(CALLS[name]), guarded.address)
-    assert ran.code == Exit.NOT_IN_ORDER, ran
+    assert ran.code == ExitCode.NOT_IN_ORDER, ran
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_the_code_is_2_when_the_command_line_is_wrong(cluster: LocalCluster, name: str) -> None:
     ran = run(f"{words_of(CALLS[name])} --no-such-option", cluster.address)
-    assert ran.code == Exit.NOT_STARTED, ran
+    assert ran.code == ExitCode.NOT_STARTED, ran

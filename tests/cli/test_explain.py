@@ -11,9 +11,9 @@ import pytest
 
 from orbitmq._native import dumps_lenient
 from orbitmq.admin.admin import Admin
-from orbitmq.client.producer import Producer
-from orbitmq.client.push import PushConsumer
-from orbitmq.client.transaction import TransactionProducer, TransactionState
+from orbitmq.client.consumer.push import PushConsumer
+from orbitmq.client.producer.producer import Producer
+from orbitmq.client.producer.transaction import TransactionProducer, TransactionState
 from orbitmq.message import Message, MessageQueue
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.remoting.blocking import BlockingNetwork

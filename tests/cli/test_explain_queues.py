@@ -11,11 +11,11 @@ import pytest
 
 from orbitmq._native import dumps_lenient
 from orbitmq.admin.admin import Admin
-from orbitmq.admin.explain import looking_at_groups
-from orbitmq.client.producer import Producer
-from orbitmq.client.push import PushConsumer
-from orbitmq.client.state.allocate import ByConfig
-from orbitmq.client.transaction import TransactionProducer, TransactionState
+from orbitmq.admin.explain import observe_group as looking_at_groups
+from orbitmq.client.consumer.assignment import ByConfig
+from orbitmq.client.consumer.push import PushConsumer
+from orbitmq.client.producer.producer import Producer
+from orbitmq.client.producer.transaction import TransactionProducer, TransactionState
 from orbitmq.message import Message, MessageQueue
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.testing import LocalCluster

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from orbitmq.admin.admin import Admin
-from orbitmq.client.push import PushConsumer
+from orbitmq.client.consumer.push import PushConsumer
 from orbitmq.testing import LocalCluster
 from tests.cli.conftest import Run, await_true, run_command
 

@@ -13,8 +13,8 @@ import pytest
 from orbitmq.admin.admin import Admin
 from orbitmq.cli import main
 from orbitmq.cli.mqadmin import translate
-from orbitmq.cli.mqadmin_table import ALIASES, OTHER_NAMES
-from orbitmq.client.producer import Producer
+from orbitmq.cli.mqadmin.table import ALIASES, OTHER_NAMES
+from orbitmq.client.producer.producer import Producer
 from orbitmq.message import Message
 from tests.cli.conftest import Run
 

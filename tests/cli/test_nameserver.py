@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from orbitmq import __version__
 from orbitmq._native import Command
 from orbitmq.cli import COMMANDS, main
-from orbitmq.cli.running import explain
+from orbitmq.cli.core.process import explain
 from orbitmq.config import parse_properties
 
 ORBITMQ = [sys.executable, "-m", "orbitmq.cli"]

@@ -11,7 +11,7 @@ import pytest
 
 from orbitmq.admin.admin import Admin
 from orbitmq.cli import main
-from orbitmq.client.producer import Producer
+from orbitmq.client.producer.producer import Producer
 from orbitmq.message import Message
 from orbitmq.testing import LocalCluster
 

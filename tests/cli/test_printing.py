@@ -7,14 +7,14 @@ import io
 import pytest
 from rich.console import Console
 
-from orbitmq.cli.printing import Column, Done, Facts, Table, _drawn, present
+from orbitmq.cli.core.printing import Column, Done, Facts, OutputTable, _drawn, present
 
 SAID = "GET [/orders/1] failed for [id]"
 ID = "7F000001AB12345678900A1B2C3D4E5F"
 
 
 def test_brackets_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
-    table = Table([Column("a", SAID)], [{"a": SAID}], title=SAID, note=SAID)
+    table = OutputTable([Column("a", SAID)], [{"a": SAID}], title=SAID, note=SAID)
     present(table, "table")
     assert capsys.readouterr().out.count(SAID) == 4
     present(Facts({"inner": table, "plain": SAID}, title=SAID), "table")
@@ -26,7 +26,9 @@ def test_brackets_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_narrow_terminal_folds_ids() -> None:
     drawn = io.StringIO()
-    table = Table([Column("id", "Message"), Column("body", "Body")], [{"id": ID, "body": ID[::-1]}])
+    table = OutputTable(
+        [Column("id", "Message"), Column("body", "Body")], [{"id": ID, "body": ID[::-1]}]
+    )
     Console(file=drawn, width=40).print(_drawn(table))
     rows = [line.split() for line in drawn.getvalue().splitlines()[2:] if line.strip()]
     assert ["".join(parts) for parts in zip(*rows, strict=True)] == [ID, ID[::-1]]

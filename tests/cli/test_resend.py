@@ -9,7 +9,7 @@ import pytest
 
 from orbitmq._native import NewMessage, Record
 from orbitmq.admin.admin import Admin
-from orbitmq.cli.exits import Exit
+from orbitmq.cli.core.exits import ExitCode
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.remoting.blocking import BlockingNetwork
 from orbitmq.testing import LocalCluster
@@ -42,7 +42,7 @@ def test_a_dead_letter_that_cannot_be_sent_stops_no_other(
 
     cluster.run(bury())
     resend = ("message", "resend", "-g", "unlucky", "--all", "--to", "topic", "-o", "json")
-    ran = run(*resend, code=Exit.FAILED)
+    ran = run(*resend, code=ExitCode.FAILED)
     assert ran.json["count"] == 2
     places = [one["place"] for one in ran.json["failed"]]
     assert places == [f"%DLQ%unlucky/{broker.config.broker_name}/0/{at}" for at in (1, 2, 3)]

@@ -17,8 +17,8 @@ import pytest
 from orbitmq import Message, Producer
 from orbitmq.admin.admin import Admin
 from orbitmq.cli import main
-from orbitmq.cli.exits import Exit, told_in_one_line
-from orbitmq.cli.mqadmin_table import ALIASES
+from orbitmq.cli.core.exits import ExitCode, exit_code_for_errors
+from orbitmq.cli.mqadmin.table import ALIASES
 from orbitmq.testing import LocalCluster
 from tests.cli.conftest import Run, await_true
 
@@ -98,19 +98,19 @@ def test_every_command_of_mqadmin_has_one_of_ours() -> None:
 
 def test_exit_codes(run: Run, admin: Admin) -> None:
     admin.create_topic("there", queues=1)
-    run("topic", "route", "there", code=Exit.DONE)
+    run("topic", "route", "there", code=ExitCode.DONE)
     refused = ("broker", "config", "-b", "broker-a", "--set", "storePathRootDir=/elsewhere")
-    assert "storePathRootDir" in run(*refused, code=Exit.FAILED).err
-    run("topic", "route", code=Exit.NOT_STARTED)
-    run("topic", "route", "there", "--tls-key", "/no/such/file", code=Exit.NOT_STARTED)
-    run("topic", "route", "nowhere", code=Exit.NOT_FOUND)
-    run("group", "lag", "nobody", code=Exit.NOT_FOUND)
-    run("topic", "list", "-n", "127.0.0.1:1", code=Exit.NOBODY_ANSWERS)
-    run("mqadmin", "topicRoute", "-t", "nowhere", code=Exit.NOT_FOUND)
-    run("mqadmin", "topicList", "-n", "127.0.0.1:1", code=Exit.NOBODY_ANSWERS)
+    assert "storePathRootDir" in run(*refused, code=ExitCode.FAILED).err
+    run("topic", "route", code=ExitCode.NOT_STARTED)
+    run("topic", "route", "there", "--tls-key", "/no/such/file", code=ExitCode.NOT_STARTED)
+    run("topic", "route", "nowhere", code=ExitCode.NOT_FOUND)
+    run("group", "lag", "nobody", code=ExitCode.NOT_FOUND)
+    run("topic", "list", "-n", "127.0.0.1:1", code=ExitCode.NOBODY_ANSWERS)
+    run("mqadmin", "topicRoute", "-t", "nowhere", code=ExitCode.NOT_FOUND)
+    run("mqadmin", "topicList", "-n", "127.0.0.1:1", code=ExitCode.NOBODY_ANSWERS)
     admin.create_group("stuck")
     admin.set_offsets("stuck", dict.fromkeys(admin.topic_ends("there"), 7))
-    run("explain", "group", "stuck", "--watch-s", "0", code=Exit.NOT_IN_ORDER)
+    run("explain", "group", "stuck", "--watch-s", "0", code=ExitCode.NOT_IN_ORDER)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -141,7 +141,7 @@ def test_a_signal_before_it_was_done(
     finally:
         process.kill()
         process.wait()
-    assert (process.returncode, out) == (Exit.INTERRUPTED, b"")
+    assert (process.returncode, out) == (ExitCode.INTERRUPTED, b"")
     assert err.endswith(b"Error: interrupted\n")
 
 
@@ -168,14 +168,14 @@ def test_a_signal_is_the_end_of_what_has_none(
     finally:
         process.kill()
         process.wait()
-    assert (process.returncode, out, err) == (Exit.DONE, b"", b"")
+    assert (process.returncode, out, err) == (ExitCode.DONE, b"", b"")
 
 
 def test_a_signal_does_not_come_between_a_lock_and_its_owner() -> None:
     entering = SimpleNamespace(f_code=threading.Condition.__enter__.__code__)
 
     def work() -> None:
-        with told_in_one_line():
+        with exit_code_for_errors():
             handler = signal.getsignal(signal.SIGTERM)
             assert callable(handler)
             handler(signal.SIGTERM, entering)  # type: ignore[arg-type]
@@ -184,7 +184,7 @@ def test_a_signal_does_not_come_between_a_lock_and_its_owner() -> None:
 
     with pytest.raises(SystemExit) as ended:
         work()
-    assert ended.value.code == Exit.INTERRUPTED
+    assert ended.value.code == ExitCode.INTERRUPTED
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
@@ -197,7 +197,7 @@ def test_a_signal_that_no_wait_was_interrupted_by_comes_all_the_same() -> None:
     rescuer.start()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:
-        with pytest.raises(SystemExit) as ended, told_in_one_line():
+        with pytest.raises(SystemExit) as ended, exit_code_for_errors():
             os.read(reading, 1)
         assert rescuer.is_alive(), "it came only when there was something to read"
     finally:
@@ -205,5 +205,5 @@ def test_a_signal_that_no_wait_was_interrupted_by_comes_all_the_same() -> None:
         rescuer.cancel()
         os.close(reading)
         os.close(writing)
-    assert ended.value.code == Exit.INTERRUPTED
+    assert ended.value.code == ExitCode.INTERRUPTED
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0), "nothing ticks on"

@@ -8,12 +8,12 @@ import socket
 import subprocess
 from pathlib import Path
 
-from orbitmq.cli.exits import Exit
+from orbitmq.cli.core.exits import ExitCode
 from tests.cli.processes import LIMIT_S, Home, line_of
 
 COUNTING = """
 import signal
-from orbitmq.cli.pid_files import announced
+from orbitmq.cli.core.pid_files import announced
 
 with announced("broker", "somewhere") as stopping:
     def told(*_):
@@ -41,25 +41,25 @@ def test_stop_waits_for_the_orderly_end(home: Home) -> None:
     (file,) = files(home)
     assert file.read_text().splitlines() == [str(process.pid), "up", str(home.path / "data")]
     ran = home.run("orbitmq", "stop")
-    assert ran.returncode == Exit.DONE
+    assert ran.returncode == ExitCode.DONE
     assert ran.stdout == f"stopped up, {home.path / 'data'} (process {process.pid})\n"
     assert process.wait(LIMIT_S) == 0
     assert not (home.path / "data" / "abort").exists()
     assert not files(home)
-    assert home.run("orbitmq", "stop").returncode == Exit.NOT_FOUND
+    assert home.run("orbitmq", "stop").returncode == ExitCode.NOT_FOUND
 
 
 def test_of_several_the_one_that_is_meant_is_stopped(home: Home) -> None:
     first, second, third = (up(home, name) for name in ("one", "two", "three"))
     unclear = home.run("orbitmq", "stop")
-    assert unclear.returncode == Exit.NOT_STARTED
+    assert unclear.returncode == ExitCode.NOT_STARTED
     assert f"--pid {first.pid}: up, {home.path / 'one'}" in unclear.stderr
-    assert home.run("orbitmq", "stop", "broker").returncode == Exit.NOT_FOUND
+    assert home.run("orbitmq", "stop", "broker").returncode == ExitCode.NOT_FOUND
     one = home.run("orbitmq", "stop", "--pid", str(second.pid), "-o", "json")
     assert [server["pid"] for server in json.loads(one.stdout)["stopped"]] == [second.pid]
     assert second.wait(LIMIT_S) == 0
     assert (first.poll(), third.poll()) == (None, None)
-    assert home.run("orbitmq", "stop", "up", "--all").returncode == Exit.DONE
+    assert home.run("orbitmq", "stop", "up", "--all").returncode == ExitCode.DONE
     assert (first.wait(LIMIT_S), third.wait(LIMIT_S)) == (0, 0)
 
 
@@ -84,7 +84,7 @@ def test_a_file_that_a_killed_server_left_behind_ends_no_stranger(home: Home) ->
     stale.write_text(f"{stranger.pid}\nbroker\nsomewhere\n")
     assert len(files(home)) == 2
     assert home.run("mqshutdown", "broker").returncode == 255
-    assert home.run("orbitmq", "stop", "--all").returncode == Exit.NOT_FOUND
+    assert home.run("orbitmq", "stop", "--all").returncode == ExitCode.NOT_FOUND
     assert stranger.poll() is None
     assert not files(home), "files of the dead are deleted"
 
@@ -94,10 +94,10 @@ def test_a_server_that_takes_its_time_is_not_told_twice(home: Home) -> None:
     server = home.start("python", "-c", COUNTING)
     line_of(server.stdout, "ready")
     late = home.run("orbitmq", "stop", "--timeout", "0.1")
-    assert late.returncode == Exit.FAILED
+    assert late.returncode == ExitCode.FAILED
     assert f"still at work after 0.1 s: broker, somewhere (process {server.pid})" in late.stderr
     line_of(server.stdout, "told")
-    assert home.run("orbitmq", "stop", "--timeout", "0.1").returncode == Exit.FAILED
+    assert home.run("orbitmq", "stop", "--timeout", "0.1").returncode == ExitCode.FAILED
     assert home.run("mqshutdown", "broker").returncode == 0
     server.send_signal(signal.SIGKILL)
     out, _ = server.communicate()

@@ -18,8 +18,8 @@ import pytest
 
 from orbitmq.admin.admin import Admin
 from orbitmq.cli import main
-from orbitmq.cli import progress as showing
-from orbitmq.client.producer import Producer
+from orbitmq.cli.core import progress as showing
+from orbitmq.client.producer.producer import Producer
 from orbitmq.message import Message
 from tests.cli.conftest import Run, await_true
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from orbitmq.admin.admin import Admin
-from orbitmq.client.producer import Producer
-from orbitmq.client.push import PushConsumer
+from orbitmq.client.consumer.push import PushConsumer
+from orbitmq.client.producer.producer import Producer
 from orbitmq.message import Message, MessageQueue
 from orbitmq.testing import LocalCluster
 from tests.cli.conftest import Run, await_true

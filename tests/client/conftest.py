@@ -12,7 +12,7 @@ import pytest
 
 from orbitmq import Message, Producer
 from orbitmq.client import background
-from orbitmq.client.flows.routes import fetch_route
+from orbitmq.rpc.routes import fetch_route
 from orbitmq.testing import LocalCluster
 from tests.both_ways import LoopThread, way_of
 

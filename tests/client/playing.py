@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from orbitmq._native import Command
-from orbitmq.client.wishes import Call, Flow, Notify, Pause, Wish
+from orbitmq.rpc.flow import Call, Flow, Notify, Pause, Wish
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from orbitmq import (
     PushConsumer,
 )
 from orbitmq.client import instance
-from orbitmq.client.address_server import look_up_nameservers
+from orbitmq.client.settings import look_up_nameservers
 from orbitmq.errors import NoRoute
 from orbitmq.testing import LocalCluster
 from tests.address_server import AddressServer

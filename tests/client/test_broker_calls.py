@@ -9,8 +9,8 @@ import pytest
 
 from orbitmq._native import Command, loads_lenient
 from orbitmq.client import background
-from orbitmq.client.producer import Producer
-from orbitmq.client.push import PushConsumer
+from orbitmq.client.consumer.push import PushConsumer
+from orbitmq.client.producer.producer import Producer
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.testing import LocalCluster

@@ -10,12 +10,13 @@ import pytest
 
 from orbitmq._native import Command, dumps_lenient, loads_lenient
 from orbitmq.client import instance as instances
-from orbitmq.client import lending, presence
-from orbitmq.client.handlers import Handler, HandlerTable
-from orbitmq.client.pushing import PushMember
+from orbitmq.client import presence
+from orbitmq.client.consumer import queue_locks as lending
+from orbitmq.client.consumer.handlers import Handler, HandlerTable
+from orbitmq.client.consumer.push_member import PushMember
+from orbitmq.client.consumer.settings import ConsumerSettings
+from orbitmq.client.consumer.workers import TaskWorkers
 from orbitmq.client.settings import ClientSettings
-from orbitmq.client.state.consumer_settings import ConsumerSettings
-from orbitmq.client.workers import TaskWorkers
 from orbitmq.errors import ConnectionLost
 from orbitmq.protocol.codes import RequestCode
 from tests.client.playing import answer

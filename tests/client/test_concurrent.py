@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from orbitmq._native import ReceivedMessage, decode_messages, encode_record
-from orbitmq.client.concurrent import ConcurrentService
-from orbitmq.client.handlers import Failure, Handler, HandlerTable
-from orbitmq.client.state.consume_rates import ConsumeRates
-from orbitmq.client.state.process_queue import CacheLimits, ProcessQueue, Run
-from orbitmq.client.workers import ThreadWorkers, Workers
+from orbitmq.client.consumer.concurrent import ConcurrentService
+from orbitmq.client.consumer.handlers import Failure, Handler, HandlerTable
+from orbitmq.client.consumer.process_queue import CacheLimits, ProcessQueue, Run
+from orbitmq.client.consumer.rates import ConsumeRates
+from orbitmq.client.consumer.workers import ThreadWorkers, Workers
 from orbitmq.protocol.bodies import MessageQueue
 from tests.client.conftest import LIMIT_S, eventually
 

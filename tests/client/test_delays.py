@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from orbitmq import Message, Producer, RetryLater
-from orbitmq.client.pull import PullConsumer
-from orbitmq.client.state.batching import can_linger, make_batch
-from orbitmq.client.state.outgoing import SendPolicy, make_outgoing
-from orbitmq.client.state.trace_records import message_type
-from orbitmq.client.transaction import TransactionProducer, TransactionState
+from orbitmq.client.consumer.pull import PullConsumer
+from orbitmq.client.producer.batch import can_linger, make_batch
+from orbitmq.client.producer.message import SendPolicy, make_outgoing
+from orbitmq.client.producer.transaction import TransactionProducer, TransactionState
+from orbitmq.client.trace import message_type
 from orbitmq.errors import BadMessage, BrokerRefused
 from orbitmq.testing import LocalCluster
 from tests.client.conftest import LIMIT_S

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from orbitmq import AsyncProducer, Message, Producer, SendStatus
-from orbitmq.client import batcher
+from orbitmq.client.producer import batcher
 from orbitmq.errors import BadMessage, BrokerRefused, ClientClosed, ConfigError
 from orbitmq.testing import LocalCluster
 

@@ -10,9 +10,9 @@ import pytest
 
 from orbitmq import MessageQueue, PushConsumer, RetryLater
 from orbitmq._native import ReceivedMessage, decode_messages, encode_record
-from orbitmq.client.flows.send_back import send_back, send_copy
-from orbitmq.client.state.routes import Nameservers, RouteTable
+from orbitmq.client.consumer.retry import send_back, send_copy
 from orbitmq.errors import ConnectionLost
+from orbitmq.rpc.route_table import Nameservers, RouteTable
 from orbitmq.testing import LocalCluster
 from tests.client.conftest import Seen, eventually
 from tests.client.playing import Play, Reaction, answer

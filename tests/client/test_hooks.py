@@ -22,10 +22,10 @@ from orbitmq import (
     TransactionState,
     reply_to,
 )
-from orbitmq.client.producer import Producer
-from orbitmq.client.producer_async import AsyncProducer
-from orbitmq.client.push import AsyncPushConsumer, PushConsumer
-from orbitmq.client.transaction import AsyncTransactionProducer, TransactionProducer
+from orbitmq.client.consumer.push import AsyncPushConsumer, PushConsumer
+from orbitmq.client.producer.async_producer import AsyncProducer
+from orbitmq.client.producer.producer import Producer
+from orbitmq.client.producer.transaction import AsyncTransactionProducer, TransactionProducer
 from orbitmq.errors import BadMessage, ConfigError, OrbitError
 from orbitmq.testing import LocalCluster
 from tests.client.conftest import LIMIT_S, Seen, eventually, has_route

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from orbitmq import AsyncConsumer, AsyncProducer, Consumer, Producer
-from orbitmq.client.push import AsyncPushConsumer, PushConsumer
+from orbitmq.client.consumer.push import AsyncPushConsumer, PushConsumer
 from orbitmq.errors import ClientError
 from orbitmq.testing import LocalCluster
 from tests.client.conftest import Seen, eventually

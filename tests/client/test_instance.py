@@ -14,17 +14,18 @@ import pytest
 
 from orbitmq._native import Command
 from orbitmq.client import background
-from orbitmq.client.drivers import awaiting, blocking
 from orbitmq.client.instance import ClientInstance
 from orbitmq.client.settings import ClientSettings
-from orbitmq.client.wishes import Call, Flow, Notify, Pause
 from orbitmq.errors import ClientError, ConnectionLost
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.remoting.blocking import BlockingNetwork
 from orbitmq.remoting.client import RemotingClient
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Router, respond
+from orbitmq.remoting.router import Router, respond
 from orbitmq.remoting.server import Server
+from orbitmq.rpc.drivers import run_async as awaiting
+from orbitmq.rpc.drivers import run_sync as blocking
+from orbitmq.rpc.flow import Call, Flow, Notify, Pause
 from orbitmq.testing import LocalCluster
 from tests.client.test_routes import route_body
 

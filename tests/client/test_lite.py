@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from orbitmq import Admin
-from orbitmq.client.lite import AsyncConsumer, Consumer
-from orbitmq.client.pull import AsyncPullConsumer, PullConsumer
+from orbitmq.client.consumer.lite import AsyncConsumer, Consumer
+from orbitmq.client.consumer.pull import AsyncPullConsumer, PullConsumer
 from orbitmq.errors import ClientClosed, ClientError, ConfigError
 from orbitmq.message import MessageQueue, PullStatus
 from orbitmq.testing import LocalCluster

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from orbitmq._native import Command
-from orbitmq.client import group, pushing
-from orbitmq.client.handlers import Handler, HandlerTable
-from orbitmq.client.pushing import PushMember
+from orbitmq.client.consumer import coordinator as group
+from orbitmq.client.consumer import push_member as pushing
+from orbitmq.client.consumer.handlers import Handler, HandlerTable
+from orbitmq.client.consumer.push_member import PushMember
+from orbitmq.client.consumer.settings import ConsumerSettings
+from orbitmq.client.consumer.workers import TaskWorkers
 from orbitmq.client.settings import ClientSettings
-from orbitmq.client.state.consumer_settings import ConsumerSettings
-from orbitmq.client.workers import TaskWorkers
 from orbitmq.protocol.codes import RequestCode
 from tests.client.test_push_member import QUEUES, PlayedCluster, _play, _until
 

@@ -23,7 +23,7 @@ from orbitmq import (
     PushConsumer,
     TransactionProducer,
 )
-from orbitmq.client.state.offsets import StartRule
+from orbitmq.client.consumer.offsets import StartRule
 from orbitmq.errors import ConfigError
 from orbitmq.testing import LocalCluster
 from tests.client.conftest import Seen, has_left

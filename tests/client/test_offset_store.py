@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from orbitmq._native import loads_lenient
-from orbitmq.client.offset_store import LocalOffsets, OffsetStore, RemoteOffsets
+from orbitmq.client.consumer.offsets import LocalOffsets, OffsetStore, RemoteOffsets
 from orbitmq.message import MessageQueue
 from tests.client.test_instance import instance
 

@@ -9,7 +9,7 @@ import pytest
 
 from orbitmq import Message, MessageQueue, Producer, PullConsumer, PullStatus
 from orbitmq.admin.admin import Admin
-from orbitmq.client.pull import AsyncPullConsumer
+from orbitmq.client.consumer.pull import AsyncPullConsumer
 from orbitmq.testing import LocalCluster
 
 UNWANTED = 10_000

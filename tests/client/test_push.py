@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from orbitmq import Admin, Message, OrderlyStatus, Producer
-from orbitmq.client.handlers import RetryLater
-from orbitmq.client.lite import AsyncConsumer, Consumer
-from orbitmq.client.push import AsyncPushConsumer, PushConsumer
+from orbitmq.client.consumer.handlers import RetryLater
+from orbitmq.client.consumer.lite import AsyncConsumer, Consumer
+from orbitmq.client.consumer.push import AsyncPushConsumer, PushConsumer
 from orbitmq.errors import ClientClosed, ConfigError
 from orbitmq.message import MessageQueue
 from orbitmq.protocol.names import SCHEDULE_TOPIC

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from orbitmq._native import Command, dumps_lenient, encode_record, loads_lenient
-from orbitmq.client import settling
-from orbitmq.client.handlers import Handler, HandlerTable
-from orbitmq.client.pushing import PushMember
+from orbitmq.client.consumer import retry as settling
+from orbitmq.client.consumer.handlers import Handler, HandlerTable
+from orbitmq.client.consumer.push_member import PushMember
+from orbitmq.client.consumer.settings import ConsumerSettings
+from orbitmq.client.consumer.workers import TaskWorkers
 from orbitmq.client.settings import ClientSettings
-from orbitmq.client.state.consumer_settings import ConsumerSettings
-from orbitmq.client.workers import TaskWorkers
 from orbitmq.errors import BrokerRefused, ConnectionLost
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode

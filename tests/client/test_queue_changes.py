@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from orbitmq import Admin, ClientSettings, Message, MessageQueue, Producer, PushConsumer
-from orbitmq.client.push import AsyncPushConsumer
+from orbitmq.client.consumer.push import AsyncPushConsumer
 from orbitmq.testing import LocalCluster
 from tests.client.conftest import Seen, eventually
 

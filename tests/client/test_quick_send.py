@@ -10,11 +10,10 @@ import pytest
 
 from orbitmq import Message, MessageQueue, SendStatus
 from orbitmq._native import Command, FrameReader
-from orbitmq.client.flows.send import Sending
-from orbitmq.client.quick_send import QuickSend
-from orbitmq.client.state.outgoing import SendPolicy, make_outgoing
-from orbitmq.client.state.routes import Nameservers, RouteTable
+from orbitmq.client.producer.message import SendPolicy, make_outgoing
+from orbitmq.client.producer.send import QuickSend, SendState
 from orbitmq.errors import BadMessage, BrokerRefused, ConnectionLost, RequestTimeout, SendFailed
+from orbitmq.rpc.route_table import Nameservers, RouteTable
 from tests.client.playing import Clock, Play, answer, stored
 from tests.client.test_routes import route_body
 
@@ -60,7 +59,7 @@ class Bench:
             routes.apply(topic, route_body("a", "b"))
         self.policy = SendPolicy(**policy)
         self.clock = Clock()
-        self.sending = Sending(routes, self.policy, retries_refusals=False, clock=self.clock)
+        self.sending = SendState(routes, self.policy, retries_refusals=False, clock=self.clock)
         self.quick = QuickSend(self.sending, Network(link), "g", namespace)  # type: ignore[arg-type]
 
 

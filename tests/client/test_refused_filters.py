@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from orbitmq import Message, Producer
-from orbitmq.client.lite import AsyncConsumer, Consumer
-from orbitmq.client.push import AsyncPushConsumer, PushConsumer
+from orbitmq.client.consumer.lite import AsyncConsumer, Consumer
+from orbitmq.client.consumer.push import AsyncPushConsumer, PushConsumer
 from orbitmq.errors import ConfigError
 from orbitmq.testing import LocalCluster
 from tests.client.conftest import Seen, eventually, has_route

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from orbitmq.client.flows.routes import fetch_route, publish_route, route_or_diagnose
-from orbitmq.client.state.routes import Nameservers, RouteTable, TopicRoute
 from orbitmq.errors import ConnectionLost, NoRoute, RequestTimeout
 from orbitmq.protocol.codes import RequestCode
+from orbitmq.rpc.route_table import Nameservers, RouteTable, TopicRoute
+from orbitmq.rpc.routes import fetch_route, publish_route, route_or_diagnose
 from tests.client.playing import Play, answer
 
 LOST = ConnectionLost("connection refused")

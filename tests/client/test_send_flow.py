@@ -8,10 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from orbitmq._native import Command
-from orbitmq.client.flows.send import Sending, send, send_oneway
-from orbitmq.client.state.outgoing import SendPolicy, make_outgoing
-from orbitmq.client.state.routes import Nameservers, RouteTable
-from orbitmq.client.wishes import Call, Flow, Notify, Pause
+from orbitmq.client.producer.message import SendPolicy, make_outgoing
+from orbitmq.client.producer.send import SendState, send, send_oneway
 from orbitmq.errors import (
     BrokerBusy,
     BrokerRefused,
@@ -21,6 +19,8 @@ from orbitmq.errors import (
     SendFailed,
 )
 from orbitmq.message import Message, MessageQueue, SendResult, SendStatus
+from orbitmq.rpc.flow import Call, Flow, Notify, Pause
+from orbitmq.rpc.route_table import Nameservers, RouteTable
 from tests.client.playing import Clock, Play, answer, stored
 from tests.client.test_routes import route_body
 
@@ -36,7 +36,7 @@ class Bench:
         self.routes = RouteTable(Nameservers(("ns:9876",)))
         self.routes.apply("T", route_body("a", "b"))
         self.policy = SendPolicy(**policy)  # type: ignore[arg-type]
-        self.sending = Sending(
+        self.sending = SendState(
             self.routes,
             self.policy,
             retries_refusals=not awaiting,

@@ -9,8 +9,8 @@ import pytest
 
 from orbitmq.client import trace
 from orbitmq.client.instance import ClientInstance
-from orbitmq.client.state.routes import RouteTable
 from orbitmq.client.trace import Tracer
+from orbitmq.rpc.route_table import RouteTable
 
 
 class Idle:

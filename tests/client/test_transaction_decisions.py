@@ -15,22 +15,22 @@ from orbitmq._native import (
     encode_offset_id,
     encode_record,
 )
+from orbitmq.client import trace as trace_records
 from orbitmq.client.instance import ClientInstance
-from orbitmq.client.producer import Producer
-from orbitmq.client.producing import ProducerSettings
-from orbitmq.client.request_reply import Asked, reply_to
-from orbitmq.client.settings import ClientSettings
-from orbitmq.client.state import trace_records
-from orbitmq.client.state.routes import RouteTable
-from orbitmq.client.trace import Tracer
-from orbitmq.client.transaction import (
+from orbitmq.client.producer.base import ProducerSettings
+from orbitmq.client.producer.producer import Producer
+from orbitmq.client.producer.request_reply import PendingReply, reply_to
+from orbitmq.client.producer.transaction import (
     AsyncTransactionProducer,
     TransactionProducer,
     TransactionState,
 )
+from orbitmq.client.settings import ClientSettings
+from orbitmq.client.trace import Tracer
 from orbitmq.errors import BadMessage, NoReply
 from orbitmq.message import Message, MessageQueue, SendResult, SendStatus
 from orbitmq.protocol.codes import RequestCode
+from orbitmq.rpc.route_table import RouteTable
 from tests.client.playing import Play
 from tests.client.test_routes import route_body
 
@@ -237,7 +237,7 @@ def push(correlation_id: str) -> Command:
     return Command(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, opaque=3, ext=ext, body=b"reply")
 
 
-def asking() -> tuple[Any, Asked, float]:
+def asking() -> tuple[Any, PendingReply, float]:
     producer = running(Producer("127.0.0.1:1", group="g"))
     producer._asked = {}
     asked, deadline = producer._ask(Message("T", b"?", keys=["k"]), 50)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from orbitmq.client.workers import TaskWorkers
+from orbitmq.client.consumer.workers import TaskWorkers
 
 
 def test_work_that_comes_just_when_the_last_task_ends_is_done() -> None:

@@ -17,13 +17,13 @@ import pytest
 from orbitmq import Message, Producer, PushConsumer, TransactionProducer, TransactionState
 from orbitmq._native import Command, dumps_lenient
 from orbitmq.admin.clusters import cluster_info
-from orbitmq.client.flows.membership import group_members, lock_queues
-from orbitmq.client.flows.routes import publish_route, route_or_diagnose
-from orbitmq.client.state.routes import RouteTable
-from orbitmq.client.wishes import Call, Flow
+from orbitmq.client.consumer.membership import group_members, lock_queues
 from orbitmq.errors import OrbitError
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.rpc.flow import Call, Flow
+from orbitmq.rpc.route_table import RouteTable
+from orbitmq.rpc.routes import publish_route, route_or_diagnose
 from orbitmq.testing import LocalCluster
 from tests.broker.conftest import Wire, broker_address
 from tests.client.conftest import eventually

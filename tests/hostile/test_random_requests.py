@@ -10,14 +10,14 @@ from collections import Counter
 from typing import Any
 
 from orbitmq._native import Command, dumps_lenient, loads_lenient
-from orbitmq.broker.groups import GroupTable
-from orbitmq.broker.offsets import ConsumerOffsets
-from orbitmq.broker.topics import TopicTable
-from orbitmq.client.state.routes import TopicRoute
+from orbitmq.broker.state.groups import GroupTable
+from orbitmq.broker.state.offsets import ConsumerOffsets
+from orbitmq.broker.state.topics import TopicTable
 from orbitmq.config import BrokerConfig
 from orbitmq.errors import MalformedJson, NoRoute, WireError
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.members import Members
+from orbitmq.rpc.route_table import TopicRoute
 from tests.broker.conftest import Encoding, Wire
 from tests.hostile.conftest import Victim
 from tests.hostile.random_requests import BODIES, REGISTER, ROUTE, Chance

@@ -11,9 +11,9 @@ import pytest
 from orbitmq._native import loads_lenient
 from orbitmq.config import NameserverConfig
 from orbitmq.nameserver import Nameserver
-from orbitmq.nameserver.addresses import seen_from
+from orbitmq.nameserver.answers import seen_from
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Router
+from orbitmq.remoting.router import Router
 from tests.nameserver.calling import Caller, broker, run, running, until
 
 

@@ -10,10 +10,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orbitmq.acl.editor import AccountEditor, dumped, rewritten
+from orbitmq.acl.files import AccountFiles
 from orbitmq.errors import ConfigError
-from orbitmq.remoting.access.account_text import dumped, rewritten
-from orbitmq.remoting.access.editing import AccountEditor
-from orbitmq.remoting.access.files import AccountFiles
 
 TEXT = """\
 # Accounts of the shop; ask Anna before you change them.

@@ -19,9 +19,9 @@ from orbitmq.protocol.flags import CommandFlag
 from orbitmq.remoting.address import split_address
 from orbitmq.remoting.client import RemotingClient
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Answer, Refused, Router, awaits_peer, respond
-from orbitmq.remoting.limits import Limits
+from orbitmq.remoting.limits import ServerLimits
 from orbitmq.remoting.rare_log import RareLog
+from orbitmq.remoting.router import Answer, Refused, Router, awaits_peer, respond
 from orbitmq.remoting.server import Server
 
 ECHO, LATER, NEVER, REFUSE, BREAK, CALL_BACK, FLOOD, SLOW = range(1, 9)
@@ -444,14 +444,14 @@ def test_nobody_is_read_from_while_too_many_bytes_wait(monkeypatch: pytest.Monke
             client = RemotingClient()
             await client.invoke(address, ECHO)
             was_full = False
-            note_uncut = Limits.note_uncut
+            note_uncut = ServerLimits.note_uncut
 
-            def noted(limits: Limits, grown_bytes: int) -> None:
+            def noted(limits: ServerLimits, grown_bytes: int) -> None:
                 nonlocal was_full
                 note_uncut(limits, grown_bytes)
                 was_full = was_full or limits.is_full
 
-            monkeypatch.setattr(Limits, "note_uncut", noted)
+            monkeypatch.setattr(ServerLimits, "note_uncut", noted)
             request = Command(ECHO, flag=CommandFlag.ONEWAY, body=bytes(500)).encode()
             writers = []
             for _ in range(4):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from orbitmq.remoting.coalesce import WriteCoalescer
 from orbitmq.remoting.fair_turns import SHARE_S, TURN_S, FairTurns
-from orbitmq.remoting.writing_turn import WritingTurn
 
 
 class Loop:
@@ -109,7 +109,7 @@ def test_answers_are_written_before_others_get_their_next_shares() -> None:
         turns = FairTurns.of(loop)
         turns.share()  # one has read more than its share,
         turns.join(Flooding())
-        WritingTurn.of(loop).join(Asking())  # and another, after it, is answered
+        WriteCoalescer.of(loop).join(Asking())  # and another, after it, is answered
         for _ in range(3):
             await asyncio.sleep(0)
 

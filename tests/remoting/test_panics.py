@@ -9,11 +9,11 @@ import pytest
 import uvloop
 
 from orbitmq._native import Command, PanicException
-from orbitmq.broker.housekeeping import Housekeeping
+from orbitmq.broker.periodic import PeriodicTasks
 from orbitmq.errors import FAILURES
 from orbitmq.remoting.client import RemotingClient
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Answer, Router, respond
+from orbitmq.remoting.router import Answer, Router, respond
 from orbitmq.remoting.server import Server
 
 AT_ONCE, LATER, ECHO = 1, 2, 3
@@ -79,7 +79,7 @@ def test_housekeeping_goes_on_after_a_panic(caplog: pytest.LogCaptureFixture) ->
                 raise PanicException("half-way")
             done.set()
 
-        housekeeping = Housekeeping()
+        housekeeping = PeriodicTasks()
         housekeeping.every(1, work)
         async with asyncio.timeout(20):
             await done.wait()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.remoting import patience
-from orbitmq.remoting.patience import MOST_SKIPPED, TRIES, Patience
+from orbitmq.remoting import busy_wait as patience
+from orbitmq.remoting.busy_wait import MOST_SKIPPED, TRIES, AdaptiveSpin
 
 
 @pytest.fixture(autouse=True)
@@ -13,7 +13,7 @@ def processors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "_has_processors_to_spare", True)
 
 
-def waits(learned: Patience, times: int, *, pay: bool) -> str:
+def waits(learned: AdaptiveSpin, times: int, *, pay: bool) -> str:
     """Wait so often; returns how: A for awake, s for asleep."""
     seen = ""
     for _ in range(times):
@@ -26,14 +26,14 @@ def waits(learned: Patience, times: int, *, pay: bool) -> str:
 
 
 def test_what_is_wasted_is_left_out_longer_and_longer() -> None:
-    seen = waits(Patience(), 100_000, pay=False)
+    seen = waits(AdaptiveSpin(), 100_000, pay=False)
     tries = "A" * TRIES
     assert seen.startswith(tries + "s" + tries + "ss" + tries + "ssss" + tries + "s" * 8 + "A")
     assert max(map(len, seen.split("A"))) == MOST_SKIPPED
 
 
 def test_one_that_pays_makes_up_for_all() -> None:
-    learned = Patience()
+    learned = AdaptiveSpin()
     waits(learned, 1000, pay=False)
     while not learned.for_this_one():
         pass
@@ -43,11 +43,11 @@ def test_one_that_pays_makes_up_for_all() -> None:
 
 
 def test_a_few_that_are_late_do_not_count() -> None:
-    learned = Patience()
+    learned = AdaptiveSpin()
     for _ in range(100):
         assert waits(learned, TRIES - 1, pay=False) + waits(learned, 1, pay=True) == "A" * TRIES
 
 
 def test_one_processor_is_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "_has_processors_to_spare", False)
-    assert waits(Patience(), 100, pay=True) == "s" * 100
+    assert waits(AdaptiveSpin(), 100, pay=True) == "s" * 100

@@ -17,13 +17,13 @@ from orbitmq._native import Command
 from orbitmq.cluster import Standalone
 from orbitmq.config import BrokerConfig, NameserverConfig, TlsSettings
 from orbitmq.errors import ConfigError, ConnectionLost
-from orbitmq.remoting import accepting, server_tls
+from orbitmq.remoting import listener as accepting
+from orbitmq.remoting import tls as server_tls
 from orbitmq.remoting.client import RemotingClient
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Router
+from orbitmq.remoting.router import Router
 from orbitmq.remoting.server import Server
-from orbitmq.remoting.server_tls import ServerTls, own_connections_context
-from orbitmq.remoting.tls import Tls, client_context
+from orbitmq.remoting.tls import ServerTls, Tls, client_context, own_connections_context
 from tests.certificates import Authority, Certified
 
 ECHO = 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from orbitmq.remoting.newcomers import Newcomers
+from orbitmq.remoting.limits import Newcomers
 from orbitmq.remoting.rare_log import EVERY_S, RareLog
 from orbitmq.remoting.shared_budget import SMALL_BYTES, SharedBudget
 from orbitmq.remoting.unsent import Unsent

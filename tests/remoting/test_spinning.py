@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from orbitmq.remoting import patience, spinning
-from orbitmq.remoting.patience import TRIES
-from orbitmq.remoting.spinning import Spinning
+from orbitmq.remoting import busy_wait as patience
+from orbitmq.remoting import busy_wait as spinning
+from orbitmq.remoting.busy_wait import TRIES, SpinReceiver
 
 
 class Asked:
@@ -31,7 +31,7 @@ class Asked:
             return b"soon"
         raise BlockingIOError
 
-    def by(self, spin: Spinning) -> bytes:
+    def by(self, spin: SpinReceiver) -> bytes:
         return spin.receive(self, 100)  # type: ignore[arg-type]
 
 
@@ -42,13 +42,13 @@ def processors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_answer_in_time_is_taken_without_sleep() -> None:
-    sock, spin = Asked(), Spinning()
+    sock, spin = Asked(), SpinReceiver()
     assert [sock.by(spin) for _ in range(3)] == [b"soon"] * 3
     assert (sock.awake, sock.asleep) == (3, 0)
 
 
 def test_late_answers_are_slept_for() -> None:
-    sock, spin = Asked(), Spinning()
+    sock, spin = Asked(), SpinReceiver()
     sock.in_time = False
     for _ in range(TRIES):
         assert sock.by(spin) == b"late"
@@ -57,7 +57,7 @@ def test_late_answers_are_slept_for() -> None:
 
 
 def test_a_peer_that_slept_itself_is_given_a_few_tries() -> None:
-    sock, spin = Asked(), Spinning()
+    sock, spin = Asked(), SpinReceiver()
     sock.in_time = False
     for _ in range(TRIES - 1):
         assert sock.by(spin) == b"late"
@@ -75,10 +75,10 @@ def test_one_thread_waits_awake_at_a_time() -> None:
             return super().recv(max_bytes, flags)
 
     slow, other = Slow(), Asked()
-    thread = threading.Thread(target=slow.by, args=(Spinning(),))
+    thread = threading.Thread(target=slow.by, args=(SpinReceiver(),))
     thread.start()
     assert inside.wait(10)
-    spin = Spinning()
+    spin = SpinReceiver()
     assert other.by(spin) == b"late"
     leave.set()
     thread.join()
@@ -87,7 +87,7 @@ def test_one_thread_waits_awake_at_a_time() -> None:
 
 def test_one_processor_is_not_wasted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "_has_processors_to_spare", False)
-    sock, spin = Asked(), Spinning()
+    sock, spin = Asked(), SpinReceiver()
     assert [sock.by(spin) for _ in range(3)] == [b"late"] * 3
 
 
@@ -101,7 +101,7 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 def test_on_real_sockets(pair: tuple[socket.socket, socket.socket]) -> None:
     one, other = pair
     other.sendall(b"here already")
-    spin = Spinning()
+    spin = SpinReceiver()
     assert spin.receive(one, 100) == b"here already"
     later = threading.Timer(0.01, other.sendall, (b"later",))
     later.start()

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from orbitmq.remoting import patience, staying_awake
-from orbitmq.remoting.patience import TRIES
-from orbitmq.remoting.staying_awake import AWAKE_S, StayingAwake
+from orbitmq.remoting import busy_wait as patience
+from orbitmq.remoting import coalesce as staying_awake
+from orbitmq.remoting.busy_wait import TRIES
+from orbitmq.remoting.coalesce import AWAKE_S, LoopKeepAwake
 
 
 class Turns:
@@ -43,8 +44,8 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
     return made
 
 
-def awake(turns: Any) -> StayingAwake:
-    return StayingAwake(turns)
+def awake(turns: Any) -> LoopKeepAwake:
+    return LoopKeepAwake(turns)
 
 
 def test_a_moment_after_each_answer(turns: Turns) -> None:

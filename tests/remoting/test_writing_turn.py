@@ -6,7 +6,7 @@ import asyncio
 import gc
 import weakref
 
-from orbitmq.remoting.writing_turn import WritingTurn
+from orbitmq.remoting.coalesce import WriteCoalescer
 
 
 def test_loops_that_are_closed_are_let_go() -> None:
@@ -15,7 +15,7 @@ def test_loops_that_are_closed_are_let_go() -> None:
     async def use() -> None:
         loop = asyncio.get_running_loop()
         loops.add(loop)
-        assert WritingTurn.of(loop) is WritingTurn.of(loop)
+        assert WriteCoalescer.of(loop) is WriteCoalescer.of(loop)
 
     for _ in range(5):
         asyncio.run(use())

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from orbitmq.spark.pipelines import Report, load, run
-from orbitmq.spark.pipelines.progress import Progress
+from orbitmq.spark.pipelines.progress import BatchProgress
 from orbitmq.spark.session import session
 from tests.spark.relay_driver import QUICK_START
 
@@ -34,7 +34,7 @@ class Archiving:
 class Speaking:
     """A display that says when there was a batch, and what went wrong."""
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: BatchProgress) -> None:
         """Say how many rows a batch had."""
         print(json.dumps({"rows": progress.rows}), flush=True)
 

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from orbitmq.spark.pipelines import Exit, Loaded, Report, parse, run
 from orbitmq.spark.pipelines.archive import read_archive
-from orbitmq.spark.pipelines.archive_files import ArchiveFiles
-from orbitmq.spark.pipelines.archive_manifest import Manifest
+from orbitmq.spark.pipelines.archive.files import ArchiveFiles
+from orbitmq.spark.pipelines.archive.manifest import Manifest
 from orbitmq.testing import LocalCluster
 from tests.spark.recording import Recorder
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from orbitmq.spark import read_store
 from orbitmq.spark.pipelines import Report, load, run
-from orbitmq.spark.pipelines.progress import Progress
+from orbitmq.spark.pipelines.progress import BatchProgress
 from orbitmq.spark.session import session
 from tests.spark.relay_driver import QUICK_START
 
@@ -42,7 +42,7 @@ class Remembering:
         self.facts: dict[str, object] = {}
         self.failures: list[str] = []
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: BatchProgress) -> None:
         """Count nothing: the tests look at what was written."""
 
     def say(self, text: str) -> None:

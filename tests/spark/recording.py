@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from orbitmq.spark.pipelines import Report, Workspace
-from orbitmq.spark.pipelines.progress import Progress
+from orbitmq.spark.pipelines.progress import BatchProgress
 
 __all__ = ["Recorder", "stop_after"]
 
@@ -16,13 +16,13 @@ class Recorder:
     """Keeps what it is shown."""
 
     def __init__(self) -> None:
-        self.batches: list[Progress] = []
+        self.batches: list[BatchProgress] = []
         self.said: list[str] = []
         self.reports: list[Report] = []
         self.failures: list[str] = []
         self.batch_came = threading.Event()
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: BatchProgress) -> None:
         """Keep a batch."""
         self.batches.append(progress)
         if progress.rows:

@@ -210,5 +210,5 @@ def outlive(
     expected = sorted(restarts.expected)
     assert sorted(follower.bodies) == expected
     assert bodies(written(spark, directory)) == expected
-    warned = [each for each in caplog.records if each.name == "orbitmq.spark.data_loss"]
+    warned = [each for each in caplog.records if each.name == "orbitmq.spark.source.data_loss"]
     assert not warned, [each.getMessage() for each in warned]

@@ -16,9 +16,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from orbitmq import Message, Producer
 from orbitmq._native import Command
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Answer, Handler, Refused
-from orbitmq.spark.source import RocketMQSource
-from orbitmq.spark.stream_reader import RocketMQStreamReader
+from orbitmq.remoting.router import Answer, Handler, Refused
+from orbitmq.spark.source.data_source import RocketMQSource
+from orbitmq.spark.source.stream_reader import RocketMQStreamReader
 from orbitmq.testing import LocalCluster
 
 # Trouble is over sooner in tests.

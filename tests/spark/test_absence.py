@@ -11,10 +11,22 @@ import pytest
 
 from orbitmq.errors import BrokerBusy, ConnectionLost, OrbitError
 from orbitmq.protocol.bodies import MessageQueue
-from orbitmq.spark.absence import LOOK_AGAIN_S, SURE_AFTER_S, Absences, Sightings
-from orbitmq.spark.cluster import Cluster, Endpoint, Reach
-from orbitmq.spark.data_loss import AWAY, Absence, AwayStrategy, BrokerAway, DataLoss, MessagesLost
-from orbitmq.spark.offsets import QueueEnds
+from orbitmq.spark.cluster import Endpoint, Reach, SourceCluster
+from orbitmq.spark.offsets import OffsetBounds
+from orbitmq.spark.source.availability import (
+    LOOK_AGAIN_S,
+    SURE_AFTER_S,
+    QueueAvailability,
+    Sightings,
+)
+from orbitmq.spark.source.data_loss import (
+    AWAY,
+    Absence,
+    AwayStrategy,
+    BrokerAway,
+    DataLoss,
+    MessagesLost,
+)
 
 HERE, THERE = MessageQueue("t", "broker-a", 0), MessageQueue("t", "broker-b", 0)
 WANTED = {HERE: 3, THERE: 7}
@@ -85,7 +97,7 @@ class PlayedCluster:
             if (queue.topic, queue.broker_name) in self.unknown:
                 reach.unknown.add((queue.topic, queue.broker_name))
             elif queue.broker_name not in self.silent:
-                reach.ends[queue] = QueueEnds(0, 9)
+                reach.ends[queue] = OffsetBounds(0, 9)
         return reach
 
     def endpoint(self, _topic: str, broker: str) -> Endpoint:
@@ -96,13 +108,15 @@ class PlayedCluster:
 
 def absences(
     cluster: PlayedCluster, *, fail: bool, when_away: AwayStrategy | None = None
-) -> Absences:
+) -> QueueAvailability:
     losses = DataLoss(fail=fail, when_away=when_away or ("fail" if fail else "wait"))
     max_absence_ms = int(MAX_ABSENCE_S * 1000)
-    return Absences(cast(Cluster, cluster), losses, max_absence_ms, pause=cluster.pause)
+    return QueueAvailability(
+        cast(SourceCluster, cluster), losses, max_absence_ms, pause=cluster.pause
+    )
 
 
-def triggers(cluster: PlayedCluster, watched: Absences, seconds: int) -> None:
+def triggers(cluster: PlayedCluster, watched: QueueAvailability, seconds: int) -> None:
     """Do what a stream does once a second: look for more, and plan a batch of what is there."""
     for _ in range(seconds):
         watched.check(WANTED, cluster.reachable_ends(cluster.queues))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from orbitmq.spark.ahead import ahead
+from orbitmq.spark.source.range_reader import ahead
 
 LIMIT_S = 30.0
 

@@ -11,10 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from orbitmq.errors import OrbitError
 from orbitmq.spark.pipelines.archive import read_archive
-from orbitmq.spark.pipelines.archive_files import ArchiveFiles
-from orbitmq.spark.pipelines.archive_manifest import ArchivedFile, Manifest
-from orbitmq.spark.pipelines.archive_writer import ArchiveWriter
+from orbitmq.spark.pipelines.archive.files import ArchiveFiles
+from orbitmq.spark.pipelines.archive.manifest import ArchivedFile, Manifest
+from orbitmq.spark.pipelines.archive.writer import ArchiveWriter
 from orbitmq.spark.schema import message_schema
+
+pytestmark = pytest.mark.newest_spark
 
 HOUR_MS = 3_600_000
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)

@@ -13,14 +13,16 @@ from pyspark.sql import SparkSession
 
 from orbitmq.errors import OrbitError
 from orbitmq.spark.pipelines import Exit, Workspace
-from orbitmq.spark.pipelines.archive_files import ArchiveFiles
-from orbitmq.spark.pipelines.archive_manifest import Manifest
-from orbitmq.spark.pipelines.archive_writer import ArchiveWriter
+from orbitmq.spark.pipelines.archive.files import ArchiveFiles
+from orbitmq.spark.pipelines.archive.manifest import Manifest
+from orbitmq.spark.pipelines.archive.writer import ArchiveWriter
 from orbitmq.spark.pipelines.runner import build
 from orbitmq.testing import LocalCluster
 from tests.spark.archiving import Archive, texts
 from tests.spark.conftest import NewTopic
 from tests.spark.topics import produce
+
+pytestmark = pytest.mark.newest_spark
 
 
 def before_commit(monkeypatch: pytest.MonkeyPatch, happens: Any) -> list[bool]:
@@ -91,7 +93,7 @@ def test_who_starts_later_takes_the_archive_over(
 def test_a_writer_that_slept_is_not_the_writer_any_more(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orbitmq.spark.pipelines.archive_manifest.SNAPSHOT_EVERY", 2)
+    monkeypatch.setattr("orbitmq.spark.pipelines.archive.manifest.SNAPSHOT_EVERY", 2)
     files = ArchiveFiles(spark, str(tmp_path / "archive"))
     asleep = Manifest.take(files)
     asleep.commit_batch("q", 0, [])

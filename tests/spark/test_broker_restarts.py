@@ -14,6 +14,8 @@ from orbitmq.testing import LocalCluster
 from tests.spark.broker_process import MemberProcess
 from tests.spark.restarting import ROUNDS, SCHEDULE, outlive
 
+pytestmark = [pytest.mark.counted, pytest.mark.newest_spark]
+
 
 @pytest.fixture
 def nameserver() -> Iterator[str]:

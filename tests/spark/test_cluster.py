@@ -11,20 +11,22 @@ import pytest
 from orbitmq.errors import BrokerRefused, ConnectionLost
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode
-from orbitmq.spark.cluster import Cluster, shared_cluster
-from orbitmq.spark.options import Connection
+from orbitmq.spark.cluster import SourceCluster, shared_cluster
+from orbitmq.spark.options import ConnectionOptions
 from orbitmq.spark.schema import message_schema
-from orbitmq.spark.source import RocketMQSource
+from orbitmq.spark.source.data_source import RocketMQSource
 from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic
 from tests.spark.source_fixtures import overhearing, send
 
-CONNECTION = Connection(("127.0.0.1:1",), access_key="reader", secret_key="s3cret")
+CONNECTION = ConnectionOptions(("127.0.0.1:1",), access_key="reader", secret_key="s3cret")
 
 
 def test_what_may_help_is_tried_again_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
     pauses: list[float] = []
-    cluster = Cluster(CONNECTION, "group", retries=3, retry_interval_ms=250, pause=pauses.append)
+    cluster = SourceCluster(
+        CONNECTION, "group", retries=3, retry_interval_ms=250, pause=pauses.append
+    )
     tries = 0
 
     def third_time_lucky() -> str:
@@ -45,7 +47,7 @@ def test_what_may_help_is_tried_again_and_said_once(caplog: pytest.LogCaptureFix
 
 def test_what_does_not_help_is_not_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     pauses: list[float] = []
-    cluster = Cluster(CONNECTION, "group", pause=pauses.append)
+    cluster = SourceCluster(CONNECTION, "group", pause=pauses.append)
     refusal = BrokerRefused(ResponseCode.NO_PERMISSION, "no", address="127.0.0.1:2")
 
     def refused() -> None:
@@ -59,7 +61,7 @@ def test_what_does_not_help_is_not_tried_again(caplog: pytest.LogCaptureFixture)
 
 def test_the_last_try_raises_what_it_met() -> None:
     pauses: list[float] = []
-    cluster = Cluster(CONNECTION, "group", retries=2, pause=pauses.append)
+    cluster = SourceCluster(CONNECTION, "group", retries=2, pause=pauses.append)
 
     def lost() -> None:
         raise ConnectionLost("gone")
@@ -82,7 +84,7 @@ def test_each_reader_says_how_old_a_route_may_be(
     cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic = new_topic(cluster, queues=1)
-    connection = Connection((cluster.address,))
+    connection = ConnectionOptions((cluster.address,))
     patient = shared_cluster(connection, "patient", 0, 0, 3_600_000)
     hasty = shared_cluster(connection, "hasty", 0, 0, 0)
     asked = 0
@@ -136,7 +138,9 @@ def test_a_task_gets_no_connection_that_another_reader_has_closed(
     topic = new_topic(cluster, queues=1)
     send(cluster, topic, ["message"])
     assert task(cluster, topic) == 1
-    shared_cluster(Connection((cluster.address,), timeout_ms=60_000), "another", 0, 0, 0).close()
+    shared_cluster(
+        ConnectionOptions((cluster.address,), timeout_ms=60_000), "another", 0, 0, 0
+    ).close()
     with overhearing(cluster) as heard:
         assert task(cluster, topic) == 1
     assert {code for code, _ in heard} >= {RequestCode.ORBIT_BULK_READ}

@@ -10,8 +10,8 @@ import pytest
 from orbitmq._native import Command
 from orbitmq.errors import ConnectionLost, NoRoute
 from orbitmq.protocol.codes import RequestCode, ResponseCode
-from orbitmq.spark.directory import ASK_AGAIN_S, Directory
-from orbitmq.spark.options import Connection
+from orbitmq.spark.nameserver_cache import ASK_AGAIN_S, Directory
+from orbitmq.spark.options import ConnectionOptions
 from tests.client.test_routes import clusters, route_body
 
 FIRST, SECOND = "127.0.0.1:1", "127.0.0.1:2"
@@ -59,7 +59,7 @@ def nameservers() -> Nameservers:
 
 @pytest.fixture
 def directory(nameservers: Nameservers) -> Directory:
-    connection = Connection((FIRST, SECOND))
+    connection = ConnectionOptions((FIRST, SECOND))
     return Directory(connection, nameservers, nameservers.clock)
 
 

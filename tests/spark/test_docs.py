@@ -14,11 +14,13 @@ from pyspark.sql import SparkSession
 
 from orbitmq import Admin, Message, Producer
 from orbitmq.spark.pipelines import Exit, load, run
-from orbitmq.spark.pipelines.kinds import BUILT_IN
-from orbitmq.spark.sink_options import SINK_OPTIONS
-from orbitmq.spark.source_options import SOURCE_OPTIONS
-from orbitmq.spark.store_options import STORE_OPTIONS
+from orbitmq.spark.pipelines.spec import BUILT_IN
+from orbitmq.spark.sink.options import SINK_OPTIONS
+from orbitmq.spark.source.options import SOURCE_OPTIONS
+from orbitmq.spark.table.options import STORE_OPTIONS
 from orbitmq.testing import LocalCluster
+
+pytestmark = pytest.mark.newest_spark
 
 ROOT = Path(__file__).parent.parent.parent
 GUIDE = (ROOT / "docs" / "spark.md").read_text()

@@ -17,6 +17,8 @@ from orbitmq.protocol.names import SINK_BROKERS
 from orbitmq.testing import LocalCluster
 from tests.spark.topics import bodies_in, records_in
 
+pytestmark = pytest.mark.counted
+
 NewTopic = Callable[..., str]
 
 

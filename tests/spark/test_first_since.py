@@ -13,18 +13,18 @@ from orbitmq._native import Command, encode_record
 from orbitmq.errors import BrokerBusy
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode
-from orbitmq.spark.cluster import Cluster
-from orbitmq.spark.offsets import QueueEnds
-from orbitmq.spark.options import Connection
+from orbitmq.spark.cluster import SourceCluster
+from orbitmq.spark.offsets import OffsetBounds
+from orbitmq.spark.options import ConnectionOptions
 
 QUEUE = MessageQueue("t", "b", 0)
 COUNT = 200
-ALL = QueueEnds(0, COUNT)
+ALL = OffsetBounds(0, COUNT)
 HOST = ("127.0.0.1", 1)
 NOT_UTF_8 = b"\xff\xfe\xfd\xfc"
 
 
-class PlayedQueue(Cluster):
+class PlayedQueue(SourceCluster):
     """A queue whose messages are stored at the time that their offset is, and have odd texts."""
 
     first = 0
@@ -77,7 +77,7 @@ def _record(offset: int) -> bytes:
 
 @pytest.fixture
 def played() -> PlayedQueue:
-    return PlayedQueue(Connection(("127.0.0.1:1",)), "g")
+    return PlayedQueue(ConnectionOptions(("127.0.0.1:1",)), "g")
 
 
 @pytest.mark.parametrize("time_ms", [0, 1, 31, 32, 33, 100, COUNT - 1])
@@ -106,4 +106,4 @@ def test_a_queue_that_tells_nothing_is_asked_again(played: PlayedQueue) -> None:
 
 
 def test_what_has_come_meanwhile_is_not_behind_the_end(played: PlayedQueue) -> None:
-    assert played.first_since(QUEUE, 150, QueueEnds(0, 140)) == 140
+    assert played.first_since(QUEUE, 150, OffsetBounds(0, 140)) == 140

@@ -15,13 +15,15 @@ from pyspark.sql import SparkSession
 
 from orbitmq.spark.pipelines import Exit
 from orbitmq.spark.pipelines.archive import read_archive
-from orbitmq.spark.pipelines.archive_files import ArchiveFiles
-from orbitmq.spark.pipelines.archive_manifest import Manifest
+from orbitmq.spark.pipelines.archive.files import ArchiveFiles
+from orbitmq.spark.pipelines.archive.manifest import Manifest
 from orbitmq.testing import LocalCluster
 from tests.spark.archive_driver import Archiving
 from tests.spark.conftest import NewTopic
 from tests.spark.drivers import Driver
 from tests.spark.topics import produce
+
+pytestmark = [pytest.mark.counted, pytest.mark.kills, pytest.mark.newest_spark]
 
 KILLS = 4
 MESSAGES_PER_LIFE = 200

@@ -16,6 +16,8 @@ from orbitmq import Admin, Store, StoreOptions
 from tests.spark.broker_process import BrokerProcess
 from tests.spark.topics import bodies_of_store, produce
 
+pytestmark = [pytest.mark.counted, pytest.mark.kills]
+
 KILLS = 4
 MESSAGES = 8000
 

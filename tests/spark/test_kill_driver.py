@@ -39,6 +39,8 @@ from tests.spark.drivers import Driver
 from tests.spark.relay_driver import Relay
 from tests.spark.topics import bodies_in, count_in, produce
 
+pytestmark = [pytest.mark.counted, pytest.mark.kills]
+
 KILLS = int(os.environ.get("ORBITMQ_KILLS", "30"))
 MOMENTS = {"start": 2, "planning": 3, "sending": 5, "commit": 3}
 """The moments, and how often each should be hit: trouble is where rows are under way."""

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from orbitmq import Admin
 from orbitmq.errors import BadPipeline, OrbitError
 from orbitmq.spark.pipelines import Exit, parse
-from orbitmq.spark.pipelines.archive_files import ArchiveFiles
-from orbitmq.spark.pipelines.archive_manifest import ArchivedFile, Manifest, Reached
+from orbitmq.spark.pipelines.archive.files import ArchiveFiles
+from orbitmq.spark.pipelines.archive.manifest import ArchivedFile, Manifest, Reached
 from orbitmq.testing import LocalCluster
 from tests.spark.archiving import Archive, texts
 from tests.spark.conftest import NewTopic
@@ -193,7 +193,7 @@ def test_a_topic_that_was_made_anew_is_refused(
 def test_a_manifest_survives_its_snapshots(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orbitmq.spark.pipelines.archive_manifest.SNAPSHOT_EVERY", 5)
+    monkeypatch.setattr("orbitmq.spark.pipelines.archive.manifest.SNAPSHOT_EVERY", 5)
     files = ArchiveFiles(spark, str(tmp_path / "archive"))
     written = Manifest.load(files)
     for batch in range(12):

@@ -19,12 +19,17 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from orbitmq import Message
-from orbitmq.client.state.trace_records import consumed, consuming, produced
+from orbitmq.client.trace import consumed, consuming, produced
 from orbitmq.spark.pipelines import Table, plots
 from orbitmq.spark.pipelines.avro import Framing
 from orbitmq.spark.pipelines.dead_letters import SelectSpec, chosen, explained, summary
+from orbitmq.spark.pipelines.dead_letters.redrive import (
+    back_to,
+    can_be_sent,
+    not_yet_redriven,
+    remember,
+)
 from orbitmq.spark.pipelines.decoding import as_ddl, decode, infer_json_schema
-from orbitmq.spark.pipelines.redrive import back_to, can_be_sent, not_yet_redriven, remember
 from orbitmq.spark.pipelines.spec import Interval
 from orbitmq.spark.pipelines.topics import as_messages
 from orbitmq.spark.pipelines.trace import _plots, failures, percentiles_of, slowest

@@ -11,7 +11,9 @@ from orbitmq.errors import BadPipeline
 from orbitmq.spark.pipelines import Workspace, parse
 from orbitmq.spark.pipelines.spec import local_path
 from orbitmq.spark.pipelines.sql import _given_schema
-from orbitmq.spark.pipelines.sql_spec import SourceSpec
+from orbitmq.spark.pipelines.sql.spec import SourceSpec
+
+pytestmark = pytest.mark.newest_spark
 
 ADDRESS = "127.0.0.1:9876"
 GOOD: dict[str, dict[str, Any]] = {

@@ -15,6 +15,8 @@ from tests.spark.conftest import NewTopic
 from tests.spark.pipeline_commands import ENDLESS, QUIET, command, running
 from tests.spark.topics import produce
 
+pytestmark = pytest.mark.newest_spark
+
 SECRET = "hunter2hunter2"
 
 

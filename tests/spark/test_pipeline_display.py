@@ -10,7 +10,7 @@ from rich.console import Console
 
 from orbitmq.cli.pipeline_output import LineDisplay, LiveDisplay, _print_report
 from orbitmq.spark.pipelines import Mistakes, Report, Table
-from orbitmq.spark.pipelines.progress import Progress
+from orbitmq.spark.pipelines.progress import BatchProgress
 from orbitmq.spark.pipelines.secrets import Secrets
 
 SECRET = "hunter2hunter2"
@@ -25,7 +25,7 @@ def secrets() -> Secrets:
     return made
 
 
-def progress(query: str, batch: int, **facts: Any) -> Progress:
+def progress(query: str, batch: int, **facts: Any) -> BatchProgress:
     known: dict[str, Any] = {
         "query": query,
         "batch_id": batch,
@@ -39,7 +39,7 @@ def progress(query: str, batch: int, **facts: Any) -> Progress:
         "state_rows": 0,
         "undecoded": 3,
     }
-    return Progress(**known | facts)
+    return BatchProgress(**known | facts)
 
 
 def test_a_terminal_has_a_table_that_is_redrawn() -> None:

@@ -9,7 +9,9 @@ import pytest
 from orbitmq.errors import BadPipeline
 from orbitmq.spark.pipelines import load
 from orbitmq.spark.pipelines.replay import ReplaySpec
-from orbitmq.spark.pipelines.sql_spec import SqlSpec
+from orbitmq.spark.pipelines.sql.spec import SqlSpec
+
+pytestmark = pytest.mark.newest_spark
 
 SQL = """
 kind: sql

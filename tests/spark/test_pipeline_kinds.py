@@ -22,6 +22,8 @@ from tests.spark.small_stores import body, fill, flip_byte_of
 from tests.spark.standalone import StandaloneCluster
 from tests.spark.topics import bodies_in
 
+pytestmark = pytest.mark.newest_spark
+
 COUNT = 40
 """Messages of each source."""
 FAULTS = 3

@@ -17,6 +17,8 @@ from orbitmq.testing import LocalCluster
 from tests.spark.quick_start import EXECUTOR_FLAGS
 from tests.spark.standalone import StandaloneCluster
 
+pytestmark = pytest.mark.newest_spark
+
 LIMIT_S = 240
 PIPELINE = f"""
 kind = "sql"

@@ -10,11 +10,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orbitmq.spark.pipelines import Exit, Workspace, build, parse, run, run_plan
-from orbitmq.spark.pipelines.progress import Progress
+from orbitmq.spark.pipelines.progress import BatchProgress
 from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic
 from tests.spark.recording import Recorder, stop_after
 from tests.spark.source_fixtures import send
+
+pytestmark = pytest.mark.newest_spark
 
 BODIES = ['{"id": 1}', '{"id": 2}', "no JSON", '{"id": "three"}', '{"id": 4}']
 BAD = 2
@@ -107,7 +109,7 @@ class Watching(Recorder):
         super().__init__()
         self.idle = threading.Event()
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: BatchProgress) -> None:
         super().progress(progress)
         if progress.rows == 0:
             self.idle.set()

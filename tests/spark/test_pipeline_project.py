@@ -11,6 +11,8 @@ import yaml
 from orbitmq.errors import ConfigError
 from orbitmq.spark.pipelines.declarative import write_project
 
+pytestmark = pytest.mark.newest_spark
+
 SERVER = 'one:9876;two"\\:9876'
 
 

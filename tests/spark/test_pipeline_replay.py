@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 
 from orbitmq.errors import BadPipeline
-from orbitmq.spark.pipelines import Exit, parse, replay_sending
+from orbitmq.spark.pipelines import Exit, parse
 from orbitmq.spark.pipelines import replay as replaying
-from orbitmq.spark.pipelines.pacing import SLICE_S, Pace, due_slices
+from orbitmq.spark.pipelines.replay import sender as replay_sending
+from orbitmq.spark.pipelines.replay.sender import SLICE_S, ReplayPace, due_slices
 from orbitmq.testing import LocalCluster
 from tests.spark.archiving import Archive, Replay, texts
 from tests.spark.conftest import NewTopic
@@ -135,14 +136,14 @@ def test_original_gaps_are_kept_at_a_speed(
     new_topic: NewTopic,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    paces: list[Pace] = []
+    paces: list[ReplayPace] = []
 
-    def noted(**keys: Any) -> Pace:
-        paces.append(Pace(**keys))
+    def noted(**keys: Any) -> ReplayPace:
+        paces.append(ReplayPace(**keys))
         return paces[-1]
 
     monkeypatch.setattr(replay_sending, "START_AFTER_S", 0.2)
-    monkeypatch.setattr(replaying, "Pace", noted)
+    monkeypatch.setattr(replaying, "ReplayPace", noted)
     fill(tmp_path / "store", 10)
     target = new_topic(cluster, queues=1)
     code, report = replay(
@@ -206,7 +207,7 @@ def test_gaps_and_rates_decide_when_a_row_is_due() -> None:
     times = pa.array([T0 * 1000 + ms * 1000 for ms in stored], pa.int64()).cast(kind)
     batch = pa.record_batch({"storeTimestamp": times})
 
-    def slices(pace: Pace, *, task: int = 0, stall_s: float = 0.0) -> list[tuple[int, float]]:
+    def slices(pace: ReplayPace, *, task: int = 0, stall_s: float = 0.0) -> list[tuple[int, float]]:
         nonlocal clock
         sent = due_slices(iter([batch]), pace, task=task, now=lambda: clock, sleep=sleep)
         begun = clock
@@ -217,19 +218,20 @@ def test_gaps_and_rates_decide_when_a_row_is_due() -> None:
             stall_s = 0.0
         return found
 
-    assert slices(Pace(clock, T0, speed=1.0)) == [(2, 0.0), (2, 1.0), (1, 5.0)]
-    assert slices(Pace(clock, T0, speed=10.0)) == [(2, 0.0), (2, 0.1), (1, 0.5)]
-    assert slices(Pace(clock, rate=2.0)) == [(1, 0.0), (1, 0.5), (1, 1.0), (1, 1.5), (1, 2.0)]
-    assert slices(Pace(clock - 60, T0, speed=1.0)) == [(5, 0.0)], "late rows do not wait"
-    late = slices(Pace(clock - 60, rate=2.0))
+    assert slices(ReplayPace(clock, T0, speed=1.0)) == [(2, 0.0), (2, 1.0), (1, 5.0)]
+    assert slices(ReplayPace(clock, T0, speed=10.0)) == [(2, 0.0), (2, 0.1), (1, 0.5)]
+    assert slices(ReplayPace(clock, rate=2.0)) == [(1, 0.0), (1, 0.5), (1, 1.0), (1, 1.5), (1, 2.0)]
+    assert slices(ReplayPace(clock - 60, T0, speed=1.0)) == [(5, 0.0)], "late rows do not wait"
+    late = slices(ReplayPace(clock - 60, rate=2.0))
     assert [when for _, when in late] == [0.0, 0.5, 1.0, 1.5, 2.0], "but never break the rate"
-    stalled = slices(Pace(clock, rate=2.0), stall_s=60)
+    stalled = slices(ReplayPace(clock, rate=2.0), stall_s=60)
     assert [when for _, when in stalled] == [0.0, 60.0, 60.5, 61.0, 61.5], "nor after a stall"
-    gap = slices(Pace(clock, T0, speed=0.1, rate=2.0))
+    gap = slices(ReplayPace(clock, T0, speed=0.1, rate=2.0))
     assert [when for _, when in gap] == [0.0, 0.5, 10.0, 10.5, 50.0], "nor after a gap"
-    assert slices(Pace(clock, T0, speed=1.0, rate=100.0)) == [(2, 0.0), (2, 1.0), (1, 5.0)]
+    assert slices(ReplayPace(clock, T0, speed=1.0, rate=100.0)) == [(2, 0.0), (2, 1.0), (1, 5.0)]
     of_three = [
-        [when for _, when in slices(Pace(clock, rate=1.0, tasks=3), task=task)] for task in range(3)
+        [when for _, when in slices(ReplayPace(clock, rate=1.0, tasks=3), task=task)]
+        for task in range(3)
     ]
     assert of_three == [[0, 3, 6, 9, 12], [1, 4, 7, 10, 13], [2, 5, 8, 11, 14]]
 

@@ -21,7 +21,7 @@ from orbitmq.spark.pipelines import (
     run_plan,
     runner,
 )
-from orbitmq.spark.pipelines.progress import Progress
+from orbitmq.spark.pipelines.progress import BatchProgress
 from tests.spark.recording import Recorder, stop_after
 
 
@@ -325,7 +325,7 @@ def test_two_topics_worth_of_lag() -> None:
          "latestOffset": {"a": {"b": {"0": 9, "1": 3}}}},
         {"endOffset": "{\\"c\\": {\\"b\\": {\\"0\\": 1}}}", "latestOffset": {"c": {"b": {"0": 2}}}},
         {"endOffset": 4, "latestOffset": null}]}"""
-    progress = Progress.from_json(event)
+    progress = BatchProgress.from_json(event)
     assert progress.lag == 5
     assert (progress.query, progress.rows, progress.duration_ms) == ("orders", 7, 12)
     assert progress.watermark == "2026-01-01T00:00:00.000Z"

@@ -16,11 +16,14 @@ import pytest
 from pyspark.logger import PySparkLogger
 
 from orbitmq.errors import ConfigError
-from orbitmq.spark.pipelines import load, sessions
+from orbitmq.spark.pipelines import load
+from orbitmq.spark.pipelines import spark_session as sessions
 from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic
 from tests.spark.pipeline_commands import ENDLESS, QUIET, members, running
 from tests.spark.topics import produce
+
+pytestmark = pytest.mark.newest_spark
 
 LIMIT_S = 60
 

@@ -10,7 +10,7 @@ from orbitmq.errors import BadPipeline
 from orbitmq.spark.pipelines import Mistakes, load
 from orbitmq.spark.pipelines.secrets import Secrets, is_secret
 from orbitmq.spark.pipelines.spec import Interval
-from orbitmq.spark.pipelines.sql_spec import SqlSpec
+from orbitmq.spark.pipelines.sql.spec import SqlSpec
 
 GOOD = """
 kind = "sql"

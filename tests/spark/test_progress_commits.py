@@ -11,10 +11,10 @@ from orbitmq import Admin
 from orbitmq.errors import BrokerBusy
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode
-from orbitmq.remoting.handling import Refused
-from orbitmq.spark.batch_reader import losses_of
-from orbitmq.spark.options import Connection
+from orbitmq.remoting.router import Refused
+from orbitmq.spark.options import ConnectionOptions
 from orbitmq.spark.progress_commits import LEAVE_ALONE_S, ProgressCommits
+from orbitmq.spark.source.batch_reader import losses_of
 from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic
 from tests.spark.source_fixtures import reader, refusing
@@ -36,7 +36,9 @@ class Clock:
 
 @pytest.fixture
 def view(cluster: LocalCluster) -> Iterator[WatchedCluster]:
-    connection = Connection((cluster.address,), access_key="AK-hidden", secret_key="SK-hidden")
+    connection = ConnectionOptions(
+        (cluster.address,), access_key="AK-hidden", secret_key="SK-hidden"
+    )
     made = WatchedCluster(connection, GROUP)
     yield made
     made.close()
@@ -125,7 +127,7 @@ def test_progress_is_shown_at_once_when_a_broker_has_restarted(
 ) -> None:
     with LocalCluster() as own:
         topic = new_topic(own, queues=1)
-        view = WatchedCluster(Connection((own.address,)), GROUP)
+        view = WatchedCluster(ConnectionOptions((own.address,)), GROUP)
         commits = ProgressCommits(view, Clock())
         queue = MessageQueue(topic, "broker-a", 0)
         commits.report({queue: 0})

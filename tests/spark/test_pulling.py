@@ -11,13 +11,18 @@ import pytest
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.features import BULK_READ
-from orbitmq.remoting.handling import Refused
 from orbitmq.remoting.pipeline import Pipeline
-from orbitmq.spark.cluster import FEATURES_TTL_S, Cluster
-from orbitmq.spark.data_loss import DataLoss
+from orbitmq.remoting.router import Refused
+from orbitmq.spark.cluster import FEATURES_TTL_S, SourceCluster
 from orbitmq.spark.offsets import QueueRange
-from orbitmq.spark.options import Connection
-from orbitmq.spark.pulling import BULK_PREFETCH, PULL_PREFETCH, Pulling, PullSettings
+from orbitmq.spark.options import ConnectionOptions
+from orbitmq.spark.source.data_loss import DataLoss
+from orbitmq.spark.source.range_reader import (
+    BULK_PREFETCH,
+    PULL_PREFETCH,
+    PullSettings,
+    RangeReader,
+)
 from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic
 from tests.spark.source_fixtures import overhearing, refusing
@@ -41,7 +46,7 @@ class Watched(Pipeline):
         return super().receive(opaque)
 
 
-class WatchedCluster(Cluster):
+class WatchedCluster(SourceCluster):
     """A cluster whose connections are watched."""
 
     __slots__ = ("made",)
@@ -54,7 +59,7 @@ class WatchedCluster(Cluster):
 
 @pytest.fixture
 def reader(cluster: LocalCluster) -> Iterator[WatchedCluster]:
-    made = WatchedCluster(Connection((cluster.address,)), "pulling")
+    made = WatchedCluster(ConnectionOptions((cluster.address,)), "pulling")
     yield made
     made.close()
 
@@ -84,7 +89,7 @@ def test_a_task_does_not_wait_for_one_answer_at_a_time(
     endpoints = {"broker-a": reader.endpoint(topic, "broker-a")}
     wanted = [QueueRange(MessageQueue(topic, "broker-a", 0), 0, MESSAGES)]
     for _ in range(2):  # a task, and the next one of the same worker
-        task = Pulling(reader, settings, endpoints, losses)
+        task = RangeReader(reader, settings, endpoints, losses)
         read = pa.Table.from_batches([pa.record_batch(batch) for batch in task.read(wanted)])
         assert read.column("queueOffset").to_pylist() == list(range(MESSAGES))
     (link,) = reader.made
@@ -109,7 +114,7 @@ def test_a_broker_that_was_replaced_by_one_that_can_do_less(
         refusing(cluster, RequestCode.GET_BROKER_RUNTIME_INFO, "", not_told),
     ):
         for _ in range(2):  # also when Spark has planned the next batch with what it knew
-            task = Pulling(reader, PullSettings(("queueOffset",)), endpoints, losses)
+            task = RangeReader(reader, PullSettings(("queueOffset",)), endpoints, losses)
             assert sum(pa.record_batch(batch).num_rows for batch in task.read(wanted)) == 100
     assert refused[topic]
     # An answer that told nothing is not what is known of the broker from then on.
@@ -120,7 +125,7 @@ def test_what_a_broker_can_do_is_asked_again_now_and_then(
     cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic, now = new_topic(cluster, queues=1), 1000.0
-    view = Cluster(Connection((cluster.address,)), "pulling", clock=lambda: now)
+    view = SourceCluster(ConnectionOptions((cluster.address,)), "pulling", clock=lambda: now)
     with overhearing(cluster) as heard:
         for _ in range(10):
             view.endpoint(topic, "broker-a")

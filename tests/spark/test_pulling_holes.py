@@ -18,10 +18,10 @@ from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.features import BULK_READ
 from orbitmq.spark.cluster import Endpoint
-from orbitmq.spark.data_loss import DataLoss, MessagesLost
-from orbitmq.spark.first_offsets import past_the_expired
-from orbitmq.spark.offsets import QueueEnds, QueueRange
-from orbitmq.spark.pulling import Filter, Pulling, PullSettings
+from orbitmq.spark.offsets import OffsetBounds, QueueRange
+from orbitmq.spark.source.data_loss import DataLoss, MessagesLost
+from orbitmq.spark.source.range_reader import Filter, PullSettings, RangeReader
+from orbitmq.spark.source.start_offsets import skip_expired
 
 QUEUE = MessageQueue("t", "b", 0)
 EVERYTHING = Filter()
@@ -101,7 +101,7 @@ def read(
     """The offsets of what a task makes of the answers, of ten."""
     cluster: Any = Cluster(answers, endpoint)
     losses = DataLoss(fail=fail, retries=0)
-    task = Pulling(cluster, PullSettings(("queueOffset",), wanted), {"b": endpoint}, losses)
+    task = RangeReader(cluster, PullSettings(("queueOffset",), wanted), {"b": endpoint}, losses)
     batches = [pa.record_batch(batch) for batch in task.read([QueueRange(QUEUE, 0, 10)])]
     assert cluster.link.answers == []
     return [at for batch in batches for at in batch.column(0).to_pylist()]
@@ -158,14 +158,14 @@ def test_queues_of_later_versions_may_have_holes() -> None:
 
 
 def test_a_queue_that_has_expired_as_a_whole_begins_at_its_end() -> None:
-    ends = {QUEUE: QueueEnds(0, 10)}
+    ends = {QUEUE: OffsetBounds(0, 10)}
     gone = [answer(RETRY, REMOVING, 10), answer(RETRY, REMOVING, 10)]
     going = [answer(RETRY, REMOVING, 5), answer(FOUND, "FOUND", 10, [9])]
     there = [answer(FOUND, "FOUND", 1, [0])]
 
     def begins(answers: list[Command], start: int = 0, endpoint: Endpoint = JAVA) -> int:
         cluster: Any = Cluster(answers, endpoint)
-        starts = past_the_expired(cluster, {QUEUE: start}, ends)
+        starts = skip_expired(cluster, {QUEUE: start}, ends)
         assert cluster.link.answers == []
         return starts[QUEUE]
 

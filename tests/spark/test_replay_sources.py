@@ -6,6 +6,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from orbitmq import Message, NewMessage, Producer
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.spark.pipelines import Exit
@@ -14,6 +16,8 @@ from tests.spark.archiving import Archive, Replay, texts
 from tests.spark.conftest import NewTopic
 from tests.spark.small_stores import HOST, T0, fill, open_small
 from tests.spark.topics import bodies_in, produce, records_in
+
+pytestmark = pytest.mark.newest_spark
 
 OWN = (
     *("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "rmq_sys_orbit_timers"),

@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from orbitmq.spark.pipelines import load
-from orbitmq.spark.pipelines.sessions import has_local_checkpoints
+from orbitmq.spark.pipelines.spark_session import has_local_checkpoints
 from orbitmq.spark.session import TUNED, session, tuned
 
 

@@ -7,7 +7,7 @@ import sys
 
 PROGRAM = """
 import gc
-from orbitmq.spark.settling import FREEZES, settle_in
+from orbitmq.spark.worker import FREEZES, settle_in
 
 settle_in()
 first = gc.get_freeze_count()

@@ -14,7 +14,7 @@ from pyspark.sql import functions as sf
 
 from orbitmq import Admin
 from orbitmq.broker import runtime_info
-from orbitmq.client.state.selection import by_hash
+from orbitmq.client.producer.selection import by_hash
 from orbitmq.testing import LocalCluster
 from tests.spark.topics import bodies_in, records_in, wait_for_records
 

@@ -8,9 +8,9 @@ from typing import Literal
 import pytest
 
 from orbitmq.errors import ConfigError, NoRoute, OrbitError
-from orbitmq.spark import sink_brokers
-from orbitmq.spark.options import Connection
-from orbitmq.spark.sink_options import SinkOptions
+from orbitmq.spark.options import ConnectionOptions
+from orbitmq.spark.sink import brokers as sink_brokers
+from orbitmq.spark.sink.options import SinkOptions
 from orbitmq.testing import LocalCluster
 
 
@@ -108,5 +108,5 @@ def test_a_broker_that_joins_and_breaks_the_promise_ends_it(answers: Answers) ->
 @pytest.mark.parametrize("topic", ["orders", None])
 def test_a_topic_is_not_called_missing_while_no_broker_is_registered(topic: str | None) -> None:
     with LocalCluster(brokers=0) as nameserver, pytest.raises(NoRoute) as caught:
-        sink_brokers.ask_brokers(Connection((nameserver.address,)), topic)
+        sink_brokers.ask_brokers(ConnectionOptions((nameserver.address,)), topic)
     assert caught.value.cause == "no_broker"

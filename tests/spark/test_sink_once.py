@@ -8,10 +8,10 @@ import pytest
 
 from orbitmq.errors import ConfigError, ConnectionLost, NoRoute
 from orbitmq.remoting.blocking import BlockingNetwork
-from orbitmq.spark.options import CONNECTION_OPTIONS, Connection, Options
-from orbitmq.spark.sink_once import Pins, Scope, query_scope, sender_name
-from orbitmq.spark.sink_process import SinkProcess
-from orbitmq.spark.sink_table import Table
+from orbitmq.spark.options import CONNECTION_OPTIONS, ConnectionOptions, Options
+from orbitmq.spark.sink.brokers import SinkProcess
+from orbitmq.spark.sink.exactly_once import Pins, Scope, query_scope, sender_name
+from orbitmq.spark.sink.nameserver_tables import NameserverTable
 from orbitmq.testing import LocalCluster
 
 NOBODY = "127.0.0.1:1"
@@ -28,7 +28,7 @@ def ask(
     network: BlockingNetwork, servers: list[str], sender: str, wished: list[str], topic: str = "t"
 ) -> tuple[str, ...]:
     """Ask as a process does that knows nothing yet."""
-    return Pins(Table(network, servers)).brokers(sender, topic, lambda: wished)
+    return Pins(NameserverTable(network, servers)).brokers(sender, topic, lambda: wished)
 
 
 def test_the_first_task_of_a_sender_decides_for_each_topic(
@@ -62,7 +62,7 @@ def test_what_another_nameserver_knows_is_not_forgotten(network: BlockingNetwork
 
 def test_a_process_asks_once(cluster: LocalCluster, network: BlockingNetwork) -> None:
     servers = [cluster.address]
-    pins = Pins(Table(network, servers))
+    pins = Pins(NameserverTable(network, servers))
     assert pins.brokers("remembered", "t", lambda: ["a"]) == ("a",)
     servers[:] = [NOBODY]
     assert pins.brokers("remembered", "t", lambda: ["b"]) == ("a",), "no nameserver is needed"
@@ -82,14 +82,14 @@ def test_only_a_nameserver_that_has_no_pin_is_given_one(
 def test_pins_are_taken_back(cluster: LocalCluster, network: BlockingNetwork) -> None:
     servers = [cluster.address, NOBODY]
     assert ask(network, servers, "over", ["a"]) == ("a",)
-    Pins(Table(network, servers)).take_back("over", ["t"])
+    Pins(NameserverTable(network, servers)).take_back("over", ["t"])
     assert ask(network, servers, "over", ["b"]) == ("b",)
 
 
 def test_a_pin_has_the_topic_of_its_namespace_in_its_key(
     cluster: LocalCluster, network: BlockingNetwork
 ) -> None:
-    table = Table(network, [cluster.address], "shop")
+    table = NameserverTable(network, [cluster.address], "shop")
     assert Pins(table).brokers("spaced", "t", lambda: ["a"]) == ("a",)
     assert set(table.read("spaced@shop%t").values()) == {"a"}
     assert table.write([cluster.address], "older@t", "a,b")
@@ -98,7 +98,7 @@ def test_a_pin_has_the_topic_of_its_namespace_in_its_key(
 
 
 def test_the_timeout_option_is_that_of_routes_and_notes(monkeypatch: pytest.MonkeyPatch) -> None:
-    connection = Connection.of(
+    connection = ConnectionOptions.of(
         Options({"nameServer": NOBODY, "timeoutMs": "1234"}, CONNECTION_OPTIONS, "a test")
     )
     process = SinkProcess(connection)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from orbitmq._native import PackedSend, RowPacker, decode_batch
-from orbitmq.spark.sink_pieces import LEAST_BYTES, MOST_MORE, Pieces, cut
+from orbitmq.spark.sink.pieces import LEAST_BYTES, MOST_MORE, Pieces, cut
 
 
 def packed(rows: int, body_bytes: int = 10, topic: str = "t") -> PackedSend:

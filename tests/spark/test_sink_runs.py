@@ -8,9 +8,9 @@ import pytest
 
 from orbitmq.errors import ConfigError, NoRoute
 from orbitmq.remoting.blocking import BlockingNetwork
-from orbitmq.spark.sink_once import Scope
-from orbitmq.spark.sink_runs import EarlierRun, Run, Runs, note_run
-from orbitmq.spark.sink_table import Table
+from orbitmq.spark.sink.exactly_once import Scope
+from orbitmq.spark.sink.nameserver_tables import NameserverTable
+from orbitmq.spark.sink.runs import EarlierRun, JobRun, Runs, note_run
 from orbitmq.testing import LocalCluster
 
 NOBODY = "127.0.0.1:1"
@@ -23,20 +23,20 @@ def network() -> Iterator[BlockingNetwork]:
     made.close()
 
 
-def run(batch: int, partitions: int, *done: int) -> Run:
-    return Run(batch, partitions, frozenset(done))
+def run(batch: int, partitions: int, *done: int) -> JobRun:
+    return JobRun(batch, partitions, frozenset(done))
 
 
 @pytest.mark.parametrize(
     "noted", [run(0, 1), run(7, 1, 0), run(7, 12, *range(12)), run(7, 12, 0, 1, 2, 5, 7, 8, 11)]
 )
-def test_a_note_is_read_as_it_was_written(noted: Run) -> None:
-    assert Run.of(str(noted)) == noted
+def test_a_note_is_read_as_it_was_written(noted: JobRun) -> None:
+    assert JobRun.of(str(noted)) == noted
 
 
 @pytest.mark.parametrize("text", ["", "a,b", "1/2", "1/2/x", "1/2/0-1/more"])
 def test_a_note_of_another_make_is_none(text: str) -> None:
-    assert Run.of(text) is None
+    assert JobRun.of(text) is None
 
 
 def test_the_newest_batch_counts_and_done_partitions_add_up() -> None:
@@ -51,18 +51,18 @@ def test_a_nameserver_that_was_away_does_not_bring_an_old_run_back(
 ) -> None:
     with LocalCluster(nameservers=2) as pair:
         one, other = pair.address.split(";")
-        both = Runs(Table(network, [one, other]))
+        both = Runs(NameserverTable(network, [one, other]))
         assert both.find("s", "t") is None
         both.note("s", "t", run(1, 2, 0, 1))
-        Runs(Table(network, [one, NOBODY])).note("s", "t", run(2, 4, 0))
+        Runs(NameserverTable(network, [one, NOBODY])).note("s", "t", run(2, 4, 0))
         assert both.find("s", "t") == run(2, 4, 0)
         assert both.note("s", "t", run(2, 4, 3)) == run(2, 4, 0, 3)
-        assert Runs(Table(network, [other])).find("s", "t") == run(2, 4, 0, 3)
+        assert Runs(NameserverTable(network, [other])).find("s", "t") == run(2, 4, 0, 3)
         assert both.note("s", "t", run(1, 2, 0)) == run(2, 4, 0, 3), "an older batch is over"
 
 
 def test_without_any_nameserver_nothing_is_known(network: BlockingNetwork) -> None:
-    runs = Runs(Table(network, [NOBODY]))
+    runs = Runs(NameserverTable(network, [NOBODY]))
     with pytest.raises(NoRoute, match="in how many partitions the job has run before"):
         EarlierRun(runs, Scope("s", 0, 0), "nightly").leaves_only_repeats("t")
     with pytest.raises(NoRoute, match="in how many partitions"):
@@ -72,7 +72,7 @@ def test_without_any_nameserver_nothing_is_known(network: BlockingNetwork) -> No
 def test_a_task_keeps_to_the_run_before_topic_by_topic(
     cluster: LocalCluster, network: BlockingNetwork
 ) -> None:
-    runs = Runs(Table(network, [cluster.address]))
+    runs = Runs(NameserverTable(network, [cluster.address]))
     note_run(runs, Scope("j", 5, 0), "nightly", ["t"], run(5, 3, 0, 1))
 
     def only_repeats(partition: int, topic: str = "t", batch: int = 5) -> bool:
@@ -88,7 +88,7 @@ def test_a_task_keeps_to_the_run_before_topic_by_topic(
 def test_a_run_with_fewer_partitions_fails_in_the_end(
     cluster: LocalCluster, network: BlockingNetwork
 ) -> None:
-    runs = Runs(Table(network, [cluster.address]))
+    runs = Runs(NameserverTable(network, [cluster.address]))
     scope = Scope("k", 0, 0)
     note_run(runs, scope, "nightly", ["t"], run(0, 4))
     with pytest.raises(ConfigError, match="this one 2; as that one had failed, rows may be stored"):

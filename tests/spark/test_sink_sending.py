@@ -16,8 +16,8 @@ from orbitmq.errors import BrokerRefused, ConnectionLost, NoRoute, SendFailed
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.remoting.blocking import BlockingNetwork
-from orbitmq.spark.sink_queues import RouteCache, SinkQueues, Turns
-from orbitmq.spark.sink_sending import Sender, SendSettings
+from orbitmq.spark.sink.queues import RouteCache, SinkQueues, Turns
+from orbitmq.spark.sink.sender import Sender, SendSettings
 from orbitmq.testing import LocalCluster
 
 QUEUES = tuple(MessageQueue("t", name, number) for name in ("a", "b") for number in (0, 1))

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from orbitmq import Admin, Message, Producer
 from orbitmq.spark.offsets import LEAST, TASKS
-from orbitmq.spark.planning import LEAST_PER_TASK
+from orbitmq.spark.source.task_plan import LEAST_PER_TASK
 from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic
 from tests.spark.source_fixtures import (

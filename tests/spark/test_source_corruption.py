@@ -10,8 +10,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
 from orbitmq._native import NewMessage
 from orbitmq.errors import MalformedBody
-from orbitmq.spark.pulling import MOST_DAMAGES_TOLD
-from orbitmq.spark.source import RocketMQSource
+from orbitmq.spark.source.data_source import RocketMQSource
+from orbitmq.spark.source.range_reader import MOST_DAMAGES_TOLD
 from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from orbitmq import Admin, Message, Producer
-from orbitmq.spark.source import RocketMQSource
+from orbitmq.spark.source.data_source import RocketMQSource
 from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic
 from tests.spark.source_fixtures import bodies, frame, run_available, send, stream

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from orbitmq import Admin
-from orbitmq.spark.data_loss import MessagesLost
 from orbitmq.spark.offsets import BEGINS, QueueRange
-from orbitmq.spark.source import RocketMQSource
+from orbitmq.spark.source.data_loss import MessagesLost
+from orbitmq.spark.source.data_source import RocketMQSource
 from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic
 from tests.spark.source_fixtures import bodies, frame, run_available, send, stream, written

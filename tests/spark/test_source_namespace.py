@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql.datasource import EqualTo
 
 from orbitmq import Admin, Message, Producer
-from orbitmq.spark.pushdown import PushdownReader
-from orbitmq.spark.source import RocketMQSource
+from orbitmq.spark.source.data_source import RocketMQSource
+from orbitmq.spark.source.pushdown import PushdownReader
 from orbitmq.testing import LocalCluster
 
 TOPIC = "orders-of-a-namespace"

@@ -18,10 +18,10 @@ from orbitmq.remoting.hooks import prepare
 from orbitmq.remoting.tls import Tls
 from orbitmq.spark import schema as spark_schema
 from orbitmq.spark.offsets import EARLIEST, LATEST
-from orbitmq.spark.options import Connection, Options
+from orbitmq.spark.options import ConnectionOptions, Options
 from orbitmq.spark.schema import message_schema
-from orbitmq.spark.source import RocketMQSource
-from orbitmq.spark.source_options import SOURCE_OPTIONS, SourceOptions
+from orbitmq.spark.source.data_source import RocketMQSource
+from orbitmq.spark.source.options import SOURCE_OPTIONS, SourceOptions
 from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic
 from tests.spark.source_fixtures import frame, send
@@ -183,7 +183,7 @@ def test_secrets_are_never_shown() -> None:
 
 def test_the_connection_speaks_the_clients_language() -> None:
     given = Options(BASE | SECRETS | {"tlsVerify": "false"}, SOURCE_OPTIONS, "a source")
-    settings = Connection.of(given).client_settings()
+    settings = ConnectionOptions.of(given).client_settings()
     assert settings.access_key == "AK-hidden"
     assert settings.tls == Tls(verify=False)
     assert settings.make_tls() is not None

@@ -14,13 +14,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from orbitmq import Admin, Message, Producer
 from orbitmq.errors import ConfigError, ConnectionLost
 from orbitmq.protocol.codes import RequestCode, ResponseCode
-from orbitmq.remoting.handling import Refused
-from orbitmq.spark.batch_reader import QueuePartition
-from orbitmq.spark.cluster import Cluster, Endpoint
-from orbitmq.spark.data_loss import BrokerAway
+from orbitmq.remoting.router import Refused
+from orbitmq.spark.cluster import Endpoint, SourceCluster
 from orbitmq.spark.offsets import LEAST, TASKS
-from orbitmq.spark.planning import LEAST_PER_TASK
-from orbitmq.spark.source import RocketMQSource
+from orbitmq.spark.source.batch_reader import QueuePartition
+from orbitmq.spark.source.data_loss import BrokerAway
+from orbitmq.spark.source.data_source import RocketMQSource
+from orbitmq.spark.source.task_plan import LEAST_PER_TASK
 from orbitmq.testing import LocalCluster
 from tests.spark.broker_process import BrokerProcess
 from tests.spark.conftest import NewTopic
@@ -171,15 +171,15 @@ def test_a_batch_read_asks_again_what_a_broker_can_do(
     topic = new_topic(own, queues=1)
     send(own, topic, ["message"])
     asked: list[str] = []
-    endpoint = Cluster.endpoint
+    endpoint = SourceCluster.endpoint
 
-    def lost_at_first(self: Cluster, of_topic: str, broker: str) -> Endpoint:
+    def lost_at_first(self: SourceCluster, of_topic: str, broker: str) -> Endpoint:
         asked.append(broker)
         if len(asked) == 1:
             raise ConnectionLost(f"{broker} was closed by its peer")
         return endpoint(self, of_topic, broker)
 
-    monkeypatch.setattr(Cluster, "endpoint", lost_at_first)
+    monkeypatch.setattr(SourceCluster, "endpoint", lost_at_first)
     options = {"nameServer": own.address, "subscribe": topic, "fetchOffset.retryIntervalMs": "0"}
     source = RocketMQSource(options)
     assert len(source.reader(source.schema()).partitions()) == 1

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.spark.offsets import QueueRange, as_json, from_json, least_in, tasks_in
-from orbitmq.spark.planning import LEAST_PER_TASK, ONCE_LEAST_PER_TASK, pack, share, split
+from orbitmq.spark.source.task_plan import LEAST_PER_TASK, ONCE_LEAST_PER_TASK, pack, share, split
 
 
 def queue(number: int) -> MessageQueue:

@@ -22,10 +22,10 @@ from pyspark.sql.datasource import (
 )
 
 from orbitmq._native import NewMessage
-from orbitmq.spark.batch_reader import QueuePartition
 from orbitmq.spark.pipelines.failures import one_line
-from orbitmq.spark.pushdown import PushdownReader
-from orbitmq.spark.source import RocketMQSource
+from orbitmq.spark.source.batch_reader import QueuePartition
+from orbitmq.spark.source.data_source import RocketMQSource
+from orbitmq.spark.source.pushdown import PushdownReader
 from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic
 from tests.spark.source_fixtures import bodies, frame, send_to_queue

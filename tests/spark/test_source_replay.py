@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from orbitmq.spark.batch_reader import QueuePartition
 from orbitmq.spark.offsets import QueueRange, parse_offsets
 from orbitmq.spark.pipelines.progress import lag_of
-from orbitmq.spark.source import RocketMQSource
-from orbitmq.spark.stream_reader import RocketMQStreamReader
+from orbitmq.spark.source.batch_reader import QueuePartition
+from orbitmq.spark.source.data_source import RocketMQSource
+from orbitmq.spark.source.stream_reader import RocketMQStreamReader
 from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic
 from tests.spark.topics import produce

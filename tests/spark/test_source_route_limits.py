@@ -13,8 +13,8 @@ from orbitmq.errors import NoRoute
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.protocol.limits import MAX_QUEUES, MAX_ROUTE_QUEUES
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Answer, Handler, respond
-from orbitmq.spark.source import RocketMQSource
+from orbitmq.remoting.router import Answer, Handler, respond
+from orbitmq.spark.source.data_source import RocketMQSource
 from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic
 from tests.spark.source_fixtures import count_rows, reader, send

@@ -17,6 +17,8 @@ from tests.spark.relay_driver import Relay
 from tests.spark.standalone import StandaloneCluster
 from tests.spark.topics import bodies_in, produce, wait_for_records
 
+pytestmark = pytest.mark.counted
+
 MESSAGES = 1600
 
 

@@ -18,6 +18,8 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from orbitmq.spark.session import TUNED
 
+pytestmark = pytest.mark.newest_spark
+
 PROVIDERS = "org.apache.spark.sql.execution.streaming.state"
 ROCKS_DB = f"{PROVIDERS}.RocksDBStateStoreProvider"
 FILES = f"{PROVIDERS}.HDFSBackedStateStoreProvider"

@@ -26,9 +26,8 @@ from pyspark.sql.datasource import (
 from orbitmq.errors import ConfigError, OrbitError
 from orbitmq.spark import read_store
 from orbitmq.spark.schema import message_schema
-from orbitmq.spark.store_format import RocketMQStoreSource, StoreReader
-from orbitmq.spark.store_options import StoreOptions
-from orbitmq.spark.store_pushdown import PushingStoreReader, narrow
+from orbitmq.spark.table.format import PushingStoreReader, RocketMQStoreSource, StoreReader, narrow
+from orbitmq.spark.table.options import StoreOptions
 from orbitmq.storelog import QueueWishes, Selection, StoreLog
 from orbitmq.testing import LocalCluster
 from tests.spark.conftest import NewTopic

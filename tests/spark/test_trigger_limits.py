@@ -10,9 +10,9 @@ from orbitmq._native import encode_record
 from orbitmq.errors import BrokerRefused, ConnectionLost, OrbitError
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import ResponseCode
-from orbitmq.spark.cluster import Cluster
-from orbitmq.spark.source_options import Limits
-from orbitmq.spark.trigger_limits import LOOK_AGAIN_S, PRESUMED_BYTES, TriggerLimits
+from orbitmq.spark.cluster import SourceCluster
+from orbitmq.spark.source.options import BatchLimits
+from orbitmq.spark.source.task_plan import LOOK_AGAIN_S, PRESUMED_BYTES, TriggerLimits
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 RECORD = encode_record("orders", b"x" * 300)
@@ -39,8 +39,8 @@ def offsets_of_a_batch(broker: Broker, limits: TriggerLimits) -> int:
 
 
 def limited(broker: Broker) -> TriggerLimits:
-    limits = Limits(None, len(RECORD) * 1000, None, 0)
-    return TriggerLimits(limits, cast(Cluster, broker), lambda: broker.now)
+    limits = BatchLimits(None, len(RECORD) * 1000, None, 0)
+    return TriggerLimits(limits, cast(SourceCluster, broker), lambda: broker.now)
 
 
 def test_a_broker_that_is_away_does_not_end_a_stream() -> None:

@@ -10,9 +10,9 @@ import pytest
 from orbitmq._native import Command
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode
-from orbitmq.spark.cluster import Cluster, Reach
-from orbitmq.spark.offsets import Offsets, QueueEnds
-from orbitmq.spark.watching import HOLD_AGAIN_S, Watch
+from orbitmq.spark.cluster import Reach, SourceCluster
+from orbitmq.spark.offsets import OffsetBounds, Offsets
+from orbitmq.spark.source.end_watcher import HOLD_AGAIN_S, Watch
 
 TRIGGER_S = 0.05
 
@@ -50,7 +50,7 @@ class Broker:
         self.asked["ends"] += 1
         if not self.is_reachable:
             return Reach(unreachable={"b"})
-        return Reach({queue: QueueEnds(0, self.offsets[queue]) for queue in queues})
+        return Reach({queue: OffsetBounds(0, self.offsets[queue]) for queue in queues})
 
     def address(self, _topic: str, _broker: str) -> str:
         return "b:1"
@@ -87,7 +87,7 @@ class Broker:
 def watched(broker: Broker, queues: int) -> tuple[Watch, Offsets]:
     broker.offsets = {MessageQueue("t", "b", number): 0 for number in range(queues)}
     names = sorted(broker.offsets)
-    return Watch(cast(Cluster, broker), lambda: names), dict.fromkeys(names, 0)
+    return Watch(cast(SourceCluster, broker), lambda: names), dict.fromkeys(names, 0)
 
 
 def idle(broker: Broker, watch: Watch, began: Offsets, seconds: float) -> None:

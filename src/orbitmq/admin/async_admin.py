@@ -23,15 +23,14 @@ from orbitmq.admin.namespace import Namespace
 from orbitmq.admin.offsets import GroupLag, Moment
 from orbitmq.admin.server_verbs import AsyncServerVerbs
 from orbitmq.admin.topics import QueueEnds, changed_topic
-from orbitmq.client.address_server import look_up_nameservers
-from orbitmq.client.drivers.awaiting import perform
-from orbitmq.client.settings import ClientSettings
-from orbitmq.client.state.routes import TopicRoute
-from orbitmq.client.wishes import Flow
+from orbitmq.client.settings import ClientSettings, look_up_nameservers
 from orbitmq.protocol.bodies import MessageQueue, SubscriptionGroup, TopicConfig
 from orbitmq.protocol.flags import Permission
 from orbitmq.remoting.client import RemotingClient
 from orbitmq.remoting.tls import Tls
+from orbitmq.rpc.drivers.run_async import perform
+from orbitmq.rpc.flow import Flow
+from orbitmq.rpc.route_table import TopicRoute
 
 __all__ = ["AsyncAdmin"]
 

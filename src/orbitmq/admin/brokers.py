@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from orbitmq.admin.asking import TIMEOUT_MS, ask, read
 from orbitmq.admin.offsets import QueueLag
-from orbitmq.client.flows.refusals import access_hint
-from orbitmq.client.wishes import Flow
+from orbitmq.admin.requests import TIMEOUT_MS, ask, read
 from orbitmq.config import decode, format_properties, parse_properties
 from orbitmq.errors import BrokerRefused
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.rpc.flow import Flow
+from orbitmq.rpc.refusals import access_hint
 
 __all__ = [
     "BrokerLag",

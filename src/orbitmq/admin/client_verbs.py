@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from orbitmq._native import ReceivedMessage
-from orbitmq.admin import connected as _connected
+from orbitmq.admin import clients as _connected
 from orbitmq.admin import messages as _messages
 from orbitmq.admin import offsets as _offsets
 from orbitmq.admin import queues as _queues
 from orbitmq.admin import traces as _traces
-from orbitmq.admin.connected import ConsumedDirectly, RunningInfo
+from orbitmq.admin.clients import ConsumedDirectly, RunningInfo
 from orbitmq.admin.groups import Member
-from orbitmq.admin.performing import AsyncPerforming, Performing
+from orbitmq.admin.namespace import AsyncVerbRunner, VerbRunner
 from orbitmq.admin.queues import QueueEntries, QueueRead
 from orbitmq.admin.traces import TraceEvent
 from orbitmq.protocol.bodies import MessageQueue
@@ -19,7 +19,7 @@ from orbitmq.protocol.names import TRACE_TOPIC
 __all__ = ["AsyncClientVerbs", "ClientVerbs"]
 
 
-class ClientVerbs(Performing):
+class ClientVerbs(VerbRunner):
     """Connected clients, and what they have to do with: queues, messages, offsets."""
 
     # ---- clients
@@ -123,7 +123,7 @@ class ClientVerbs(Performing):
         )
 
 
-class AsyncClientVerbs(AsyncPerforming):
+class AsyncClientVerbs(AsyncVerbRunner):
     """Connected clients, and what they have to do with: queues, messages, offsets."""
 
     # ---- clients

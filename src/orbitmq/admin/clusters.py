@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from orbitmq.admin.asking import ask_nameserver, read
-from orbitmq.client.wishes import Flow
+from orbitmq.admin.requests import ask_nameserver, read
 from orbitmq.errors import NoRoute
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.protocol.members import Members, as_number
+from orbitmq.rpc.flow import Flow
 
 __all__ = ["BrokerPlaces", "ClusterInfo", "chosen_masters", "cluster_info"]
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from orbitmq.admin.explain.findings import Finding
 from orbitmq.admin.explain.group_rules import Patience, diagnose_group
-from orbitmq.admin.explain.looking_at_groups import WATCH_MS, look_at_group
-from orbitmq.admin.explain.looking_at_messages import look_at_message
 from orbitmq.admin.explain.message_rules import diagnose_message
 from orbitmq.admin.explain.observations import GroupSeen
-from orbitmq.admin.performing import AsyncPerforming, Performing
+from orbitmq.admin.explain.observe_group import WATCH_MS, observe_group
+from orbitmq.admin.explain.observe_message import look_at_message
+from orbitmq.admin.namespace import AsyncVerbRunner, VerbRunner
 
 __all__ = ["AsyncExplainVerbs", "ExplainVerbs"]
 
 
-class ExplainVerbs(Performing):
+class ExplainVerbs(VerbRunner):
     """Why a group is not moving, and where a message is."""
 
     def explain_group(
@@ -23,7 +23,7 @@ class ExplainVerbs(Performing):
 
         It is watched for `watch_ms` to see if it moves. ``admin.explain_group("billing")``
         """
-        flow = look_at_group(self._nameservers, self._names.own(group), watch_ms=watch_ms)
+        flow = observe_group(self._nameservers, self._names.own(group), watch_ms=watch_ms)
         return diagnose_group(self._run(flow), patience)
 
     def group_seen(self, group: str, *, watch_ms: float = WATCH_MS) -> GroupSeen:
@@ -31,7 +31,7 @@ class ExplainVerbs(Performing):
 
         ``admin.group_seen("billing").members``
         """
-        flow = look_at_group(self._nameservers, self._names.own(group), watch_ms=watch_ms)
+        flow = observe_group(self._nameservers, self._names.own(group), watch_ms=watch_ms)
         return self._run(flow)
 
     def explain_message(
@@ -57,7 +57,7 @@ class ExplainVerbs(Performing):
         return diagnose_message(self._run(flow), patience)
 
 
-class AsyncExplainVerbs(AsyncPerforming):
+class AsyncExplainVerbs(AsyncVerbRunner):
     """Why a group is not moving, and where a message is."""
 
     async def explain_group(
@@ -67,7 +67,7 @@ class AsyncExplainVerbs(AsyncPerforming):
 
         It is watched for `watch_ms` to see if it moves. ``admin.explain_group("billing")``
         """
-        flow = look_at_group(self._nameservers, self._names.own(group), watch_ms=watch_ms)
+        flow = observe_group(self._nameservers, self._names.own(group), watch_ms=watch_ms)
         return diagnose_group(await self._run(flow), patience)
 
     async def group_seen(self, group: str, *, watch_ms: float = WATCH_MS) -> GroupSeen:
@@ -75,7 +75,7 @@ class AsyncExplainVerbs(AsyncPerforming):
 
         ``admin.group_seen("billing").members``
         """
-        flow = look_at_group(self._nameservers, self._names.own(group), watch_ms=watch_ms)
+        flow = observe_group(self._nameservers, self._names.own(group), watch_ms=watch_ms)
         return await self._run(flow)
 
     async def explain_message(

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from orbitmq._native import dumps_lenient
-from orbitmq.admin.asking import Json, ask, read
 from orbitmq.admin.clusters import chosen_masters
-from orbitmq.admin.existing import differences, refuse_existing
+from orbitmq.admin.differences import differences, refuse_existing
+from orbitmq.admin.requests import Json, ask, read
 from orbitmq.admin.topics import address_of, brokers_of, delete_topic, find_route, topic_route
-from orbitmq.client.wishes import Flow
 from orbitmq.errors import NoSuchGroup
 from orbitmq.protocol.bodies import Subscription, SubscriptionGroup
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.names import dlq_topic, retry_topic
+from orbitmq.rpc.flow import Flow
 
 __all__ = [
     "GroupMembers",

@@ -12,17 +12,17 @@ from orbitmq._native import (
     decode_offset_id,
     decode_records,
 )
-from orbitmq.admin.asking import QUERY_TIMEOUT_MS, ask
 from orbitmq.admin.clusters import cluster_info
+from orbitmq.admin.requests import QUERY_TIMEOUT_MS, ask
 from orbitmq.admin.topics import address_of, brokers_of, topic_route
-from orbitmq.client.damaged_records import decode_whole
-from orbitmq.client.flows.refusals import access_hint
-from orbitmq.client.state.namespace import unwrap
-from orbitmq.client.wishes import Flow
+from orbitmq.client.consumer.pull_flow import decode_whole
 from orbitmq.errors import BrokerRefused, MalformedId
 from orbitmq.message import MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.names import Property
+from orbitmq.rpc.flow import Flow
+from orbitmq.rpc.namespace import unwrap
+from orbitmq.rpc.refusals import access_hint
 
 __all__ = ["message_at", "message_by_id", "messages_by_key"]
 

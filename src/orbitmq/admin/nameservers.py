@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from orbitmq.admin.asking import ask, ask_nameserver, read
-from orbitmq.client.wishes import Flow
+from orbitmq.admin.requests import ask, ask_nameserver, read
 from orbitmq.config import decode, format_properties, parse_properties
 from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.rpc.flow import Flow
 
 __all__ = [
     "allow_writes",

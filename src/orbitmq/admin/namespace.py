@@ -12,11 +12,12 @@ from typing import TypeVar
 
 from orbitmq.admin.groups import GroupMembers
 from orbitmq.admin.offsets import GroupLag
-from orbitmq.client.state.namespace import unwrap, wrap
-from orbitmq.client.state.routes import TopicRoute
 from orbitmq.protocol.bodies import MessageQueue, SubscriptionGroup, TopicConfig
+from orbitmq.rpc.flow import Flow
+from orbitmq.rpc.namespace import unwrap, wrap
+from orbitmq.rpc.route_table import TopicRoute
 
-__all__ = ["Namespace"]
+__all__ = ["AsyncVerbRunner", "Namespace", "VerbRunner"]
 
 T = TypeVar("T")
 
@@ -107,3 +108,28 @@ class Namespace:
     def lag(self, lag: GroupLag) -> GroupLag:
         """Return how far a group is."""
         return replace(lag, group=self.bare(lag.group), queues=self.queues(lag.queues))
+
+
+# ---- What families of verbs need of the class they become part of
+
+R = TypeVar("R")
+
+
+class VerbRunner:
+    """Something that carries out flows on the calling thread."""
+
+    _nameservers: list[str]
+    _names: Namespace
+
+    def _run(self, flow: Flow[R]) -> R:
+        raise NotImplementedError
+
+
+class AsyncVerbRunner:
+    """Something that carries out flows on an event loop."""
+
+    _nameservers: list[str]
+    _names: Namespace
+
+    async def _run(self, flow: Flow[R]) -> R:
+        raise NotImplementedError

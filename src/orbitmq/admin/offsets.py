@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from orbitmq.admin.asking import Json, ask, read
 from orbitmq.admin.clusters import chosen_masters
+from orbitmq.admin.requests import Json, ask, read
 from orbitmq.admin.topics import address_of, brokers_of, topic_route
-from orbitmq.client.state.routes import TopicRoute
-from orbitmq.client.wishes import Flow
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.rpc.flow import Flow
+from orbitmq.rpc.route_table import TopicRoute
 
 __all__ = [
     "GroupLag",

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orbitmq._native import Record, decode_records
-from orbitmq.admin.asking import ask, read
+from orbitmq.admin.requests import ask, read
 from orbitmq.admin.topics import address_of, topic_route
-from orbitmq.client.damaged_records import decode_whole
-from orbitmq.client.wishes import Flow
+from orbitmq.client.consumer.pull_flow import decode_whole
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import PullFlag
+from orbitmq.rpc.flow import Flow
 
 __all__ = ["QueueEntries", "QueueEntry", "QueueRead", "queue_entries", "read_queue"]
 

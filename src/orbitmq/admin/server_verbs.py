@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from orbitmq.admin import access as _access
+from orbitmq.admin import accounts as _access
 from orbitmq.admin import brokers as _brokers
 from orbitmq.admin import groups as _groups
 from orbitmq.admin import nameservers as _nameservers
 from orbitmq.admin import topics as _topics
-from orbitmq.admin.access import AccessConfig, AccessVersions, Account
+from orbitmq.admin.accounts import AccessConfig, AccessVersions, Account
 from orbitmq.admin.brokers import BrokerLag, CleanKind, Counter
-from orbitmq.admin.performing import AsyncPerforming, Performing
+from orbitmq.admin.namespace import AsyncVerbRunner, VerbRunner
 from orbitmq.protocol.bodies import SubscriptionGroup, TopicConfig
 
 __all__ = ["AsyncServerVerbs", "ServerVerbs"]
 
 
-class ServerVerbs(Performing):
+class ServerVerbs(VerbRunner):
     """Brokers, nameservers and accounts."""
 
     # ---- brokers
@@ -236,7 +236,7 @@ class ServerVerbs(Performing):
         return {name: replace(one, group_name=group) for name, one in found.items()}
 
 
-class AsyncServerVerbs(AsyncPerforming):
+class AsyncServerVerbs(AsyncVerbRunner):
     """Brokers, nameservers and accounts."""
 
     # ---- brokers

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from orbitmq.admin.asking import ask, ask_nameserver, read
 from orbitmq.admin.clusters import chosen_masters
-from orbitmq.admin.existing import differences, refuse_existing
-from orbitmq.client.state.routes import QueueData, TopicRoute
-from orbitmq.client.wishes import Flow, Pause
+from orbitmq.admin.differences import differences, refuse_existing
+from orbitmq.admin.requests import ask, ask_nameserver, read
 from orbitmq.errors import BrokerRefused, ConfigError, NoRoute, RemotingError, ShrinkRefused
 from orbitmq.protocol.bodies import MessageQueue, TopicConfig
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import Permission
 from orbitmq.protocol.limits import MAX_QUEUES
+from orbitmq.rpc.flow import Flow, Pause
+from orbitmq.rpc.route_table import QueueData, TopicRoute
 
 __all__ = [
     "QueueEnds",

@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from orbitmq.admin.messages import messages_by_key
-from orbitmq.client.wishes import Flow
 from orbitmq.protocol.names import TRACE_TOPIC
+from orbitmq.rpc.flow import Flow
 
 __all__ = ["TraceEvent", "message_trace", "parse_trace"]
 

@@ -9,23 +9,17 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from orbitmq.broker.acks import FlushAcks
-from orbitmq.broker.awaited_members import AwaitedMembers
-from orbitmq.broker.bloom import BloomSize
-from orbitmq.broker.clients import EXPIRY_MS, ConsumerClients, ProducerClients
-from orbitmq.broker.deduplication import Deduplication
-from orbitmq.broker.delay import DelayService
-from orbitmq.broker.filters import ConsumerFilters
-from orbitmq.broker.flow_control import FlowControl, FlowControlledRouter
-from orbitmq.broker.groups import GroupTable
-from orbitmq.broker.handlers.admin_access import AccessAdminHandlers
-from orbitmq.broker.handlers.admin_clients import ClientAdminHandlers
-from orbitmq.broker.handlers.admin_config import ConfigAdminHandlers
-from orbitmq.broker.handlers.admin_groups import GroupAdminHandlers
-from orbitmq.broker.handlers.admin_offsets import OffsetAdminHandlers
-from orbitmq.broker.handlers.admin_stats import StatsAdminHandlers
-from orbitmq.broker.handlers.admin_store import StoreAdminHandlers
-from orbitmq.broker.handlers.admin_topics import KEPT_WITHOUT_CONFIG, TopicAdminHandlers
+from orbitmq.acl.control import MADE_ADMIN, AccessControl
+from orbitmq.acl.editor import AccountEditor
+from orbitmq.acl.files import RELOAD_S, AccountFiles
+from orbitmq.acl.rules import BROKER_RULES
+from orbitmq.broker.handlers.admin.access import AccessAdminHandlers
+from orbitmq.broker.handlers.admin.clients import ClientAdminHandlers
+from orbitmq.broker.handlers.admin.groups import GroupAdminHandlers
+from orbitmq.broker.handlers.admin.offsets import OffsetAdminHandlers
+from orbitmq.broker.handlers.admin.settings import ConfigAdminHandlers, StatsAdminHandlers
+from orbitmq.broker.handlers.admin.store import StoreAdminHandlers
+from orbitmq.broker.handlers.admin.topics import KEPT_WITHOUT_CONFIG, TopicAdminHandlers
 from orbitmq.broker.handlers.bulk_read import BulkReadHandlers
 from orbitmq.broker.handlers.consumers import ConsumerHandlers
 from orbitmq.broker.handlers.pull import PullHandlers
@@ -35,41 +29,44 @@ from orbitmq.broker.handlers.send import SendHandlers, nobody
 from orbitmq.broker.handlers.send_back import SendBackHandlers
 from orbitmq.broker.handlers.send_once import SendOnceHandlers
 from orbitmq.broker.handlers.transactions import TransactionHandlers
-from orbitmq.broker.housekeeping import Housekeeping
-from orbitmq.broker.locks import QueueLocks
-from orbitmq.broker.longpoll import HeldPulls
-from orbitmq.broker.offsets import ConsumerOffsets
-from orbitmq.broker.placing import Placing
-from orbitmq.broker.progress import Progress
-from orbitmq.broker.putting import Putting
+from orbitmq.broker.open_store import open_store
+from orbitmq.broker.overload import FlowControl, FlowControlledRouter
+from orbitmq.broker.periodic import PeriodicTasks
 from orbitmq.broker.queue_notices import QueueNotices
-from orbitmq.broker.registration import Registration
+from orbitmq.broker.read.lag import PERIOD_MS, ConsumeStats, SlowConsumers
+from orbitmq.broker.read.long_poll import HeldPulls
+from orbitmq.broker.read.pull_filter import PullFilterResolver
+from orbitmq.broker.registration import Registrar
 from orbitmq.broker.retention import Retention
 from orbitmq.broker.runtime_info import RuntimeInfo
-from orbitmq.broker.slow_consumers import PERIOD_MS, SlowConsumers
-from orbitmq.broker.stats import BrokerStats
-from orbitmq.broker.store_opening import open_store
-from orbitmq.broker.table_files import TableFiles
-from orbitmq.broker.timer_messages import TimerWishes
-from orbitmq.broker.timers import TimerService
-from orbitmq.broker.topics import TopicTable
-from orbitmq.broker.transaction_check import TransactionCheck
-from orbitmq.broker.wanting import Wanting
+from orbitmq.broker.state.awaited_members import AwaitedMembers
+from orbitmq.broker.state.bloom import BloomSize
+from orbitmq.broker.state.clients import EXPIRY_MS, ConsumerClients, ProducerClients
+from orbitmq.broker.state.files import TableFiles
+from orbitmq.broker.state.filters import ConsumerFilters
+from orbitmq.broker.state.groups import GroupTable
+from orbitmq.broker.state.offsets import ConsumerOffsets
+from orbitmq.broker.state.queue_locks import QueueLocks
+from orbitmq.broker.state.stats import BrokerStats
+from orbitmq.broker.state.topics import TopicTable
+from orbitmq.broker.transactions.check import TransactionCheck
+from orbitmq.broker.write.acks import FlushAcks
+from orbitmq.broker.write.dedup import Deduplication
+from orbitmq.broker.write.delay import DelayService
+from orbitmq.broker.write.delivery_time import DeliveryTimePolicy
+from orbitmq.broker.write.timers import TimedWriter, TimerService
+from orbitmq.broker.write.writer import MessageWriter
 from orbitmq.config import BrokerConfig, delay_levels_ms
 from orbitmq.config.address import resolved
 from orbitmq.errors import FAILURES
 from orbitmq.protocol.bodies import MessageQueue, TopicConfig
 from orbitmq.protocol.codes import RequestCode
-from orbitmq.remoting.access.control import MADE_ADMIN, AccessControl
-from orbitmq.remoting.access.editing import AccountEditor
-from orbitmq.remoting.access.files import RELOAD_S, AccountFiles
-from orbitmq.remoting.access.rules import BROKER_RULES
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Router
 from orbitmq.remoting.hooks import RequestHook
-from orbitmq.remoting.limits import Limits
+from orbitmq.remoting.limits import ServerLimits
+from orbitmq.remoting.router import Router
 from orbitmq.remoting.server import Server
-from orbitmq.remoting.server_tls import ServerTls, own_connections_context
+from orbitmq.remoting.tls import ServerTls, own_connections_context
 from orbitmq.threads import in_thread
 
 __all__ = ["Broker"]
@@ -116,10 +113,10 @@ class Broker:
         self.router: Router = FlowControlledRouter(self.flow_control)
         self._hosts = tuple(hosts)
         self._servers: list[Server] = []
-        self._limits = Limits()
+        self._limits = ServerLimits()
         config.tls.read_own_file()
         self.tls = ServerTls.of(config.tls)
-        self._housekeeping = Housekeeping()
+        self._housekeeping = PeriodicTasks()
         self._is_open = False
 
     # ---- life
@@ -167,7 +164,7 @@ class Broker:
         )
         self.retention = Retention(config, self.store, self.stats, clock)
         self.held = HeldPulls(self.store.max_offset)
-        self.putting = Putting(
+        self.putting = MessageWriter(
             self.store, self.stats, clock, levels, config.max_message_size, self.held
         )
         self.deduplication = Deduplication(config, self.store, config_dir, clock)
@@ -179,7 +176,7 @@ class Broker:
             clock,
             lambda: config.file_reserved_time * 3_600_000,
         )
-        self.placing = Placing(self.putting, self.timers, TimerWishes(config, clock))
+        self.placing = TimedWriter(self.putting, self.timers, DeliveryTimePolicy(config, clock))
         self.acks = (
             FlushAcks(self.store, config.sync_flush_timeout, self.stats.put_times_ms)
             if config.flush_disk_type == "SYNC_FLUSH"
@@ -191,7 +188,7 @@ class Broker:
         )
         self.flow_control.unflushed = self.acks
         self.flow_control.call_soon = asyncio.get_running_loop().call_soon
-        self.registration = Registration(
+        self.registration = Registrar(
             config,
             self.topics,
             lambda: f"{config.broker_ip1}:{config.listen_port}",
@@ -261,7 +258,7 @@ class Broker:
             store,
             self.topics,
             self.groups,
-            Wanting(config, self.consumers, self.filters),
+            PullFilterResolver(config, self.consumers, self.filters),
             self.offsets,
             self.putting,
             self.stats,
@@ -326,7 +323,7 @@ class Broker:
 
     def _make_admin_handlers(self) -> None:
         config, store, clock = self.config, self.store, self.clock
-        progress = Progress(
+        progress = ConsumeStats(
             config.broker_name, store, self.topics, self.offsets, self.consumers, self.stats
         )
         runtime_info = RuntimeInfo(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-from orbitmq.broker.clients import ConsumerClients
+from orbitmq.broker.state.clients import ConsumerClients
 
 __all__ = ["QueueNotices"]
 

@@ -5,25 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+import struct
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from orbitmq._native import Command, body_crc, dumps_lenient
-from orbitmq.broker.nameserver_look_up import NameserverLookUp
+from orbitmq._native import Command, body_crc, compress, dumps_lenient
 from orbitmq.broker.queue_notices import QueueNotices
-from orbitmq.broker.registration_body import compressed_body, plain_body
-from orbitmq.broker.topics import TopicTable
+from orbitmq.broker.state.topics import TopicTable
 from orbitmq.config import BrokerConfig
-from orbitmq.errors import FAILURES, OrbitError
+from orbitmq.errors import FAILURES, NoRoute, OrbitError
 from orbitmq.protocol.bodies import DataVersion, TopicConfig
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import Permission
 from orbitmq.protocol.members import Members
+from orbitmq.remoting.address import look_up
 from orbitmq.remoting.client import RemotingClient
 from orbitmq.remoting.hooks import RequestHook
 
-__all__ = ["Registration"]
+__all__ = ["NameserverLookUp", "Registrar", "compressed_body", "plain_body"]
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ PAUSE_FACTOR = 10
 MAX_PAUSE_S = 1.0
 
 
-class Registration:
+class Registrar:
     """Keeps the nameservers informed: at once when topics change, and every half minute."""
 
     def __init__(
@@ -238,3 +238,83 @@ class Registration:
             )
         except OrbitError as error:
             _log.info("name server %s was not told that we leave: %s", address, error)
+
+
+# ---- The body of a registration: plain JSON, or compressed
+#
+#     plain       {"filterServerList": [], "topicConfigSerializeWrapper": {dataVersion, topics}}
+#
+#     compressed  a zlib stream of
+#                 i32 length, data version as JSON
+#                 i32 number of topics
+#                 for each: i32 length, "name readQueues writeQueues perm filterType"
+#                 i32 length, filter servers as JSON
+#
+# The compressed form leaves a topic's order and system flag out, as in 4.9.7.
+
+LEVEL = 9
+
+
+def plain_body(table: Mapping[str, Any]) -> bytes:
+    """Return the JSON form of a table of topics."""
+    return dumps_lenient({"filterServerList": [], "topicConfigSerializeWrapper": table})
+
+
+def compressed_body(table: Mapping[str, Any]) -> bytes:
+    """Return the compressed form of a table of topics."""
+    topics = table["topicConfigTable"].values()
+    parts = [_counted(dumps_lenient(table["dataVersion"])), struct.pack(">i", len(topics))]
+    parts += [_counted(_line(topic).encode()) for topic in topics]
+    parts.append(_counted(b"[]"))
+    return compress(b"".join(parts), "zlib", level=LEVEL)
+
+
+def _counted(text: bytes) -> bytes:
+    return struct.pack(">i", len(text)) + text
+
+
+def _line(topic: Mapping[str, Any]) -> str:
+    fields = ("topicName", "readQueueNums", "writeQueueNums", "perm", "topicFilterType")
+    return " ".join(str(topic[field]) for field in fields)
+
+
+# ---- The nameservers of a broker whose settings name none, but an address server that does
+
+DEFAULT_DOMAIN = "jmenv.tbsite.net"
+DEFAULT_SUBGROUP = "nsaddr"
+LOOK_AGAIN_S = 120.0
+LOOK_AGAIN_SOON_S = 10.0
+ADVICE = "Check rmqAddressServerDomain, or set namesrvAddr"
+
+
+class NameserverLookUp:
+    """Asks the address server now and then; `config.nameservers` are then those it has named."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+
+    @property
+    def next_s(self) -> float:
+        """Seconds until the next question; few, as long as there is no nameserver."""
+        return LOOK_AGAIN_S if self._config.found_nameservers else LOOK_AGAIN_SOON_S
+
+    async def ask(self) -> bool:
+        """Ask the address server; True when its list has changed.
+
+        When it does not answer, the list of before stays in use.
+        """
+        config = self._config
+        domain = config.rmq_address_server_domain or DEFAULT_DOMAIN
+        subgroup = config.rmq_address_server_sub_group or DEFAULT_SUBGROUP
+        try:
+            found = await asyncio.to_thread(look_up, domain, subgroup, advice=ADVICE)
+        except NoRoute as error:
+            known = ";".join(config.found_nameservers)
+            kept = f"going on with {known}" if known else "not registered yet"
+            _log.warning("%s; %s, asking again in %.0f s", error, kept, self.next_s)
+            return False
+        changed = set(found) != set(config.found_nameservers)
+        if changed:
+            _log.info("name servers according to %s: %s", domain, ";".join(found))
+        config.found_nameservers = list(found)
+        return changed

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from orbitmq._native import Store
-from orbitmq.broker.stats import BrokerStats
+from orbitmq.broker.state.stats import BrokerStats
 from orbitmq.config import BrokerConfig
 
 __all__ = ["Retention"]

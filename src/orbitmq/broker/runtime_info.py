@@ -15,10 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from orbitmq._native import Store
-from orbitmq.broker.delay import DelayService
-from orbitmq.broker.flow_control import UnflushedSends
-from orbitmq.broker.progress import Progress
-from orbitmq.broker.stats import BrokerStats
+from orbitmq.broker.overload import UnflushedSends
+from orbitmq.broker.read.lag import ConsumeStats
+from orbitmq.broker.state.stats import BrokerStats
+from orbitmq.broker.write.delay import DelayService
 from orbitmq.config import BrokerConfig
 from orbitmq.protocol.features import FEATURES, FEATURES_KEY
 from orbitmq.protocol.flags import Version
@@ -37,7 +37,7 @@ class RuntimeInfo:
     store: Store
     stats: BrokerStats
     delay: DelayService
-    progress: Progress
+    progress: ConsumeStats
     clock: Callable[[], int]
     unflushed: UnflushedSends | None
     """The sends that wait for the disk, if sends do."""

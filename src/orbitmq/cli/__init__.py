@@ -13,8 +13,8 @@ from typing import Final
 import click
 
 from orbitmq import __version__
-from orbitmq.cli.exits import EXIT_CODES_HELP
-from orbitmq.cli.pipes import EndsQuietly
+from orbitmq.cli.core.exits import EXIT_CODES_HELP
+from orbitmq.cli.core.pipes import EndsQuietly
 
 __all__ = ["main"]
 
@@ -100,7 +100,7 @@ def main(context: click.Context, verbose: int, quiet: int) -> None:
       orbitmq group lag                       how far consumers are
     """
     # Imported late: the help logs nothing.
-    from orbitmq.cli.logs import set_up_logging
+    from orbitmq.cli.core.logs import set_up_logging
 
     context.obj = verbose - quiet
     set_up_logging(context.obj)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orbitmq.cli.asking import Verb, asks
-from orbitmq.cli.exits import NothingFound
-from orbitmq.cli.printing import Column, Done, Facts, Table
-from orbitmq.cli.values import BROKER, CLUSTER, brokers_at
+from orbitmq.cli.core.exits import NothingFound
+from orbitmq.cli.core.options import Verb, admin_command
+from orbitmq.cli.core.printing import Column, Done, Facts, OutputTable
+from orbitmq.cli.core.values import BROKER, CLUSTER, brokers_at
 
 if TYPE_CHECKING:
     from orbitmq.admin.admin import Admin
@@ -28,7 +28,7 @@ def acl() -> None:
 @BROKER
 @CLUSTER
 @click.option("--show-secrets", is_flag=True, help="Print secret keys, too.")
-@asks()
+@admin_command()
 def list_command(
     admin: Admin, broker: str | None, cluster: str | None, show_secrets: bool
 ) -> Facts:
@@ -68,8 +68,10 @@ def list_command(
         Column("topicPerms", "Topic by topic"),
         Column("groupPerms", "Group by group"),
     ]
-    white = Table([Column("broker", "Broker"), Column("address", "Let in unsigned")], addresses)
-    return Facts({"accounts": Table(columns, accounts), "whiteAddresses": white})
+    white = OutputTable(
+        [Column("broker", "Broker"), Column("address", "Let in unsigned")], addresses
+    )
+    return Facts({"accounts": OutputTable(columns, accounts), "whiteAddresses": white})
 
 
 @acl.command("set", cls=Verb, short_help="Add or change an account")
@@ -87,7 +89,7 @@ def list_command(
 @click.option("--groups", "group_perm", type=PERM, help="Any group that is not named.")
 @click.option("--topic", "topic_perms", multiple=True, metavar="TOPIC=PERM", help="One topic.")
 @click.option("--group", "group_perms", multiple=True, metavar="GROUP=PERM", help="One group.")
-@asks()
+@admin_command()
 def set_command(
     admin: Admin,
     account_key: str,
@@ -113,7 +115,7 @@ def set_command(
     """
     from dataclasses import replace
 
-    from orbitmq.admin.access import Account
+    from orbitmq.admin.accounts import Account
 
     account = Account(
         access_key=account_key,
@@ -139,7 +141,7 @@ def set_command(
 @click.argument("account_key", metavar="ACCESS_KEY")
 @BROKER
 @CLUSTER
-@asks()
+@admin_command()
 def delete_command(admin: Admin, account_key: str, broker: str | None, cluster: str | None) -> Done:
     """Delete an account from brokers.
 
@@ -167,7 +169,7 @@ def delete_command(admin: Admin, account_key: str, broker: str | None, cluster: 
 @BROKER
 @CLUSTER
 @click.option("--acl-file", metavar="PATH", help="Which of the broker's files to change.")
-@asks()
+@admin_command()
 def white_addresses_command(
     admin: Admin, addresses: str, broker: str | None, cluster: str | None, acl_file: str | None
 ) -> Done:
@@ -188,8 +190,8 @@ def white_addresses_command(
 @acl.command("versions", cls=Verb, short_help="Show the versions of account files")
 @BROKER
 @CLUSTER
-@asks()
-def versions_command(admin: Admin, broker: str | None, cluster: str | None) -> Table:
+@admin_command()
+def versions_command(admin: Admin, broker: str | None, cluster: str | None) -> OutputTable:
     """Show which versions of their files of accounts brokers have.
 
     \b
@@ -218,4 +220,4 @@ def versions_command(admin: Admin, broker: str | None, cluster: str | None) -> T
         Column("version", "Version", "number"),
         Column("updatedMs", "Updated", "time"),
     ]
-    return Table(columns, rows)
+    return OutputTable(columns, rows)

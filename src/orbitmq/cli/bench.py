@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orbitmq.cli.asking import Exit, Verb, reaches
-from orbitmq.cli.printing import Facts, Output, present
-from orbitmq.cli.progress import bar
-from orbitmq.cli.sending import TOOLS_GROUP
+from orbitmq.cli.core.options import ExitCode, Verb, reaches
+from orbitmq.cli.core.printing import Facts, Output, present
+from orbitmq.cli.core.progress import bar
+from orbitmq.cli.core.send_test import TOOLS_GROUP
 
 if TYPE_CHECKING:
     from orbitmq._native import ReceivedMessage
-    from orbitmq.cli.asking import Place
-    from orbitmq.client.producer_async import AsyncProducer
+    from orbitmq.cli.core.options import ClusterOptions
+    from orbitmq.client.producer.async_producer import AsyncProducer
     from orbitmq.client.settings import ClientSettings
 
 __all__ = ["bench"]
@@ -58,7 +58,7 @@ class Tally:
 @click.option("--consume/--no-consume", "consumes", default=True, help="Also consume them.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
 @reaches
-def bench(place: Place, output: Output, **load: Any) -> None:
+def bench(place: ClusterOptions, output: Output, **load: Any) -> None:
     """Send messages as fast as the cluster takes them, consume them, and say how fast that was.
 
     Rates are of one process of this client; a cluster may take more from several. Ends with code 3
@@ -76,11 +76,11 @@ def bench(place: Place, output: Output, **load: Any) -> None:
         values = runner.run(_bench(place, **load))
     present(Facts(values), output)
     if values["failed"] or (load["consumes"] and values["received"] < values["sent"]):
-        sys.exit(Exit.NOT_IN_ORDER)
+        sys.exit(ExitCode.NOT_IN_ORDER)
 
 
 async def _bench(
-    place: Place,
+    place: ClusterOptions,
     topic: str,
     seconds: float,
     size: int,
@@ -90,8 +90,8 @@ async def _bench(
     consumes: bool,
 ) -> dict[str, Any]:
     from orbitmq.admin.async_admin import AsyncAdmin
-    from orbitmq.client.producer_async import AsyncProducer
-    from orbitmq.client.push import AsyncPushConsumer
+    from orbitmq.client.consumer.push import AsyncPushConsumer
+    from orbitmq.client.producer.async_producer import AsyncProducer
 
     settings, tally, group = place.settings(), Tally(), f"orbitmq-bench-{os.getpid()}"
     async with AsyncAdmin(settings) as admin:

@@ -3,15 +3,209 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from orbitmq.cli.broker_verbs import VERBS
-from orbitmq.cli.exits import NotStarted
+from orbitmq.cli.core.exits import NotStarted
+from orbitmq.cli.core.options import ExitCode, Verb, admin_command, reaches
+from orbitmq.cli.core.printing import Column, Done, Facts, Output, OutputTable, present
+from orbitmq.cli.core.values import BROKER, CLUSTER, brokers_at, check_taken, key_values
+from orbitmq.cli.group.show import LAG_COLUMNS
 from orbitmq.config import BrokerConfig, format_properties
 from orbitmq.errors import ConfigError
 
-__all__ = ["broker"]
+if TYPE_CHECKING:
+    from orbitmq.admin.admin import Admin
+    from orbitmq.cli.core.options import ClusterOptions
+
+__all__ = ["VERBS", "broker"]
+
+# ---- Looking at brokers that run, and changing them: the verbs of ``orbitmq broker``
+
+PAIR_COLUMNS: Final = [Column("broker", "Broker"), Column("key", "Key"), Column("value", "Value")]
+
+
+def _pairs(broker: str, values: dict[str, str], only: str) -> list[dict[str, Any]]:
+    return [
+        {"broker": broker, "key": key, "value": value}
+        for key, value in sorted(values.items())
+        if only.lower() in key.lower()
+    ]
+
+
+@click.command("status", cls=Verb, short_help="Show what brokers say of themselves")
+@BROKER
+@CLUSTER
+@click.option("--only", default="", metavar="TEXT", help="Only keys that have this in them.")
+@admin_command(watched=True)
+def status_command(admin: Admin, broker: str | None, cluster: str | None, only: str) -> OutputTable:
+    """Show a broker's own table of its state, under RocketMQ's keys.
+
+    \b
+    Examples:
+      orbitmq broker status -b broker-a
+      orbitmq broker status --only tps --watch
+    """
+    rows = [
+        row
+        for name, address in brokers_at(admin, broker, cluster).items()
+        for row in _pairs(name, admin.broker_runtime_info(address), only)
+    ]
+    return OutputTable(PAIR_COLUMNS, rows)
+
+
+@click.command("config", cls=Verb, short_help="Show or change settings of brokers")
+@BROKER
+@CLUSTER
+@click.option("--only", default="", metavar="TEXT", help="Only keys that have this in them.")
+@click.option(
+    "-s", "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a setting."
+)
+@admin_command()
+def config_command(
+    admin: Admin, broker: str | None, cluster: str | None, only: str, changes: tuple[str, ...]
+) -> OutputTable | Done:
+    """Show the settings of brokers, or change some while they run.
+
+    \b
+    Examples:
+      orbitmq broker config -b broker-a --only flush
+      orbitmq broker config -c DefaultCluster --set fileReservedTime=24
+    """
+    if changes:
+        pairs = key_values(changes)
+        places = brokers_at(admin, broker, cluster, whole=False)
+        for name, address in places.items():
+            admin.update_broker_config(address, pairs)
+            check_taken(name, pairs, admin.broker_config(address))
+        text = ", ".join(f"{key}={value}" for key, value in pairs.items())
+        return Done(f"{text} on {', '.join(places)}", {"set": pairs, "brokers": list(places)})
+    rows = [
+        row
+        for name, address in brokers_at(admin, broker, cluster).items()
+        for row in _pairs(name, admin.broker_config(address), only)
+    ]
+    return OutputTable(PAIR_COLUMNS, rows)
+
+
+@click.command("lag", cls=Verb, short_help="Show how far groups are in brokers' queues")
+@BROKER
+@CLUSTER
+@click.option(
+    "--min-lag", type=int, default=0, show_default=True, help="Only queues that far behind."
+)
+@click.option("--ordered", is_flag=True, help="Only ordered topics.")
+@admin_command(watched=True)
+def lag_command(
+    admin: Admin, broker: str | None, cluster: str | None, min_lag: int, ordered: bool
+) -> OutputTable:
+    """Show how far every group is in the queues of brokers.
+
+    \b
+    Example:
+      orbitmq broker lag -b broker-a --min-lag 1000
+    """
+    rows: list[dict[str, Any]] = []
+    total = 0
+    for address in brokers_at(admin, broker, cluster).values():
+        lag = admin.broker_lag(address, only_ordered=ordered)
+        total += lag.total
+        rows += [
+            {
+                "group": group,
+                "topic": queue.topic,
+                "broker": queue.broker_name,
+                "queue": queue.queue_id,
+                "maxOffset": one.max_offset,
+                "consumerOffset": one.consumer_offset,
+                "lag": one.lag,
+                "lastConsumedMs": one.last_consumed_ms,
+            }
+            for group, queues in lag.groups.items()
+            for queue, one in sorted(queues.items())
+            if one.lag >= min_lag
+        ]
+    columns = [Column("group", "Group"), *LAG_COLUMNS[:-1]]
+    return OutputTable(columns, rows, note=f"behind by {total:,}")
+
+
+def _cleaning(name: str, what: Literal["queues", "topics", "log"], help_text: str) -> click.Command:
+    @click.command(name, cls=Verb, short_help=help_text)
+    @BROKER
+    @CLUSTER
+    @admin_command()
+    def run(admin: Admin, broker: str | None, cluster: str | None) -> Done:
+        places = brokers_at(admin, broker, cluster, whole=False)
+        for address in places.values():
+            admin.clean_broker(address, what)
+        return Done(f"{', '.join(places)} cleaned up", {"cleaned": what, "brokers": list(places)})
+
+    run.help = f"""{help_text}.
+
+    \b
+    Example:
+      orbitmq broker {name} -b broker-a
+    """
+    return run
+
+
+def _writes(name: str, help_text: str, more: str) -> click.Command:
+    @click.command(name, cls=Verb, short_help=help_text)
+    @click.argument("broker", metavar="BROKER")
+    @admin_command()
+    def run(admin: Admin, broker: str) -> Facts:
+        brokers_at(admin, broker, None)  # a name that is not registered is an error
+        change = admin.deny_writes if name == "deny-writes" else admin.allow_writes
+        return Facts({"broker": broker, "topicsByNameserver": change(broker)})
+
+    run.help = f"""{help_text}. {more}
+
+    \b
+    Example:
+      orbitmq broker {name} broker-a
+    """
+    return run
+
+
+@click.command("send-check", cls=Verb, short_help="Send test messages to a broker and time them")
+@click.argument("broker")
+@click.option("--amount", type=click.IntRange(1), default=50, show_default=True, help="Messages.")
+@click.option("--size", type=click.IntRange(1), default=128, show_default=True, help="Their bytes.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
+@reaches
+def send_check_command(
+    place: ClusterOptions, broker: str, amount: int, size: int, output: Output
+) -> None:
+    """Send test messages to the topic a broker has under its own name, and time each.
+
+    Nobody consumes them. Ends with code 3 if one of them failed.
+
+    \b
+    Example:
+      orbitmq broker send-check broker-a --amount 10
+    """
+    from orbitmq.cli.core.send_test import CHECK_COLUMNS, timed_sends
+
+    rows = timed_sends(place, broker, amount, size, broker=broker)
+    present(OutputTable(CHECK_COLUMNS, rows), output)
+    if not all(row["ok"] for row in rows):
+        raise SystemExit(ExitCode.NOT_IN_ORDER)
+
+
+VERBS: Final = (
+    status_command,
+    config_command,
+    lag_command,
+    _cleaning("clean-queues", "queues", "Delete consume queues without messages"),
+    _cleaning("clean-topics", "topics", "Delete topics that nobody uses"),
+    _cleaning("clean-log", "log", "Delete log files that have expired, at once"),
+    _writes(
+        "deny-writes", "Tell clients not to write to a broker", "Such as before it is stopped."
+    ),
+    _writes("allow-writes", "Tell clients to write to a broker again", "Undoes deny-writes."),
+    send_check_command,
+)
 
 
 @click.group(
@@ -70,7 +264,7 @@ def broker(
         click.echo(format_properties(dict(sorted(config.as_properties().items()))), nl=False)
         return
     # Imported late: the help and the settings need no event loop.
-    from orbitmq.cli.servers import run_broker
+    from orbitmq.cli.core.process import run_broker
 
     run_broker(config, hosts)
 

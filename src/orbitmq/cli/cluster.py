@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from orbitmq.cli.asking import Exit, Verb, asks, reaches
-from orbitmq.cli.printing import Column, Done, Output, Table, present, watch
-from orbitmq.cli.progress import progress
-from orbitmq.cli.values import BROKER, CLUSTER, brokers_at
+from orbitmq.cli.core.options import ExitCode, Verb, admin_command, reaches
+from orbitmq.cli.core.printing import Column, Done, Output, OutputTable, present, watch
+from orbitmq.cli.core.progress import progress
+from orbitmq.cli.core.values import BROKER, CLUSTER, brokers_at
+from orbitmq.cli.group.show import is_internal
 
 if TYPE_CHECKING:
     from orbitmq.admin.admin import Admin
-    from orbitmq.cli.asking import Place
+    from orbitmq.cli.core.options import ClusterOptions
 
-__all__ = ["cluster"]
+__all__ = ["EXPORTS", "cluster"]
 
 
 @click.group(short_help="Look at clusters and their brokers")
@@ -27,8 +29,8 @@ def cluster() -> None:
 
 
 @cluster.command("list", cls=Verb, short_help="List clusters and brokers")
-@asks()
-def list_command(admin: Admin) -> Table:
+@admin_command()
+def list_command(admin: Admin) -> OutputTable:
     """List all brokers that are registered, by cluster.
 
     \b
@@ -46,13 +48,13 @@ def list_command(admin: Admin) -> Table:
         Column("brokerId", "Id", "number"),
         Column("address", "Address"),
     ]
-    return Table(columns, rows)
+    return OutputTable(columns, rows)
 
 
 @cluster.command("status", cls=Verb, short_help="Show how all brokers do")
 @click.option("-m", "--more", is_flag=True, help="Also the messages of today and yesterday.")
-@asks(watched=True)
-def status_command(admin: Admin, more: bool) -> Table:
+@admin_command(watched=True)
+def status_command(admin: Admin, more: bool) -> OutputTable:
     """Show versions, rates and disks of all brokers; one that does not answer is told of.
 
     \b
@@ -96,7 +98,7 @@ def status_command(admin: Admin, more: bool) -> Table:
             Column("inYesterday", "In yesterday", "number"),
             Column("outYesterday", "Out yesterday", "number"),
         ]
-    return Table(columns, rows, note=time.strftime("%H:%M:%S"))
+    return OutputTable(columns, rows, note=time.strftime("%H:%M:%S"))
 
 
 def _numbers(info: dict[str, str]) -> dict[str, Any]:
@@ -133,7 +135,7 @@ def _numbers(info: dict[str, str]) -> dict[str, Any]:
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
 @reaches
 def send_check_command(
-    place: Place,
+    place: ClusterOptions,
     cluster: str | None,
     amount: int,
     size: int,
@@ -152,13 +154,13 @@ def send_check_command(
       orbitmq cluster send-check
       orbitmq cluster send-check --amount 10 --watch --every 30
     """
-    from orbitmq.cli.sending import timed_sends
+    from orbitmq.cli.core.send_test import timed_sends
 
     with place.admin() as admin:
         names = list(brokers_at(admin, None, cluster))
     failures: list[str] = []
 
-    def look() -> Table:
+    def look() -> OutputTable:
         rows = []
         for name in names:
             sends = timed_sends(place, name, amount, size, broker=name)
@@ -173,14 +175,14 @@ def send_check_command(
             Column("failed", "Failed", "number"),
             Column("averageMs", "ms", "rate"),
         ]
-        return Table(columns, rows)
+        return OutputTable(columns, rows)
 
     if is_watched:
         watch(look, output, every_s, times)
     else:
         present(look(), output)
     if failures:
-        raise SystemExit(Exit.NOT_IN_ORDER)
+        raise SystemExit(ExitCode.NOT_IN_ORDER)
 
 
 @cluster.command("export", cls=Verb, short_help="Write settings or numbers to a file")
@@ -189,7 +191,7 @@ def send_check_command(
 @BROKER
 @click.option("--to", "file", type=click.Path(dir_okay=False, path_type=Path), required=True)
 @click.option("--special", is_flag=True, help="With the topics of retries and dead letters.")
-@asks()
+@admin_command()
 def export_command(
     admin: Admin, what: str, cluster: str | None, broker: str | None, file: Path, special: bool
 ) -> Done:
@@ -200,7 +202,6 @@ def export_command(
       orbitmq cluster export metadata --to metadata.json
       orbitmq cluster export configs -c DefaultCluster --to configs.json
     """
-    from orbitmq.cli.exporting import EXPORTS
 
     value = EXPORTS[what](admin, brokers_at(admin, broker, cluster), special)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -213,7 +214,9 @@ def export_command(
 @click.option("--times", type=click.IntRange(1), help="End after so many rounds.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
 @reaches
-def monitor_command(place: Place, every_s: float, times: int | None, output: Output) -> None:
+def monitor_command(
+    place: ClusterOptions, every_s: float, times: int | None, output: Output
+) -> None:
     """Look at every consumer group again and again, and say why those behind do not move.
 
     Prints nothing for groups that are well. `orbitmq explain` does it once for one group.
@@ -223,14 +226,75 @@ def monitor_command(place: Place, every_s: float, times: int | None, output: Out
       orbitmq cluster monitor
       orbitmq cluster monitor --every 10 --times 1 -o json
     """
-    from orbitmq.cli.explaining import finding_table
-    from orbitmq.cli.group_looks import is_internal
+    from orbitmq.cli.core.findings import finding_table
+    from orbitmq.cli.group.show import is_internal
 
     with place.admin() as admin:
 
-        def look() -> Table:
+        def look() -> OutputTable:
             groups = [name for name in admin.group_configs() if not is_internal(name)]
             looked_at = progress(groups, len(groups), "Groups")
             return finding_table([one for name in looked_at for one in admin.explain_group(name)])
 
         watch(look, output, every_s, times)
+
+
+# ---- What `cluster export` writes: topics and groups, settings, numbers
+
+KEPT_SETTINGS: Final = (
+    *("brokerClusterName", "brokerId", "brokerName", "brokerRole", "fileReservedTime"),
+    *("filterServerNums", "flushDiskType", "maxMessageSize", "messageDelayLevel"),
+    *("msgTraceTopicName", "slaveReadEnable", "traceOn", "traceTopicEnable"),
+    *("useTLS", "autoCreateTopicEnable", "autoCreateSubscriptionGroup"),
+)
+"""Settings of brokers that say what a cluster is; the others say how it was tuned."""
+
+
+def _is_wanted(name: str, special: bool) -> bool:
+    return special or not name.startswith(("%RETRY%", "%DLQ%"))
+
+
+def metadata(admin: Admin, brokers: Mapping[str, str], special: bool) -> dict[str, Any]:
+    """Return the topics and the groups of brokers, as they are set up."""
+    topics: dict[str, Any] = {}
+    names = [name for name in admin.topic_names() if _is_wanted(name, special)]
+    for name in progress(names, len(names), "Topics"):
+        configs = admin.topic_configs(name)
+        chosen = {one: configs[one].as_json() for one in brokers if one in configs}
+        if chosen:
+            topics[name] = chosen
+    groups: dict[str, Any] = {}
+    for name, of_broker in admin.group_configs().items():
+        chosen = {one: of_broker[one].as_json() for one in brokers if one in of_broker}
+        if chosen and not is_internal(name):
+            groups[name] = chosen
+    return {"topics": topics, "groups": groups}
+
+
+def configs(admin: Admin, brokers: Mapping[str, str], _special: bool) -> dict[str, Any]:
+    """Return the settings of brokers that say what the cluster is."""
+    found = {}
+    for name, address in progress(brokers.items(), len(brokers), "Brokers"):
+        settings = admin.broker_config(address)
+        found[name] = {key: settings[key] for key in sorted(KEPT_SETTINGS) if key in settings}
+    return {"nameservers": list(admin.settings.nameservers), "brokers": found}
+
+
+def metrics(admin: Admin, brokers: Mapping[str, str], _special: bool) -> dict[str, Any]:
+    """Return what brokers say of themselves in numbers."""
+    found = {}
+    for name, address in progress(brokers.items(), len(brokers), "Brokers"):
+        info = admin.broker_runtime_info(address)
+        found[name] = dict(sorted(info.items()))
+    return {"brokers": found, "topics": len(admin.topic_names()), "groups": _group_count(admin)}
+
+
+def _group_count(admin: Admin) -> int:
+    return sum(not is_internal(name) for name in admin.group_configs())
+
+
+EXPORTS: Final[Mapping[str, Callable[[Any, Mapping[str, str], bool], dict[str, Any]]]] = {
+    "metadata": metadata,
+    "configs": configs,
+    "metrics": metrics,
+}

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from orbitmq.cli.asking import Verb, reaches
-from orbitmq.cli.lines import FORMAT, LineFormat, print_message, until_signal
-from orbitmq.cli.values import MOMENT, topic_argument
+from orbitmq.cli.core.messages import FORMAT, LineFormat, print_message, until_signal
+from orbitmq.cli.core.options import Verb, reaches
+from orbitmq.cli.core.values import MOMENT, topic_argument
 
 if TYPE_CHECKING:
-    from orbitmq.cli.asking import Place
+    from orbitmq.cli.core.options import ClusterOptions
 
 __all__ = ["consume"]
 
@@ -36,7 +36,7 @@ __all__ = ["consume"]
 @FORMAT
 @reaches
 def consume(
-    place: Place,
+    place: ClusterOptions,
     topics: tuple[str, ...],
     group: str,
     tags: str | None,
@@ -63,7 +63,7 @@ def consume(
     """
     from datetime import UTC, datetime
 
-    from orbitmq.client.lite import Consumer
+    from orbitmq.client.consumer.lite import Consumer
 
     begin: Literal["earliest", "latest", "last"] | datetime = "last"
     if isinstance(moment, int):

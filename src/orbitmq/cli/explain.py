@@ -7,22 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orbitmq.cli.asking import Exit, Verb, reaches
-from orbitmq.cli.exits import NothingFound
-from orbitmq.cli.explaining import (
-    finding_table,
-    findings_of_messages,
-    in_words,
-    place_in_words,
-)
-from orbitmq.cli.printing import Output, present, say
-from orbitmq.cli.progress import progress, waiting
-from orbitmq.cli.values import group_argument, topic_argument
+from orbitmq.cli.core.exits import NothingFound
+from orbitmq.cli.core.findings import finding_table, findings_of_messages, in_words, place_in_words
+from orbitmq.cli.core.options import ExitCode, Verb, reaches
+from orbitmq.cli.core.printing import Output, present, say
+from orbitmq.cli.core.progress import progress, waiting
+from orbitmq.cli.core.values import group_argument, topic_argument
 
 if TYPE_CHECKING:
     from orbitmq._native import ReceivedMessage
     from orbitmq.admin.explain.findings import Finding
-    from orbitmq.cli.asking import Place
+    from orbitmq.cli.core.options import ClusterOptions
 
 __all__ = ["explain"]
 
@@ -65,7 +60,7 @@ def _explains(function: Any) -> Any:
 @_explains
 @reaches
 def group_command(
-    place: Place, group: str, watch_s: float, patience_s: float, output: Output
+    place: ClusterOptions, group: str, watch_s: float, patience_s: float, output: Output
 ) -> None:
     """Say why a group is not moving; "healthy" if it is.
 
@@ -94,7 +89,7 @@ def group_command(
 @_explains
 @reaches
 def message_command(
-    place: Place,
+    place: ClusterOptions,
     message_id: str,
     topic: str | None,
     group: str | None,
@@ -129,7 +124,7 @@ def message_command(
 @_explains
 @reaches
 def key_command(
-    place: Place,
+    place: ClusterOptions,
     topic: str,
     key: str,
     group: str | None,
@@ -195,10 +190,10 @@ def _say(findings: list[Finding], output: Output) -> None:
     sys.exit(_exit(findings))
 
 
-def _exit(findings: list[Finding]) -> Exit:
+def _exit(findings: list[Finding]) -> ExitCode:
     """Return the code for findings; what is nowhere has the code that `message get` has for it."""
     from orbitmq.admin.explain.findings import Verdict, has_fault
 
     if findings and all(one.verdict is Verdict.NOT_FOUND for one in findings):
-        return Exit.NOT_FOUND
-    return Exit.NOT_IN_ORDER if has_fault(findings) else Exit.DONE
+        return ExitCode.NOT_FOUND
+    return ExitCode.NOT_IN_ORDER if has_fault(findings) else ExitCode.DONE

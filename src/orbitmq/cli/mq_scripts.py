@@ -13,7 +13,7 @@ from typing import Final, NoReturn
 
 import click
 
-from orbitmq.cli.pipes import EndsQuietly
+from orbitmq.cli.core.pipes import EndsQuietly
 
 __all__ = ["mqadmin", "mqbroker", "mqnamesrv", "mqshutdown"]
 
@@ -62,8 +62,8 @@ def _mqnamesrv(
     if print_all:
         _print(config.as_properties())
         return
-    from orbitmq.cli.log_files import log_to_file
-    from orbitmq.cli.servers import run_nameserver
+    from orbitmq.cli.core.logs import log_to_file
+    from orbitmq.cli.core.process import run_nameserver
 
     log_to_file("namesrv.log")
     run_nameserver(config, hosts)
@@ -98,8 +98,8 @@ def _mqbroker(
     if print_all or print_important:
         _print(config.as_properties(important=not print_all))
         return
-    from orbitmq.cli.log_files import log_to_file
-    from orbitmq.cli.servers import run_broker
+    from orbitmq.cli.core.logs import log_to_file
+    from orbitmq.cli.core.process import run_broker
 
     own = f"{config.broker_name}_{config.broker_id}" if config.isolate_log_enable else ""
     log_to_file("broker.log", below=own)
@@ -126,7 +126,7 @@ def _run(command: click.Command) -> NoReturn:
     Java's starts with settings that it does not understand. This one ends with 2.
     """
     # Imported late: the help needs none of them.
-    from orbitmq.cli.exits import Exit, fail
+    from orbitmq.cli.core.exits import ExitCode, fail
     from orbitmq.errors import ConfigError
 
     try:
@@ -138,7 +138,7 @@ def _run(command: click.Command) -> NoReturn:
         error.show()
         sys.exit(error.exit_code)
     except ConfigError as error:
-        fail(str(error), Exit.NOT_STARTED)
+        fail(str(error), ExitCode.NOT_STARTED)
     sys.exit(1)
 
 
@@ -151,7 +151,7 @@ def mqadmin() -> None:
 
 def mqshutdown() -> NoReturn:
     """Send SIGTERM to all brokers, or to all nameservers, of this user on this machine."""
-    from orbitmq.cli.pid_files import Kind, running_servers
+    from orbitmq.cli.core.pid_files import Kind, running_servers
 
     names: dict[str, tuple[Kind, str]] = {
         "broker": ("broker", "mqbroker"),

@@ -3,15 +3,120 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from orbitmq.cli.exits import NotStarted
-from orbitmq.cli.nameserver_verbs import VERBS
+from orbitmq.cli.core.exits import NothingFound, NotStarted
+from orbitmq.cli.core.options import Verb, admin_command
+from orbitmq.cli.core.printing import Column, Done, Facts, OutputTable
+from orbitmq.cli.core.values import check_taken, key_values
 from orbitmq.config import NameserverConfig, format_properties
 from orbitmq.errors import ConfigError
 
-__all__ = ["nameserver"]
+if TYPE_CHECKING:
+    from orbitmq.admin.admin import Admin
+
+__all__ = ["VERBS", "nameserver"]
+
+# ---- Looking at nameservers that run, and changing them: the verbs of ``orbitmq nameserver``
+
+
+@click.command("config", cls=Verb, short_help="Show or change settings of nameservers")
+@click.option("--only", default="", metavar="TEXT", help="Only keys that have this in them.")
+@click.option(
+    "-s", "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a setting."
+)
+@admin_command()
+def config_command(admin: Admin, only: str, changes: tuple[str, ...]) -> OutputTable | Done:
+    """Show the settings of all nameservers, or change some while they run.
+
+    \b
+    Examples:
+      orbitmq nameserver config
+      orbitmq nameserver config --set orderMessageEnable=true
+    """
+    if changes:
+        pairs = key_values(changes)
+        admin.update_nameserver_configs(pairs)
+        for address, shown in admin.nameserver_configs().items():
+            check_taken(address, pairs, shown)
+        text = ", ".join(f"{key}={value}" for key, value in pairs.items())
+        return Done(f"{text} on all nameservers", {"set": pairs})
+    rows = [
+        {"nameserver": address, "key": key, "value": value}
+        for address, values in admin.nameserver_configs().items()
+        for key, value in sorted(values.items())
+        if only.lower() in key.lower()
+    ]
+    columns = [Column("nameserver", "Nameserver"), Column("key", "Key"), Column("value", "Value")]
+    return OutputTable(columns, rows)
+
+
+@click.command("kv-list", cls=Verb, short_help="List the keys of a namespace")
+@click.argument("kv_namespace", metavar="NAMESPACE")
+@admin_command()
+def kv_list_command(admin: Admin, kv_namespace: str) -> OutputTable:
+    """List the keys and values that nameservers keep in a namespace of their table.
+
+    \b
+    Example:
+      orbitmq nameserver kv-list ORDER_TOPIC_CONFIG
+    """
+    rows = [{"key": key, "value": value} for key, value in admin.key_values(kv_namespace).items()]
+    return OutputTable([Column("key", "Key"), Column("value", "Value")], rows)
+
+
+@click.command("kv-get", cls=Verb, short_help="Show the value of a key")
+@click.argument("kv_namespace", metavar="NAMESPACE")
+@click.argument("key")
+@admin_command()
+def kv_get_command(admin: Admin, kv_namespace: str, key: str) -> Facts:
+    """Show a value that nameservers keep.
+
+    \b
+    Example:
+      orbitmq nameserver kv-get ORDER_TOPIC_CONFIG orders
+    """
+    value = admin.key_value(kv_namespace, key)
+    if value is None:
+        raise NothingFound(f"the nameservers have no key {key} in {kv_namespace}")
+    return Facts({"namespace": kv_namespace, "key": key, "value": value})
+
+
+@click.command("kv-set", cls=Verb, short_help="Set the value of a key")
+@click.argument("kv_namespace", metavar="NAMESPACE")
+@click.argument("key")
+@click.argument("value")
+@admin_command()
+def kv_set_command(admin: Admin, kv_namespace: str, key: str, value: str) -> Done:
+    """Have all nameservers keep a value.
+
+    \b
+    Example:
+      orbitmq nameserver kv-set SHOP currency NOK
+    """
+    admin.put_key_value(kv_namespace, key, value)
+    values = {"namespace": kv_namespace, "key": key, "value": value}
+    return Done(f"{kv_namespace}: {key} is {value}", values)
+
+
+@click.command("kv-delete", cls=Verb, short_help="Delete a key")
+@click.argument("kv_namespace", metavar="NAMESPACE")
+@click.argument("key")
+@admin_command()
+def kv_delete_command(admin: Admin, kv_namespace: str, key: str) -> Done:
+    """Have all nameservers forget a value.
+
+    \b
+    Example:
+      orbitmq nameserver kv-delete SHOP currency
+    """
+    admin.delete_key_value(kv_namespace, key)
+    return Done(f"{kv_namespace}: {key} is deleted", {"namespace": kv_namespace, "key": key})
+
+
+VERBS: Final = (config_command, kv_list_command, kv_get_command, kv_set_command, kv_delete_command)
 
 
 @click.group(
@@ -68,7 +173,7 @@ def nameserver(
         click.echo(format_properties(dict(sorted(config.as_properties().items()))), nl=False)
         return
     # Imported late: the help and the settings need no event loop.
-    from orbitmq.cli.servers import run_nameserver
+    from orbitmq.cli.core.process import run_nameserver
 
     if config_file is not None:
         click.echo(f"load config properties file OK, {config_file}")

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orbitmq.cli.asking import Verb, asks
-from orbitmq.cli.exits import NothingFound
-from orbitmq.cli.printing import Column, Done, Table
-from orbitmq.cli.values import MOMENT, check_group, group_argument, topic_argument
+from orbitmq.cli.core.exits import NothingFound
+from orbitmq.cli.core.options import Verb, admin_command
+from orbitmq.cli.core.printing import Column, Done, OutputTable
+from orbitmq.cli.core.values import MOMENT, check_group, group_argument, topic_argument
 
 if TYPE_CHECKING:
     from orbitmq.admin.admin import Admin
@@ -39,8 +39,8 @@ def _rows(offsets: dict[MessageQueue, int]) -> list[dict[str, Any]]:
 @offset.command("get", cls=Verb, short_help="Show what a group has committed")
 @group_argument()
 @topic_argument()
-@asks(watched=True)
-def get_command(admin: Admin, group: str, topic: str) -> Table:
+@admin_command(watched=True)
+def get_command(admin: Admin, group: str, topic: str) -> OutputTable:
     """Show what a group has committed in a topic.
 
     \b
@@ -51,14 +51,14 @@ def get_command(admin: Admin, group: str, topic: str) -> Table:
     rows = _rows(admin.committed_offsets(group, topic))
     if not rows:
         raise NothingFound(f"group {group} has committed nothing in {topic}")
-    return Table(COLUMNS, rows)
+    return OutputTable(COLUMNS, rows)
 
 
 @offset.command("at", cls=Verb, short_help="Show the offsets of a moment")
 @topic_argument()
 @click.argument("moment", type=MOMENT)
-@asks()
-def at_command(admin: Admin, topic: str, moment: Any) -> Table:
+@admin_command()
+def at_command(admin: Admin, topic: str, moment: Any) -> OutputTable:
     """Show the offset of each queue's first message from a moment on.
 
     \b
@@ -66,7 +66,7 @@ def at_command(admin: Admin, topic: str, moment: Any) -> Table:
       orbitmq offset at orders 30m
       orbitmq offset at orders 2026-01-31T12:00:00
     """
-    return Table(COLUMNS, _rows(admin.offsets_at(topic, moment)))
+    return OutputTable(COLUMNS, _rows(admin.offsets_at(topic, moment)))
 
 
 @offset.command("reset", cls=Verb, short_help="Let a group go on from another moment")
@@ -74,8 +74,10 @@ def at_command(admin: Admin, topic: str, moment: Any) -> Table:
 @topic_argument()
 @click.option("--to", "moment", type=MOMENT, required=True, help="The moment.")
 @click.option("--only-back", is_flag=True, help="Leave queues where the group is not yet that far.")
-@asks()
-def reset_command(admin: Admin, group: str, topic: str, moment: Any, only_back: bool) -> Table:
+@admin_command()
+def reset_command(
+    admin: Admin, group: str, topic: str, moment: Any, only_back: bool
+) -> OutputTable:
     """Let a group go on from another moment, back or forth.
 
     Members that are connected are told and start over after about ten seconds. A moment is
@@ -87,14 +89,16 @@ def reset_command(admin: Admin, group: str, topic: str, moment: Any, only_back: 
       orbitmq offset reset billing orders --to earliest
     """
     check_group(admin, group)
-    return Table(COLUMNS, _rows(admin.reset_offsets(group, topic, moment, only_back=only_back)))
+    return OutputTable(
+        COLUMNS, _rows(admin.reset_offsets(group, topic, moment, only_back=only_back))
+    )
 
 
 @offset.command("skip", cls=Verb, short_help="Let a group skip all that waits")
 @group_argument()
 @topic_argument()
-@asks()
-def skip_command(admin: Admin, group: str, topic: str) -> Table:
+@admin_command()
+def skip_command(admin: Admin, group: str, topic: str) -> OutputTable:
     """Let a group skip all messages that wait for it in a topic.
 
     \b
@@ -102,7 +106,7 @@ def skip_command(admin: Admin, group: str, topic: str) -> Table:
       orbitmq offset skip billing orders
     """
     check_group(admin, group)
-    return Table(COLUMNS, _rows(admin.reset_offsets(group, topic, "latest")))
+    return OutputTable(COLUMNS, _rows(admin.reset_offsets(group, topic, "latest")))
 
 
 @offset.command("set", cls=Verb, short_help="Commit one queue's offset for a group")
@@ -111,7 +115,7 @@ def skip_command(admin: Admin, group: str, topic: str) -> Table:
 @click.option("-b", "--broker", required=True, metavar="NAME", help="The queue's broker.")
 @click.option("-q", "--queue", "queue_id", type=int, required=True, help="The queue.")
 @click.argument("number", type=click.IntRange(0), metavar="OFFSET")
-@asks()
+@admin_command()
 def set_command(
     admin: Admin, group: str, topic: str, broker: str, queue_id: int, number: int
 ) -> Done:
@@ -139,7 +143,7 @@ def set_command(
 @click.option(
     "--offline", is_flag=True, help="Clone it even if the source does not subscribe to it."
 )
-@asks()
+@admin_command()
 def clone_command(admin: Admin, source: str, target: str, topic: str, offline: bool) -> Done:
     """Let group TARGET stand where group SOURCE stands in a topic.
 

@@ -73,7 +73,7 @@ def run_command(verbosity: int, file: Path, master: str | None, once: bool, outp
         loaded = load(file)
         from orbitmq.cli.pipeline_output import display_for
         from orbitmq.spark.pipelines.runner import Exit, run, stop_signals
-        from orbitmq.spark.pipelines.sessions import open_session
+        from orbitmq.spark.pipelines.spark_session import open_session
 
         with (
             display_for(output, loaded.secrets, verbosity) as display,
@@ -188,9 +188,9 @@ def load(file: Path) -> Loaded:
 
 def plan_all(loaded: Loaded, master: str | None, verbosity: int) -> None:
     """Start Spark and plan every query, or print what is wrong and end."""
+    from orbitmq.spark.pipelines.plan import Workspace
     from orbitmq.spark.pipelines.runner import Exit, build, stop_signals
-    from orbitmq.spark.pipelines.sessions import open_session
-    from orbitmq.spark.pipelines.workspace import Workspace
+    from orbitmq.spark.pipelines.spark_session import open_session
 
     with stop_signals() as stopping:
         try:

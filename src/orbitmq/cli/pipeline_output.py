@@ -28,7 +28,7 @@ from orbitmq.spark.pipelines.secrets import RedactingFilter
 
 if TYPE_CHECKING:
     from orbitmq.spark.pipelines.plan import Report
-    from orbitmq.spark.pipelines.progress import Progress
+    from orbitmq.spark.pipelines.progress import BatchProgress
     from orbitmq.spark.pipelines.secrets import Secrets
     from orbitmq.spark.pipelines.spec import Loaded
 
@@ -44,7 +44,7 @@ LINE_EVERY_S = 1.0
 class RunDisplay(Protocol):
     """Where a run shows itself, and its end."""
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: BatchProgress) -> None:
         """Show a micro-batch."""
 
     def say(self, text: str) -> None:
@@ -107,7 +107,7 @@ class JsonDisplay:
         with self._lock:
             click.echo(line)
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: BatchProgress) -> None:
         """Show a micro-batch."""
         self._print("progress", **progress.as_dict())
 
@@ -144,7 +144,7 @@ class LineDisplay:
         self._every_s = every_s
         self._shown_at: dict[str, float] = {}
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: BatchProgress) -> None:
         """Show a micro-batch, unless there was one just now."""
         now = time.monotonic()
         if now - self._shown_at.get(progress.query, -self._every_s) < self._every_s:
@@ -178,7 +178,7 @@ class LiveDisplay(LineDisplay):
         super().__init__(secrets)
         self._console = Console(stderr=True)
         self._live = Live(console=self._console, auto_refresh=False)
-        self._newest: dict[str, Progress] = {}
+        self._newest: dict[str, BatchProgress] = {}
 
     def __enter__(self) -> LiveDisplay:
         self._live.start()
@@ -187,7 +187,7 @@ class LiveDisplay(LineDisplay):
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: BatchProgress) -> None:
         """Redraw with this micro-batch."""
         self._newest[progress.query] = progress
         table = RichTable(*COLUMNS, expand=False)
@@ -200,7 +200,7 @@ class LiveDisplay(LineDisplay):
         self._live.console.print(self._secrets.strike_out(text), markup=False, highlight=False)
 
 
-def _cells(progress: Progress) -> tuple[str, ...]:
+def _cells(progress: BatchProgress) -> tuple[str, ...]:
     return (
         progress.query,
         str(progress.batch_id),

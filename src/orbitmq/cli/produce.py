@@ -13,19 +13,19 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from orbitmq.cli.asking import Exit, Verb, reaches
-from orbitmq.cli.exits import exit_of
-from orbitmq.cli.printing import Done, Output, present
-from orbitmq.cli.progress import progress
-from orbitmq.cli.sending import TOOLS_GROUP
-from orbitmq.cli.values import key_values, topic_argument
+from orbitmq.cli.core.exits import exit_of
+from orbitmq.cli.core.options import ExitCode, Verb, reaches
+from orbitmq.cli.core.printing import Done, Output, present
+from orbitmq.cli.core.progress import progress
+from orbitmq.cli.core.send_test import TOOLS_GROUP
+from orbitmq.cli.core.values import key_values, topic_argument
 from orbitmq.errors import BadMessage, BrokerRefused, OrbitError, RemotingError, SendFailed
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from orbitmq.cli.asking import Place
-    from orbitmq.client.producer import Producer
+    from orbitmq.cli.core.options import ClusterOptions
+    from orbitmq.client.producer.producer import Producer
     from orbitmq.message import Message, MessageQueue, SendResult
 
 __all__ = ["produce"]
@@ -52,7 +52,7 @@ SHOWN_ERRORS = 5
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
 @reaches
 def produce(
-    place: Place,
+    place: ClusterOptions,
     topic: str,
     files: tuple[IO[bytes], ...],
     whole: bool,
@@ -77,7 +77,7 @@ def produce(
       orbitmq produce pictures --whole --tag png *.png
       echo '{"body": "hello", "keys": ["42"]}' | orbitmq produce orders --json
     """
-    from orbitmq.client.producer import Producer
+    from orbitmq.client.producer.producer import Producer
     from orbitmq.message import Message
 
     given: dict[str, Any] = {
@@ -95,7 +95,7 @@ def produce(
 
     sent, failed = 0, 0
     shown: list[str] = []
-    codes: set[Exit] = set()
+    codes: set[ExitCode] = set()
     linger_ms = None if sharding_key else LINGER_MS
     with Producer(place.settings(), group=TOOLS_GROUP, linger_ms=linger_ms) as producer:
         futures: deque[tuple[Message, Future[SendResult]]] = deque()
@@ -146,7 +146,7 @@ def produce(
     values = {"topic": topic, "sent": sent, "failed": failed}
     present(Done(f"{sent} messages are in {topic}", values), output)
     if failed:
-        sys.exit(codes.pop() if len(codes) == 1 and not sent else Exit.FAILED)
+        sys.exit(codes.pop() if len(codes) == 1 and not sent else ExitCode.FAILED)
 
 
 class Spread:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orbitmq.cli.asking import Verb, asks
-from orbitmq.cli.exits import NothingFound
-from orbitmq.cli.printing import Column, Table
-from orbitmq.cli.values import BROKER, CLUSTER, brokers_at, topic_argument
+from orbitmq.cli.core.exits import NothingFound
+from orbitmq.cli.core.options import Verb, admin_command
+from orbitmq.cli.core.printing import Column, OutputTable
+from orbitmq.cli.core.values import BROKER, CLUSTER, brokers_at, topic_argument
 
 if TYPE_CHECKING:
     from orbitmq.admin.admin import Admin
@@ -44,8 +44,8 @@ def _row(group: str, one: Member) -> dict[str, Any]:
 @producer.command("list", cls=Verb, short_help="List the producers of brokers")
 @BROKER
 @CLUSTER
-@asks(watched=True)
-def list_command(admin: Admin, broker: str | None, cluster: str | None) -> Table:
+@admin_command(watched=True)
+def list_command(admin: Admin, broker: str | None, cluster: str | None) -> OutputTable:
     """List all producers that are connected, to one broker or to all.
 
     \b
@@ -59,14 +59,14 @@ def list_command(admin: Admin, broker: str | None, cluster: str | None) -> Table
         for group, members in admin.all_producers(address).items()
         for one in members
     ]
-    return Table([Column("broker", "Broker"), *COLUMNS], rows)
+    return OutputTable([Column("broker", "Broker"), *COLUMNS], rows)
 
 
 @producer.command("members", cls=Verb, short_help="Show who is in a producer group")
 @click.argument("group")
 @topic_argument()
-@asks(watched=True)
-def members_command(admin: Admin, group: str, topic: str) -> Table:
+@admin_command(watched=True)
+def members_command(admin: Admin, group: str, topic: str) -> OutputTable:
     """Show who is connected as a producer of GROUP to the brokers of TOPIC.
 
     \b
@@ -76,4 +76,4 @@ def members_command(admin: Admin, group: str, topic: str) -> Table:
     found = admin.producer_members(group, topic)
     if not found:
         raise NothingFound(f"nobody of producer group {group} is connected to a broker of {topic}")
-    return Table(COLUMNS, [_row(group, one) for one in found])
+    return OutputTable(COLUMNS, [_row(group, one) for one in found])

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from orbitmq.cli.exits import Exit, fail
-from orbitmq.cli.pid_files import KINDS, Server, running_servers
-from orbitmq.cli.printing import Done, Output, present
+from orbitmq.cli.core.exits import ExitCode, fail
+from orbitmq.cli.core.pid_files import KINDS, RunningServer, running_servers
+from orbitmq.cli.core.printing import Done, Output, present
 
 __all__ = ["stop"]
 
@@ -52,14 +52,14 @@ def stop(kind: str | None, pid: int | None, every: bool, timeout_s: float, outpu
     ]
     if not servers:
         wanted = " ".join([kind or "server", *([f"with process id {pid}"] if pid else [])])
-        fail(f"no {wanted} of this user runs here", Exit.NOT_FOUND)
+        fail(f"no {wanted} of this user runs here", ExitCode.NOT_FOUND)
     if len(servers) > 1 and not every:
         listed = "".join(f"\n  --pid {one.pid}: {_described(one)}" for one in servers)
-        fail(f"{len(servers)} servers run; say which one, or --all:{listed}", Exit.NOT_STARTED)
+        fail(f"{len(servers)} servers run; say which one, or --all:{listed}", ExitCode.NOT_STARTED)
     late = [server for server in servers if not _ended(server, timeout_s)]
     if late:
         which = ", ".join(f"{_described(one)} (process {one.pid})" for one in late)
-        fail(f"still at work after {timeout_s:g} s: {which}; it goes on stopping", Exit.FAILED)
+        fail(f"still at work after {timeout_s:g} s: {which}; it goes on stopping", ExitCode.FAILED)
     stopped: list[dict[str, Any]] = [
         {"kind": one.kind, "pid": one.pid, "place": one.place} for one in servers
     ]
@@ -67,16 +67,16 @@ def stop(kind: str | None, pid: int | None, every: bool, timeout_s: float, outpu
     present(Done(text, {"stopped": stopped}), output)
 
 
-def _described(server: Server) -> str:
+def _described(server: RunningServer) -> str:
     return f"{server.kind}, {server.place}"
 
 
-def _ended(server: Server, timeout_s: float) -> bool:
+def _ended(server: RunningServer, timeout_s: float) -> bool:
     """Ask a server to end, and wait for it."""
     pidfd = server.ask_to_end()
     if pidfd is None:
         return True
     try:
-        return Server.has_ended(pidfd, timeout_s)
+        return RunningServer.has_ended(pidfd, timeout_s)
     finally:
         os.close(pidfd)

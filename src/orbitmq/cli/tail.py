@@ -11,15 +11,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orbitmq.cli.asking import Verb, reaches
-from orbitmq.cli.exits import NothingFound
-from orbitmq.cli.lines import FORMAT, LineFormat, print_message, until_signal
-from orbitmq.cli.reading import messages_of_queue
-from orbitmq.cli.values import MOMENT, topic_argument
+from orbitmq.cli.core.exits import NothingFound
+from orbitmq.cli.core.messages import (
+    FORMAT,
+    LineFormat,
+    messages_of_queue,
+    print_message,
+    until_signal,
+)
+from orbitmq.cli.core.options import Verb, reaches
+from orbitmq.cli.core.values import MOMENT, topic_argument
 
 if TYPE_CHECKING:
     from orbitmq.admin.admin import Admin
-    from orbitmq.cli.asking import Place
+    from orbitmq.cli.core.options import ClusterOptions
     from orbitmq.protocol.bodies import MessageQueue
 
 __all__ = ["tail"]
@@ -36,7 +41,7 @@ PAUSE_S = 0.25
 @FORMAT
 @reaches
 def tail(
-    place: Place,
+    place: ClusterOptions,
     topic: str,
     tags: str,
     moment: int | str,

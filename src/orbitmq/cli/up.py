@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from orbitmq.cli.logs import set_up_logging
-from orbitmq.cli.running import run
+from orbitmq.cli.core.logs import set_up_logging
+from orbitmq.cli.core.process import run
 
 __all__ = ["up"]
 

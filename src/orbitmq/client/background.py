@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from orbitmq.errors import ClientError
 
-__all__ = ["generation", "leave_behind", "loop", "run"]
+__all__ = ["generation", "keep_parent_objects", "loop", "run"]
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ def _run_forever(own: asyncio.AbstractEventLoop) -> None:
     own.run_forever()
 
 
-def leave_behind(parents: object) -> None:
+def keep_parent_objects(parents: object) -> None:
     """Keep something of the parent's loop as it is, in a child.
 
     Parent and child share what the loop polls with, so closing a connection of the parent's in the
@@ -89,7 +89,7 @@ _left_behind: list[object] = []
 
 def _after_fork_in_child() -> None:
     global _loop, _lock, _generation
-    leave_behind(_loop)
+    keep_parent_objects(_loop)
     _loop, _lock = None, threading.Lock()
     _generation += 1
 

@@ -14,20 +14,19 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from orbitmq._native import Command, dumps_lenient
-from orbitmq.client.address_server import look_up_nameservers
-from orbitmq.client.drivers.awaiting import perform
-from orbitmq.client.flows.refusals import access_hint, refusal
-from orbitmq.client.flows.routes import fetch_route
 from orbitmq.client.identity import join, leave
 from orbitmq.client.presence import SETTLE_S, Presence
-from orbitmq.client.settings import ClientSettings
-from orbitmq.client.state.routes import Nameservers, RouteTable
-from orbitmq.client.wishes import Flow
+from orbitmq.client.settings import ClientSettings, look_up_nameservers
 from orbitmq.errors import FAILURES, BrokerRefused, NoRoute, OrbitError, RemotingError
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.remoting.client import RemotingClient
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Router
+from orbitmq.remoting.router import Router
+from orbitmq.rpc.drivers.run_async import perform
+from orbitmq.rpc.flow import Flow
+from orbitmq.rpc.refusals import access_hint, refusal
+from orbitmq.rpc.route_table import Nameservers, RouteTable
+from orbitmq.rpc.routes import fetch_route
 
 __all__ = ["ClientInstance", "Repeating"]
 

@@ -14,12 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self, TypeVar, Unpack
 
 from orbitmq.client import background
-from orbitmq.client.consumer_base import AsyncWithBlock, MemberOwner, WithBlock
-from orbitmq.client.consumer_options import ConsumerOptions, Nameservers, sort_options
-from orbitmq.client.handlers import already_handled
-from orbitmq.client.pull_base import PullHow, PullResult
+from orbitmq.client.consumer.base import AsyncWithBlock, MemberOwner, WithBlock
+from orbitmq.client.consumer.handlers import already_handled
+from orbitmq.client.consumer.pull_base import PullHow, PullResult
+from orbitmq.client.consumer.settings import ConsumerOptions, Nameservers, sort_options
+from orbitmq.client.consumer.subscription import subscribe
 from orbitmq.client.schedule_member import BaseTurn, ScheduleMember
-from orbitmq.client.state.subscription import subscribe
 from orbitmq.errors import ConfigError
 
 __all__ = ["AsyncPullSchedule", "AsyncPullTurn", "PullSchedule", "PullTurn"]
@@ -186,7 +186,9 @@ class PullSchedule(WithBlock, _BaseSchedule):
             return
         pool, self._pool = self._pool, None
         if self._generation != background.generation():
-            background.leave_behind((member, pool))  # a forked child has only a picture of it
+            background.keep_parent_objects(
+                (member, pool)
+            )  # a forked child has only a picture of it
             return
         if threading.current_thread().name.startswith(self._thread_name):
             asyncio.run_coroutine_threadsafe(member.stop(), background.loop())

@@ -11,11 +11,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from orbitmq.client.group import GroupMember
-from orbitmq.client.pull_base import PullHow, PullResult, pull_once
+from orbitmq.client.consumer.coordinator import ConsumerCoordinator
+from orbitmq.client.consumer.process_queue import ProcessQueue, QueueCache
+from orbitmq.client.consumer.pull_base import PullHow, PullResult, pull_once
+from orbitmq.client.consumer.settings import ConsumerSettings
 from orbitmq.client.settings import ClientSettings
-from orbitmq.client.state.consumer_settings import ConsumerSettings
-from orbitmq.client.state.process_queue import ProcessQueue, QueueCache
 from orbitmq.errors import FAILURES
 from orbitmq.message import MessageQueue
 
@@ -58,7 +58,7 @@ class BaseTurn:
         return await pull_once(member.instance, member.group, self.queue, own, self.offset, how)
 
 
-class ScheduleMember(GroupMember):
+class ScheduleMember(ConsumerCoordinator):
     """A member whose queues have their turns."""
 
     consume_type = "CONSUME_ACTIVELY"

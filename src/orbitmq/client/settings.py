@@ -17,11 +17,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from orbitmq.errors import ConfigError
-from orbitmq.remoting.address import split_address
+from orbitmq.remoting.address import look_up, split_address
 from orbitmq.remoting.hooks import RequestHook, mark_stream, signing
 from orbitmq.remoting.tls import Tls, client_context
 
-__all__ = ["ClientSettings", "local_ip"]
+__all__ = ["ClientSettings", "local_ip", "look_up_nameservers"]
 
 _INSTANCE_ENDPOINT = re.compile(r"(\w+://|)(MQ_INST_\w+_\w+)\..*")
 _next_instance = itertools.count(1).__next__
@@ -168,3 +168,16 @@ def local_ip() -> str:
             return "127.0.0.1"
         ip: str = probe.getsockname()[0]
         return ip
+
+
+# ---- Nameservers that the address server of a client's settings names
+
+
+def look_up_nameservers(settings: ClientSettings) -> tuple[str, ...]:
+    """Ask the address server of the settings for the addresses of nameservers; blocks."""
+    return look_up(
+        settings.nameserver_domain or "",
+        settings.nameserver_subgroup,
+        unit_name=settings.unit_name,
+        advice="Check nameserver_domain, or pass the nameservers' addresses",
+    )

@@ -14,17 +14,26 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-from orbitmq.client.flows.send import Sending, send
 from orbitmq.client.instance import ClientInstance
-from orbitmq.client.state.outgoing import Outgoing, SendPolicy, make_outgoing
-from orbitmq.client.state.trace_records import produced
-from orbitmq.client.wishes import Flow
+from orbitmq.client.producer.message import OutgoingMessage, SendPolicy, make_outgoing
+from orbitmq.client.producer.send import SendState, send
 from orbitmq.errors import OrbitError
 from orbitmq.message import Message, SendResult
 from orbitmq.protocol.names import TRACE_TOPIC
 from orbitmq.remoting.rare_log import RareLog
+from orbitmq.rpc.flow import Flow
 
-__all__ = ["Tracer"]
+__all__ = [
+    "DELAY_MESSAGE",
+    "HALF_MESSAGE",
+    "NORMAL_MESSAGE",
+    "Tracer",
+    "consumed",
+    "consuming",
+    "message_type",
+    "produced",
+    "transaction_ended",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +60,7 @@ class Tracer:
         self._instance = instance
         self._own_group = f"_INNER_TRACE_PRODUCER-{group}-{kind}-{_next_number()}"
         self._policy = SendPolicy(timeout_ms=SEND_TIMEOUT_MS, max_message_bytes=128_000)
-        self._sending = Sending(instance.routes, self._policy)
+        self._sending = SendState(instance.routes, self._policy)
         self._waiting: list[tuple[str, tuple[str, ...]]] = []
         self._dropped = RareLog(_log)
         self._timer = instance.every(FLUSH_EVERY_S, self.flush)
@@ -101,7 +110,10 @@ class Tracer:
         await self.flush()
 
     def around_send(
-        self, flow: Flow[SendResult], outgoing: Outgoing, address: Callable[[str], str | None]
+        self,
+        flow: Flow[SendResult],
+        outgoing: OutgoingMessage,
+        address: Callable[[str], str | None],
     ) -> Flow[SendResult]:
         """Run a send and record it when it was taken."""
         begin = time.time_ns()
@@ -123,3 +135,103 @@ class Tracer:
             )
             self.add(record, (*ids, *message.keys))
         return result
+
+
+# ---- Records of the message trace: what was sent and consumed, by whom, how long it took
+#
+# Fields are separated by the character 1, records end with the character 2; a field that has no
+# value is ``null``. Java's tools read them by their positions.
+
+NORMAL_MESSAGE, HALF_MESSAGE, COMMIT_MESSAGE, DELAY_MESSAGE = range(4)
+
+
+def message_type(message: Message) -> int:
+    """Return the number of a message's kind."""
+    if message.system and message.system.get("TRAN_MSG") == "true":
+        return HALF_MESSAGE
+    if message.is_delayed or "__STARTDELIVERTIME" in message.properties:
+        return DELAY_MESSAGE
+    return NORMAL_MESSAGE
+
+
+def _record(*fields: object) -> str:
+    return "\1".join("null" if field is None else _text(field) for field in fields) + "\2"
+
+
+def _text(field: object) -> str:
+    return ("true" if field else "false") if isinstance(field, bool) else str(field)
+
+
+def produced(
+    *,
+    timestamp_ms: int,
+    region: str,
+    group: str,
+    message: Message,
+    message_id: str,
+    store_host: str,
+    body_length: int,
+    cost_ms: int,
+    offset_id: str,
+    success: bool,
+) -> str:
+    """Return the record of a send."""
+    keys = " ".join(message.keys) if message.keys else None
+    return _record(
+        *("Pub", timestamp_ms, region, group, message.topic, message_id, message.tags, keys),
+        *(store_host, body_length, cost_ms, message_type(message), offset_id, success),
+    )
+
+
+def consuming(
+    *,
+    timestamp_ms: int,
+    region: str | None,
+    group: str,
+    request_id: str,
+    message_id: str,
+    retry_times: int,
+    keys: str | None,
+) -> str:
+    """Return the record of a message that is given to a handler."""
+    return _record(
+        "SubBefore", timestamp_ms, region, group, request_id, message_id, retry_times, keys
+    )
+
+
+def consumed(
+    *,
+    request_id: str,
+    message_id: str,
+    cost_ms: int,
+    success: bool,
+    keys: str | None,
+    context_code: int,
+    timestamp_ms: int,
+    group: str,
+) -> str:
+    """Return the record of a message that a handler has returned from."""
+    return _record(
+        *("SubAfter", request_id, message_id, cost_ms, success, keys, context_code),
+        *(timestamp_ms, group),
+    )
+
+
+def transaction_ended(
+    *,
+    timestamp_ms: int,
+    region: str,
+    group: str,
+    message: Message,
+    message_id: str,
+    store_host: str,
+    transaction_id: str | None,
+    state: str,
+    from_check: bool,
+) -> str:
+    """Return the record of a transaction's end."""
+    keys = " ".join(message.keys) if message.keys else None
+    return _record(
+        *("EndTransaction", timestamp_ms, region, group, message.topic, message_id),
+        *(message.tags, keys, store_host, COMMIT_MESSAGE, transaction_id, state, from_check),
+    )

@@ -9,9 +9,8 @@ from collections.abc import Set
 from typing import Final
 
 from orbitmq.config.address import local_address
-from orbitmq.config.meaning import idle, refused, warned
-from orbitmq.config.network import ONE_LOOP, ClientSettings, ServerSettings
-from orbitmq.config.settings import fixed, live
+from orbitmq.config.network import ONE_LOOP, ConnectionSettings, ServerSettings
+from orbitmq.config.settings import fixed, idle, live, refused, warned
 from orbitmq.config.store import NOT_IN_JAVA, StoreSettings, delay_levels_ms
 from orbitmq.errors import ConfigError
 
@@ -28,7 +27,7 @@ NO_QUEUE: Final = idle("requests wait unread in their sockets, not in a queue")
 SHOWN_ONLY: Final = idle("requests wait unread in their sockets; `brokerStatus` shows the number")
 
 
-class BrokerConfig(StoreSettings, ServerSettings, ClientSettings):
+class BrokerConfig(StoreSettings, ServerSettings, ConnectionSettings):
     """What a broker is started with."""
 
     # Who and where it is

@@ -7,9 +7,8 @@ from collections.abc import Set
 from pathlib import Path
 
 from orbitmq.config.broker import BrokerConfig
-from orbitmq.config.meaning import idle, warned
 from orbitmq.config.network import ServerSettings
-from orbitmq.config.settings import fixed, live
+from orbitmq.config.settings import fixed, idle, live, warned
 
 __all__ = ["NameserverConfig"]
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from orbitmq.config.meaning import idle
-from orbitmq.config.settings import Settings, fixed, live
+from orbitmq.config.settings import Settings, fixed, idle, live
 from orbitmq.config.tls import WithTls
 
-__all__ = ["ClientSettings", "ServerSettings"]
+__all__ = ["ConnectionSettings", "ServerSettings"]
 
 ONE_LOOP: Final = idle("one event loop serves all connections; there are no such threads")
 KERNEL_BUFFERS: Final = idle("the kernel fits the buffers of each socket to its traffic")
@@ -43,7 +42,7 @@ class ServerSettings(WithTls):
     use_epoll_native_selector: bool = live(False, idle("epoll is always used"))
 
 
-class ClientSettings(Settings):
+class ConnectionSettings(Settings):
     """How a broker connects to others."""
 
     connect_timeout_millis: int = live(

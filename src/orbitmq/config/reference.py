@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import Final
 
 from orbitmq.config.broker import BrokerConfig
-from orbitmq.config.meaning import Use
 from orbitmq.config.nameserver import NameserverConfig
-from orbitmq.config.network import ClientSettings, ServerSettings
-from orbitmq.config.settings import Setting, Settings
+from orbitmq.config.network import ConnectionSettings, ServerSettings
+from orbitmq.config.settings import Setting, Settings, Use
 from orbitmq.config.store import StoreSettings
 from orbitmq.config.tls import TlsSettings
 
@@ -23,7 +22,7 @@ SECTIONS: Final[tuple[tuple[str, str, type[Settings]], ...]] = (
     ("Broker", "In `broker.conf`.", BrokerConfig),
     ("Message store", "In `broker.conf`.", StoreSettings),
     ("Connections that are accepted", "In `broker.conf` and `namesrv.conf`.", ServerSettings),
-    ("Connections that a broker opens", "In `broker.conf`.", ClientSettings),
+    ("Connections that a broker opens", "In `broker.conf`.", ConnectionSettings),
     (
         "TLS",
         "In `broker.conf` and `namesrv.conf`, or in the file of `tls.config.file`. Files are PEM.",

@@ -15,7 +15,7 @@ keys from the same file, and RocketMQ's own programs start with it. Such keys ar
 
 A request is no start: what it does not get right changes nothing, as in Java, and is logged.
 
-Each setting is declared with what it does here (`orbitmq.config.meaning`). `check` refuses and
+Each setting is declared with what it does here (`orbitmq.config.settings`). `check` refuses and
 warns accordingly; the page of the reference is made of the same texts.
 """
 
@@ -25,16 +25,75 @@ import dataclasses
 import difflib
 import logging
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, Self, dataclass_transform, get_type_hints
 
-from orbitmq.config.meaning import Meaning, Use
 from orbitmq.config.properties import decode, parse_properties
 from orbitmq.config.rocketmq_keys import ROCKETMQ_5_KEYS
 from orbitmq.errors import ConfigError
 
-__all__ = ["LetsPass", "Setting", "Settings", "fixed", "live"]
+__all__ = [
+    "LetsPass",
+    "Meaning",
+    "Setting",
+    "Settings",
+    "Use",
+    "fixed",
+    "idle",
+    "live",
+    "refused",
+    "warned",
+]
+
+# ---- Meanings of settings: one works, is idle, is warned of, or is refused
+#
+# Every setting is declared with its meaning, so that a broker that starts, and the page of the
+# reference (`orbitmq.config.reference`), say the same.
+
+
+class Use(Enum):
+    """Tells what becomes of a setting."""
+
+    WORKS = "works"
+    IDLE = "idle"
+    WARNED = "warned"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """The statement about one setting; `refused_when` decides over all settings together."""
+
+    use: Use
+    text: str
+    refused_when: Callable[[Any], bool] | None = None
+
+    @classmethod
+    def of(cls, says: str | Meaning) -> Meaning:
+        """Take a plain text for a setting that works."""
+        return says if isinstance(says, Meaning) else cls(Use.WORKS, says)
+
+
+def idle(reason: str) -> Meaning:
+    """Declare that a setting is accepted without effect, and that nobody notices."""
+    return Meaning(Use.IDLE, reason)
+
+
+def warned(reason: str) -> Meaning:
+    """Declare that a setting has no effect; any value but the default is a warning at start."""
+    return Meaning(Use.WARNED, reason)
+
+
+def refused(reason: str, *, when: Callable[[Any], bool] | None = None) -> Meaning:
+    """Declare that nothing starts with this setting, unless it has its default or `when` is false.
+
+    To be used where neglect would lose messages or change what a message means.
+    """
+    return Meaning(Use.REFUSED, reason, when)
+
 
 _log = logging.getLogger(__name__)
 

@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from orbitmq.config.meaning import idle, refused, warned
-from orbitmq.config.settings import Settings, fixed, live
+from orbitmq.config.settings import Settings, fixed, idle, live, refused, warned
 from orbitmq.errors import ConfigError
 
 __all__ = ["DEFAULT_DELAY_LEVELS", "StoreSettings", "delay_levels_ms"]

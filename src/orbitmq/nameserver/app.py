@@ -15,18 +15,18 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from orbitmq.acl.accounts import AclAccount
+from orbitmq.acl.control import AccessControl
+from orbitmq.acl.files import RELOAD_S, AccountFiles
+from orbitmq.acl.rules import NAMESERVER_RULES
 from orbitmq.config import NameserverConfig, local_address
 from orbitmq.nameserver.handlers import Handlers
 from orbitmq.nameserver.kv import KvTable
 from orbitmq.nameserver.routes import Routes
-from orbitmq.remoting.access.accounts import Account
-from orbitmq.remoting.access.control import AccessControl
-from orbitmq.remoting.access.files import RELOAD_S, AccountFiles
-from orbitmq.remoting.access.rules import NAMESERVER_RULES
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Router
+from orbitmq.remoting.router import Router
 from orbitmq.remoting.server import Server
-from orbitmq.remoting.server_tls import ServerTls
+from orbitmq.remoting.tls import ServerTls
 
 __all__ = ["Nameserver"]
 
@@ -55,7 +55,7 @@ class Nameserver:
         *,
         hosts: Sequence[str] = ("0.0.0.0",),
         clock: Callable[[], int] = _wall_clock_ms,
-        own_account: Account | None = None,
+        own_account: AclAccount | None = None,
     ) -> None:
         self.config = config or NameserverConfig()
         self.routes = Routes()

@@ -22,8 +22,14 @@ from orbitmq.config import (
     rewrite_properties,
 )
 from orbitmq.errors import HeaderFault, MalformedProperties
-from orbitmq.nameserver.addresses import from_this_machine, seen_from
-from orbitmq.nameserver.answers import broker_json, queue_json, standard_json, topic_list
+from orbitmq.nameserver.answers import (
+    broker_json,
+    from_this_machine,
+    queue_json,
+    seen_from,
+    standard_json,
+    topic_list,
+)
 from orbitmq.nameserver.kv import KvTable
 from orbitmq.nameserver.registration import decode_registration
 from orbitmq.nameserver.routes import Registration, Routes
@@ -33,7 +39,7 @@ from orbitmq.protocol.flags import TopicFlag, Version
 from orbitmq.protocol.headers import Header, Long
 from orbitmq.protocol.names import FAQ, ORDER_TOPIC_CONFIG
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Handler, Refused, Router, respond
+from orbitmq.remoting.router import Handler, Refused, Router, respond
 
 __all__ = ["Handlers"]
 

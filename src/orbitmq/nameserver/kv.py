@@ -18,7 +18,7 @@ from typing import Any
 from orbitmq import persist
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.members import Members
-from orbitmq.remoting.handling import Refused
+from orbitmq.remoting.router import Refused
 from orbitmq.table_saver import TableSaver
 
 __all__ = ["KvTable"]

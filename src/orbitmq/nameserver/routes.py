@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from orbitmq.protocol.bodies import DataVersion, TopicConfig
 from orbitmq.protocol.flags import Permission
 
-__all__ = ["BrokerData", "LiveBroker", "QueueData", "Registration", "Route", "Routes"]
+__all__ = ["BrokerData", "LiveBroker", "Registration", "Route", "Routes", "TopicQueues"]
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ EXPIRY_MS = 120_000
 
 
 @dataclass(slots=True)
-class QueueData:
+class TopicQueues:
     """One broker's queues of a topic."""
 
     broker_name: str
@@ -46,7 +46,7 @@ class QueueData:
     topic_sys_flag: int
 
     @classmethod
-    def of(cls, broker_name: str, topic: TopicConfig) -> QueueData:
+    def of(cls, broker_name: str, topic: TopicConfig) -> TopicQueues:
         """Build it from a topic of a broker's registration."""
         return cls(
             broker_name,
@@ -98,7 +98,7 @@ class Registration:
 class Route:
     """The route of a topic: its queues and their brokers."""
 
-    queues: list[QueueData]
+    queues: list[TopicQueues]
     brokers: list[BrokerData]
     filter_servers: dict[str, list[str]]
 
@@ -107,7 +107,7 @@ class Routes:
     """The tables, and every rule that changes them."""
 
     def __init__(self) -> None:
-        self._queues: dict[str, dict[str, QueueData]] = {}
+        self._queues: dict[str, dict[str, TopicQueues]] = {}
         self._brokers: dict[str, BrokerData] = {}
         self._clusters: dict[str, dict[str, None]] = {}
         self._live: dict[str, LiveBroker] = {}
@@ -137,7 +137,7 @@ class Routes:
             first or self.version_of(broker.address) != broker.version
         ):
             for topic in broker.topics:
-                self._take_queues(topic.topic_name, QueueData.of(broker.broker_name, topic))
+                self._take_queues(topic.topic_name, TopicQueues.of(broker.broker_name, topic))
         if broker.address not in self._live:
             _log.info("new broker registered, %s HAServer: %s", broker.address, broker.ha_address)
         self._live[broker.address] = LiveBroker(
@@ -153,7 +153,7 @@ class Routes:
                 return master, self._live[master].ha_address
         return None
 
-    def _take_queues(self, topic: str, queues: QueueData) -> None:
+    def _take_queues(self, topic: str, queues: TopicQueues) -> None:
         of_topic = self._queues.setdefault(topic, {})
         if of_topic.get(queues.broker_name) != queues:
             _log.info("topic %s is now served as %s", topic, queues)

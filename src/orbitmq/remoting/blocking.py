@@ -3,7 +3,7 @@
 Theory of operation. A thread takes a connection from the pool of its address, writes one request,
 reads until the response with its opaque arrives, and returns the connection. No other thread has to
 be woken, which is most of the cost of a call over loopback; for the same reason the thread
-busy-waits for a moment before it sleeps (see `Spinning`). Requests that brokers initiate never
+busy-waits for a moment before it sleeps (see `SpinReceiver`). Requests that brokers initiate never
 arrive here: brokers send them on the connection that carried the heartbeat.
 
 Bounds. An address has at most `MAX_PER_ADDRESS` connections; further callers wait, within their
@@ -32,8 +32,8 @@ from orbitmq._native import Command, FrameReader
 from orbitmq.errors import ConnectionLost, RequestTimeout
 from orbitmq.protocol.flags import CommandFlag
 from orbitmq.remoting.address import CONNECT_TIMEOUT_S, split_address
+from orbitmq.remoting.busy_wait import SpinReceiver
 from orbitmq.remoting.hooks import RequestHook, prepare
-from orbitmq.remoting.spinning import Spinning
 
 __all__ = ["BlockingNetwork"]
 
@@ -75,7 +75,7 @@ class _Link:
         except OSError as error:
             raise ConnectionLost(f"cannot connect to {address}: {error}") from error
         self.socket: socket.socket = sock
-        self._spinning = Spinning() if tls is None else None
+        self._spinning = SpinReceiver() if tls is None else None
 
     def close(self) -> None:
         with contextlib.suppress(OSError):

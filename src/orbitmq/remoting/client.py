@@ -13,8 +13,8 @@ from orbitmq._native import Command
 from orbitmq.errors import ConnectionLost, RequestTimeout
 from orbitmq.remoting.address import CONNECT_TIMEOUT_S, split_address
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Router
 from orbitmq.remoting.hooks import RequestHook, prepare
+from orbitmq.remoting.router import Router
 
 __all__ = ["RemotingClient"]
 

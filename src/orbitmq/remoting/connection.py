@@ -3,7 +3,7 @@
 Theory of operation. Everything happens on the event loop. One socket read goes to the native
 `FrameReader` in one call; the requests it returns are handled in order. Whatever is sent, be it
 their responses, a response that had to wait or a request of our own, is collected until the end of
-the loop's turn and leaves in one write (see `WritingTurn`).
+the loop's turn and leaves in one write (see `WriteCoalescer`).
 
 Shares. Requests are handled for a share of the loop's turn; the others of a read wait for the next
 one (see `FairTurns`), and nothing more is read meanwhile.
@@ -32,15 +32,15 @@ from orbitmq._native import Command, encode_commands
 from orbitmq.errors import FAILURES, ConnectionLost, OrbitError, RequestTimeout
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.flags import CommandFlag
+from orbitmq.remoting.coalesce import WriteCoalescer
 from orbitmq.remoting.fair_turns import FairTurns
-from orbitmq.remoting.handling import Handler, Router, answer_error
 from orbitmq.remoting.in_work import InWork
-from orbitmq.remoting.inbox import CUT_BYTES, Inbox
-from orbitmq.remoting.limits import Limits
-from orbitmq.remoting.pending import PendingRequests
+from orbitmq.remoting.inbox import CUT_BYTES, ConnectionInbox
+from orbitmq.remoting.limits import ServerLimits
 from orbitmq.remoting.rare_log import RareLog
-from orbitmq.remoting.write_meter import WriteMeter
-from orbitmq.remoting.writing_turn import WritingTurn
+from orbitmq.remoting.requests import PendingRequests
+from orbitmq.remoting.router import Handler, Router, answer_error
+from orbitmq.remoting.unsent import WriteMeter
 
 __all__ = ["Connection"]
 
@@ -63,7 +63,7 @@ class Connection(asyncio.Protocol):
         *,
         on_open: Callable[[Connection], None] | None = None,
         on_close: Callable[[Connection], None] | None = None,
-        limits: Limits | None = None,
+        limits: ServerLimits | None = None,
     ) -> None:
         self._router = router
         self._limits = limits
@@ -72,14 +72,14 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._pending = PendingRequests(self._loop)
-        self._inbox = Inbox(self._pending)
+        self._inbox = ConnectionInbox(self._pending)
         self._kept_bytes = 0
         self._uncut_bytes = 0
         self._turns = FairTurns.of(self._loop)
         self._waits_for_share = False
         self._outbox: list[Command] = []
         self._outbox_bytes = 0
-        self._turn = WritingTurn.of(self._loop)
+        self._turn = WriteCoalescer.of(self._loop)
         self._in_turn = False
         self._reading = True
         self._meter: WriteMeter | None = None

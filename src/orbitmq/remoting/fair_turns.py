@@ -20,7 +20,7 @@ from time import monotonic
 from typing import Protocol
 
 from orbitmq.errors import FAILURES
-from orbitmq.remoting.writing_turn import WritingTurn
+from orbitmq.remoting.coalesce import WriteCoalescer
 
 __all__ = ["FairTurns"]
 
@@ -64,7 +64,9 @@ class FairTurns:
         if turns is None:
             for gone in [other for other in list(_turns) if other.is_closed()]:
                 _turns.pop(gone, None)  # another thread may have done so
-            turns = _turns[loop] = FairTurns(loop.call_soon, monotonic, WritingTurn.of(loop).write)
+            turns = _turns[loop] = FairTurns(
+                loop.call_soon, monotonic, WriteCoalescer.of(loop).write
+            )
         return turns
 
     def share(self) -> float:

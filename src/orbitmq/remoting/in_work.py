@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from orbitmq._native import Command
 from orbitmq.errors import FAILURES
 from orbitmq.protocol.codes import ResponseCode
-from orbitmq.remoting.handling import PeerAwaited, answer_error, respond
+from orbitmq.remoting.router import PeerAwaited, answer_error, respond
 
 if TYPE_CHECKING:
-    from orbitmq.remoting.limits import Limits
+    from orbitmq.remoting.limits import ServerLimits
 
 __all__ = ["InWork"]
 
@@ -29,7 +29,7 @@ class InWork:
 
     __slots__ = ("_limits", "_loop", "is_full", "requests", "waits_for_peers")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, limits: Limits | None) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, limits: ServerLimits | None) -> None:
         self._loop = loop
         self._limits = limits
         self.requests: set[asyncio.Task[None]] = set()

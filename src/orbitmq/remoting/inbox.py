@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 
 from orbitmq._native import Command, FrameReader
 from orbitmq.errors import WireError
-from orbitmq.remoting.pending import PendingRequests
+from orbitmq.remoting.requests import PendingRequests
 
 if TYPE_CHECKING:
-    from orbitmq.remoting.handling import Handler
+    from orbitmq.remoting.router import Handler
 
-__all__ = ["CUT_BYTES", "Inbox"]
+__all__ = ["CUT_BYTES", "ConnectionInbox"]
 
 CUT_BYTES = 16 << 10
 REQUEST_BYTES = 512
 """Bytes that a request takes beside its body and its ext fields."""
 
 
-class Inbox:
+class ConnectionInbox:
     """Unparsed bytes and parsed requests; responses go to the requests that wait for them."""
 
     __slots__ = (

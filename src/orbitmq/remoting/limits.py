@@ -15,16 +15,18 @@ requests yet       those of peers that are gone are dropped
 
 A connection may have 64 KiB of the first three kinds beside that; together with the sockets' own
 buffers that is the price of a connection, and their number is limited by the descriptors (see
-`descriptors`). Pulls that are held have a limit of their own (`broker/longpoll.py`).
+`descriptors`). Pulls that are held have a limit of their own (`broker/read/long_poll.py`).
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from orbitmq.remoting.newcomers import Newcomers
 from orbitmq.remoting.partial_frames import PartialFrames
+from orbitmq.remoting.rare_log import RareLog
 from orbitmq.remoting.shared_budget import SharedBudget
 from orbitmq.remoting.unsent import Unsent
 
@@ -32,14 +34,50 @@ if TYPE_CHECKING:
     from orbitmq.remoting.connection import Connection
     from orbitmq.remoting.in_work import InWork
 
-__all__ = ["Limits"]
+__all__ = ["Newcomers", "ServerLimits"]
+
+# ---- Connections without a first request, the oldest first
+#
+# When connections have used all descriptors they may use (see `descriptors`), the oldest of these
+# is closed: an honest peer sends a request soon after it connects, and a silent one loses nothing.
+
+_log = logging.getLogger(__name__)
+
+
+class Newcomers:
+    """Connections that have not sent a request, and the functions that close them."""
+
+    def __init__(self) -> None:
+        self._closers: dict[object, Callable[[], str | None]] = {}
+        self._closed = RareLog(_log)
+
+    def add(self, newcomer: object, close: Callable[[], str | None]) -> None:
+        """Add a newcomer; `close` returns the peer's address, or None if it has asked meanwhile."""
+        self._closers[newcomer] = close
+
+    def discard(self, newcomer: object) -> None:
+        """Forget a newcomer that is closed or has sent a request."""
+        self._closers.pop(newcomer, None)
+
+    def make_room(self) -> bool:
+        """Close the oldest newcomer that has not asked for anything; False if there is none."""
+        while self._closers:
+            close = self._closers.pop(next(iter(self._closers)))
+            if (address := close()) is not None:
+                self._closed.warning(
+                    "closing %s: it has not asked for anything, and others need its descriptor",
+                    address,
+                )
+                return True
+        return False
+
 
 IN_WORK_BYTES = 256 << 20
 UNCUT_BYTES = 64 << 20
 
 
 @dataclass(slots=True, eq=False)
-class Limits:
+class ServerLimits:
     """Limits that all servers of a broker share."""
 
     partial_frames: PartialFrames[Connection] = field(default_factory=PartialFrames)

@@ -7,12 +7,12 @@ import contextlib
 import logging
 from collections.abc import Callable
 
-from orbitmq.remoting.accepting import Accepting
+from orbitmq.remoting.coalesce import WriteCoalescer
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Router
-from orbitmq.remoting.limits import Limits
-from orbitmq.remoting.server_tls import ServerTls
-from orbitmq.remoting.writing_turn import WritingTurn
+from orbitmq.remoting.limits import ServerLimits
+from orbitmq.remoting.listener import SocketListener
+from orbitmq.remoting.router import Router
+from orbitmq.remoting.tls import ServerTls
 
 __all__ = ["Server"]
 
@@ -35,23 +35,23 @@ class Server:
         max_idle_s: float = 120,
         on_close: Callable[[Connection], None] | None = None,
         tls: ServerTls | None = None,
-        limits: Limits | None = None,
+        limits: ServerLimits | None = None,
     ) -> None:
         self._router = router
         self._max_idle_s = max_idle_s
         self._on_close = on_close
         self._tls = tls
-        self._accepting: Accepting | None = None
+        self._accepting: SocketListener | None = None
         self._sweeper: asyncio.Task[None] | None = None
         self._all_closed = asyncio.Event()
-        self._limits = limits or Limits()
+        self._limits = limits or ServerLimits()
         self.connections: set[Connection] = set()
 
     async def listen(self, host: str, port: int) -> int:
         """Listen on an address; port 0 takes a free one. Returns the port."""
         if self._accepting is None:
-            self._accepting = Accepting(self._accept, self._tls, self._limits.newcomers)
-            WritingTurn.of(asyncio.get_running_loop()).stay_awake()
+            self._accepting = SocketListener(self._accept, self._tls, self._limits.newcomers)
+            WriteCoalescer.of(asyncio.get_running_loop()).stay_awake()
         bound = await self._accepting.listen(host, port)
         if self._sweeper is None:
             sweep = self._close_idle(self._accepting)
@@ -79,7 +79,7 @@ class Server:
         if self._on_close is not None:
             self._on_close(connection)
 
-    async def _close_idle(self, accepting: Accepting) -> None:
+    async def _close_idle(self, accepting: SocketListener) -> None:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(min(IDLE_SWEEP_S, self._max_idle_s / 2))

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["read_store", "register"]
 
 _FORMATS = {
-    "rocketmq": ("orbitmq.spark.source", "RocketMQSource"),
-    "rocketmq-store": ("orbitmq.spark.store_format", "RocketMQStoreSource"),
+    "rocketmq": ("orbitmq.spark.source.data_source", "RocketMQSource"),
+    "rocketmq-store": ("orbitmq.spark.table.format", "RocketMQStoreSource"),
 }
 """Where each format's data source is, so that one can be used without importing the others."""
 
@@ -51,7 +51,7 @@ def read_store(spark: SparkSession, path: str | os.PathLike[str], **options: Any
     less. The directory is looked at now, by this process, and every run of the query reads what is
     there now. It gives no ``table=damages`` and takes no ``pushFilters``.
     """
-    from orbitmq.spark.store_frame import frame
+    from orbitmq.spark.table.frame import frame
 
     return frame(spark, path, options, _parallelism(spark))
 

@@ -17,9 +17,7 @@ from dataclasses import InitVar, dataclass, field
 from typing import TypeVar
 
 from orbitmq._native import Command, decode_messages
-from orbitmq.client.damaged_records import decode_whole
-from orbitmq.client.state.namespace import wrap
-from orbitmq.client.state.routes import MASTER_ID, TopicRoute
+from orbitmq.client.consumer.pull_flow import decode_whole
 from orbitmq.errors import BrokerBusy, BrokerRefused, NoRoute, OrbitError
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import NOT_NOW, PULL_ANSWERS, RequestCode, ResponseCode
@@ -28,11 +26,13 @@ from orbitmq.protocol.flags import PullFlag
 from orbitmq.protocol.members import LONG, Members
 from orbitmq.remoting.blocking import BlockingNetwork
 from orbitmq.remoting.pipeline import Pipeline
-from orbitmq.spark.directory import Directory
-from orbitmq.spark.offsets import QueueEnds
-from orbitmq.spark.options import Connection
+from orbitmq.rpc.namespace import wrap
+from orbitmq.rpc.route_table import MASTER_ID, TopicRoute
+from orbitmq.spark.nameserver_cache import Directory
+from orbitmq.spark.offsets import OffsetBounds
+from orbitmq.spark.options import ConnectionOptions
 
-__all__ = ["Cluster", "Endpoint", "Reach", "shared_cluster"]
+__all__ = ["Endpoint", "Reach", "SourceCluster", "shared_cluster"]
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class Endpoint:
 class Reach:
     """How far queues reach; of the others, why that is not known."""
 
-    ends: dict[MessageQueue, QueueEnds] = field(default_factory=dict)
+    ends: dict[MessageQueue, OffsetBounds] = field(default_factory=dict)
     unreachable: set[str] = field(default_factory=set)
     """Brokers that do not answer."""
     unknown: set[tuple[str, str]] = field(default_factory=set)
@@ -66,7 +66,7 @@ class Reach:
 class _Links:
     """The connections to a cluster, and what was learned over them."""
 
-    def __init__(self, connection: Connection, clock: Callable[[], float]) -> None:
+    def __init__(self, connection: ConnectionOptions, clock: Callable[[], float]) -> None:
         self._connection = connection
         self._network: BlockingNetwork | None = None
         self.features: dict[str, tuple[frozenset[str], float]] = {}
@@ -108,10 +108,10 @@ class _Links:
 
 
 @dataclass(slots=True)
-class Cluster:
+class SourceCluster:
     """Asks nameservers and brokers, again if need be."""
 
-    connection: Connection
+    connection: ConnectionOptions
     group: str
     retries: int = 10
     retry_interval_ms: int = 500
@@ -241,29 +241,29 @@ class Cluster:
         reach.ends = {q: e for q, e in reach.ends.items() if q.broker_name not in reach.unreachable}
         return reach
 
-    def ends(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, QueueEnds]:
+    def ends(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, OffsetBounds]:
         """Return how far queues reach, with one request per topic and broker."""
-        found: dict[MessageQueue, QueueEnds] = {}
+        found: dict[MessageQueue, OffsetBounds] = {}
         for (topic, broker), of_both in _by_topic_and_broker(queues).items():
             found |= self._ends(topic, broker, of_both)
         return found
 
     def _ends(
         self, topic: str, broker: str, queues: Iterable[MessageQueue]
-    ) -> dict[MessageQueue, QueueEnds]:
+    ) -> dict[MessageQueue, OffsetBounds]:
         address = self.address(topic, broker)
         answered = self._topic_ends(address, topic)
         return {
             # Java tells of the queues that can be written; there may be more to read.
             queue: answered.get((broker, queue.queue_id))
-            or QueueEnds(
+            or OffsetBounds(
                 self._offset(address, RequestCode.GET_MIN_OFFSET, queue),
                 self._offset(address, RequestCode.GET_MAX_OFFSET, queue),
             )
             for queue in queues
         }
 
-    def _topic_ends(self, address: str, topic: str) -> dict[tuple[str, int], QueueEnds]:
+    def _topic_ends(self, address: str, topic: str) -> dict[tuple[str, int], OffsetBounds]:
         response = self.ask(
             address, RequestCode.GET_TOPIC_STATS_INFO, {"topic": self.stored_name(topic)}
         )
@@ -273,7 +273,7 @@ class Cluster:
             queue, members = MessageQueue.from_json(key), Members(value, "offsetTable")
             least = members.number("minOffset", within=LONG)
             most = members.number("maxOffset", within=LONG)
-            ends[queue.broker_name, queue.queue_id] = QueueEnds(max(least, 0), max(most, 0))
+            ends[queue.broker_name, queue.queue_id] = OffsetBounds(max(least, 0), max(most, 0))
         return ends
 
     def _offset(
@@ -283,7 +283,7 @@ class Cluster:
         response = self.ask(address, code, ext | (more or {}))
         return max(int(response.get_ext("offset") or 0), 0)
 
-    def first_since(self, queue: MessageQueue, time_ms: int, ends: QueueEnds) -> int | None:
+    def first_since(self, queue: MessageQueue, time_ms: int, ends: OffsetBounds) -> int | None:
         """Return the offset of the first message stored at a time or later, None for none.
 
         A broker answers with the message nearest to the time, which may be a little too early or,
@@ -393,12 +393,16 @@ class Cluster:
         self._links.close()
 
 
-_links: dict[Connection, _Links] = {}
+_links: dict[ConnectionOptions, _Links] = {}
 
 
 def shared_cluster(
-    connection: Connection, group: str, retries: int, retry_interval_ms: int, route_ttl_ms: int
-) -> Cluster:
+    connection: ConnectionOptions,
+    group: str,
+    retries: int,
+    retry_interval_ms: int,
+    route_ttl_ms: int,
+) -> SourceCluster:
     """Return a view of a cluster on this process's connections.
 
     Tasks that follow each other, and readers that differ in their options, share them.
@@ -406,7 +410,7 @@ def shared_cluster(
     links = _links.get(connection)
     if links is None:
         links = _links[connection] = _Links(connection, time.monotonic)
-    return Cluster(
+    return SourceCluster(
         connection,
         group,
         retries,

@@ -32,8 +32,8 @@ __all__ = [
     "LEAST",
     "NO_TOPICS",
     "TASKS",
+    "OffsetBounds",
     "Offsets",
-    "QueueEnds",
     "QueueRange",
     "as_json",
     "begins_in",
@@ -56,7 +56,7 @@ Offsets = dict[MessageQueue, int]
 
 
 @dataclass(frozen=True, slots=True)
-class QueueEnds:
+class OffsetBounds:
     """The first offset a queue still has, and the one its next message will get."""
 
     min_offset: int

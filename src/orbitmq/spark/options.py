@@ -18,7 +18,7 @@ from orbitmq.client.settings import ClientSettings
 from orbitmq.errors import ConfigError
 from orbitmq.remoting.tls import Tls
 
-__all__ = ["CONNECTION_OPTIONS", "Connection", "Options"]
+__all__ = ["CONNECTION_OPTIONS", "ConnectionOptions", "Options", "path_of"]
 
 T = TypeVar("T", bound=str)
 
@@ -128,7 +128,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ConnectionOptions:
     """How to reach a cluster. Two that are equal can share their connections."""
 
     nameservers: tuple[str, ...]
@@ -140,7 +140,7 @@ class Connection:
     timeout_ms: int = 5000
 
     @classmethod
-    def of(cls, options: Options) -> Connection:
+    def of(cls, options: Options) -> ConnectionOptions:
         """Read the connection's options; nothing is connected to."""
         try:
             settings = ClientSettings.of(
@@ -232,3 +232,18 @@ def _tls(options: Options) -> Tls | None:
     if says_how:
         raise ConfigError("options tlsCaFile and its like say how to use TLS, but tls is false")
     return None
+
+
+# ---- ``file:`` URLs, as Spark's users write them, for what is read here without Spark
+
+SCHEME = "file:"
+
+
+def path_of(url: str) -> str:
+    """Return the path of a ``file:`` URL; a host in it can only be this machine.
+
+    >>> path_of("file:///var/store"), path_of("file:/var/store"), path_of("file:store")
+    ('/var/store', '/var/store', 'store')
+    """
+    path = url[len(SCHEME) :]
+    return "/" + path[2:].partition("/")[2] if path.startswith("//") else path

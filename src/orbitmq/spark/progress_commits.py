@@ -23,9 +23,9 @@ from orbitmq.errors import BrokerRefused, OrbitError
 from orbitmq.protocol.bodies import MessageQueue, Subscription
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.remoting.pipeline import Pipeline
-from orbitmq.spark.cluster import Cluster
+from orbitmq.spark.cluster import SourceCluster
 from orbitmq.spark.offsets import Offsets, from_json
-from orbitmq.spark.source_options import SourceOptions
+from orbitmq.spark.source.options import SourceOptions
 
 __all__ = ["ProgressCommits", "report_last"]
 
@@ -42,7 +42,7 @@ AT_ONCE = 256
 class ProgressCommits:
     """Writes offsets to the group, those that have changed."""
 
-    def __init__(self, cluster: Cluster, clock: Callable[[], float]) -> None:
+    def __init__(self, cluster: SourceCluster, clock: Callable[[], float]) -> None:
         self._cluster = cluster
         self._clock = clock
         self._written: Offsets = {}
@@ -169,7 +169,7 @@ def report_last(progress: Mapping[str, Any] | None, options: Mapping[str, str]) 
         except (AttributeError, TypeError, ValueError):
             continue  # the offsets of another format
         committed |= {queue: at for queue, at in offsets.items() if read.topics.has(queue)}
-    cluster = Cluster(read.connection, read.group)
+    cluster = SourceCluster(read.connection, read.group)
     commits = ProgressCommits(cluster, cluster.clock)
     try:
         commits.report(committed)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from orbitmq.storelog.log import StoreLog, StoreScan
 from orbitmq.storelog.plan import COLUMNS, ScanPlan, Selection, Split
-from orbitmq.storelog.wishes import QueueWishes, parse_time_ms
+from orbitmq.storelog.selection import QueueWishes, parse_time_ms
 
 __all__ = [
     "COLUMNS",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from orbitmq._native import ArrowBatch, LogScan, ScanReport, StoreSnapshot
 from orbitmq.errors import StoreIOError
 from orbitmq.storelog.plan import ScanPlan, Selection, check_columns, cut
-from orbitmq.storelog.wishes import matching_topics, names, parse_time_ms, whole_number, wishes
+from orbitmq.storelog.selection import matching_topics, names, parse_time_ms, whole_number, wishes
 
 if TYPE_CHECKING:
     from typing_extensions import CapsuleType

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from orbitmq._native import LogScan
-from orbitmq.storelog.wishes import QueueWishes, names
+from orbitmq.storelog.selection import QueueWishes, names
 
 __all__ = ["COLUMNS", "ScanPlan", "Selection", "Split", "check_columns", "cut"]
 

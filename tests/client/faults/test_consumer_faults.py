@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from orbitmq.admin.admin import Admin
-from orbitmq.client.producer import Producer
-from orbitmq.client.pull import AsyncPullConsumer, PullConsumer
-from orbitmq.client.push import AsyncPushConsumer, PushConsumer
+from orbitmq.client.consumer.pull import AsyncPullConsumer, PullConsumer
+from orbitmq.client.consumer.push import AsyncPushConsumer, PushConsumer
+from orbitmq.client.producer.producer import Producer
 from orbitmq.errors import OrbitError
 from orbitmq.message import Message
 from tests.client.faults.conftest import LIMIT_S, Remains, weakly

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from orbitmq.admin.admin import Admin
-from orbitmq.client.producer import Producer
-from orbitmq.client.producer_async import AsyncProducer
+from orbitmq.client.producer.async_producer import AsyncProducer
+from orbitmq.client.producer.producer import Producer
 from orbitmq.errors import NoRoute, OrbitError, SendFailed
 from orbitmq.message import Message
 from tests.client.conftest import eventually

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from orbitmq.admin.admin import Admin
-from orbitmq.client.lite import AsyncConsumer, Consumer
-from orbitmq.client.producer import Producer
+from orbitmq.client.consumer.lite import AsyncConsumer, Consumer
+from orbitmq.client.producer.producer import Producer
 from orbitmq.message import Message
 from tests.client.faults.conftest import Remains, weakly
 from tests.client.faults.proxy import FaultyNetwork

@@ -15,25 +15,23 @@ from orbitmq._native import (
     encode_record,
     loads_lenient,
 )
-from orbitmq.client.flows.membership import (
+from orbitmq.client.consumer.assignment import Averagely, ByConfig, changes, share_of_topic
+from orbitmq.client.consumer.membership import (
     check_filter,
     group_members,
     lock_queues,
     unlock_queues,
 )
-from orbitmq.client.flows.offsets import (
+from orbitmq.client.consumer.offsets import (
+    StartRule,
     commit_offset,
     report_offset,
     start_offset,
     stored_offset,
 )
-from orbitmq.client.flows.pull import PullRequest, messages_of, pull
-from orbitmq.client.flows.rebalance import changes, share_of_topic
-from orbitmq.client.flows.send_back import send_back, send_copy
-from orbitmq.client.state.allocate import Averagely, ByConfig
-from orbitmq.client.state.offsets import StartRule
-from orbitmq.client.state.routes import RouteTable
-from orbitmq.client.state.subscription import subscribe
+from orbitmq.client.consumer.pull_flow import PullRequest, messages_of, pull
+from orbitmq.client.consumer.retry import send_back, send_copy
+from orbitmq.client.consumer.subscription import subscribe
 from orbitmq.errors import (
     BrokerBusy,
     BrokerRefused,
@@ -46,6 +44,7 @@ from orbitmq.message import PullStatus
 from orbitmq.protocol.bodies import MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import PullFlag
+from orbitmq.rpc.route_table import RouteTable
 from tests.client.playing import Play, answer
 
 QUEUE = MessageQueue("T", "a", 1)

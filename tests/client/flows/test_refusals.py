@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.client.flows.refusals import access_hint, refusal
 from orbitmq.errors import BrokerBusy, BrokerRefused
 from orbitmq.protocol.codes import ResponseCode
+from orbitmq.rpc.refusals import access_hint, refusal
 from tests.client.playing import answer
 
 ACL = "org.apache.rocketmq.acl.common.AclException: "

@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from orbitmq.client.state.allocate import (
+from orbitmq.client.consumer.assignment import (
     AllocateStrategy,
     Averagely,
     AveragelyByCircle,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orbitmq.client.state.consume_rates import ConsumeRates, TopicRates
+from orbitmq.client.consumer.rates import ConsumeRates, TopicRates
 from tests.client.playing import Clock
 
 

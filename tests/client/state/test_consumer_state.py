@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import pytest
 
 from orbitmq._native import java_hash
-from orbitmq.client.state.consumer_settings import ConsumerSettings
-from orbitmq.client.state.offsets import OffsetTable, StartAt, StartRule
-from orbitmq.client.state.subscription import SubscriptionTable, subscribe
+from orbitmq.client.consumer.offsets import OffsetTable, StartAt, StartRule
+from orbitmq.client.consumer.settings import ConsumerSettings
+from orbitmq.client.consumer.subscription import SubscriptionTable, subscribe
 from orbitmq.errors import ConfigError
 from orbitmq.protocol.bodies import MessageQueue
 

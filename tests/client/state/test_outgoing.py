@@ -7,27 +7,31 @@ import time
 import pytest
 
 from orbitmq._native import decode_batch, decode_properties, decode_unique_id, decompress
-from orbitmq.client.state import unique_ids
-from orbitmq.client.state.batching import (
-    Lingering,
+from orbitmq.client.producer import message as unique_ids
+from orbitmq.client.producer.batch import (
+    LingeringBatches,
     can_linger,
     make_batch,
     make_part,
     results_of_each,
 )
-from orbitmq.client.state.outgoing import Outgoing, SendPolicy, make_outgoing
-from orbitmq.client.state.unique_ids import make_unique_id
+from orbitmq.client.producer.message import (
+    OutgoingMessage,
+    SendPolicy,
+    make_outgoing,
+    make_unique_id,
+)
 from orbitmq.errors import BadMessage
 from orbitmq.message import Message, MessageQueue, SendResult, SendStatus
 
 POLICY = SendPolicy()
 
 
-def outgoing(message: Message, namespace: str | None = None) -> Outgoing:
+def outgoing(message: Message, namespace: str | None = None) -> OutgoingMessage:
     return make_outgoing(message, "g", POLICY, namespace)
 
 
-def properties(made: Outgoing) -> dict[str, str]:
+def properties(made: OutgoingMessage) -> dict[str, str]:
     return decode_properties(made.ext["i"])
 
 
@@ -171,7 +175,7 @@ def test_each_message_of_a_batch_has_its_result() -> None:
 
 
 def test_messages_linger_per_topic_until_a_batch_is_full() -> None:
-    lingering: Lingering[int] = Lingering(max_bytes=10_000, max_messages=3)
+    lingering: LingeringBatches[int] = LingeringBatches(max_bytes=10_000, max_messages=3)
 
     def add(topic: str, waiter: int, size: int = 1) -> tuple[bool, list[int] | None]:
         message = Message(topic, bytes(size))

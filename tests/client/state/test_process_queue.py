@@ -5,8 +5,8 @@ import random
 import pytest
 
 from orbitmq._native import ReceivedMessage, decode_messages, encode_record
-from orbitmq.client.state.orderly_queue import LOCK_VALID_MS, OrderlyQueue
-from orbitmq.client.state.process_queue import CacheLimits, ProcessQueue
+from orbitmq.client.consumer.orderly_queue import LOCK_VALID_MS, OrderlyQueue
+from orbitmq.client.consumer.process_queue import CacheLimits, ProcessQueue
 from orbitmq.protocol.bodies import MessageQueue
 
 QUEUE = MessageQueue("T", "b", 0)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from orbitmq._native import java_hash
-from orbitmq.client.state.faults import FAILURE_LATENCY_MS, LatencyFaults
-from orbitmq.client.state.namespace import unwrap, wrap
-from orbitmq.client.state.selection import QueueChooser, by_hash
+from orbitmq.client.producer.selection import (
+    FAILURE_LATENCY_MS,
+    LatencyFaults,
+    QueueChooser,
+    by_hash,
+)
 from orbitmq.message import MessageQueue
+from orbitmq.rpc.namespace import unwrap, wrap
 from tests.client.playing import Clock
 
 QUEUES = [MessageQueue("T", name, number) for name in "ab" for number in range(3)]

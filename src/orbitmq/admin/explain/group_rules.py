@@ -11,14 +11,16 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
+from orbitmq._native import Filter
 from orbitmq.admin.explain.findings import Finding, Severity, Verdict, when
-from orbitmq.admin.explain.matching import wants
-from orbitmq.admin.explain.observations import GroupSeen
+from orbitmq.admin.explain.observations import Copy, GroupSeen
 from orbitmq.admin.explain.queue_rules import Patience, queue_findings, range_findings
+from orbitmq.errors import MalformedFilter
+from orbitmq.protocol.bodies import Subscription
 from orbitmq.protocol.flags import Permission
 from orbitmq.protocol.names import RETRY_PREFIX, dlq_topic
 
-__all__ = ["Patience", "diagnose_group"]
+__all__ = ["Patience", "diagnose_group", "wants"]
 
 BROADCASTING = "BROADCASTING"
 FAULT, NOTE = Severity.FAULT, Severity.NOTE
@@ -225,3 +227,18 @@ def _dead_letters(seen: GroupSeen) -> Iterator[Finding]:
             f"mended: orbitmq message resend --group {seen.group} --all",
             {"count": seen.dead_letters, "newestMs": seen.newest_dead_letter_ms},
         )
+
+
+# ---- Whether a subscription wants a message, as brokers and consumers decide it
+
+
+def wants(subscription: Subscription, copy: Copy) -> bool:
+    """Whether a subscription selects a message; a filter that nobody can read selects all."""
+    if subscription.is_tags:
+        if subscription.sub_string.strip() == "*" or not subscription.tags:
+            return True
+        return copy.tags in subscription.tags
+    try:
+        return Filter(subscription.sub_string).matches(copy.properties_text)
+    except MalformedFilter:
+        return True

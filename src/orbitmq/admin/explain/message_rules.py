@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from orbitmq.admin.explain.findings import Finding, Severity, Verdict, has_fault, when
-from orbitmq.admin.explain.group_rules import diagnose_group
-from orbitmq.admin.explain.matching import wants
+from orbitmq.admin.explain.group_rules import diagnose_group, wants
 from orbitmq.admin.explain.observations import Copy, GroupView, MessageSeen
 from orbitmq.admin.explain.queue_rules import Patience
 from orbitmq.protocol.names import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from orbitmq.admin.connected import RunningInfo
+from orbitmq.admin.clients import RunningInfo
 from orbitmq.admin.groups import Member
 from orbitmq.protocol.bodies import MessageQueue, Subscription, SubscriptionGroup
 

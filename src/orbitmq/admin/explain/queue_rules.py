@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from orbitmq.admin.connected import QueueState, RunningInfo
+from orbitmq.admin.clients import QueueState, RunningInfo
 from orbitmq.admin.explain.findings import Finding, Severity, Verdict, when
 from orbitmq.admin.explain.observations import GroupSeen, QueueSeen
 from orbitmq.protocol.bodies import MessageQueue

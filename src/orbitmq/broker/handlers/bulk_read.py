@@ -17,8 +17,8 @@ import asyncio
 from dataclasses import dataclass, field
 
 from orbitmq._native import Command, ReadResult, Store
-from orbitmq.broker.stats import BrokerStats
-from orbitmq.broker.topics import TopicTable
+from orbitmq.broker.state.stats import BrokerStats
+from orbitmq.broker.state.topics import TopicTable
 from orbitmq.config import BrokerConfig
 from orbitmq.errors import HeaderFault
 from orbitmq.protocol.bodies import Subscription
@@ -27,7 +27,7 @@ from orbitmq.protocol.flags import Permission
 from orbitmq.protocol.headers import Header, Long
 from orbitmq.protocol.names import FAQ
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Answer, Refused, Router, without_content
+from orbitmq.remoting.router import Answer, Refused, Router, without_content
 
 __all__ = ["BulkReadHandlers", "BulkReadHeader"]
 

@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from orbitmq._native import Command, Filter, Store, dumps_lenient
-from orbitmq.broker.awaited_members import AwaitedMembers
-from orbitmq.broker.clients import ClientInfo, ConsumerClients, ProducerClients
-from orbitmq.broker.filters import SQL92, ConsumerFilters
-from orbitmq.broker.groups import GroupTable
-from orbitmq.broker.locks import QueueLocks
-from orbitmq.broker.offsets import ConsumerOffsets
-from orbitmq.broker.topics import TopicTable
+from orbitmq.broker.state.awaited_members import AwaitedMembers
+from orbitmq.broker.state.clients import ClientInfo, ConsumerClients, ProducerClients
+from orbitmq.broker.state.filters import SQL92, ConsumerFilters
+from orbitmq.broker.state.groups import GroupTable
+from orbitmq.broker.state.offsets import ConsumerOffsets
+from orbitmq.broker.state.queue_locks import QueueLocks
+from orbitmq.broker.state.topics import TopicTable
 from orbitmq.config import BrokerConfig
 from orbitmq.errors import FAILURES, MalformedFilter
 from orbitmq.protocol.bodies import MessageQueue, Subscription
@@ -24,7 +24,7 @@ from orbitmq.protocol.heartbeat import ConsumerData, Heartbeat
 from orbitmq.protocol.members import Members
 from orbitmq.protocol.names import retry_topic
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Answer, Refused, Router, respond
+from orbitmq.remoting.router import Answer, Refused, Router, respond
 
 __all__ = ["ConsumerHandlers"]
 

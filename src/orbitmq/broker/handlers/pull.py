@@ -13,13 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from orbitmq._native import Command, NewMessage, ReadResult, Store, dumps_lenient
-from orbitmq.broker.groups import GroupTable
-from orbitmq.broker.longpoll import HeldPull, HeldPulls
-from orbitmq.broker.offsets import ConsumerOffsets
-from orbitmq.broker.putting import Putting
-from orbitmq.broker.stats import BrokerStats
-from orbitmq.broker.topics import TopicTable
-from orbitmq.broker.wanting import Wanted, Wanting
+from orbitmq.broker.read.long_poll import HeldPull, HeldPulls
+from orbitmq.broker.read.pull_filter import PullFilter, PullFilterResolver
+from orbitmq.broker.state.groups import GroupTable
+from orbitmq.broker.state.offsets import ConsumerOffsets
+from orbitmq.broker.state.stats import BrokerStats
+from orbitmq.broker.state.topics import TopicTable
+from orbitmq.broker.write.writer import MessageWriter
 from orbitmq.config import BrokerConfig
 from orbitmq.errors import FAILURES, HeaderFault, OrbitError
 from orbitmq.protocol.bodies import MessageQueue, SubscriptionGroup
@@ -28,7 +28,7 @@ from orbitmq.protocol.flags import Permission, PullFlag
 from orbitmq.protocol.headers import Header, Long
 from orbitmq.protocol.names import FAQ, OFFSET_MOVED_EVENT, Property
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Answer, Refused, Router, without_content
+from orbitmq.remoting.router import Answer, Refused, Router, without_content
 
 __all__ = ["PullHandlers", "PullHeader"]
 
@@ -81,9 +81,9 @@ class PullHandlers:
     store: Store
     topics: TopicTable
     groups: GroupTable
-    wanting: Wanting
+    wanting: PullFilterResolver
     offsets: ConsumerOffsets
-    putting: Putting
+    putting: MessageWriter
     stats: BrokerStats
     broker_host: tuple[str, int]
     memory_bytes: int
@@ -133,7 +133,7 @@ class PullHandlers:
         connection: Connection,
         header: PullHeader,
         group: SubscriptionGroup,
-        wanted: Wanted,
+        wanted: PullFilter,
         may_hold: bool,
         began_ms: int,
     ) -> Command | None:
@@ -146,7 +146,7 @@ class PullHandlers:
         connection: Connection,
         header: PullHeader,
         group: SubscriptionGroup,
-        wanted: Wanted,
+        wanted: PullFilter,
         result: ReadResult,
         may_hold: bool,
         began_ms: int,
@@ -224,7 +224,9 @@ class PullHandlers:
             )
         return group
 
-    def _read(self, header: PullHeader, wanted: Wanted, resident_beyond: int | None) -> ReadResult:
+    def _read(
+        self, header: PullHeader, wanted: PullFilter, resident_beyond: int | None
+    ) -> ReadResult:
         config = self.config
         bulk_bytes = min(header.orbit_max_bytes, BULK_BYTES)
         if bulk_bytes > 0:
@@ -254,7 +256,7 @@ class PullHandlers:
         request: Command,
         connection: Connection,
         header: PullHeader,
-        wanted: Wanted,
+        wanted: PullFilter,
     ) -> bool:
         timeout_ms = header.suspend_timeout_millis
         is_long = self.config.long_polling_enable

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orbitmq._native import Command, Record, Store, decode_records
+from orbitmq.acl.demands import NeedsAdmin
 from orbitmq.config import BrokerConfig
 from orbitmq.errors import HeaderFault
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.headers import Header, Long
-from orbitmq.remoting.access.demands import NeedsAdmin
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Refused, Router, respond
+from orbitmq.remoting.router import Refused, Router, respond
 
 __all__ = ["QueryHandlers"]
 

@@ -21,13 +21,13 @@ from orbitmq._native import (
     encode_offset_id,
     encode_properties,
 )
-from orbitmq.broker.clients import ProducerClients
 from orbitmq.broker.handlers.send import SendHandlers, without_own_properties
+from orbitmq.broker.state.clients import ProducerClients
 from orbitmq.errors import OrbitError
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.names import Property
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Refused, Router, awaits_peer, respond
+from orbitmq.remoting.router import Refused, Router, awaits_peer, respond
 
 __all__ = ["ReplyHandlers"]
 

@@ -19,12 +19,12 @@ from orbitmq._native import (
     SendRequest,
     answer_send,
 )
-from orbitmq.broker.acks import FlushAcks
-from orbitmq.broker.groups import GroupTable
-from orbitmq.broker.placing import Placing
-from orbitmq.broker.putting import Putting, delay_level
-from orbitmq.broker.topics import TopicTable
-from orbitmq.broker.transaction import becomes_half, is_transactional
+from orbitmq.broker.state.groups import GroupTable
+from orbitmq.broker.state.topics import TopicTable
+from orbitmq.broker.transactions.half import becomes_half, is_transactional
+from orbitmq.broker.write.acks import FlushAcks
+from orbitmq.broker.write.timers import TimedWriter
+from orbitmq.broker.write.writer import MessageWriter, delay_level
 from orbitmq.config import BrokerConfig
 from orbitmq.errors import MalformedBatch
 from orbitmq.protocol.bodies import TopicConfig
@@ -40,7 +40,7 @@ from orbitmq.protocol.names import (
     topic_name_fault,
 )
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Answer, Refused, Router, without_content
+from orbitmq.remoting.router import Answer, Refused, Router, without_content
 from orbitmq.table_saver import TableSaver
 
 __all__ = ["OWN_PROPERTIES", "SendHandlers", "nobody", "without_own_properties"]
@@ -65,8 +65,8 @@ class SendHandlers:
     config: BrokerConfig
     topics: TopicTable
     groups: GroupTable
-    putting: Putting
-    placing: Placing
+    putting: MessageWriter
+    placing: TimedWriter
     store_host: tuple[str, int]
     acks: FlushAcks | None
     """Set when a message must be on disk before it is acknowledged."""

@@ -10,11 +10,10 @@ import random
 from dataclasses import dataclass
 
 from orbitmq._native import Command, NewMessage, Record, Store, decode_records
-from orbitmq.broker.groups import GroupTable
-from orbitmq.broker.putting import Putting
-from orbitmq.broker.record_copy import copy_of
-from orbitmq.broker.stats import BrokerStats
-from orbitmq.broker.topics import TopicTable
+from orbitmq.broker.state.groups import GroupTable
+from orbitmq.broker.state.stats import BrokerStats
+from orbitmq.broker.state.topics import TopicTable
+from orbitmq.broker.write.writer import MessageWriter, copy_of
 from orbitmq.config import BrokerConfig
 from orbitmq.protocol.bodies import SubscriptionGroup
 from orbitmq.protocol.codes import RequestCode, ResponseCode
@@ -22,7 +21,7 @@ from orbitmq.protocol.flags import Permission, Version
 from orbitmq.protocol.headers import Header, Long
 from orbitmq.protocol.names import FAQ, Property, dlq_topic, group_name_fault, retry_topic
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Answer, Refused, Router, respond
+from orbitmq.remoting.router import Answer, Refused, Router, respond
 from orbitmq.table_saver import TableSaver
 
 __all__ = ["SendBackHandlers"]
@@ -50,7 +49,7 @@ class SendBackHandlers:
     store: Store
     topics: TopicTable
     groups: GroupTable
-    putting: Putting
+    putting: MessageWriter
     stats: BrokerStats
     store_host: tuple[str, int]
     saver: TableSaver

@@ -8,7 +8,7 @@ still waits until the log is as safe as the broker is set up to make it.
 
 With the field ``repeatsOnly`` nothing may be new: of a send with a message that is not stored yet
 nothing is stored, and ``suppressed`` says how many of it are there. A job that runs again asks so
-(see `orbitmq.spark.sink_runs`).
+(see `orbitmq.spark.sink.runs`).
 
 Checking, appending and noting happen in one go on the broker's loop: of two attempts that send the
 same thing at the same time one is suppressed.
@@ -34,17 +34,17 @@ from orbitmq._native import (
     encode_offset_id,
     parse_scope,
 )
-from orbitmq.broker.deduplication import Deduplication, Scope
 from orbitmq.broker.handlers.send import OWN_PROPERTIES, SendHandlers, nobody
-from orbitmq.broker.putting import Putting, delay_level
-from orbitmq.broker.transaction import is_transactional
+from orbitmq.broker.transactions.half import is_transactional
+from orbitmq.broker.write.dedup import Deduplication, SenderScope
+from orbitmq.broker.write.writer import MessageWriter, delay_level
 from orbitmq.errors import MalformedBatch
 from orbitmq.protocol.bodies import TopicConfig
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.flags import MessageFlag
 from orbitmq.protocol.names import Property
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Answer, Refused, Router, respond, without_content
+from orbitmq.remoting.router import Answer, Refused, Router, respond, without_content
 
 __all__ = ["SendOnceHandlers"]
 
@@ -54,7 +54,7 @@ class SendOnceHandlers:
     """Answers exactly-once senders."""
 
     sends: SendHandlers
-    putting: Putting
+    putting: MessageWriter
     deduplication: Deduplication
     owner: Callable[[Command], str] = nobody
     """Returns what stands for the account that signed a request."""
@@ -115,7 +115,7 @@ class SendOnceHandlers:
         request: Command,
         sent: SendRequest,
         topic: TopicConfig,
-        scope: Scope,
+        scope: SenderScope,
         connection: Connection,
     ) -> list[NewMessage]:
         host, cluster = self.sends.store_host, self.sends.config.broker_cluster_name
@@ -139,7 +139,7 @@ class SendOnceHandlers:
         return messages
 
     @staticmethod
-    def _mark(message: NewMessage, scope: Scope) -> None:
+    def _mark(message: NewMessage, scope: SenderScope) -> None:
         message.set_property(Property.SCOPE, scope.text)
         message.set_property(Property.ACCOUNT, scope.account or None)
 
@@ -176,10 +176,10 @@ class SendOnceHandlers:
         assert self.sends.acks is not None
         self.sends.acks.when_flushed(end, release)
 
-    def _scope(self, request: Command, topic: str) -> Scope:
+    def _scope(self, request: Command, topic: str) -> SenderScope:
         text = request.get_ext("scope") or ""
         parsed = parse_scope(text)
         if parsed is None:
             remark = f"scope {text!r} is not a sender and a batch: sender/7"
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
-        return Scope(*parsed, topic=topic, account=self.owner(request))
+        return SenderScope(*parsed, topic=topic, account=self.owner(request))

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from orbitmq._native import Appended, Command, Record, Store, decode_offset_id, decode_records
-from orbitmq.broker.acks import FlushAcks
-from orbitmq.broker.placing import Placing
-from orbitmq.broker.putting import Putting
-from orbitmq.broker.record_copy import real_queue_id
-from orbitmq.broker.transaction import again, final, op
-from orbitmq.broker.transaction_check import TransactionCheck
+from orbitmq.broker.transactions.check import TransactionCheck
+from orbitmq.broker.transactions.half import again, final, op
+from orbitmq.broker.write.acks import FlushAcks
+from orbitmq.broker.write.timers import TimedWriter
+from orbitmq.broker.write.writer import MessageWriter, real_queue_id
 from orbitmq.config import BrokerConfig
 from orbitmq.errors import HeaderFault, OrbitError
 from orbitmq.protocol.codes import RequestCode, ResponseCode
@@ -20,7 +19,7 @@ from orbitmq.protocol.flags import MessageFlag
 from orbitmq.protocol.headers import Header, Long
 from orbitmq.protocol.names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, Property
 from orbitmq.remoting.connection import Connection
-from orbitmq.remoting.handling import Refused, Router, respond, without_content
+from orbitmq.remoting.router import Refused, Router, respond, without_content
 
 __all__ = ["TransactionHandlers"]
 
@@ -55,8 +54,8 @@ class TransactionHandlers:
 
     config: BrokerConfig
     store: Store
-    putting: Putting
-    placing: Placing
+    putting: MessageWriter
+    placing: TimedWriter
     host: tuple[str, int]
     clock: Callable[[], int]
     acks: FlushAcks | None

@@ -13,12 +13,18 @@ and the building blocks are functions from DataFrame to DataFrame, for `DataFram
 
 from __future__ import annotations
 
-from orbitmq.spark.pipelines.kinds import Kind, kind_names, register_kind
-from orbitmq.spark.pipelines.plan import Job, Report, Stream, Streams, Table
+from orbitmq.spark.pipelines.plan import Job, Report, Stream, Streams, Table, Trigger, Workspace
 from orbitmq.spark.pipelines.runner import Exit, build, run, run_plan
-from orbitmq.spark.pipelines.spec import Loaded, PipelineSpec, load, parse
+from orbitmq.spark.pipelines.spec import (
+    Kind,
+    Loaded,
+    PipelineSpec,
+    kind_names,
+    load,
+    parse,
+    register_kind,
+)
 from orbitmq.spark.pipelines.tables import Mistakes
-from orbitmq.spark.pipelines.workspace import Trigger, Workspace
 
 __all__ = [
     "Exit",

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
     )
 
-__all__ = ["Listener", "Progress", "lag_of"]
+__all__ = ["BatchProgress", "Listener", "lag_of"]
 
 
 @dataclass(frozen=True)
-class Progress:
+class BatchProgress:
     """One micro-batch of one query, or that it has nothing to do."""
 
     query: str
@@ -52,7 +52,7 @@ class Progress:
     idle: bool = False
 
     @classmethod
-    def from_json(cls, text: str, *, idle: bool = False) -> Progress:
+    def from_json(cls, text: str, *, idle: bool = False) -> BatchProgress:
         """Read a progress event; its `undecoded` is of the batch alone."""
         event = json.loads(text)
         lags = [
@@ -120,13 +120,13 @@ class Listener(StreamingQueryListener):
     to know that nothing more will come from a query.
     """
 
-    def __init__(self, on_progress: Callable[[Progress], None]) -> None:
+    def __init__(self, on_progress: Callable[[BatchProgress], None]) -> None:
         self._on_progress = on_progress
         self._ended: set[str] = set()
         self._batches: dict[str, int] = {}
         self._idle: set[str] = set()
         self._undecoded: dict[str, int] = {}
-        self._shown_idle: dict[str, Progress] = {}
+        self._shown_idle: dict[str, BatchProgress] = {}
         self._changed = threading.Condition()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
@@ -139,7 +139,7 @@ class Listener(StreamingQueryListener):
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Pass a batch on."""
-        progress = Progress.from_json(event.progress.json)
+        progress = BatchProgress.from_json(event.progress.json)
         with self._changed:
             key = str(event.progress.runId)
             self._batches[key] = self._batches.get(key, 0) + 1
@@ -167,7 +167,7 @@ class Listener(StreamingQueryListener):
 
     def show_idle(self, run_id: str, text: str) -> None:
         """Pass the figures of an idle query on, unless they are those of last time."""
-        progress = Progress.from_json(text, idle=True)
+        progress = BatchProgress.from_json(text, idle=True)
         with self._changed:
             progress = replace(progress, undecoded=self._undecoded.get(progress.query))
             shown = self._shown_idle.get(run_id)

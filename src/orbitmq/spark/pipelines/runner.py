@@ -27,12 +27,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from orbitmq.errors import BadPipeline, OrbitError
 from orbitmq.spark.pipelines.failures import one_line
-from orbitmq.spark.pipelines.kinds import find_kind
-from orbitmq.spark.pipelines.plan import Job, Report, Streams
-from orbitmq.spark.pipelines.progress import Listener, Progress
-from orbitmq.spark.pipelines.sessions import make_active
+from orbitmq.spark.pipelines.plan import Job, Report, Streams, Workspace
+from orbitmq.spark.pipelines.progress import BatchProgress, Listener
+from orbitmq.spark.pipelines.spark_session import make_active
+from orbitmq.spark.pipelines.spec import find_kind
 from orbitmq.spark.pipelines.undecoded import undecoded_note
-from orbitmq.spark.pipelines.workspace import Workspace
 from orbitmq.spark.progress_commits import report_last
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ class Exit(IntEnum):
 class Display(Protocol):
     """Where a run shows itself."""
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: BatchProgress) -> None:
         """Show a micro-batch; called from Spark's listener thread."""
 
     def say(self, text: str) -> None:

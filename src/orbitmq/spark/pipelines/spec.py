@@ -16,32 +16,41 @@ Paths are taken relative to the file, so that a pipeline does the same wherever 
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar
 
 from orbitmq.errors import BadPipeline
-from orbitmq.spark.file_urls import path_of
+from orbitmq.spark.options import path_of
 from orbitmq.spark.pipelines.secrets import Secrets
 from orbitmq.spark.pipelines.tables import Mistakes, read_table, suggestion
 from orbitmq.storelog import parse_time_ms
 
+if TYPE_CHECKING:
+    from orbitmq.spark.pipelines.plan import Job, Streams, Workspace
+
 __all__ = [
+    "BUILT_IN",
     "Interval",
+    "Kind",
     "Loaded",
     "Moment",
     "PipelineSpec",
     "SparkSpec",
     "check_local",
+    "find_kind",
+    "kind_names",
     "load",
     "local_path",
     "parse",
+    "register_kind",
     "resolve",
 ]
 
@@ -160,7 +169,6 @@ def parse(
 ) -> Loaded:
     """Check tables that are there already, as `load` does; `file` is what messages speak of."""
     # Here, as kinds build on this module.
-    from orbitmq.spark.pipelines.kinds import find_kind, kind_names
 
     mistakes = mistakes or Mistakes(file.name)
     secrets = Secrets()
@@ -263,3 +271,60 @@ def _refuse_twice(node: Any) -> None:
                 line = key.start_mark.line + 1
                 raise ValueError(f"the key '{key.value}' is there twice (line {line})")
             names.add((key.tag, key.value) if isinstance(key.value, str) else id(key))
+
+
+# ---- The kinds of pipelines there are, and what each consists of
+#
+# A kind is a spec class (what its file may say) and a build function (what is then done). The
+# build function gets the checked spec and a `Workspace`, plans everything on the workspace's Spark
+# session without starting it, and returns the plan: `Streams` to start, or a `Job` to run. Spark's
+# analysis of every query therefore happens before the first one starts.
+#
+# The kinds that come with OrbitMQ stand in one table and are imported when used: the module has a
+# name ``KIND``. Others are registered by the program that brings them.
+
+S = TypeVar("S", bound=PipelineSpec)
+
+BUILT_IN: Final = {
+    "sql": "Spark SQL over topics and tables, to topics, Parquet or the console",
+    "archive": "topics to Parquet, by topic, day and hour",
+    "replay": "an archive, a store directory or a time range of a topic to a topic",
+    "dead-letters": "a report on dead letters, and the redrive of chosen ones",
+    "trace": "latencies and failures out of the message trace",
+    "audit": "a store directory, every record and entry of it checked",
+}
+"""Every kind that OrbitMQ brings; its module has the same name with underscores."""
+
+
+@dataclass(frozen=True)
+class Kind(Generic[S]):
+    """One kind of pipeline."""
+
+    name: str
+    spec: type[S]
+    build: Callable[[S, Workspace], Streams | Job]
+
+
+_registered: dict[str, Kind[Any]] = {}
+
+
+def register_kind(kind: Kind[Any]) -> None:
+    """Add a kind of one's own; its name must be free."""
+    if kind.name in BUILT_IN or _registered.get(kind.name, kind) != kind:
+        raise ValueError(f"there is a kind of pipeline called {kind.name!r} already")
+    _registered[kind.name] = kind
+
+
+def kind_names() -> list[str]:
+    """Return the names of all kinds."""
+    return [*BUILT_IN, *_registered]
+
+
+def find_kind(name: str) -> Kind[Any] | None:
+    """Return a kind; None if there is no such."""
+    if name not in BUILT_IN:
+        return _registered.get(name)
+    module = importlib.import_module(f"{__package__}.{name.replace('-', '_')}")
+    kind = module.KIND
+    assert isinstance(kind, Kind)
+    return kind

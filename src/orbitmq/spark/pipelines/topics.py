@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 from orbitmq.errors import ConfigError
 from orbitmq.spark.options import CONNECTION_OPTIONS
 from orbitmq.spark.pipelines.tables import Mistakes
-from orbitmq.spark.sink_options import SinkOptions
-from orbitmq.spark.source_options import SourceOptions
+from orbitmq.spark.sink.options import SinkOptions
+from orbitmq.spark.source.options import SourceOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

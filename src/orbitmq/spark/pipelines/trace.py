@@ -21,9 +21,8 @@ from pyspark.sql import functions as F
 
 from orbitmq.protocol.names import TRACE_TOPIC
 from orbitmq.spark.pipelines import plots
-from orbitmq.spark.pipelines.kinds import Kind
 from orbitmq.spark.pipelines.plan import Job, Report, Table
-from orbitmq.spark.pipelines.spec import PipelineSpec, check_local
+from orbitmq.spark.pipelines.spec import Kind, PipelineSpec, check_local
 from orbitmq.spark.pipelines.tables import Mistakes
 from orbitmq.spark.pipelines.topics import TopicSpec
 from orbitmq.spark.pipelines.trace_events import consumptions, events, sends
@@ -31,7 +30,7 @@ from orbitmq.spark.pipelines.trace_events import consumptions, events, sends
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from orbitmq.spark.pipelines.workspace import Workspace
+    from orbitmq.spark.pipelines.plan import Workspace
 
 __all__ = ["KIND", "TraceSpec", "build", "failures", "percentiles_of", "slowest"]
 

@@ -1,0 +1,1 @@
+"""Transactions: half messages, and the checks that ask producers about them."""

@@ -1,0 +1,105 @@
+"""Messages that a loop of the broker cannot move, and must not wait for.
+
+Delayed messages, timers and half messages wait in queues that the broker works through in order.
+A message that fails because of the state of the machine (a full disk, a busy store) is tried again:
+the same work succeeds later. A message that fails because of itself never succeeds: the loop sets
+it aside, with an error in the log that names it, and goes on with the next one. It stays readable
+in the log by its physical offset until the log expires.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from orbitmq.errors import (
+    CorruptStore,
+    InvalidMessage,
+    OrbitError,
+    RecordTooLarge,
+    StoreError,
+    StoreIOError,
+    StorePanic,
+    WireError,
+)
+from orbitmq.protocol.codes import ResponseCode
+from orbitmq.remoting.router import Refused
+
+__all__ = ["MessagePosition", "SetAside", "passes"]
+
+_log = logging.getLogger(__name__)
+
+READ_ATTEMPTS = 20
+"""Failed reads of one message before it counts as unreadable."""
+
+
+class MessagePosition(NamedTuple):
+    """The place of a message in a queue and in the log."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int | None
+    physical_offset: int | None
+
+    def __str__(self) -> str:
+        parts = [f"topic {self.topic}, queue {self.queue_id}"]
+        if self.queue_offset is not None:
+            parts.append(f"offset {self.queue_offset}")
+        if self.physical_offset is not None:
+            parts.append(f"physical offset {self.physical_offset}")
+        return ", ".join(parts)
+
+
+def passes(error: BaseException) -> bool:
+    """Return True if an error comes from the machine's state, so the same work succeeds later."""
+    if isinstance(error, Refused):
+        return error.code != ResponseCode.MESSAGE_ILLEGAL
+    if isinstance(error, StoreError):
+        return not isinstance(error, InvalidMessage | RecordTooLarge | CorruptStore)
+    if isinstance(error, WireError):
+        return False
+    return isinstance(error, OrbitError | OSError | MemoryError)
+
+
+class SetAside:
+    """Decides for one loop which messages it leaves behind.
+
+    `what` names the messages in the log of the program, such as "delayed message".
+    """
+
+    def __init__(self, what: str, read_attempts: int = READ_ATTEMPTS) -> None:
+        self._what = what
+        self._read_attempts = read_attempts
+        self._unreadable: dict[tuple[str, int], tuple[MessagePosition, int]] = {}
+        """The last unreadable message of each queue, and the number of failed reads of it."""
+        self.count = 0
+        """Messages set aside since the start."""
+
+    def takes(self, place: MessagePosition, error: BaseException) -> bool:
+        """Set a message aside if its error does not pass; False if it is to be tried again."""
+        if isinstance(error, StoreIOError | StorePanic):
+            if not self._is_unreadable(place):
+                return False
+        elif passes(error):
+            return False
+        self.count += 1
+        _log.error(
+            "%s at %s cannot be delivered, it is set aside and the queue goes on: %s: %s",
+            self._what,
+            place,
+            type(error).__name__,
+            error,
+            exc_info=None if isinstance(error, OrbitError | ValueError) else error,
+        )
+        return True
+
+    def _is_unreadable(self, place: MessagePosition) -> bool:
+        """Count a failed read; a bad sector may recover once or twice, and then does not."""
+        queue = (place.topic, place.queue_id)
+        last, attempts = self._unreadable.get(queue, (place, 0))
+        attempts = attempts + 1 if last == place else 1
+        if attempts < self._read_attempts:
+            self._unreadable[queue] = (place, attempts)
+            return False
+        self._unreadable.pop(queue, None)
+        return True

@@ -1,0 +1,156 @@
+"""Run something with `start` and `stop` until a signal says stop.
+
+SIGTERM and SIGINT stop it cleanly and the command ends with code 0; a second one ends the process
+there and then. What keeps it from starting is told in one line, with code 1, or with 2 if it is a
+setting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import re
+import resource
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import click
+import uvloop
+
+from orbitmq.cli.core.exits import NotStarted
+from orbitmq.cli.core.pid_files import Kind, announced
+from orbitmq.cli.core.pipes import goes_on_unread
+from orbitmq.errors import ConfigError, OrbitError
+from orbitmq.memory import keep_freed_memory
+
+if TYPE_CHECKING:
+    from orbitmq.broker.app import Broker
+    from orbitmq.config import BrokerConfig, NameserverConfig
+    from orbitmq.nameserver import Nameserver
+
+__all__ = ["App", "run", "run_broker", "run_nameserver"]
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class App(Protocol):
+    """What can be run."""
+
+    async def start(self) -> None:
+        """Begin to serve."""
+
+    async def stop(self) -> None:
+        """Give everything back; harmless after a start that failed."""
+
+
+A = TypeVar("A", bound=App)
+
+
+def run(make: Callable[[], A], announce: Callable[[A], None], *, kind: Kind, place: str) -> None:
+    """Make an app on the event loop, start it, announce it, stop it when a signal comes.
+
+    `kind` and `place` (its directory or port) go to the pid file, for `orbitmq stop`.
+    """
+    _allow_many_connections()
+    keep_freed_memory()
+    new_loop = uvloop.new_event_loop
+    with announced(kind, place) as stopping, asyncio.Runner(loop_factory=new_loop) as runner:
+        try:
+            runner.run(_run(make, announce, stopping))
+        except ConfigError as error:
+            raise NotStarted(str(error)) from error
+        except (OSError, OrbitError) as error:
+            raise click.ClickException(explain(error)) from error
+
+
+def _allow_many_connections() -> None:
+    """Use all the descriptors this process may have; shells start programs with few."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+async def _run(
+    make: Callable[[], A], announce: Callable[[A], None], stopping: Callable[[], None]
+) -> None:
+    loop = asyncio.get_running_loop()
+    told = asyncio.Event()
+
+    def stop() -> None:
+        told.set()
+        for number in STOP_SIGNALS:  # the next one is not waited for
+            loop.remove_signal_handler(number)
+        with contextlib.suppress(OSError):  # of a full disk
+            stopping()
+
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, stop)
+    app = make()
+    try:
+        await app.start()
+        with goes_on_unread():
+            announce(app)
+        await told.wait()
+    finally:
+        await app.stop()
+
+
+def explain(error: Exception) -> str:
+    """Say in one line what kept an app from starting."""
+    if isinstance(error, OSError):
+        place = re.search(r"\('([^']*)', (\d+)", str(error))
+        where = f"{place[1]}:{place[2]}" if place else "the address"
+        if error.errno == errno.EADDRINUSE:
+            return f"{where} is already in use; another process listens there"
+        if error.errno == errno.EADDRNOTAVAIL:
+            return f"cannot listen on {where}: this machine has no such address"
+        if error.errno == errno.EACCES and place:
+            return f"cannot listen on {where}: permission denied"
+    return str(error)
+
+
+# ---- A broker or a nameserver in the foreground, announced in RocketMQ's own words
+
+_log = logging.getLogger(__name__)
+
+
+def run_broker(config: BrokerConfig, hosts: Sequence[str]) -> None:
+    """Run a broker until a signal ends it."""
+    # Imported late: a nameserver needs nothing of it.
+    from orbitmq.broker.app import Broker
+
+    def announce(_running: Broker) -> None:
+        line = f"The broker[{config.broker_name}, {config.address}] boot success. "
+        line += "serializeType=JSON"
+        if config.namesrv_addr:
+            line += f" and name server is {config.namesrv_addr}"
+        _say(line)
+
+    place = str(Path(config.store_path_root_dir).resolve())
+    run(lambda: Broker(config, hosts=hosts), announce, kind="broker", place=place)
+
+
+def run_nameserver(
+    config: NameserverConfig, hosts: Sequence[str], *, tells_address: bool = False
+) -> None:
+    """Run a nameserver until a signal ends it; `tells_address` prints a line for scripts, too."""
+    from orbitmq.nameserver import Nameserver
+
+    def announce(running: Nameserver) -> None:
+        _say("The Name Server boot success. serializeType=JSON")
+        if tells_address:
+            click.echo(f"NAMESRV_ADDR={running.address}")
+
+    place = f"port {config.listen_port}"
+    run(lambda: Nameserver(config, hosts=hosts), announce, kind="nameserver", place=place)
+
+
+def _say(line: str) -> None:
+    """Tell whoever waits on stdout, and whoever looks into the log."""
+    click.echo(line)
+    _log.info("%s", line)

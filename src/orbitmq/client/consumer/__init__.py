@@ -1,0 +1,1 @@
+"""Consumers: push, pull and iterating ones, and how members of a group share queues."""

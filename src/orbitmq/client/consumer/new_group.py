@@ -1,0 +1,45 @@
+"""The place where a group begins that is new to a topic, if brokers would not begin there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from orbitmq.client.consumer.offsets import StartRule, begin_new_group
+from orbitmq.client.instance import ClientInstance
+
+__all__ = ["NewGroup"]
+
+_log = logging.getLogger(__name__)
+
+
+class NewGroup:
+    """The topics that a member's group may be new to, and has yet to begin.
+
+    Only topics that exist when the member subscribes to them count: a topic that is made later is
+    read from its first message on, for all its messages came after the member.
+    """
+
+    def __init__(self, instance: ClientInstance, group: str, rule: StartRule) -> None:
+        self._instance = instance
+        self._group = group
+        self._rule = rule
+        self._waiting: set[str] = set()
+        self._lock = asyncio.Lock()
+
+    def expect(self, topic: str) -> None:
+        """Note a topic that exists."""
+        if self._rule.is_exact and not topic.startswith("%"):
+            self._waiting.add(topic)
+
+    async def begin(self, topic: str) -> None:
+        """Commit once where all queues of a topic begin, before the first of them is read."""
+        async with self._lock:
+            if topic not in self._waiting:
+                return
+            time_ms = self._rule.time_ms if self._rule.where == "time" else None
+            flow = begin_new_group(self._instance.routes, self._group, topic, time_ms)
+            if await self._instance.run(flow):
+                where = "at its end" if time_ms is None else f"at {time_ms} ms since the epoch"
+                _log.info("group %s is new to topic %s and begins %s", self._group, topic, where)
+            self._waiting.discard(topic)

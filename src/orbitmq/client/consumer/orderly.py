@@ -1,0 +1,224 @@
+"""Handling the messages of a queue one after the other, as long as the broker lends us the queue.
+
+One worker at a time is on a queue. It leaves when the queue is empty, when it has had it for a
+minute (others want workers, too), when the broker's lock is not sure any more, and when a handler
+fails: then the messages are put back and the queue waits, so that nothing overtakes them. What a
+handler has done is committed at once, unless it wants to say so itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from orbitmq._native import ReceivedMessage
+from orbitmq.client.consumer.handlers import Handler, OrderlyStatus, RetryLater, log_failure
+from orbitmq.client.consumer.orderly_queue import OrderlyQueue
+from orbitmq.client.consumer.rates import ConsumeRates
+from orbitmq.client.consumer.workers import Workers, is_told_to_end
+from orbitmq.errors import FAILURES
+
+__all__ = ["OrderlyService", "suspend_ms"]
+
+_log = logging.getLogger(__name__)
+
+TIME_SLICE_S = 60
+RESUME_S = 0.01
+LOCK_RETRY_S = 3.0
+MIN_SUSPEND_MS, MAX_SUSPEND_MS = 10, 30_000
+
+
+def suspend_ms(error: BaseException, default_ms: int) -> int:
+    """Return how long a queue waits after an error."""
+    asked = error.suspend_ms if isinstance(error, RetryLater) else None
+    return min(max(default_ms if asked is None else asked, MIN_SUSPEND_MS), MAX_SUSPEND_MS)
+
+
+class OrderlyService:
+    """Gives messages to handlers in order.
+
+    `relock` asks the broker for a queue and says whether it is ours. `settle` decides about
+    messages that failed: None when somebody else has taken care of them, else how they are to be
+    put back. Both are called on the loop.
+    """
+
+    def __init__(
+        self,
+        find_handler: Callable[[OrderlyQueue], Handler | None],
+        workers: Workers,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        relock: Callable[[OrderlyQueue], Awaitable[bool]],
+        settle: Callable[
+            [OrderlyQueue, list[ReceivedMessage], BaseException],
+            Awaitable[list[ReceivedMessage] | None],
+        ],
+        spawn: Callable[[Any], Any],
+        suspend_ms: int,
+        awaits: bool,
+        rates: ConsumeRates,
+    ) -> None:
+        self._find_handler = find_handler
+        self._workers = workers
+        self._loop = loop
+        self._relock = relock
+        self._settle = settle
+        self._spawn = spawn
+        self._suspend_ms = suspend_ms
+        self._awaits = awaits
+        self._rates = rates
+
+    def take(self, queue: OrderlyQueue, messages: list[ReceivedMessage], size: int) -> None:
+        """Have a pulled chunk handled, after what came before it."""
+        if queue.add(messages, size):
+            self._submit(queue)
+
+    def _submit(self, queue: OrderlyQueue) -> None:
+        if self._awaits:
+            self._workers.submit(lambda: self._handle_awaiting(queue))
+        else:
+            self._workers.submit(lambda: self._handle(queue))
+
+    def _on_loop(self, work: Callable[[], Any]) -> None:
+        """Start a coroutine on the loop, from wherever we are."""
+        self._loop.call_soon_threadsafe(lambda: self._spawn(work()))
+
+    def _may_go_on(self, queue: OrderlyQueue, began: float, now: float) -> bool:
+        """Whether the worker may take the next messages; else it is on its way out."""
+        if queue.is_stopped:
+            queue.release()
+        elif not queue.is_ours(int(now * 1000)):
+            self._on_loop(lambda: self._resume_when_ours(queue))
+        elif now - began > TIME_SLICE_S:
+            self._on_loop(lambda: self._resume(queue, RESUME_S))
+        else:
+            return True
+        return False
+
+    # The same but for an await, as in `concurrent`.
+
+    def _handle(self, queue: OrderlyQueue) -> None:
+        handler = self._find_handler(queue)
+        if handler is None:
+            queue.release()  # unsubscribed; the next rebalance gives the queue away
+            return
+        batch, function = handler.batch, handler.function
+        began = now = time.monotonic()
+        while self._may_go_on(queue, began, now):
+            taken = queue.take(batch)
+            if not taken:
+                return
+            try:
+                outcome = function(taken if batch > 1 else taken[0])
+            except BaseException as error:  # also what would end the thread
+                self._note(queue, taken, now, failed=len(taken))
+                self._fail(queue, handler, taken, error)
+                return
+            now = self._note(queue, taken, now)
+            if handler.auto_commit:
+                queue.commit()
+            elif not self._decided(queue, outcome):
+                return
+
+    async def _handle_awaiting(self, queue: OrderlyQueue) -> None:
+        handler = self._find_handler(queue)
+        if handler is None:
+            queue.release()  # unsubscribed; the next rebalance gives the queue away
+            return
+        batch, function = handler.batch, handler.function
+        began = now = time.monotonic()
+        while self._may_go_on(queue, began, now):
+            taken = queue.take(batch)
+            if not taken:
+                return
+            try:
+                outcome = await function(taken if batch > 1 else taken[0])
+            except (Exception, asyncio.CancelledError) as error:
+                if is_told_to_end(error):
+                    raise
+                self._note(queue, taken, now, failed=len(taken))
+                self._fail(queue, handler, taken, error)
+                return
+            now = self._note(queue, taken, now)
+            if handler.auto_commit:
+                queue.commit()
+            elif not self._decided(queue, outcome):
+                return
+
+    def _note(
+        self, queue: OrderlyQueue, taken: list[ReceivedMessage], began: float, failed: int = 0
+    ) -> float:
+        """Count a call of a handler; returns the time."""
+        now = time.monotonic()
+        self._rates.consumed(queue.queue.topic, len(taken), failed, 1, now - began)
+        return now
+
+    def _decided(self, queue: OrderlyQueue, outcome: Any) -> bool:
+        """Do what a handler has decided; returns whether the worker may go on."""
+        if outcome is OrderlyStatus.ROLLBACK:
+            queue.roll_back()
+            self._on_loop(lambda: self._resume(queue, self._suspend_ms / 1000))
+            return False
+        if outcome is OrderlyStatus.COMMIT:
+            queue.commit()
+        else:
+            queue.keep()
+        return True
+
+    def _fail(
+        self,
+        queue: OrderlyQueue,
+        handler: Handler,
+        taken: list[ReceivedMessage],
+        error: BaseException,
+    ) -> None:
+        log_failure(_log, taken, error)
+        self._on_loop(lambda: self._settled(queue, handler, taken, error))
+
+    # ---- on the loop
+
+    async def _settled(
+        self,
+        queue: OrderlyQueue,
+        handler: Handler,
+        taken: list[ReceivedMessage],
+        error: BaseException,
+    ) -> None:
+        try:
+            back = None if queue.is_dropped else await self._settle(queue, taken, error)
+        except FAILURES:
+            # Nobody else sends a worker to this queue again.
+            _log.exception(
+                "settling message %s failed, it is tried again in this consumer",
+                ", ".join(message.message_id for message in taken),
+            )
+            back = taken
+        if back is None:
+            if handler.auto_commit:
+                queue.commit()
+            else:
+                queue.keep()
+            await self._resume(queue, 0)
+        else:
+            queue.put_back(back)
+            await self._resume(queue, suspend_ms(error, self._suspend_ms) / 1000)
+
+    async def _resume_when_ours(self, queue: OrderlyQueue) -> None:
+        try:
+            ours = await self._relock(queue)
+        except FAILURES:
+            _log.exception("locking %s failed, next try in %.0f s", queue.queue, LOCK_RETRY_S)
+            ours = False
+        await self._resume(queue, RESUME_S if ours else LOCK_RETRY_S)
+
+    async def _resume(self, queue: OrderlyQueue, delay_s: float) -> None:
+        """Let the worker go and send one again after a while."""
+        queue.is_suspended = True
+        queue.release()
+        await asyncio.sleep(delay_s)
+        queue.is_suspended = False
+        if not queue.is_stopped and queue.claim():
+            self._submit(queue)

@@ -1,1 +1,0 @@
-"""The two ways to carry out a flow's wishes: blocking and awaiting."""

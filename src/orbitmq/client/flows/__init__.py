@@ -1,1 +1,0 @@
-"""Decisions that need the network, as generators of wishes."""

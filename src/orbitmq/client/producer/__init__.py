@@ -1,0 +1,1 @@
+"""Producers: sending, batches, transactions, request and reply."""

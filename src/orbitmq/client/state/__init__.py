@@ -1,1 +1,0 @@
-"""What a client knows and how it chooses: plain state, no I/O, no clock of its own."""

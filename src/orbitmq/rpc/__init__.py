@@ -1,0 +1,1 @@
+"""Requests to RocketMQ servers: flows, their drivers, routes, and error codes as exceptions."""

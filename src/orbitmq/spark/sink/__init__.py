@@ -1,0 +1,1 @@
+"""The sink: rows to topics, at least once or exactly once."""

@@ -1,0 +1,344 @@
+"""The sink: ``df.write.format("rocketmq")`` and ``writeStream``.
+
+Theory of operation. Spark makes a writer from the options on the driver, which is where all that
+can be wrong is found: options, columns, a topic that is not there, brokers that cannot do what is
+asked. The writer then travels to the tasks. A task's rows come as Arrow batches, become packed
+sends in Rust (`RowPacker`), and leave through a `Sender`; the task ends when a broker has taken
+every one of them. So a task that has ended well has lost nothing; one that is run again repeats
+rows, unless brokers suppress the repeats (`deduplicate`, see `sink_once`).
+
+A worker process serves many tasks: its connections and routes are kept for the next one
+(`sink_process`). Spark's own classes around this stand in `sink_writers`.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from orbitmq._native import PackedSend, RowPacker
+from orbitmq.client.producer.message import make_unique_id
+from orbitmq.errors import ConfigError, NoRoute, OrbitError
+from orbitmq.protocol.codes import RequestCode
+from orbitmq.rpc.namespace import wrap
+from orbitmq.spark.sink.brokers import SinkProcess, check_cluster, sink_process
+from orbitmq.spark.sink.exactly_once import Scope, query_scope, sender_name
+from orbitmq.spark.sink.options import SinkOptions
+from orbitmq.spark.sink.pieces import Outbound, Pieces
+from orbitmq.spark.sink.queues import SinkQueues
+from orbitmq.spark.sink.rows import LEFT_OUT_PROPERTIES, check_columns, sendable
+from orbitmq.spark.sink.runs import EarlierRun, JobRun, note_run
+from orbitmq.spark.sink.sender import Counts, Sender, SendSettings
+from orbitmq.spark.worker import tune_worker
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Sink", "SinkCommit", "batch_writer", "stream_writer"]
+
+_log = logging.getLogger(__name__)
+
+WAITING_BATCHES = 16
+"""How many batches' worth of bytes may wait for more rows, over all topics and queues of a task."""
+
+
+@dataclass(slots=True)
+class SinkCommit(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    counts: Counts = field(default_factory=Counts)
+    topics: frozenset[str] = frozenset()
+    """Those it has pinned brokers for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """What both kinds of writer do; travels to the tasks."""
+
+    options: SinkOptions
+    columns: frozenset[str]
+    sender: str | None = None
+    """Who the rows are of, for brokers that suppress repeats; None for the running query."""
+    brokers: tuple[str, ...] = ()
+    """The brokers that suppress them."""
+
+    @classmethod
+    def of(cls, options: Mapping[str, str], schema: StructType, *, is_query: bool) -> Sink:
+        """Check everything that can be checked before a task starts."""
+        tune_worker()
+        read = SinkOptions.of(options, is_query=is_query)
+        columns = check_columns(schema, read.topic)
+        if read.topic is not None:
+            columns -= {"topic"}
+        with read.connection.hiding_secrets():
+            brokers = check_cluster(read, columns)
+        sender = None
+        if read.deduplicate and not is_query:
+            sender = wrap(read.connection.namespace, read.deduplicate_id or str(uuid.uuid4()))
+        return cls(read, columns, sender, brokers)
+
+    @property
+    def is_nameless(self) -> bool:
+        """Whether the rows are of a job that nobody can run again."""
+        return self.sender is not None and self.options.deduplicate_id is None
+
+    def write(self, batches: Iterator[pa.RecordBatch], *, at_once: bool = False) -> SinkCommit:
+        """Send the rows of one task; returns when a broker has taken each of them.
+
+        With `at_once` the rows of a batch do not wait for more, and the next batch is asked for
+        when a broker has taken them.
+        """
+        tune_worker()
+        with self.options.connection.hiding_secrets():
+            return self._write(batches, at_once=at_once)
+
+    def _write(self, batches: Iterator[pa.RecordBatch], *, at_once: bool) -> SinkCommit:
+        options = self.options
+        process = sink_process(options.connection)
+        partition = _partition()
+        scope: Scope | None = None
+        if options.deduplicate:
+            scope = query_scope(self.sender, options.deduplicate_batch)
+        earlier = None if scope is None else self._earlier_run(process, scope)
+        pinned: dict[str, Sequence[str]] = {}
+        queues = SinkQueues(
+            process.routes,
+            turns=process.turns,
+            first=0 if scope is None else scope.batch + scope.partition,
+            pinned=None if scope is None else self._pinning(process, scope.sender, pinned),
+            patience_s=options.retry_timeout_ms / 1000,
+        )
+        packer, pieces = self._packer(scope), Pieces(queues.choices)
+        with Sender(self._send_settings(scope), process.network, queues, earlier=earlier) as sender:
+            for batch in batches:
+                for send in self._packed(batch, packer, queues):
+                    _submit(pieces.of(send, is_last=False), sender)
+                if at_once:
+                    _send_all(packer, pieces, sender)
+            _send_all(packer, pieces, sender)
+        counts = sender.counts
+        if counts.busy:
+            _log.warning("partition %d: brokers were busy %d times", partition, counts.busy)
+        return SinkCommit(counts, frozenset(pinned))
+
+    def _earlier_run(self, process: SinkProcess, scope: Scope) -> EarlierRun | None:
+        name = self.options.deduplicate_id
+        if name is None:
+            return None
+        patience_s = self.options.retry_timeout_ms / 1000
+        earlier = EarlierRun(process.runs, scope, name, patience_s)
+        if self.options.topic is not None:
+            earlier.leaves_only_repeats(self.options.topic)  # a partition may have no rows
+        return earlier
+
+    def note_run(self, topics: Collection[str], partitions: int, done: Collection[int]) -> None:
+        """Note a run that is over for the next one of its name, and those that have sent all.
+
+        `topics` are those its rows have named. Raises for a run that differs from the one before.
+        """
+        name, options = self.options.deduplicate_id, self.options
+        if self.sender is None or name is None:
+            return
+        scope = Scope(sender_name(self.sender), options.deduplicate_batch or 0, 0)
+        named = topics if options.topic is None else [options.topic]
+        run = JobRun(scope.batch, partitions, frozenset(done))
+        patience_s = options.retry_timeout_ms / 1000
+        with options.connection.hiding_secrets():
+            runs = sink_process(options.connection).runs
+            note_run(runs, scope, name, named, run, patience_s)
+
+    def _packer(self, scope: Scope | None) -> RowPacker:
+        options = self.options
+        return RowPacker(
+            topic=options.topic,
+            batch_bytes=options.batch_bytes,
+            body_bytes=options.max_message_bytes,
+            waiting_bytes=WAITING_BATCHES * options.batch_bytes,
+            left_out=LEFT_OUT_PROPERTIES - ({"RETRY_TOPIC"} if options.redrive else set()),
+            id_prefix=bytes.fromhex(make_unique_id()[:20]) if scope is None else None,
+            scope=None if scope is None else str(scope),
+        )
+
+    def _send_settings(self, scope: Scope | None) -> SendSettings:
+        options = self.options
+        return SendSettings(
+            group=options.group,
+            namespace=options.connection.namespace,
+            max_in_flight=options.max_in_flight,
+            send_timeout_ms=options.send_timeout_ms,
+            retry_timeout_ms=options.retry_timeout_ms,
+            once=None if scope is None else scope.of_batch,
+        )
+
+    def _pinning(
+        self, process: SinkProcess, sender: str, pinned: dict[str, Sequence[str]]
+    ) -> Callable[[str], Sequence[str]]:
+        """Return what tells the brokers of a topic; `pinned` collects what it has told."""
+        if self.is_nameless and self.options.topic is not None:
+            return lambda _topic: self.brokers
+
+        def wished(topic: str) -> Sequence[str]:
+            if self.options.topic is not None:
+                return self.brokers
+            route = process.routes.route(topic)
+            names = {queue.broker_name for queue in route.publish_queues} & set(self.brokers)
+            if not names:
+                raise NoRoute(
+                    f"topic {topic!r} is on no broker that was there when the job started",
+                    topic=topic,
+                    cause="no_broker",
+                )
+            return sorted(names)
+
+        def brokers(topic: str) -> Sequence[str]:
+            if topic not in pinned:
+                pinned[topic] = process.pins.brokers(sender, topic, lambda: wished(topic))
+            return pinned[topic]
+
+        return brokers
+
+    def end(self, topics: Collection[str]) -> None:
+        """Have brokers and nameservers let go of a job that is over and that nobody can run again.
+
+        `topics` are those its rows have named. What cannot be reached forgets it by itself, or has
+        a few bytes too many.
+        """
+        if self.sender is None or not self.is_nameless:
+            return
+        process, options = sink_process(self.options.connection), self.options
+        scope = Scope(sender_name(self.sender), 0, 0)
+        process.pins.take_back(scope.sender, topics)
+        for topic in [options.topic] if options.topic is not None else sorted(topics):
+            try:
+                process.routes.route(topic)
+                ext = {
+                    "a": wrap(options.connection.namespace, options.group),
+                    "b": wrap(options.connection.namespace, topic),
+                    "scope": scope.of_batch,
+                }
+                for name in self.brokers:
+                    if address := process.routes.address(name):
+                        process.network.invoke(address, RequestCode.ORBIT_END_BATCH, ext=ext)
+            except OrbitError as error:
+                hidden = options.connection.hide_secrets(str(error))
+                _log.info("ids of a job that is over stay with brokers for now: %s", hidden)
+
+    def _packed(
+        self, batch: pa.RecordBatch, packer: RowPacker, queues: SinkQueues
+    ) -> Sequence[PackedSend]:
+        rows = sendable(batch, self.columns)
+        counts = {}
+        if "shardingKey" in self.columns:
+            counts = {topic: queues.slots(topic) for topic in packer.topics(rows)}
+        month_ms = int(make_unique_id()[20:28], 16)
+        return packer.push(rows, queue_counts=counts, month_ms=month_ms)
+
+
+def _send_all(packer: RowPacker, pieces: Pieces, sender: Sender) -> None:
+    """Send what waits for more rows, and wait until everything has been taken."""
+    for send in packer.finish():
+        _submit(pieces.of(send, is_last=True), sender)
+    sender.drain()
+
+
+def _submit(sends: Iterable[Outbound], sender: Sender) -> None:
+    for send in sends:
+        sender.submit(send)
+
+
+def _partition() -> int:
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
+
+
+# ---- The sink as Spark asks for it: a writer for a batch job, and one for the batches of a query
+
+
+class RocketMQWriter(DataSourceArrowWriter):
+    """Writes the rows of a batch job."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> SinkCommit:
+        """Send the rows of one task."""
+        return self._sink.write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Note what was sent, and how it was divided."""
+        topics = _pinned_topics(messages)
+        if _committed(messages, "job").rows:
+            self._sink.note_run(topics, len(messages), range(len(messages)))
+        self._sink.end(topics)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Say that rows of the tasks that ended well are in their topics."""
+        _committed(messages, "aborted job, already sent")
+        topics = _pinned_topics(messages)
+        done = [number for number, one in enumerate(messages) if isinstance(one, SinkCommit)]
+        try:
+            self._sink.note_run(topics, len(messages), done)
+        except OrbitError as error:
+            _log.warning("%s", error)  # the job has failed for a reason of its own
+        self._sink.end(topics)
+
+
+class RocketMQStreamWriter(DataSourceStreamArrowWriter):
+    """Writes the rows of each micro-batch."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> SinkCommit:
+        """Send the rows of one task."""
+        return self._sink.write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Note what was sent."""
+        _committed(messages, f"batch {batchId}")
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Say that rows of the tasks that ended well are in their topics."""
+        _committed(messages, f"aborted batch {batchId}, already sent")
+
+
+def batch_writer(
+    options: Mapping[str, str], schema: StructType, overwrite: bool
+) -> DataSourceArrowWriter:
+    """Return what writes a batch job's rows; raises for what cannot be written."""
+    if overwrite:
+        raise ConfigError("a topic cannot be overwritten: use mode('append')")
+    return RocketMQWriter(Sink.of(options, schema, is_query=False))
+
+
+def stream_writer(
+    options: Mapping[str, str], schema: StructType, overwrite: bool
+) -> DataSourceStreamArrowWriter:
+    """Return what writes a query's micro-batches; raises for what cannot be written.
+
+    In complete mode (`overwrite`) the whole result is sent anew with each batch, as Kafka's sink
+    does: a topic has no rows to replace.
+    """
+    return RocketMQStreamWriter(Sink.of(options, schema, is_query=True))
+
+
+def _committed(messages: list[WriterCommitMessage | None], what: str) -> Counts:
+    parts = [message.counts for message in messages if isinstance(message, SinkCommit)]
+    total = sum(parts, Counts())
+    _log.info("%s: %s", what, total)
+    return total
+
+
+def _pinned_topics(messages: list[WriterCommitMessage | None]) -> set[str]:
+    return {topic for one in messages if isinstance(one, SinkCommit) for topic in one.topics}
