@@ -14,7 +14,6 @@ from orbitmq.admin.admin import Admin
 from orbitmq.client.consumer.lite import AsyncConsumer, Consumer
 from orbitmq.client.consumer.pull import AsyncPullConsumer, PullConsumer
 from orbitmq.client.producer.producer import Producer
-from orbitmq.client.pull_schedule import AsyncPullSchedule, PullSchedule
 from orbitmq.errors import ConfigError
 from orbitmq.message import Message, MessageQueue, PullStatus
 
@@ -233,32 +232,3 @@ def test_classic_pulls(
         consumer.commit({queue: 4})
         assert consumer.committed(queue) == 4
     assert admin.committed_offsets(group, topic)[queue] == 4
-
-
-def test_queues_have_their_turns(
-    cluster: Cluster, way: Way, is_async: bool, producer: Producer, topic: str, group: str
-) -> None:
-    sent = send_numbers(producer, topic, range(40))
-    got: list[Any] = []
-
-    def pull(turn: Any) -> None:
-        result = turn.pull(5)
-        got.extend(result.messages)
-        turn.commit(result.next_offset)
-        turn.next_in_s = 0.02
-
-    async def pull_awaiting(turn: Any) -> None:
-        result = await turn.pull(5)
-        got.extend(result.messages)
-        turn.commit(result.next_offset)
-        turn.next_in_s = 0.02
-
-    schedule = way(PullSchedule, AsyncPullSchedule)(
-        cluster.address, group=group, consume_from="first", rebalance_s=2
-    )
-    schedule.on(topic)(pull_awaiting if is_async else pull)
-    with schedule:
-        await_true("all came", lambda: len(got) >= 40)
-    assert bodies_of(got) == sent
-    with Admin(cluster.address) as admin:
-        assert admin.group_lag(group, topic).total == 0

@@ -39,12 +39,6 @@ if TYPE_CHECKING:
         TransactionResult,
         TransactionState,
     )
-    from orbitmq.client.pull_schedule import (
-        AsyncPullSchedule,
-        AsyncPullTurn,
-        PullSchedule,
-        PullTurn,
-    )
     from orbitmq.client.settings import ClientSettings
     from orbitmq.message import Message, MessageQueue, PullStatus, SendResult, SendStatus
     from orbitmq.remoting.tls import Tls
@@ -56,8 +50,6 @@ __all__ = [
     "AsyncConsumer",
     "AsyncProducer",
     "AsyncPullConsumer",
-    "AsyncPullSchedule",
-    "AsyncPullTurn",
     "AsyncPushConsumer",
     "AsyncTransactionProducer",
     "Cleaned",
@@ -72,9 +64,7 @@ __all__ = [
     "OrderlyStatus",
     "Producer",
     "PullConsumer",
-    "PullSchedule",
     "PullStatus",
-    "PullTurn",
     "PushConsumer",
     "ReadResult",
     "ReceivedMessage",
@@ -102,8 +92,6 @@ _LOADED_LATER = {
     "AsyncConsumer": "orbitmq.client.consumer.lite",
     "AsyncProducer": "orbitmq.client.producer.async_producer",
     "AsyncPullConsumer": "orbitmq.client.consumer.pull",
-    "AsyncPullSchedule": "orbitmq.client.pull_schedule",
-    "AsyncPullTurn": "orbitmq.client.pull_schedule",
     "AsyncPushConsumer": "orbitmq.client.consumer.push",
     "AsyncTransactionProducer": "orbitmq.client.producer.transaction",
     "ClientSettings": "orbitmq.client.settings",
@@ -115,9 +103,7 @@ _LOADED_LATER = {
     "OrderlyStatus": "orbitmq.client.consumer.handlers",
     "Producer": "orbitmq.client.producer.producer",
     "PullConsumer": "orbitmq.client.consumer.pull",
-    "PullSchedule": "orbitmq.client.pull_schedule",
     "PullStatus": "orbitmq.message",
-    "PullTurn": "orbitmq.client.pull_schedule",
     "PushConsumer": "orbitmq.client.consumer.push",
     "RetryLater": "orbitmq.client.consumer.handlers",
     "SendContext": "orbitmq.client.hooks",

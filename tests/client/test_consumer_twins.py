@@ -9,11 +9,9 @@ import pytest
 from orbitmq import (
     AsyncConsumer,
     AsyncPullConsumer,
-    AsyncPullSchedule,
     AsyncPushConsumer,
     Consumer,
     PullConsumer,
-    PullSchedule,
     PushConsumer,
 )
 
@@ -21,7 +19,6 @@ TWINS = [
     (PushConsumer, AsyncPushConsumer),
     (Consumer, AsyncConsumer),
     (PullConsumer, AsyncPullConsumer),
-    (PullSchedule, AsyncPullSchedule),
 ]
 NEVER_WAIT = {"on", "suspend", "resume", "position", "batches"}
 """What needs no await, or is an asynchronous generator."""

@@ -10,9 +10,7 @@ import asyncio
 import threading
 from typing import Any
 
-import pytest
-
-from orbitmq import AsyncPullSchedule, AsyncPushConsumer, PullSchedule, PushConsumer
+from orbitmq import AsyncPushConsumer, PushConsumer
 from orbitmq.testing import LocalCluster
 from tests.client.conftest import LIMIT_S, eventually, has_left
 
@@ -28,14 +26,13 @@ def _hold_start(consumer: Any, until: threading.Event) -> None:
     consumer._join = join_slowly
 
 
-@pytest.mark.parametrize("kind", [PushConsumer, PullSchedule])
-def test_threads(kind: Any, cluster: LocalCluster, send: Any, topic: str, group: str) -> None:
-    consumer = kind(cluster.address, group=group, consume_from="first")
+def test_threads(cluster: LocalCluster, send: Any, topic: str, group: str) -> None:
+    consumer = PushConsumer(cluster.address, group=group, consume_from="first")
     stopped = threading.Event()
     _hold_start(consumer, until=stopped)
 
     @consumer.on(topic)  # type: ignore[untyped-decorator]
-    def handle(_message_or_turn: Any) -> None:
+    def handle(_message: Any) -> None:
         consumer.stop()
         stopped.set()
 
@@ -45,15 +42,14 @@ def test_threads(kind: Any, cluster: LocalCluster, send: Any, topic: str, group:
     eventually(lambda: has_left(cluster, group))
 
 
-@pytest.mark.parametrize("kind", [AsyncPushConsumer, AsyncPullSchedule])
-def test_tasks(kind: Any, cluster: LocalCluster, send: Any, topic: str, group: str) -> None:
+def test_tasks(cluster: LocalCluster, send: Any, topic: str, group: str) -> None:
     async def go() -> None:
-        consumer = kind(cluster.address, group=group, consume_from="first")
+        consumer = AsyncPushConsumer(cluster.address, group=group, consume_from="first")
         stopped = threading.Event()
         _hold_start(consumer, until=stopped)
 
         @consumer.on(topic)  # type: ignore[untyped-decorator]
-        async def handle(_message_or_turn: Any) -> None:
+        async def handle(_message: Any) -> None:
             await consumer.stop()
             stopped.set()
 

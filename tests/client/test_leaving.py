@@ -10,21 +10,18 @@ from typing import Any
 
 import pytest
 
-from orbitmq import AsyncPullSchedule, AsyncPushConsumer
+from orbitmq import AsyncPushConsumer
 from orbitmq.testing import LocalCluster
 from tests.client.conftest import LIMIT_S, eventually, has_left
 
 
-@pytest.mark.parametrize("kind", [AsyncPushConsumer, AsyncPullSchedule])
-def test_nobody_waits_for_its_end(
-    kind: Any, cluster: LocalCluster, send: Any, topic: str, group: str
-) -> None:
+def test_nobody_waits_for_its_end(cluster: LocalCluster, send: Any, topic: str, group: str) -> None:
     async def go() -> None:
-        consumer = kind(cluster.address, group=group, consume_from="first")
+        consumer = AsyncPushConsumer(cluster.address, group=group, consume_from="first")
         began, may_end = asyncio.Event(), asyncio.Event()
 
         @consumer.on(topic)  # type: ignore[untyped-decorator]
-        async def handle(_message_or_turn: Any) -> None:
+        async def handle(_message: Any) -> None:
             began.set()
             await may_end.wait()
 

@@ -13,13 +13,11 @@ from orbitmq import (
     AsyncConsumer,
     AsyncProducer,
     AsyncPullConsumer,
-    AsyncPullSchedule,
     AsyncPushConsumer,
     AsyncTransactionProducer,
     Consumer,
     Producer,
     PullConsumer,
-    PullSchedule,
     PushConsumer,
     TransactionProducer,
 )
@@ -35,8 +33,6 @@ CONSUMERS: list[Any] = [
     AsyncConsumer,
     PullConsumer,
     AsyncPullConsumer,
-    PullSchedule,
-    AsyncPullSchedule,
 ]
 OTHERS = [
     Producer,
@@ -82,7 +78,6 @@ def test_everything_is_ended_by_close(kind: Any) -> None:
         (PushConsumer, AsyncPushConsumer),
         (Consumer, AsyncConsumer),
         (PullConsumer, AsyncPullConsumer),
-        (PullSchedule, AsyncPullSchedule),
     ],
 )
 def test_a_consumer_leaves_by_either_name(
@@ -143,14 +138,6 @@ def test_a_second_coroutine_function_for_a_topic_is_an_error() -> None:
     consumer.on("orders")(handle)
     with pytest.raises(ConfigError, match="has a function already"):
         consumer.on("orders")(handle)
-
-
-def test_a_second_function_of_a_schedule_is_an_error() -> None:
-    schedule = PullSchedule(ADDRESS, group="g")
-    schedule.on("orders")(lambda _turn: None)
-    with pytest.raises(ConfigError, match="has a function already") as caught:
-        schedule.on("orders")(lambda _turn: None)
-    assert "unsubscribe" not in str(caught.value), "a schedule has no such method"
 
 
 def test_a_running_consumer_keeps_its_function_when_another_is_given(
