@@ -31,7 +31,7 @@ def test_threads(cluster: LocalCluster, send: Any, topic: str, group: str) -> No
     stopped = threading.Event()
     _hold_start(consumer, until=stopped)
 
-    @consumer.on(topic)  # type: ignore[untyped-decorator]
+    @consumer.on(topic)
     def handle(_message: Any) -> None:
         consumer.stop()
         stopped.set()
@@ -48,7 +48,7 @@ def test_tasks(cluster: LocalCluster, send: Any, topic: str, group: str) -> None
         stopped = threading.Event()
         _hold_start(consumer, until=stopped)
 
-        @consumer.on(topic)  # type: ignore[untyped-decorator]
+        @consumer.on(topic)
         async def handle(_message: Any) -> None:
             await consumer.stop()
             stopped.set()

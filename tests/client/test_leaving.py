@@ -20,7 +20,7 @@ def test_nobody_waits_for_its_end(cluster: LocalCluster, send: Any, topic: str, 
         consumer = AsyncPushConsumer(cluster.address, group=group, consume_from="first")
         began, may_end = asyncio.Event(), asyncio.Event()
 
-        @consumer.on(topic)  # type: ignore[untyped-decorator]
+        @consumer.on(topic)
         async def handle(_message: Any) -> None:
             began.set()
             await may_end.wait()
