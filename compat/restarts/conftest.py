@@ -15,6 +15,7 @@ import pytest
 from compat.java_client import Cluster, JavaClient
 from compat.java_cluster import free_port
 from compat.java_pair import JavaPair
+from compat.restarts.killed_pair import KilledPair
 from compat.restarts.rolling import BROKERS, JavaMember, Member, OurMember, Repeats, Stage
 from orbitmq.testing import LocalCluster
 
@@ -46,6 +47,16 @@ def orbitmq() -> Iterator[Cluster]:
     ports = {name: free_port(neighbours=(-2,)) for name in BROKERS}
     with LocalCluster(brokers=2, ports=ports) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two brokers of ours that are killed with SIGKILL."""
+    started = KilledPair(tmp_path_factory.mktemp("restarts") / "killed")
+    try:
+        yield started
+    finally:
+        started.stop()
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.counted
 only_in_a_soak = pytest.mark.skipif(not ROUNDS, reason="a comparison, for make soak")
 
 
-@pytest.mark.parametrize("cluster_kind", ["orbitmq", "apache"])
+@pytest.mark.parametrize("cluster_kind", ["orbitmq", "killed", "apache"])
 def test_no_message_is_handled_twice_when_members_and_brokers_restart(play: Play) -> None:
     repeats = play("ooo")
     assert repeats.among_ours == []
