@@ -28,7 +28,7 @@ EVERY_HOST = ("0.0.0.0", "::", "")
 
 
 def broker_config(data: Path, settings: Mapping[str, str]) -> BrokerConfig:
-    """Return a broker's configuration: RocketMQ's keys over what one machine needs."""
+    """Return a broker's configuration: `settings`, in RocketMQ's keys, over local defaults."""
     config = BrokerConfig()
     config.namesrv_addr = None
     config.store_path_root_dir = str(data)
@@ -38,7 +38,7 @@ def broker_config(data: Path, settings: Mapping[str, str]) -> BrokerConfig:
 
 
 def nameserver_config(data: Path, settings: Mapping[str, str]) -> NameserverConfig:
-    """Return a nameserver's configuration: its own files, and TLS as the brokers have it."""
+    """Return a nameserver's configuration: its own files, and the TLS settings of the brokers."""
     config = NameserverConfig(
         kv_config_path=str(data / "kvConfig.json"),
         config_store_path=str(data / "namesrv.properties"),
@@ -52,7 +52,7 @@ GIVEN_OTHERWISE = {
     "storePathRootDir": "the directory is given with --data",
     "namesrvAddr": "the broker registers with the nameserver of its own process",
 }
-"""Settings that `Standalone` makes itself, and would take no notice of."""
+"""Settings that `Standalone` makes itself and therefore rejects, each with the reason."""
 
 
 class Standalone:
@@ -93,7 +93,7 @@ class Standalone:
         self.broker.close_with(self._server)
 
     def _nameserver_config(self, data: Path) -> NameserverConfig:
-        """Return the nameserver's configuration: it uses the broker's accounts."""
+        """Return the nameserver's configuration, with the access control of the broker."""
         config = nameserver_config(data, {})
         config.acl_enable = self.config.acl_enable
         config.rocketmq_home = self.config.rocketmq_home
@@ -107,7 +107,7 @@ class Standalone:
 
     async def start(self) -> None:
         """Open the store, listen, and register the broker with the nameserver in this process."""
-        # Bind the port first: the second of two processes must fail before it opens the store.
+        # Bind the port first: a second process on this port must fail before it opens the store.
         self.port = await self._server.listen(self.host, self.port)
         try:
             self.config.namesrv_addr = self.address
@@ -122,7 +122,7 @@ class Standalone:
             raise
 
     async def stop(self) -> None:
-        """Stop both; everything is on disk afterwards."""
+        """Stop the broker and the nameserver; all messages are on disk afterwards."""
         await self.broker.stop()
         await self.nameserver.stop()
 
@@ -134,8 +134,9 @@ class Standalone:
 class Cluster:
     """Nameservers and brokers on loopback, each on a free port, each broker with its own store.
 
-    `ports` names the ports of brokers. A free one may belong to another program's connection by the
-    time its broker comes back; one outside the range that the system chooses from does not.
+    `ports` gives fixed ports to brokers. When a broker restarts, another program's connection may
+    use the free port that the system had chosen. A fixed port outside the system's range for free
+    ports does not have this problem.
     """
 
     def __init__(
@@ -160,7 +161,7 @@ class Cluster:
         return ";".join(nameserver.address for nameserver in self.nameservers)
 
     async def start(self) -> None:
-        """Start all of it."""
+        """Start all nameservers, then all brokers."""
         for nameserver in self.nameservers:
             await nameserver.start()
         for name in self._names:
@@ -183,7 +184,7 @@ class Cluster:
         await self.nameservers[index].stop()
 
     async def start_broker(self, name: str) -> Broker:
-        """Start a broker; one that ran before gets its port and its store back."""
+        """Start a broker; a broker that ran before uses its old port and its old store."""
         config = broker_config(
             self.data / name, {"brokerName": name, "brokerIP1": LOOPBACK} | self._settings
         )

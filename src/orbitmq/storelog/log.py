@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 __all__ = ["StoreLog", "StoreScan"]
 
 SPLIT_BYTES = 1 << 30
-"""How much one split reads at most when nobody says how many there should be: about a second of
-work, next to which the start of a task is little."""
+"""Most bytes of one split when the number of splits is not given: about a second of work, so that
+the start of a task costs little in comparison."""
 LEAST_SPLIT_BYTES = 16 << 20
-"""What is worth a split of its own: less is read in the time that starting another task takes."""
+"""Fewest bytes worth a split of their own: reading less is faster than starting another task."""
 MOST_THREADS = 8
-"""More than this wait for memory, not for processors."""
+"""Most reading threads by default: more of them wait for memory, not for processors."""
 
 
 class StoreLog:
@@ -110,7 +110,8 @@ class StoreLog:
     ) -> ScanPlan:
         """Plan a scan; the parameters are those of `scan`.
 
-        It is cut into `splits` parts, or into as many as suit `at_once` tasks (one per core).
+        The scan is cut into `splits` parts. Without `splits`, `_split_count` takes a number that
+        suits `at_once` parallel tasks (by default one per core).
         """
         if selection is None:
             selection = self.select(**wishes)
@@ -153,7 +154,7 @@ class StoreLog:
         - ``keys``: messages with one of these keys, unique or the user's.
         - ``columns``: some of `COLUMNS`; other columns are not copied. A single topic, key or
           column needs no list.
-        - ``broker_name``: value of the column of that name, as no file holds it.
+        - ``broker_name``: value of the column ``brokerName``, because no file contains it.
         - ``fail_on_damage``: True (the default) raises `CorruptStore` for an unreadable message,
           `MissingFile` for a missing log file between others and `FileExpired` for one that
           expires during the scan; False skips them and counts them in `StoreScan.report`.
@@ -185,8 +186,9 @@ def _check_directory(path: Path, what: str) -> None:
 def _split_count(total: int, at_once: int) -> int:
     """Return the number of splits for a number of bytes to read.
 
-    One split per task that can run, as every further one costs a start; where that would make them
-    too large, a multiple of that, so that every round of tasks is full.
+    The number is that of the parallel tasks, because every further split costs the start of a
+    task. If splits became too large, the number is a multiple of it, so that every round of tasks
+    is full.
     """
     rounds = -(-total // (at_once * SPLIT_BYTES))
     if rounds > 1:
@@ -197,7 +199,7 @@ def _split_count(total: int, at_once: int) -> int:
 class StoreScan:
     """A table of messages, for `polars.DataFrame`, `duckdb.sql`, `pyarrow.table` and their like.
 
-    It can be read more than once: each reading starts from the beginning.
+    A table can be read more than once: each reading starts from the beginning.
     """
 
     def __init__(self, plan: ScanPlan, threads: int = 1) -> None:
@@ -213,13 +215,13 @@ class StoreScan:
         return iter(self._open())
 
     def __arrow_c_schema__(self) -> CapsuleType:
-        """Return the schema, as the Arrow PyCapsule interface has it."""
+        """Return the schema as a capsule of the Arrow PyCapsule interface."""
         return replace(self.plan, splits=()).open().__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> CapsuleType:
-        """Return the batches, as the Arrow PyCapsule interface has them."""
+        """Return the batches as a capsule of the Arrow PyCapsule interface."""
         return self._open().__arrow_c_stream__(requested_schema)
 
     def report(self) -> ScanReport | None:
-        """Return the report of the latest reading so far, None before the first one."""
+        """Return the report of the latest reading so far, or None before the first reading."""
         return None if self._last is None else self._last.report()

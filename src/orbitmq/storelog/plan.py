@@ -25,23 +25,24 @@ COLUMNS: Final = (
 """The columns of the table, in their order."""
 
 PIECE_BYTES: Final = 8 << 20
-"""What one of several threads reads: enough for some batches, little enough to wait in memory."""
+"""Size of a piece that one of several threads reads: enough for some batches, small enough to wait
+in memory."""
 
 Range = tuple[int, int, bool]
-"""First byte, end, and whether a record is known to begin at the first byte."""
+"""First byte, end (exclusive), and True if a record is known to begin at the first byte."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Criteria for messages; a criterion that is None is not applied."""
+    """Criteria for messages. A criterion without a value is not applied."""
 
     topics: QueueWishes | None = None
     start_ms: int | None = None
-    """Stored at this time or later."""
+    """Earliest store time."""
     end_ms: int | None = None
-    """Stored before this time."""
+    """Store time that messages are before."""
     keys: tuple[str, ...] | None = None
-    """With one of these keys, the producer's unique one or the user's."""
+    """Keys of which a message has at least one: the producer's unique key or a user's key."""
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,10 @@ class ScanPlan:
     fail_on_damage: bool = True
     max_rows: int = 16_384
     max_bytes: int = 4 << 20
-    """A batch that is handed on while it is still in the processor's cache."""
+    """Most bytes of a batch: few enough to pass it on while it is in the processor's cache."""
 
     def open(self, *splits: Split, threads: int = 1) -> LogScan:
-        """Return the scan of some splits, by default of all.
+        """Return the scan of the given splits, by default of all splits.
 
         Several threads read ahead; memory holds a piece of the log for each of them.
         """
@@ -100,7 +101,9 @@ class ScanPlan:
 
 
 def check_columns(columns: Iterable[str] | None) -> tuple[str, ...]:
-    """Return columns in their canonical spelling, all for None; unknown names are a ValueError.
+    """Return columns in their canonical spelling, all columns for None.
+
+    Unknown names raise ValueError.
 
     >>> check_columns(["queueid", "Body"])
     ('queueId', 'body')

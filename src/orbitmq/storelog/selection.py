@@ -20,20 +20,21 @@ __all__ = [
 ]
 
 QueueWishes = dict[str, dict[int, tuple[int, int]] | None]
-"""Wanted topics, each with first offset and end of its wanted queues, or None for all of them."""
+"""Selected topics, each with first offset and end (exclusive) of its selected queues, or None for
+all queues."""
 
 FIRST = 0
 END = 2**63 - 1
 ALL = (FIRST, END)
 LAST_QUEUE = 2**31 - 1
 OTHER_QUEUES = -1
-"""In the place of a queue's number: those of the topic that are not named."""
+"""Key in the place of a queue number: stands for all queues of the topic that are not named."""
 
 INTERNAL_TOPICS = (
     r"%RETRY%.*|%DLQ%.*|%SYS%.*|RMQ_SYS_.*|rmq_sys_.*|SCHEDULE_TOPIC_XXXX|OFFSET_MOVED_EVENT"
     r"|SELF_TEST_TOPIC|TRANS_CHECK_MAX_TIME_TOPIC|TBW102|BenchmarkTest|.*_REPLY_TOPIC"
 )
-"""A regular expression, Python's and Java's, for whole names."""
+"""Regular expression for whole names of internal topics, valid in Python and in Java."""
 _INTERNAL = re.compile(INTERNAL_TOPICS)
 
 
@@ -52,7 +53,7 @@ def matching_topics(pattern: str, topics: Iterable[str]) -> list[str]:
 
 
 def names(given: object, parameter: str) -> tuple[str, ...]:
-    """Return a tuple of names from a list or a single name; other types are a TypeError.
+    """Return a tuple of names from a list or a single name; other types raise TypeError.
 
     >>> names("orders", "topics"), names(["orders", "returns"], "topics")
     (('orders',), ('orders', 'returns'))
@@ -122,8 +123,8 @@ def wishes(
 ) -> QueueWishes | None:
     """Return the selected topics and queues as one table; None selects everything.
 
-    Without topics, those in the offsets are selected. A queue without offsets is selected from its
-    first message to its last.
+    Without `topics`, the topics of the offsets are selected. A queue without offsets is selected
+    from its first message to its last.
     """
     if topics is None and not starting_offsets and not ending_offsets:
         return None

@@ -5,8 +5,8 @@
     with LocalCluster(brokers=2) as cluster:
         connect_to(cluster.address)
 
-or, as a pytest fixture, ``pytest_plugins = ["orbitmq.testing.plugin"]`` and an argument called
-``rocketmq``.
+As a pytest fixture: set ``pytest_plugins = ["orbitmq.testing.plugin"]`` and give the test an
+argument called ``rocketmq``.
 """
 
 from orbitmq.testing.local_cluster import LocalCluster

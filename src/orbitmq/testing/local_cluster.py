@@ -1,4 +1,4 @@
-"""A cluster on a thread of its own, so that tests of any kind can use it."""
+"""Cluster on a thread of its own, for blocking tests and for tests with an event loop."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["LocalCluster"]
 T = TypeVar("T")
 
 TEST_SETTINGS = {
-    # Test clusters come and go: no gigabytes for them.
+    # Test clusters are short-lived: small files instead of gigabytes.
     "mappedFileSizeCommitLog": str(64 << 20),
     "maxHashSlotNum": "50000",
     "maxIndexNum": "200000",
-    # A machine that is busy with other tests is no reason to refuse a message.
+    # A broker must not reject messages only because other tests keep the machine busy.
     "waitTimeMillsInSendQueue": "10000",
     "osPageCacheBusyTimeOutMills": "10000",
 }
@@ -33,9 +33,9 @@ TEST_SETTINGS = {
 class LocalCluster:
     """Nameservers and brokers in this process, on free ports of 127.0.0.1.
 
-    Without `data` everything is in a temporary directory that is deleted in the end. `settings` are
-    RocketMQ's own keys, for every broker. `ports` names the ports of brokers that
-    are to be restarted, see `Cluster`.
+    Without `data`, all files are in a temporary directory that `stop` deletes. `settings` are
+    RocketMQ's own keys and apply to every broker. `ports` gives fixed ports to brokers that are to
+    be restarted, see `Cluster`.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class LocalCluster:
         self._loop.run_forever()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a function in the cluster's thread and wait for its result."""
+        """Run a coroutine in the cluster's thread and wait for its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     @property
@@ -79,7 +79,7 @@ class LocalCluster:
         return self._cluster.brokers
 
     def start(self) -> Self:
-        """Start all of it; returns when clients can connect."""
+        """Start all servers; return when clients can connect."""
         self._thread.start()
         try:
             self.run(self._cluster.start())
@@ -97,7 +97,7 @@ class LocalCluster:
         self.run(self._cluster.stop_nameserver(index))
 
     def start_broker(self, name: str) -> None:
-        """Start a broker; one that ran before gets its store back."""
+        """Start a broker; a broker that ran before opens its old store."""
         self.run(self._cluster.start_broker(name))
 
     def stop_broker(self, name: str) -> None:
@@ -105,7 +105,7 @@ class LocalCluster:
         self.run(self._cluster.stop_broker(name))
 
     def stop(self) -> None:
-        """Stop all of it."""
+        """Stop all servers and the thread; delete the directory if it is temporary."""
         if self._thread.is_alive():
             self.run(self._cluster.stop())
             self._loop.call_soon_threadsafe(self._loop.stop)

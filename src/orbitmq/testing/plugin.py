@@ -1,4 +1,4 @@
-"""The pytest fixture: an argument called ``rocketmq`` is a running `LocalCluster`."""
+"""Pytest plugin with the fixture ``rocketmq``: a running `LocalCluster`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ __all__ = ["rocketmq"]
 
 @pytest.fixture
 def rocketmq() -> Iterator[LocalCluster]:
-    """A cluster of one broker, fresh for each test."""
+    """Yield a running cluster of one broker, new for each test."""
     with LocalCluster() as cluster:
         yield cluster
