@@ -1,13 +1,13 @@
-"""Pipelines: messages in, Spark in the middle, results out, declared in one file.
+"""Pipelines: Spark jobs that read messages and write results, each declared in one file.
 
-``orbitmq pipeline run FILE`` runs one. The same from a program, on a session of one's own::
+``orbitmq pipeline run FILE`` runs a pipeline. A program does the same on its own session::
 
     from orbitmq.spark import pipelines
 
     loaded = pipelines.load("orders.toml")              # BadPipeline lists the mistakes
     plan = pipelines.build(loaded, pipelines.Workspace(spark, loaded.directory))
 
-and the building blocks are functions from DataFrame to DataFrame, for `DataFrame.transform`:
+The building blocks are functions from DataFrame to DataFrame, for `DataFrame.transform`:
 `decoding.decode`, `topics.as_messages`, `dead_letters.explained`, `trace.events` and so on.
 """
 

@@ -1,7 +1,7 @@
-"""What a pipeline is once it has been built: streams to start, or a job to run, and its report.
+"""Plan of a built pipeline: streams to start, or a job to run, and its report.
 
-Nothing here has started yet. `Streams` are queries that go on until they are told to stop (or, with
-the trigger ``available-now``, until they have caught up); a `Job` works once and reports.
+A plan has not started yet. `Streams` are queries that run until they are stopped. With the trigger
+``available-now`` they end when they have caught up. A `Job` runs once and returns a report.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Job", "Report", "Stream", "Streams", "Table", "Trigger", "Workspace"
 
 @dataclass(frozen=True)
 class Table:
-    """A small table for people: not the data of a pipeline, but what it has to say about it."""
+    """Small table of a report for people; it describes the data of a pipeline."""
 
     title: str
     columns: tuple[str, ...]
@@ -37,7 +37,7 @@ class Table:
 
     @classmethod
     def of(cls, title: str, rows: DataFrame) -> Table:
-        """Return all rows of a query as a table, lists as words."""
+        """Return all rows of a query as a table; the items of a list are joined with spaces."""
         shown = tuple(
             tuple(" ".join(cell) if isinstance(cell, list) else cell for cell in row)
             for row in rows.collect()
@@ -45,18 +45,18 @@ class Table:
         return cls(title, tuple(rows.columns), shown)
 
     def as_dicts(self) -> list[dict[str, Any]]:
-        """Return the rows by the names of their columns."""
+        """Return the rows as dictionaries, by column name."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a pipeline has found. With faults the command ends with code 3."""
+    """Findings of a pipeline. With faults the command ends with exit code 3."""
 
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
-    """What was written for the reader, such as plots."""
+    """Files that were written for the reader, such as plots."""
     facts: dict[str, Any] = field(default_factory=dict)
     """Figures by name, for programs that read the report as JSON."""
     faults: int = 0
@@ -72,24 +72,24 @@ class Stream:
 
 @dataclass(frozen=True)
 class Streams:
-    """Queries that run side by side; when one fails the others are stopped."""
+    """Queries that run at the same time; when a query fails, the others are stopped."""
 
     streams: tuple[Stream, ...]
     endless: bool
-    """Whether they go on until told to stop."""
+    """True if the queries run until they are stopped."""
     report: Callable[[], Report] | None = None
-    """Work to do, and to report on, after all have ended without a failure."""
+    """Work to do after all queries have ended without a failure; returns the report."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """Work that is done once. It runs on a thread of its own; a signal cancels its Spark jobs."""
+    """Work that is done once, on a thread of its own. A signal cancels its Spark jobs."""
 
     run: Callable[[], Report]
 
 
 def moment(ms: int) -> str:
-    """Return a time as reports show it.
+    """Return a time in epoch milliseconds as reports show it.
 
     >>> moment(1_700_000_000_123)
     '2023-11-14T22:13:20.123+00:00'
@@ -97,15 +97,15 @@ def moment(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
-# ---- What a build function works with: the Spark session, the file's place, and the wish to stop
+# ---- Workspace of a build function: Spark session, directory of the file, stop event
 
 
 @dataclass(frozen=True)
 class Trigger:
-    """When a stream looks for more: ``5 seconds``, ``available-now`` or ``batch``.
+    """Trigger of a stream: an interval such as ``5 seconds``, ``available-now`` or ``batch``.
 
-    ``available-now`` takes what is there when it starts, in as many batches as the limits ask for,
-    and ends; ``batch`` reads all of it at once and keeps no checkpoint.
+    ``available-now`` reads the messages that are stored at the start, in as many batches as the
+    limits require, and ends. ``batch`` reads all of them at once and keeps no checkpoint.
     """
 
     mode: Literal["interval", "available-now", "batch"]
@@ -113,7 +113,7 @@ class Trigger:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read the value of the key ``trigger``."""
+        """Parse the value of the key ``trigger``."""
         if text in ("available-now", "batch"):
             return cls(text)  # type: ignore[arg-type]
         try:
@@ -127,39 +127,39 @@ class Trigger:
 
 @dataclass
 class Workspace:
-    """One run of one pipeline."""
+    """State of one run of a pipeline, for its build function."""
 
     spark: SparkSession
     directory: Path
-    """Where the pipeline's file is; paths in it start there."""
+    """Directory of the pipeline's file; relative paths in the file start there."""
     file: str = "pipeline"
-    """The file's name, for messages."""
+    """Name of the pipeline's file, for messages."""
     once: bool = False
-    """Whether to take what is there and end, whatever the file says."""
+    """True to use ``available-now`` in place of an interval that the file names."""
     stopping: threading.Event = field(default_factory=threading.Event)
-    """Set when somebody wants an end; the runner then stops streams and cancels jobs."""
+    """Set to end the run; the runner then stops streams and cancels jobs."""
     sources: list[dict[str, str]] = field(default_factory=list)
-    """The connector's options of every topic that is read as a stream."""
+    """Connector options of every topic source that is read as a stream."""
     undecoded: dict[str, Observation] = field(default_factory=dict)
-    """The counts of bodies that could not be decoded, of every source that is read as a batch."""
+    """Observed counts of undecodable bodies, by name of a source that is read as a batch."""
     log: logging.Logger = field(default=logging.getLogger("orbitmq.pipeline"))
 
     def locate(self, path: str) -> str:
-        """Return a path of the file as Spark takes it."""
+        """Return a path in the pipeline's file as Spark needs it."""
         return resolve(path, self.directory)
 
     def locate_here(self, path: str) -> Path:
-        """Return a path of the file as Python takes it."""
+        """Return a path in the pipeline's file as a local path for Python."""
         return local_path(path, self.directory)
 
     def trigger(self, wished: Trigger) -> Trigger:
-        """Return the trigger to use."""
+        """Return the trigger to use: with `once`, ``available-now`` in place of an interval."""
         if self.once and wished.mode == "interval":
             return Trigger("available-now")
         return wished
 
     def with_trigger(self, writer: DataStreamWriter, wished: Trigger) -> DataStreamWriter:
-        """Set a stream's trigger."""
+        """Return the writer with the trigger to use."""
         trigger = self.trigger(wished)
         if trigger.mode == "available-now":
             return writer.trigger(availableNow=True)
@@ -167,8 +167,8 @@ class Workspace:
 
     @contextmanager
     def planning(self, key: str) -> Iterator[None]:
-        """Turn what Spark finds wrong with a part of the file into a mistake of that key."""
-        # Here, as the specs can be checked on a machine without Spark.
+        """Turn errors of Spark in a part of the file into a mistake of its key."""
+        # Imported here, because specs can be checked on a machine without Spark.
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
@@ -176,7 +176,7 @@ class Workspace:
             yield
         except BadPipeline:
             raise
-        # What Spark does not know, such as a file system without its jar, is py4j's own error.
+        # Some failures, such as a file system whose jar is missing, are py4j's own errors.
         except (PySparkException, Py4JError, OrbitError, ValueError) as error:
             where = f"{self.file}: {key}" if key else self.file
             raise BadPipeline([f"{where}: {one_line(error)}"]) from error

@@ -1,8 +1,8 @@
-"""Small plots as SVG, drawn by hand: no library to install, no JVM, sharp on every screen.
+"""Small plots as SVG without a library or a JVM, sharp on every screen.
 
-A plot is a text: an ``.svg`` file as it is, an ``.html`` file with its tables around it. Colours
-and text follow the reader's light or dark mode. A ``.png`` is made of the ``.svg`` by cairosvg, if
-somebody has installed it.
+A plot is a text. An ``.svg`` file contains the plot, an ``.html`` file also the tables. Colours and
+text follow the reader's light or dark mode. cairosvg, if it is installed, makes a ``.png`` from the
+``.svg``.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def lines(
     *,
     unit: str = "",
 ) -> str:
-    """Draw one line for each series over common labels; None is a gap."""
+    """Draw one line for each series over common labels; a value None leaves a gap."""
     values = [value for line in series.values() for value in line if value is not None]
     top = max(values, default=0) or 1
     left, right, lower = 70, WIDTH - 20, 60 + LINE_HEIGHT
@@ -91,7 +91,7 @@ def lines(
 
 
 def write_page(file: Path, title: str, plots: Sequence[str], tables: Sequence[Table] = ()) -> None:
-    """Write plots, below each other, and with ``.html`` the tables under them."""
+    """Write plots below each other; an ``.html`` file has the tables below the plots."""
     file.parent.mkdir(parents=True, exist_ok=True)
     if file.suffix != ".html":
         drawn = plots[0] if len(plots) == 1 else _stacked(plots)
@@ -114,7 +114,7 @@ def write_page(file: Path, title: str, plots: Sequence[str], tables: Sequence[Ta
 
 
 def format_fault(name: str) -> str | None:
-    """Say why no plot can be written to a file of this name, None if one can."""
+    """Return the reason why a plot cannot have this file name, or None if it can."""
     suffix = Path(name).suffix
     if suffix not in (".html", ".svg", ".png"):
         return f"{name!r} must end in .html, .svg or .png"
@@ -123,7 +123,7 @@ def format_fault(name: str) -> str | None:
             import cairosvg  # noqa: F401
         except ImportError:
             return "a .png needs cairosvg: pip install cairosvg, or say .html or .svg"
-        except OSError as error:  # the C library that it is made of is not there
+        except OSError as error:  # the C library cairo is missing
             return f"a .png needs cairosvg, which does not load: {str(error).splitlines()[0]}"
     return None
 
@@ -131,7 +131,7 @@ def format_fault(name: str) -> str | None:
 def _png(drawn: str) -> bytes:
     import cairosvg
 
-    # Twice the size, as sharp as a screen's; and a ground that the dark text can be read on.
+    # Twice the size for sharp screens, and a background on which the dark text is readable.
     made: bytes = cairosvg.svg2png(bytestring=drawn.encode(), scale=2, background_color="white")
     return made
 
@@ -194,7 +194,7 @@ def _shortened(label: str) -> str:
 
 
 def _few(count: int) -> list[int]:
-    """Return which of so many labels there is room for."""
+    """Return the positions of at most eight of `count` labels, at equal distances."""
     step = max(1, math.ceil(count / 8))
     return list(range(0, count, step))
 

@@ -1,12 +1,12 @@
-"""How far streaming queries are: Spark's progress events as figures people ask for.
+"""Progress of streaming queries: figures from Spark's progress events.
 
-Spark reports each micro-batch as JSON. Lag is the sum, over the queues of all sources, of the
-newest offset that the broker has minus the offset the batch ended at; both come from the source
-as ``{topic: {broker: {queue: offset}}}`` (see `offsets`). A source that does not tell its newest
-offset has no lag to show rather than a lag of 0.
+Spark reports each micro-batch as JSON. The lag is the sum over the queues of all sources: the
+newest offset at the broker minus the offset at which the batch ended. The source supplies both as
+``{topic: {broker: {queue: offset}}}`` (see `orbitmq.spark.offsets`). The lag of a source that does
+not supply its newest offset is unknown, not 0.
 
-A query that finds nothing to do has no event with figures, only one that it is idle: its figures
-are in its `lastProgress` then, which whoever has the query can show.
+For a query without new rows Spark sends an idle event, which has no figures. The figures are in
+the `lastProgress` of the query; the runner passes them to `Listener.show_idle`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["BatchProgress", "Listener", "lag_of"]
 
 @dataclass(frozen=True)
 class BatchProgress:
-    """One micro-batch of one query, or that it has nothing to do."""
+    """Figures of one micro-batch of a query, or of an idle query (`idle`)."""
 
     query: str
     batch_id: int
@@ -48,12 +48,13 @@ class BatchProgress:
     watermark: str | None
     state_rows: int
     undecoded: int | None = None
-    """How many rows could not be decoded since the query was started; None where none is."""
+    """Number of rows since the query's start that could not be decoded; None for a query without
+    a decoded source."""
     idle: bool = False
 
     @classmethod
     def from_json(cls, text: str, *, idle: bool = False) -> BatchProgress:
-        """Read a progress event; its `undecoded` is of the batch alone."""
+        """Parse a progress event; `undecoded` then counts the rows of this batch only."""
         event = json.loads(text)
         lags = [
             lag
@@ -76,25 +77,25 @@ class BatchProgress:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the figures by name."""
+        """Return the figures as a dictionary."""
         return asdict(self)
 
 
 def _finite(number: object) -> float:
-    """Return a rate; Spark writes one that is not a number as text, or leaves it out."""
+    """Return a rate, or 0 for NaN and infinity, which Spark writes as text or omits."""
     return float(number) if isinstance(number, int | float) else 0.0
 
 
 def lag_of(newest: object, end: object) -> int | None:
-    """Return how many offsets are between two positions; None if that cannot be said.
+    """Return the number of offsets between two positions, or None if it is unknown.
 
     >>> lag_of({"orders": {"a": {"0": 12, "1": 5}}}, {"orders": {"a": {"0": 10, "1": 5}}})
     2
     """
     newest, end = _decoded(newest), _decoded(end)
     if isinstance(newest, Mapping) and isinstance(end, Mapping):
-        # A queue that the batch does not know yet has all of it before it; from where, only the
-        # next batch will tell.
+        # A queue that is new since the batch is left out: its first offset is unknown until the
+        # next batch.
         common = [name for name in newest if name in end and name not in NO_TOPICS]
         lags = [lag_of(newest[name], end[name]) for name in common]
         known = [lag for lag in lags if lag is not None]
@@ -114,10 +115,10 @@ def _decoded(offset: object) -> object:
 
 
 class Listener(StreamingQueryListener):
-    """Hands every micro-batch to `on_progress`, and knows which queries are idle, or have ended.
+    """Passes every micro-batch to `on_progress` and tracks which queries are idle or have ended.
 
-    Spark calls it on a thread of its own, in order, a little after the fact: `wait_ended` is how
-    to know that nothing more will come from a query.
+    Spark calls the listener on a thread of its own, in order and a little later. After `wait_ended`
+    no more events of a query follow.
     """
 
     def __init__(self, on_progress: Callable[[BatchProgress], None]) -> None:
@@ -130,15 +131,15 @@ class Listener(StreamingQueryListener):
         self._changed = threading.Condition()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Take note of nothing: the runner knows what it has started."""
+        """Do nothing: the runner has a list of the queries that it started."""
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Remember that a query has nothing to do; its figures are not in the event."""
+        """Note that a query is idle; the event has no figures."""
         with self._changed:
             self._idle.add(str(event.runId))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Pass a batch on."""
+        """Count a batch and pass its figures on."""
         progress = BatchProgress.from_json(event.progress.json)
         with self._changed:
             key = str(event.progress.runId)
@@ -153,20 +154,20 @@ class Listener(StreamingQueryListener):
         self._on_progress(progress)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Remember that a query has ended."""
+        """Note that a query has ended."""
         with self._changed:
             self._ended.add(str(event.runId))
             self._changed.notify_all()
 
     def is_idle(self, run_id: str) -> bool:
-        """Whether a query has had nothing to do since this was asked last, nor a batch."""
+        """Return True if an idle event came since the last call and since the last batch."""
         with self._changed:
             found = run_id in self._idle
             self._idle.discard(run_id)
             return found
 
     def show_idle(self, run_id: str, text: str) -> None:
-        """Pass the figures of an idle query on, unless they are those of last time."""
+        """Pass the figures of an idle query on, unless its lag is unchanged since the last time."""
         progress = BatchProgress.from_json(text, idle=True)
         with self._changed:
             progress = replace(progress, undecoded=self._undecoded.get(progress.query))
@@ -177,23 +178,23 @@ class Listener(StreamingQueryListener):
 
     @property
     def undecoded(self) -> dict[str, int]:
-        """How many rows of each query could not be decoded, of queries whose rows are decoded."""
+        """Number of rows that could not be decoded, by name of each query that decodes rows."""
         with self._changed:
             return dict(self._undecoded)
 
     def batches(self, run_id: str) -> int:
-        """Return how many batches of a query have been reported."""
+        """Return the number of reported batches of a query."""
         with self._changed:
             return self._batches.get(run_id, 0)
 
     def wait_batch(self, run_id: str, after: int, timeout_s: float) -> bool:
-        """Wait until more than `after` batches were reported, or the query has ended."""
+        """Wait until more than `after` batches are reported or the query has ended."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: self._batches.get(run_id, 0) > after or run_id in self._ended, timeout_s
             )
 
     def wait_ended(self, run_id: str, timeout_s: float) -> bool:
-        """Wait until a query's end has been reported."""
+        """Wait until the end of a query is reported; return False after the timeout."""
         with self._changed:
             return self._changed.wait_for(lambda: run_id in self._ended, timeout_s)

@@ -1,17 +1,16 @@
-"""Run a pipeline: session, plan, start, watch, stop, and a verdict.
+"""Runner of a pipeline: plan, start, watch, stop, and an exit code.
 
-Order matters. The file has been checked before; here the session is opened, then *everything* is
-planned, which is when Spark finds tables, columns and options that do not exist, and only then the
-first query starts. From there on three things can happen:
+The order matters. The file is checked and the session is open. The runner first plans *all*
+queries; Spark then finds tables, columns and options that do not exist. Only then the first query
+starts. After that, three things can happen:
 
-- all queries end by themselves (trigger ``available-now``), or the job returns: done;
-- one fails: the others are stopped, the cause is told in one line;
-- a signal comes: each stream may finish the batch it is in, so that a sink that is not exactly once
-  repeats nothing after the restart, but for no longer than `STOP_LIMIT_S`; a job is cancelled.
-  A second signal ends the process there and then. One that comes before anything has started keeps
-  it from starting.
+- All queries end by themselves (trigger ``available-now``), or the job returns: the run is done.
+- A query fails: the other queries are stopped, and one line gives the cause.
+- A signal arrives: each stream may finish its current batch, for at most `STOP_LIMIT_S`. A sink
+  that is not exactly once therefore repeats nothing after the restart. A job is cancelled. A second
+  signal ends the process at once. After a signal before the start, no query starts.
 
-The main thread only waits; py4j lets signal handlers run while it does.
+The main thread only waits; py4j lets signal handlers run meanwhile.
 """
 
 from __future__ import annotations
@@ -52,22 +51,22 @@ _log = logging.getLogger("orbitmq.pipeline")
 
 
 class Exit(IntEnum):
-    """How a run ended, for scripts."""
+    """Exit code of a run, for scripts."""
 
     DONE = 0
-    """Done, or stopped as a stream is meant to be stopped."""
+    """Done, or an endless stream was stopped by a signal."""
     FAILED = 1
-    """Something went wrong on the way."""
+    """The run failed after its start."""
     NOT_STARTED = 2
-    """The file, the command line or the installation is wrong; nothing was started."""
+    """The file, the command line or the installation is wrong; no query was started."""
     FAULTS = 3
-    """It ran to its end, and what it looked at is not in order."""
+    """The run is complete, and its report has faults."""
     INTERRUPTED = 4
-    """A signal ended it before it was done."""
+    """A signal ended the run before it was done."""
 
 
 class Display(Protocol):
-    """Where a run shows itself."""
+    """Output of a run: progress, messages and reports."""
 
     def progress(self, progress: BatchProgress) -> None:
         """Show a micro-batch; called from Spark's listener thread."""
@@ -76,14 +75,14 @@ class Display(Protocol):
         """Show a line for people."""
 
     def report(self, report: Report) -> None:
-        """Show what was found."""
+        """Show a report."""
 
     def failed(self, text: str) -> None:
-        """Show why it failed."""
+        """Show why the run failed."""
 
 
 def build(loaded: Loaded, workspace: Workspace) -> Streams | Job:
-    """Plan a pipeline on the workspace's session; nothing starts."""
+    """Plan a pipeline on the workspace's session without starting a query."""
     kind = find_kind(loaded.spec.kind)
     assert kind is not None, "the spec was made from it"
     with workspace.planning(""):
@@ -100,7 +99,8 @@ def run(
 ) -> Exit:
     """Build a checked pipeline on a session and run it to its end.
 
-    Signals are heard here, unless the caller does so and gives the event that they set.
+    `stopping` is the event that the caller's signal handlers set. Without it, this function
+    installs handlers for the time of the run.
     """
     try:
         with stop_signals() if stopping is None else nullcontext(stopping) as event:
@@ -122,7 +122,7 @@ def run(
 
 
 def run_plan(plan: Streams | Job, workspace: Workspace, display: Display) -> Exit:
-    """Start what was planned and stay until its end."""
+    """Run a plan to its end and return the exit code."""
     if isinstance(plan, Job):
         return _run_job(plan.run, workspace, display)
     ended = _run_streams(plan, workspace, display)
@@ -165,7 +165,7 @@ def _run_streams(plan: Streams, workspace: Workspace, display: Display) -> Exit:
             report_last(query.lastProgress, options)
     for failure in failures:
         display.failed(one_line(failure))
-        _log.debug("the whole story", exc_info=failure)
+        _log.debug("pipeline failed: query error; traceback follows", exc_info=failure)
     if undecoded := listener.undecoded:
         notes = tuple(undecoded_note(name, count) for name, count in undecoded.items() if count)
         display.report(Report(notes=notes, facts={"undecoded": undecoded}))
@@ -184,7 +184,7 @@ def _show_idle(queries: list[StreamingQuery], listener: Listener) -> None:
 
 
 def _stop_after_batch(queries: list[StreamingQuery], listener: Listener) -> None:
-    """Stop each query when it is between two batches; who calls stops those that take too long."""
+    """Stop each query between two batches; the caller stops queries that exceed the limit."""
     limit = time.monotonic() + STOP_LIMIT_S
     running = [(query, str(query.runId), listener.batches(str(query.runId))) for query in queries]
 
@@ -204,7 +204,7 @@ def _stop_after_batch(queries: list[StreamingQuery], listener: Listener) -> None
 
 
 def _run_job(work: Callable[[], Report], workspace: Workspace, display: Display) -> Exit:
-    """Run a job on a thread, so that this one can hear signals and cancel it."""
+    """Run a job on its own thread, so that the main thread can handle signals and cancel it."""
     from pyspark import InheritableThread
 
     outcome: list[Report | BaseException] = []
@@ -237,13 +237,13 @@ def _run_job(work: Callable[[], Report], workspace: Workspace, display: Display)
     if isinstance(result, BadPipeline):
         raise result
     display.failed(one_line(result))
-    _log.debug("the whole story", exc_info=result)
+    _log.debug("pipeline failed: job error; traceback follows", exc_info=result)
     return Exit.FAILED
 
 
 @contextmanager
 def stop_signals() -> Iterator[threading.Event]:
-    """Yield an event that SIGTERM and Ctrl-C set; the second one ends the process."""
+    """Yield an event that SIGTERM and Ctrl-C set; a second signal ends the process."""
     stopping = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stopping

@@ -1,17 +1,17 @@
-"""What the files of all kinds of pipelines have in common, and how a file is read.
+"""Common part of all pipeline files, and the reading of a file.
 
-A file is one pipeline::
+A file declares one pipeline::
 
-    kind = "sql"                        # decides what else may stand here
-    name = "orders-per-minute"          # the file's own name unless given
-    name_server = "127.0.0.1:9876"      # for every source and sink that names none; or NAMESRV_ADDR
+    kind = "sql"                        # decides which other keys are possible
+    name = "orders-per-minute"          # by default the name of the file
+    name_server = "127.0.0.1:9876"      # default for sources and sinks; NAMESRV_ADDR without it
 
     [spark]
-    master = "local[*]"                 # --master wins
+    master = "local[*]"                 # --master takes precedence
     conf = { "spark.sql.shuffle.partitions" = 4 }
 
-Paths are taken relative to the file, so that a pipeline does the same wherever it is started from.
-`load` finds every mistake that can be found without Spark, all in one go.
+Paths are relative to the file, so that a pipeline does the same in every working directory. `load`
+finds every mistake that can be found without Spark and reports all of them together.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:")
 
 @dataclass(frozen=True)
 class Interval:
-    """A length of time such as ``5 seconds``, ``10 minutes`` or ``200 ms``."""
+    """Length of time such as ``5 seconds``, ``10 minutes`` or ``200 ms``."""
 
     ms: int
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a text; ValueError says what it should have been."""
+        """Parse a text; a ValueError gives an example of a valid text."""
         found = _INTERVAL.fullmatch(text)
         if found is None:
             raise ValueError(f"{text!r} is not a length of time such as '5 seconds'")
@@ -83,7 +83,9 @@ class Interval:
 
 
 class Moment(str):
-    """A moment as ISO 8601 or epoch milliseconds; TOML and YAML have such values of their own, too.
+    """Moment as text: ISO 8601 or epoch milliseconds.
+
+    TOML and YAML have types of their own for both, which `parse` accepts as well.
 
     >>> Moment.parse(date(2026, 11, 16)), Moment.parse(1767225600000)
     ('2026-11-16', '1767225600000')
@@ -94,13 +96,14 @@ class Moment(str):
 
     @classmethod
     def parse(cls, value: str | int | date) -> Self:
-        """Take a value as it is; `check` says whether it is a moment."""
+        """Return the value as text, unchecked; `check` reports a text that is not a moment."""
         return cls(value.isoformat() if isinstance(value, date) else value)
 
     def check(self, mistakes: Mistakes, key: str) -> int | None:
-        """Return it in epoch milliseconds, None if it is none; without a zone it is UTC's.
+        """Return the moment in epoch milliseconds; note a mistake and return None if invalid.
 
-        Not while it is read: a table with a value that cannot be read is not looked at further.
+        A moment without a time zone is in UTC. `parse` does not check this, because a table with a
+        value that cannot be parsed gets no further checks.
         """
         try:
             return parse_time_ms(self)
@@ -117,7 +120,7 @@ class SparkSpec:
     conf: dict[str, str] = field(default_factory=dict)
 
     def check(self, mistakes: Mistakes, key: str) -> None:
-        """Settings of Spark begin with its name."""
+        """Check that the names of settings begin with ``spark.``."""
         for name in self.conf:
             if not name.startswith("spark."):
                 mistakes.add(f"{key}.conf.{name}", "settings of Spark begin with 'spark.'")
@@ -125,7 +128,7 @@ class SparkSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineSpec:
-    """What every pipeline's file has; a kind adds its own keys by inheritance."""
+    """Keys of every pipeline file; a kind adds its own keys by inheritance."""
 
     kind: str
     name: str = ""
@@ -135,7 +138,7 @@ class PipelineSpec:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A pipeline as its file has it: checked, with the secrets it must not show."""
+    """Checked content of a pipeline file, with the secrets that must not be shown."""
 
     spec: PipelineSpec
     file: Path
@@ -143,16 +146,16 @@ class Loaded:
 
     @property
     def directory(self) -> Path:
-        """Where relative paths of the file start."""
+        """Directory of the file; relative paths in the file start there."""
         return self.file.parent
 
 
 def load(file: Path | str, environment: Mapping[str, str] = os.environ) -> Loaded:
-    """Read a file and check all of it; raises `BadPipeline` with every mistake."""
+    """Read a file and check all of its content; raise `BadPipeline` with every mistake."""
     file = Path(file)
     mistakes = Mistakes(file.name)
     try:
-        text = file.read_text(encoding="utf-8-sig")  # some editors begin a file with a BOM
+        text = file.read_text(encoding="utf-8-sig")  # some editors write a BOM at the start
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise BadPipeline([f"{file}: cannot be read: {reason}"]) from error
@@ -167,9 +170,7 @@ def parse(
     environment: Mapping[str, str] = os.environ,
     mistakes: Mistakes | None = None,
 ) -> Loaded:
-    """Check tables that are there already, as `load` does; `file` is what messages speak of."""
-    # Here, as kinds build on this module.
-
+    """Check tables that a program has already, as `load` does; messages name `file`."""
     mistakes = mistakes or Mistakes(file.name)
     secrets = Secrets()
     filled: dict[str, Any] = secrets.fill_in(dict(tree), environment, mistakes)
@@ -192,13 +193,15 @@ def parse(
 
 
 def resolve(path: str, directory: Path) -> str:
-    """Return a path or URL of a file in `directory` as Spark can take it from anywhere."""
+    """Return a path as Spark needs it: a URL unchanged, a relative path below `directory`."""
     return path if _SCHEME.match(path) else str(directory / path)
 
 
 def local_path(path: str, directory: Path) -> Path:
-    """Return a path or ``file:`` URL of a file in `directory` for what is read and written here,
-    without Spark; ValueError for any other URL."""
+    """Return a path or ``file:`` URL as a local path; relative paths start in `directory`.
+
+    This is for files that Python reads and writes without Spark. Other URLs raise ValueError.
+    """
     scheme = _SCHEME.match(path)
     if scheme is None:
         return directory / path
@@ -208,7 +211,7 @@ def local_path(path: str, directory: Path) -> Path:
 
 
 def check_local(mistakes: Mistakes, key: str, path: str | None) -> None:
-    """Note a path that `local_path` would not take."""
+    """Note a mistake if `local_path` would reject the path."""
     try:
         local_path(path or "", Path())
     except ValueError as error:
@@ -242,7 +245,7 @@ def _parse_yaml(text: str) -> object:
             node = loader.get_single_node()
             _refuse_twice(node)
             tree = None if node is None else loader.construct_document(node)
-            json.dumps(tree, default=str, skipkeys=True)  # a ValueError for what contains itself
+            json.dumps(tree, default=str, skipkeys=True)  # ValueError for a recursive tree
             return tree
         finally:
             loader.dispose()
@@ -251,8 +254,10 @@ def _parse_yaml(text: str) -> object:
 
 
 def _refuse_twice(node: Any) -> None:
-    """Refuse keys that are there twice, of which YAML would take the last; before keys are merged
-    (``<<``), as one's own may take the place of a merged one."""
+    """Raise ValueError for a key that occurs twice, because YAML would take the last one.
+
+    The check runs before keys are merged (``<<``), because a key may replace a merged key.
+    """
     seen: set[int] = set()
     waiting = [node]
     while waiting:
@@ -273,15 +278,15 @@ def _refuse_twice(node: Any) -> None:
             names.add((key.tag, key.value) if isinstance(key.value, str) else id(key))
 
 
-# ---- The kinds of pipelines there are, and what each consists of
+# ---- Kinds of pipelines
 #
-# A kind is a spec class (what its file may say) and a build function (what is then done). The
-# build function gets the checked spec and a `Workspace`, plans everything on the workspace's Spark
-# session without starting it, and returns the plan: `Streams` to start, or a `Job` to run. Spark's
-# analysis of every query therefore happens before the first one starts.
+# A kind is a spec class (the keys of its file) and a build function (the work). The build function
+# gets the checked spec and a `Workspace`. It plans every query on the workspace's Spark session
+# without starting one, and returns the plan: `Streams` to start, or a `Job` to run. Spark therefore
+# analyses every query before the first query starts.
 #
-# The kinds that come with OrbitMQ stand in one table and are imported when used: the module has a
-# name ``KIND``. Others are registered by the program that brings them.
+# The table `BUILT_IN` lists the kinds of OrbitMQ. Their modules define ``KIND`` and are imported
+# when they are used. A program can register kinds of its own.
 
 S = TypeVar("S", bound=PipelineSpec)
 
@@ -293,12 +298,12 @@ BUILT_IN: Final = {
     "trace": "latencies and failures out of the message trace",
     "audit": "a store directory, every record and entry of it checked",
 }
-"""Every kind that OrbitMQ brings; its module has the same name with underscores."""
+"""Every kind of OrbitMQ, with a description. Its module has the same name with underscores."""
 
 
 @dataclass(frozen=True)
 class Kind(Generic[S]):
-    """One kind of pipeline."""
+    """Kind of pipeline: its name, its spec class and its build function."""
 
     name: str
     spec: type[S]
@@ -309,7 +314,7 @@ _registered: dict[str, Kind[Any]] = {}
 
 
 def register_kind(kind: Kind[Any]) -> None:
-    """Add a kind of one's own; its name must be free."""
+    """Register a kind that does not come with OrbitMQ; raise ValueError if the name is taken."""
     if kind.name in BUILT_IN or _registered.get(kind.name, kind) != kind:
         raise ValueError(f"there is a kind of pipeline called {kind.name!r} already")
     _registered[kind.name] = kind
@@ -321,7 +326,7 @@ def kind_names() -> list[str]:
 
 
 def find_kind(name: str) -> Kind[Any] | None:
-    """Return a kind; None if there is no such."""
+    """Return the kind with this name, or None if no kind has the name."""
     if name not in BUILT_IN:
         return _registered.get(name)
     module = importlib.import_module(f"{__package__}.{name.replace('-', '_')}")
