@@ -1,14 +1,15 @@
-"""What a flow may wish for.
+"""Flows and the operations they yield.
 
-A flow yields one of these and is sent the result; a wish that fails is thrown into it as
-`ConnectionLost` or `RequestTimeout`. It returns its own result::
+A flow yields an operation: `Call`, `Notify` or `Pause`. The driver carries the operation out and
+sends the result into the flow. If the operation fails, the driver throws the error into the flow,
+as `ConnectionLost` or `RequestTimeout`. In the end the flow returns its own result::
 
     def ask(address: str) -> Flow[bytes]:
         response = yield Call(address, RequestCode.GET_BROKER_RUNTIME_INFO)
         return response.body
 
-Wishes are not changed once made; they are not frozen because that would cost each one a
-microsecond.
+Operations are never changed after their construction. Their classes are not frozen, because that
+would cost a microsecond per object.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ Encoding = Literal["json", "binary"]
 
 @dataclass(slots=True)
 class Call:
-    """Send a request and wait for its response, whatever its code; the result is the `Command`."""
+    """Sends a request and waits for the response.
+
+    The result is the response, a `Command`; an error code in the response raises nothing.
+    """
 
     address: str
     code: int
@@ -33,12 +37,12 @@ class Call:
     body: bytes | None = None
     timeout_ms: float = 3000
     encoding: Encoding = "json"
-    """How the header travels; the answer's follows it. Binary is what sends are made of."""
+    """Format of the request's header; the response has the same. Sends use the binary format."""
 
 
 @dataclass(slots=True)
 class Notify:
-    """Send a request that wants no response; the result is None."""
+    """Sends a one-way request, without waiting for a response; the flow receives None."""
 
     address: str
     code: int
@@ -46,16 +50,16 @@ class Notify:
     body: bytes | None = None
     encoding: Encoding = "json"
     remark: str | None = None
-    """A sentence for whoever reads the other side's log."""
+    """A sentence that the receiver may log."""
 
 
 @dataclass(slots=True)
 class Pause:
-    """Let some time pass; the result is None."""
+    """Waits for `ms` milliseconds; the flow receives None."""
 
     ms: float
 
 
 Wish = Call | Notify | Pause
 Flow = Generator[Wish, Any, T]
-"""A decision that yields wishes, receives their results and returns a `T`."""
+"""A generator that decides: yields operations, receives their results and returns a `T`."""

@@ -1,6 +1,8 @@
-"""Names inside a namespace: ``ns%name``, with the prefix of retry and dead-letter topics in front.
+"""Names in a namespace: adds ``ns%`` to names sent to brokers and strips it from returned names.
 
-Names of the system are the same for all namespaces, and a name that is wrapped already stays.
+The prefix of a retry or dead-letter topic stays in front: ``%RETRY%ns%group``. System topics and
+system groups have the same names in all namespaces. A name that has the namespace already is
+returned unchanged.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ __all__ = ["unwrap", "wrap"]
 
 
 def wrap(namespace: str | None, name: str) -> str:
-    """Return the name by which brokers know a topic or a group of this namespace."""
+    """Return the broker's name for a topic or group: `name` with the namespace added."""
     if not namespace or not name or _is_of_the_system(name):
         return name
     prefix, bare = _split(name)
@@ -27,7 +29,7 @@ def wrap(namespace: str | None, name: str) -> str:
 
 
 def unwrap(namespace: str | None, name: str) -> str:
-    """Return the name by which the namespace's users know it."""
+    """Return the user's name for a topic or group: `name` without the namespace."""
     if not namespace:
         return name
     prefix, bare = _split(name)

@@ -1,7 +1,7 @@
-"""Pauses between attempts: short at first, longer each time, at random, and never past a budget.
+"""Pauses between attempts: random, short at first, longer each time, within a time budget.
 
-A server that restarts is away for a moment. Attempts without a pause are over before it is back;
-pauses of a fixed length have all clients come back at once.
+A restarting server is unreachable for a moment. Attempts without pauses are used up before the
+server is back. With pauses of a fixed length, all clients would reconnect at the same moment.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ R = TypeVar("R")
 FIRST_PAUSE_MS = 25.0
 LONGEST_PAUSE_MS = 500.0
 LAST_ATTEMPT_MS = 100.0
-"""Part of a budget that is kept for the last attempt, a tenth of it at most."""
+"""Part of the budget reserved for the last attempt; at most a tenth of the budget is reserved."""
 
 
 def is_away(error: BaseException | None) -> bool:
-    """Return True if a peer cannot be reached now, but may be back in a moment.
+    """Return True if the error means that a peer is unreachable now, but may be back in a moment.
 
-    A peer whose certificate is not believed, or that speaks no TLS, is not away.
+    A peer with an untrusted certificate, or without TLS, is not away: waiting does not help.
 
     >>> is_away(ConnectionLost("connection refused"))
     True
@@ -43,7 +43,7 @@ def _is_distrusted(error: BaseException | None) -> bool:
 
 
 class Pauses:
-    """The pauses of one call, within its budget."""
+    """Computes the pauses between the attempts of one call, within the call's time budget."""
 
     def __init__(
         self,
@@ -62,14 +62,14 @@ class Pauses:
 
     @property
     def left_ms(self) -> float:
-        """Part of the budget that is left."""
+        """Milliseconds left of the budget."""
         return (self._end - self._clock()) * 1000
 
     def next(self) -> Pause | None:
-        """Return the pause before another attempt, None when there is no time for one.
+        """Return the pause before the next attempt, or None if the budget has no time left for it.
 
-        The last pause ends shortly before the budget does: a server that has come back by then is
-        found.
+        The last pause ends shortly before the budget, so that the last attempt still reaches a
+        server that has come back by then.
         """
         room_ms = self.left_ms - self._last_ms
         if room_ms < 1:
@@ -85,10 +85,12 @@ def look_patiently(
     clock: Callable[[], float],
     is_over: Callable[[], bool] = lambda: False,
 ) -> Flow[R]:
-    """Look a route up until nameservers answer and know a broker, or the budget is spent.
+    """Repeat a route look-up until it succeeds or the budget is spent.
 
-    `look` gets the milliseconds that are left. What no pause changes (a topic that does not exist,
-    a permission) ends the look-up at once, and so does `is_over`.
+    `look` receives the milliseconds that are left. The look-up is repeated while no nameserver can
+    be reached or no broker is registered. Causes that waiting does not change (the topic does not
+    exist, a missing permission) end the look-up at once. `is_over` also ends the look-up, after
+    the current attempt.
     """
     begin = clock()
     pauses = Pauses(begin, budget_ms, clock)

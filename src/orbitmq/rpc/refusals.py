@@ -1,4 +1,4 @@
-"""What a broker's error codes mean and what can be done about them."""
+"""Error codes of brokers as exceptions, each with a hint at the remedy."""
 
 from __future__ import annotations
 
@@ -44,9 +44,10 @@ _NOT_ALLOWED = (
 
 
 def access_hint(remark: str | None) -> str | None:
-    """Return what to do about a server that does not know who asks, or does not let him.
+    """Return the remedy if a server rejected the account or its rights; else None.
 
-    4.x answers with an exception's name, 5.x in plain words; neither has a code of its own for it.
+    The decision needs the remark, because neither 4.x nor 5.x brokers have a response code for
+    this. 4.x brokers send the name of an exception, 5.x brokers send plain words.
 
     >>> access_hint("check signature failed.")
     'The broker wants signed requests: check access_key and secret_key.'
@@ -68,7 +69,7 @@ def access_hint(remark: str | None) -> str | None:
 
 
 def refusal(response: Command, address: str) -> BrokerRefused:
-    """Return the error for a response that is none of those one can go on with."""
+    """Return the exception for a response whose code means failure."""
     remark = response.remark
     hint = access_hint(remark)
     if hint is None and response.code in _CODES:
@@ -81,7 +82,7 @@ def refusal(response: Command, address: str) -> BrokerRefused:
 
 
 def is_hopeless(error: BaseException) -> bool:
-    """Return True if a send failed because of the message itself, so every other try fails, too.
+    """Return True if a send failed because of the message itself, so that every retry fails, too.
 
     >>> is_hopeless(BadMessage("too long")), is_hopeless(BrokerBusy(2, "later"))
     (True, False)

@@ -1,10 +1,11 @@
-"""Where topics live: what nameservers have told, and what follows from it.
+"""Routes: the brokers and queues of each topic, as nameservers return them.
 
-Routes are immutable and replaced whole, so that any thread may read the table while another applies
-what a nameserver answered.
+A `TopicRoute` is immutable and is replaced as a whole. So any thread may read the table while
+another thread applies a nameserver's response.
 
-A topic that does not exist yet is sent to by a *borrowed* route, the one of the topic that brokers
-make new ones from; it is replaced by the real route once there is one.
+Messages to a topic that does not exist yet use a *borrowed* route: the route of the template topic
+from which brokers create new topics. The real route replaces the borrowed one as soon as a
+nameserver returns it.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ __all__ = ["MASTER_ID", "Nameservers", "QueueData", "RouteTable", "TopicRoute"]
 
 MASTER_ID = 0
 LOST_BROKER_S = 60.0
-"""Time for which the queues of a broker are remembered that a route does not name any more."""
+"""Seconds for which a topic's queues on a broker are remembered after the broker left the route."""
 _COUNT = re.compile("[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class QueueData:
-    """How many queues a broker has of a topic, and what may be done with them."""
+    """Number of a topic's queues on one broker, and the permission to read and write them."""
 
     broker_name: str
     read_queue_nums: int
@@ -42,7 +43,7 @@ class QueueData:
 
 @dataclass(frozen=True, slots=True)
 class TopicRoute:
-    """A topic's queues and the brokers they are on."""
+    """The queues of a topic and the brokers that have them."""
 
     topic: str
     queues: tuple[QueueData, ...]
@@ -51,18 +52,21 @@ class TopicRoute:
     order_conf: str | None = None
     is_borrowed: bool = False
     clusters: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """Broker name → the cluster it belongs to."""
+    """Broker name → name of the broker's cluster."""
     publish_queues: tuple[MessageQueue, ...] = field(default=(), compare=False)
-    """The queues that may be written and whose broker has a master."""
+    """Queues to send to: the topic may be written there, and the broker has a master.
+
+    An order configuration replaces this list by its own queues.
+    """
     subscribe_queues: tuple[MessageQueue, ...] = field(default=(), compare=False)
-    """The queues that may be read."""
+    """Queues to read from: the topic may be read there."""
 
     @classmethod
     def decode(cls, topic: str, body: bytes) -> TopicRoute:
-        """Read a nameserver's answer; raises `NoRoute` for one that cannot be true.
+        """Decode a nameserver's response; raises `NoRoute` for an invalid one.
 
-        Anybody may register brokers with most nameservers, so nothing in the answer is certain. A
-        route past the limits would make clients build an object for each of its queues.
+        Most nameservers accept registrations from anyone, so every value is validated. A route with
+        more queues than the limit is rejected, because the client builds an object per queue.
         """
         try:
             value = Members.read(body)
@@ -91,7 +95,7 @@ class TopicRoute:
         is_borrowed: bool = False,
         clusters: Mapping[str, str] | None = None,
     ) -> TopicRoute:
-        """Make a route; the lists of queues follow from the rest."""
+        """Return a route; the lists of queues are computed from the other values."""
         if order_conf:
             publish = tuple(
                 MessageQueue(topic, name, queue_id)
@@ -125,11 +129,11 @@ class TopicRoute:
 
     @property
     def is_ordered(self) -> bool:
-        """Whether the nameserver has fixed the topic's queues."""
+        """True if the nameserver has an order configuration, which fixes the topic's queues."""
         return self.order_conf is not None
 
     def borrowed_by(self, topic: str, max_queues: int) -> TopicRoute:
-        """Return this route as the one of a topic that is yet to be made from it."""
+        """Return the borrowed route of a topic that brokers will create from this route's topic."""
         queues = tuple(
             QueueData(
                 data.broker_name,
@@ -157,7 +161,7 @@ def _addresses(members: Members) -> dict[int, str]:
 
 
 def _ordered_queues(order_conf: str) -> list[tuple[str, int]]:
-    """Read ``broker-a:8;broker-b:8``; a part without a count is left out."""
+    """Parse ``broker-a:8;broker-b:8``; parts without a count are left out."""
     parts = [part.partition(":") for part in order_conf.split(";")]
     return [(name, int(count)) for name, _, count in parts if _COUNT.fullmatch(count.strip())]
 
@@ -171,30 +175,33 @@ def _check_count(queues: Iterable[QueueData], order_conf: str | None) -> None:
 
 
 class Nameservers:
-    """Which nameserver to ask: the one that answered last, the next one when it does not."""
+    """The nameservers' addresses and the order in which requests try them.
+
+    The nameserver that answered last comes first.
+    """
 
     def __init__(self, addresses: tuple[str, ...], first: int | None = None) -> None:
         self.replace(addresses, first)
 
     def replace(self, addresses: tuple[str, ...], first: int | None = None) -> None:
-        """Ask these from now on."""
+        """Replace all addresses; `first` is the index of the one to try first, random if None."""
         count = max(len(addresses), 1)
         self._current = random.randrange(count) if first is None else first % count
         self.addresses = addresses
 
     def in_turn(self) -> list[str]:
-        """Return the addresses in the order in which to try them."""
+        """Return the addresses in the order in which a request tries them."""
         addresses, current = self.addresses, self._current
         return [*addresses[current:], *addresses[:current]]
 
     def answered(self, address: str) -> None:
-        """Stay with the nameserver that answers."""
+        """Try this nameserver first from now on, because it has just answered."""
         if address in self.addresses:
             self._current = self.addresses.index(address)
 
 
 class RouteTable:
-    """The routes of all topics a client has to do with. May be read by any thread."""
+    """Table of the routes of all topics that a client uses. Any thread may read it."""
 
     def __init__(self, nameservers: Nameservers | tuple[str, ...] = ()) -> None:
         if not isinstance(nameservers, Nameservers):
@@ -203,26 +210,26 @@ class RouteTable:
         self._routes: dict[str, TopicRoute] = {}
         self._brokers: dict[str, Mapping[int, str]] = {}
         self._lost: dict[str, dict[str, tuple[float, tuple[MessageQueue, ...]]]] = {}
-        """By topic and broker, when the route ceased to name the broker, and its queues then."""
+        """Topic → broker name → time at which the broker left the route, and its queues then."""
         self.watched: set[str] = set()
-        """The topics whose routes are refreshed from time to time."""
+        """Topics whose routes the client refreshes periodically."""
         self.on_new_brokers: Callable[[], None] | None = None
-        """Called, by any thread, when an address has appeared that was not there before."""
+        """Called when a route contains the address of a broker that was unknown; on any thread."""
 
     def watch(self, topic: str) -> None:
-        """Keep a topic's route fresh."""
+        """Add a topic to those whose routes are refreshed."""
         self.watched.add(topic)
 
     def unwatch(self, topic: str) -> None:
-        """Do not refresh a topic's route any more."""
+        """Remove a topic from those whose routes are refreshed."""
         self.watched.discard(topic)
 
     def route(self, topic: str) -> TopicRoute | None:
-        """Return what is known of a topic."""
+        """Return the route of a topic, None if the table has no route of the topic."""
         return self._routes.get(topic)
 
     def apply(self, topic: str, route: TopicRoute | bytes) -> bool:
-        """Take over a route, or a nameserver's answer; returns whether anything has changed."""
+        """Store a route, or a nameserver's response; returns True if the route has changed."""
         if not isinstance(route, TopicRoute):
             route = TopicRoute.decode(topic, route)
         if self._routes.get(topic) == route:
@@ -236,7 +243,7 @@ class RouteTable:
         return True
 
     def _remember_lost(self, topic: str, route: TopicRoute) -> None:
-        """Keep the queues of brokers that the new route of a topic does not name any more."""
+        """Remember the queues of brokers that are in the topic's old route, but not in the new."""
         before = self._routes.get(topic)
         lost = self._lost.setdefault(topic, {})
         for name in [name for name in lost if name in route.brokers]:
@@ -248,7 +255,10 @@ class RouteTable:
             lost[name] = now, tuple(q for q in before.subscribe_queues if q.broker_name == name)
 
     def lost_queues(self, topic: str) -> dict[str, tuple[MessageQueue, ...]]:
-        """Return the queues of brokers that a topic's route named a while ago, by broker."""
+        """Return the queues, by broker name, of brokers that left a topic's route recently.
+
+        Recently means at most `LOST_BROKER_S` ago.
+        """
         oldest = time.monotonic() - LOST_BROKER_S
         return {
             name: queues
@@ -257,36 +267,43 @@ class RouteTable:
         }
 
     def forget(self, topic: str) -> None:
-        """Drop a topic's route."""
+        """Remove a topic's route and stop refreshing it."""
         self._routes.pop(topic, None)
         self._lost.pop(topic, None)
         self.watched.discard(topic)
 
     def drop_unrouted_brokers(self, kept: Collection[str] = ()) -> None:
-        """Forget brokers that no route leads to any more, all but those `kept`."""
+        """Remove the addresses of brokers that are in no route, except those named in `kept`."""
         routed = {name for route in list(self._routes.values()) for name in route.brokers}
         routed.update(kept)
         for name in [name for name in self._brokers if name not in routed]:
             del self._brokers[name]
 
     def publish_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Return the queues that a topic's messages can be sent to."""
+        """Return the queues to which messages of a topic can be sent."""
         route = self._routes.get(topic)
         return () if route is None else route.publish_queues
 
     def subscribe_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Return the queues that a topic's messages can be read from."""
+        """Return the queues from which messages of a topic can be read; none of a borrowed route.
+
+        A borrowed route has none because its topic does not exist yet.
+        """
         route = self._routes.get(topic)
         return () if route is None or route.is_borrowed else route.subscribe_queues
 
     def master(self, broker_name: str) -> str | None:
-        """Return the address of a broker's master."""
+        """Return the address of a broker's master, None if no master is known."""
         return self._brokers.get(broker_name, {}).get(MASTER_ID)
 
     def address(
         self, broker_name: str, broker_id: int = MASTER_ID, *, only_this: bool = False
     ) -> str | None:
-        """Return the address to read from: the one with this id, else another of the same name."""
+        """Return the address of the replica to read from, None if there is no such replica.
+
+        If the replica `broker_id` is unknown, another replica of the broker is returned. With
+        `only_this`, the only alternative is the next higher id, and only for slaves.
+        """
         ids = self._brokers.get(broker_name, {})
         found = ids.get(broker_id)
         if found is None and broker_id != MASTER_ID:
@@ -296,7 +313,7 @@ class RouteTable:
         return found
 
     def brokers_of(self, topic: str) -> list[str]:
-        """Return one address of each broker that has the topic, the master's if there is one."""
+        """Return one address of each broker in a topic's route, preferably the master's."""
         route = self._routes.get(topic)
         if route is None:
             return []
@@ -305,7 +322,7 @@ class RouteTable:
         ]
 
     def addresses(self, *, masters_only: bool = False) -> set[str]:
-        """Return the addresses of all known brokers."""
+        """Return the addresses of all known brokers, or only those of masters."""
         return {
             address
             for ids in list(self._brokers.values())

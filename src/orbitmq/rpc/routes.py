@@ -1,7 +1,7 @@
-"""Asking nameservers where a topic is, and saying why it is nowhere.
+"""Flows that fetch a topic's route from nameservers, and diagnose the cause if there is none.
 
-RocketMQ's clients know one sentence for all of it, "No route info of this topic". Here the flow
-goes on asking until it knows which of the causes it is, and says what can be done.
+RocketMQ's clients report every cause as "No route info of this topic". These flows send further
+requests until the cause is clear, and raise `NoRoute` with the cause and the remedy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def ask_nameserver(
     ext: dict[str, str] | None = None,
     timeout_ms: float = ROUTE_TIMEOUT_MS,
 ) -> Flow[Command]:
-    """Ask one nameserver after the other until one answers."""
+    """Send a request to one nameserver after the other until one of them answers."""
     failures: list[RemotingError] = []
     lines = []
     for address in table.nameservers.in_turn():
@@ -51,9 +51,10 @@ def ask_nameserver(
 def fetch_route(
     table: RouteTable, topic: str, timeout_ms: float = ROUTE_TIMEOUT_MS
 ) -> Flow[TopicRoute | None]:
-    """Ask for a topic's route and take it over; None when nameservers know no such topic.
+    """Fetch a topic's route and store it in the table.
 
-    What was known before is kept then, as a topic may be missing for a moment.
+    Returns None if the topic does not exist. The table then keeps the route it had, because a topic
+    may be missing for a moment only.
     """
     ext = {"topic": topic, "acceptStandardJsonOnly": "true"}
     response = yield from ask_nameserver(table, RequestCode.GET_ROUTEINFO_BY_TOPIC, ext, timeout_ms)
@@ -84,9 +85,9 @@ def publish_route(
     max_queues: int = 4,
     timeout_ms: float = ROUTE_TIMEOUT_MS,
 ) -> Flow[TopicRoute]:
-    """Return a route with queues to send to, from the table or a nameserver.
+    """Return a route with queues to send to, from the table or from a nameserver.
 
-    A topic that does not exist gets a borrowed route if brokers create topics on demand.
+    If the topic does not exist but brokers create topics on demand, the route is a borrowed one.
     """
     table.watch(topic)
     route = table.route(topic)
@@ -107,7 +108,7 @@ def publish_route(
 def route_or_diagnose(
     table: RouteTable, topic: str, timeout_ms: float = ROUTE_TIMEOUT_MS
 ) -> Flow[TopicRoute]:
-    """Return a route with queues to read from, or raise the reason why there is none."""
+    """Return a route with queues to read from; raises `NoRoute` with the cause otherwise."""
     route = table.route(topic)
     if route is None or route.is_borrowed or not route.subscribe_queues:
         route = yield from fetch_route(table, topic, timeout_ms)
@@ -119,7 +120,7 @@ def route_or_diagnose(
 def _diagnose(
     table: RouteTable, topic: str, route: TopicRoute | None, wanted: int, timeout_ms: float
 ) -> Flow[NoRoute]:
-    """Find out why a topic has no queue to write to or to read from."""
+    """Return the error that explains why a topic has no queues to write or to read."""
     if route is not None:
         return _diagnose_route(topic, route, wanted)
     response = yield from ask_nameserver(

@@ -1,4 +1,4 @@
-"""Carries out a flow's wishes on an event loop."""
+"""Carries out a flow's operations on an event loop."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ T = TypeVar("T")
 
 
 async def perform(flow: Flow[T], network: RemotingClient) -> T:
-    """Run a flow to its end and return what it returns.
+    """Run a flow to its end and return the flow's result.
 
-    A cancelled caller closes the flow: its ``finally`` blocks run, but may not wish any more.
+    If the caller is cancelled, the flow is closed: its ``finally`` blocks run, but they must not
+    yield operations any more.
     """
     try:
         wish = next(flow)
@@ -26,7 +27,7 @@ async def perform(flow: Flow[T], network: RemotingClient) -> T:
             result: Any = None
             try:
                 if type(wish) is Call and (link := network.ready(wish.address)) is not None:
-                    # What `invoke` would do, without a coroutine of its own for each request.
+                    # The same as `invoke`, but without an extra coroutine for each request.
                     opaque = link.next_opaque()
                     frame = encode_request(wish.code, opaque, wish.ext, wish.body, wish.encoding)
                     result = await link.request(frame, opaque, wish.timeout_ms)

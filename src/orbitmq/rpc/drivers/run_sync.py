@@ -1,4 +1,4 @@
-"""Carries out a flow's wishes on the calling thread."""
+"""Carries out a flow's operations on the calling thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def perform(flow: Flow[T], network: BlockingNetwork) -> T:
-    """Run a flow to its end and return what it returns."""
+    """Run a flow to its end and return the flow's result."""
     try:
         wish = next(flow)
         while True:
