@@ -1,7 +1,7 @@
-"""Makes ``format("rocketmq-store")`` known to Spark without a call.
+"""Registers ``format("rocketmq-store")`` with Spark without a call.
 
-Spark looks for modules whose names begin with ``pyspark_`` and takes their `DefaultSource`; so this
-one imports as little as it can.
+Spark imports all modules whose names begin with ``pyspark_`` and uses their `DefaultSource`. So
+this module imports as little as possible.
 """
 
 from orbitmq.spark.table.format import RocketMQStoreSource as DefaultSource

@@ -158,7 +158,7 @@ def test_a_batch_read_waits_for_the_only_broker_and_a_topic_that_nobody_made_is_
     own.stop_broker("broker-a")
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(planned, topic)
-        while "asking again" not in caplog.text:
+        while "retrying up to" not in caplog.text:
             assert not waiting.done()
             time.sleep(0.05)
         own.start_broker("broker-a")

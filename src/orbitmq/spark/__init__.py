@@ -1,4 +1,4 @@
-"""RocketMQ for Spark, through Spark's Python Data Source API: no jar to match.
+"""RocketMQ for Spark, through Spark's Python Data Source API: no jar has to match a version.
 
 ::
 
@@ -9,8 +9,8 @@
         .option("subscribe", "orders").load()
 
 Formats: ``rocketmq`` (a cluster; source and sink, batch and streaming) and ``rocketmq-store`` (a
-store directory; `read_store` is the same table, with whole rows sooner). Needs the extra ``spark``
-of OrbitMQ's wheel.
+store directory). `read_store` returns the same table as ``rocketmq-store``, faster for whole rows.
+This package needs the extra ``spark`` of OrbitMQ's wheel.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _FORMATS = {
     "rocketmq": ("orbitmq.spark.source.data_source", "RocketMQSource"),
     "rocketmq-store": ("orbitmq.spark.table.format", "RocketMQStoreSource"),
 }
-"""Where each format's data source is, so that one can be used without importing the others."""
+"""Module and class of each data source; using one format does not import the others."""
 
 
 def register(spark: SparkSession) -> None:
-    """Make the formats known to a session, along with how many tasks it can run at once. ::
+    """Register the formats at a session, with the number of tasks it can run at once. ::
 
     register(spark)
     """
@@ -47,9 +47,9 @@ def read_store(spark: SparkSession, path: str | os.PathLike[str], **options: Any
 
     orders = read_store(spark, "/var/lib/rocketmq/store", topics=["orders"])
 
-    The rows are those of ``spark.read.format("rocketmq-store")``, but Spark copies whole ones once
-    less. The directory is looked at now, by this process, and every run of the query reads what is
-    there now. It gives no ``table=damages`` and takes no ``pushFilters``.
+    The rows are those of ``spark.read.format("rocketmq-store")``, but Spark copies whole rows once
+    less. This process lists the directory now. Every run of the query reads the messages that are
+    there now. The options ``table=damages`` and ``pushFilters`` are rejected.
     """
     from orbitmq.spark.table.frame import frame
 
@@ -66,8 +66,7 @@ def _parallelism(spark: SparkSession) -> int | None:
 def _with_parallelism(source: Any, parallelism: int | None) -> Any:
     """Return the data source with the number of tasks to plan for.
 
-    A source is planned in a process that knows nothing of the session, so the number travels with
-    the class.
+    Spark plans a source in a process that has no session, so the class carries the number.
     """
     if parallelism is None:
         return source

@@ -1,11 +1,13 @@
-"""A cluster as a reader sees it: which queues there are, how far they reach, who has them.
+"""A reader's view of a cluster: its queues, their offsets and their brokers.
 
-Each reader has a view of its own, a `Cluster`, with its group, its patience and its idea of how old
-a route may be. What costs time to make is one per process and connection (`_Links`), shared by the
-views of everything that is planned or read there; Spark forks its workers, and after a fork
-connections are made anew (`BlockingNetwork` sees to its own). A connection that was closed, by
-either side, is made anew, too. Nameservers are the business of `directory`. What a broker can do is
-kept for a minute: another may have taken its address.
+Each reader has a `SourceCluster` of its own, with its consumer group, its number of retries and the
+allowed age of a route. Objects that are slow to create (`_Links`: connections, cached answers)
+exist once per process and `ConnectionOptions`; all views in the process share them.
+
+Spark forks its workers. After a fork, new connections are made (`BlockingNetwork` does so for its
+own). A connection that either side has closed is replaced, too. `nameserver_cache` sends the
+requests to nameservers. The features of a broker are cached for a minute only, because another
+broker may have taken over the address.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ NO_FEATURES: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a broker is, and what it can do beyond RocketMQ."""
+    """Address of a broker, and its features beyond RocketMQ."""
 
     address: str
     features: frozenset[str]
@@ -54,17 +56,17 @@ class Endpoint:
 
 @dataclass(slots=True)
 class Reach:
-    """How far queues reach; of the others, why that is not known."""
+    """Offset bounds of queues, and the reasons why the bounds of other queues are unknown."""
 
     ends: dict[MessageQueue, OffsetBounds] = field(default_factory=dict)
     unreachable: set[str] = field(default_factory=set)
-    """Brokers that do not answer."""
+    """Brokers that did not answer."""
     unknown: set[tuple[str, str]] = field(default_factory=set)
-    """Topics, each with a broker that answers and has no such topic."""
+    """Pairs of a topic and a broker that answered that it does not have the topic."""
 
 
 class _Links:
-    """The connections to a cluster, and what was learned over them."""
+    """Connections to a cluster, and the cached answers of its servers."""
 
     def __init__(self, connection: ConnectionOptions, clock: Callable[[], float]) -> None:
         self._connection = connection
@@ -82,7 +84,7 @@ class _Links:
         also: Collection[int] = (),
         body: bytes | None = None,
     ) -> Command:
-        """Ask one server once; any code but success and those of `also` is raised."""
+        """Send one request, without retries; raise for codes other than success and `also`."""
         network, timeout_ms = self._network, self._connection.timeout_ms
         if network is None:
             settings = self._connection.client_settings()
@@ -94,13 +96,13 @@ class _Links:
         return response
 
     def close_pipelines(self) -> None:
-        """Close what reads; answers that are under way meet nobody."""
+        """Close the connections for reading; answers still under way are dropped."""
         pipelines, self.pipelines = self.pipelines, {}
         for link in pipelines.values():
             link.close()
 
     def close(self) -> None:
-        """Close all connections; a later question makes new ones."""
+        """Close all connections; a later request opens new ones."""
         self.close_pipelines()
         network, self._network = self._network, None
         if network is not None:
@@ -109,7 +111,7 @@ class _Links:
 
 @dataclass(slots=True)
 class SourceCluster:
-    """Asks nameservers and brokers, again if need be."""
+    """Sends requests to nameservers and brokers, with retries."""
 
     connection: ConnectionOptions
     group: str
@@ -124,7 +126,7 @@ class SourceCluster:
     def __post_init__(self, links: _Links | None) -> None:
         self._links = links or _Links(self.connection, self.clock)
 
-    # ---- asking
+    # ---- Requests
 
     def ask(
         self,
@@ -135,11 +137,11 @@ class SourceCluster:
         also: Collection[int] = (),
         body: bytes | None = None,
     ) -> Command:
-        """Ask one server once; any code but success and those of `also` is raised."""
+        """Send one request, without retries; raise for codes other than success and `also`."""
         return self._links.ask(address, code, ext, also=also, body=body)
 
     def patiently(self, what: Callable[[], T]) -> T:
-        """Do something that asks servers, again while that may help: they may be restarting."""
+        """Call `what`, which sends requests; retry retriable errors: servers may be restarting."""
         for attempt in range(self.retries + 1):
             try:
                 return what()
@@ -147,42 +149,45 @@ class SourceCluster:
                 if not error.retriable or attempt == self.retries:
                     raise
                 if attempt == 0:
-                    # Silent servers cost a timeout each time: whoever waits should know for whom.
+                    # Each silent server costs a timeout per attempt: log which server it is.
                     why = self.connection.hide_secrets(str(error))
-                    _log.warning("asking again, up to %d times: %s", self.retries, why)
+                    _log.warning("request failed; retrying up to %d times: %s", self.retries, why)
                 self.forget_routes()
                 self.pause(self.retry_interval_ms / 1000)
         raise AssertionError("the last attempt returns or raises")
 
-    # ---- topics
+    # ---- Topics
 
     def topics_like(self, pattern: str) -> list[str]:
-        """Return the topics whose whole name matches; those of the system must be named."""
+        """Return topics whose whole name matches; system topics only if the pattern names them."""
         return self._links.directory.topics_like(pattern, self.route_ttl_ms)
 
     def route(self, topic: str) -> TopicRoute | None:
-        """Return where a topic is, None if nameservers know none of that name."""
+        """Return the route of a topic, None if the nameservers have no such topic."""
         return self._links.directory.route(topic, self.route_ttl_ms)
 
     def forget_routes(self) -> None:
-        """Have the next question answered by a nameserver, if there is one."""
+        """Drop cached routes: the next lookup asks a nameserver, if one answers."""
         self._links.directory.forget()
 
     def registered_brokers(self) -> set[str] | None:
-        """Return the brokers that nameservers know; None while no nameserver answers."""
+        """Return the brokers registered at nameservers; None while no nameserver answers."""
         return self._links.directory.registered_brokers()
 
     def stored_name(self, topic: str) -> str:
-        """Return a topic's name as brokers know it."""
+        """Return the name of a topic as brokers store it, with the namespace."""
         return wrap(self.connection.namespace, topic)
 
     @property
     def stored_group(self) -> str:
-        """The group's name as brokers know it."""
+        """Name of the group as brokers store it, with the namespace."""
         return wrap(self.connection.namespace, self.group)
 
     def address(self, topic: str, broker: str) -> str:
-        """Return where to ask about a broker's queues: the master, which knows what is newest."""
+        """Return the address for requests about a broker's queues.
+
+        This is the master, because it has the newest messages; without one, the lowest broker id.
+        """
         route = self.route(topic)
         ids = {} if route is None else route.brokers.get(broker, {})
         if not ids:
@@ -195,7 +200,7 @@ class SourceCluster:
         return ids.get(MASTER_ID) or ids[min(ids)]
 
     def endpoint(self, topic: str, broker: str) -> Endpoint:
-        """Return where a broker is and what it can do."""
+        """Return the address and the features of a broker."""
         address = self.address(topic, broker)
         features, until = self._links.features.get(address, (NO_FEATURES, 0.0))
         if until <= self.clock():
@@ -205,25 +210,25 @@ class SourceCluster:
                 also=(ResponseCode.NO_PERMISSION, ResponseCode.SYSTEM_ERROR),
             )
             if response.code != ResponseCode.SUCCESS:
-                return Endpoint(address, NO_FEATURES)  # for now: it may tell next time
+                return Endpoint(address, NO_FEATURES)  # not cached: the next request may succeed
             table = Members.read(response.body or b"{}").member("table")
             features = features_of({FEATURES_KEY: table.text(FEATURES_KEY)})
             self._links.features[address] = (features, self.clock() + FEATURES_TTL_S)
         return Endpoint(address, features)
 
     def forget_features(self, address: str) -> None:
-        """Have whoever is at an address now asked what it can do."""
+        """Drop the cached features of an address, so that the next lookup requests them."""
         self._links.features.pop(address, None)
 
     def endpoints(self, queues: Iterable[MessageQueue]) -> dict[str, Endpoint]:
-        """Return where the brokers of some queues are, by their names."""
+        """Return the endpoints of the brokers of some queues, by broker name."""
         brokers = {queue.broker_name: queue.topic for queue in queues}
         return {broker: self.endpoint(topic, broker) for broker, topic in brokers.items()}
 
-    # ---- offsets
+    # ---- Offsets
 
     def reachable_ends(self, queues: Iterable[MessageQueue]) -> Reach:
-        """Return how far queues reach, as far as brokers tell."""
+        """Return the offset bounds of queues, with the brokers and topics that have none."""
         reach = Reach()
         for (topic, broker), of_both in _by_topic_and_broker(queues).items():
             if broker in reach.unreachable:
@@ -242,7 +247,7 @@ class SourceCluster:
         return reach
 
     def ends(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, OffsetBounds]:
-        """Return how far queues reach, with one request per topic and broker."""
+        """Return the offset bounds of queues, with one request per topic and broker."""
         found: dict[MessageQueue, OffsetBounds] = {}
         for (topic, broker), of_both in _by_topic_and_broker(queues).items():
             found |= self._ends(topic, broker, of_both)
@@ -254,7 +259,7 @@ class SourceCluster:
         address = self.address(topic, broker)
         answered = self._topic_ends(address, topic)
         return {
-            # Java tells of the queues that can be written; there may be more to read.
+            # Java lists the queues that can be written; more queues may be readable.
             queue: answered.get((broker, queue.queue_id))
             or OffsetBounds(
                 self._offset(address, RequestCode.GET_MIN_OFFSET, queue),
@@ -284,10 +289,11 @@ class SourceCluster:
         return max(int(response.get_ext("offset") or 0), 0)
 
     def first_since(self, queue: MessageQueue, time_ms: int, ends: OffsetBounds) -> int | None:
-        """Return the offset of the first message stored at a time or later, None for none.
+        """Return the offset of the first message stored at `time_ms` or later.
 
-        A broker answers with the message nearest to the time, which may be a little too early or,
-        among several of one millisecond, not the first. So its neighbours are looked at.
+        Returns None if no message is that late. A broker returns the message nearest to the time.
+        That message may be a little too early or, among several of one millisecond, not the first.
+        So this method also checks the neighbours of that message.
         """
         if ends.max_offset <= ends.min_offset:
             return None
@@ -306,21 +312,21 @@ class SourceCluster:
             times, at = self._stored_times(queue, at)
             for offset, stored_ms in times:
                 if stored_ms >= time_ms:
-                    # What came since `ends` was asked for is not among them.
+                    # Messages that came after the request for `ends` do not count.
                     return min(offset, ends.max_offset)
         return None
 
     def _stored_ms(self, queue: MessageQueue, offset: int) -> int:
-        """Return when a message was stored, 0 if it has expired meanwhile."""
+        """Return the store time of a message, 0 if the message has expired meanwhile."""
         times, _ = self._stored_times(queue, offset, 1)
         return times[0][1] if times else 0
 
     def _stored_times(
         self, queue: MessageQueue, offset: int, count: int = STEP_BACK
     ) -> tuple[list[tuple[int, int]], int]:
-        """Return the offsets and times of a few messages, and where to go on after them.
+        """Return offsets and store times of a few messages, and the offset after them.
 
-        Where there are none, because they expire just now, the broker says where the next are.
+        If the messages expire during this request, the broker returns the offset of the next ones.
         """
         response = self._pull(queue, offset, count)
         messages = decode_whole(response.body, lambda data: decode_messages(data, queue), queue)
@@ -332,7 +338,7 @@ class SourceCluster:
         return times, go_on
 
     def sample(self, queue: MessageQueue, offset: int, count: int = STEP_BACK) -> bytes:
-        """Return the records of a few messages from an offset on, as many as one pull gives."""
+        """Return the records of a few messages from an offset on, at most those of one pull."""
         return self._pull(queue, offset, count).body
 
     def _pull(self, queue: MessageQueue, offset: int, count: int) -> Command:
@@ -341,7 +347,7 @@ class SourceCluster:
         return self.ask(address, RequestCode.PULL_MESSAGE, ext, also=PULL_ANSWERS)
 
     def pull_fields(self, queue: MessageQueue, offset: int, count: int) -> dict[str, str]:
-        """Return the fields of a pull of everything, which neither waits nor commits."""
+        """Return the fields of a pull without filter that neither waits nor commits."""
         return {
             "consumerGroup": self.stored_group,
             "topic": self.stored_name(queue.topic),
@@ -357,12 +363,13 @@ class SourceCluster:
             "bname": queue.broker_name,
         }
 
-    # ---- connections
+    # ---- Connections
 
     def pipeline(self, address: str, timeout_ms: float) -> Pipeline:
-        """Return the connection of this process that reads from a broker.
+        """Return this process's connection for reading from a broker.
 
-        One that rests may have been closed meanwhile, as by a broker that has restarted.
+        An idle connection may be closed by now, for example by a broker that has restarted. Such a
+        connection is replaced.
         """
         pipelines = self._links.pipelines
         link = pipelines.get(address)
@@ -375,7 +382,7 @@ class SourceCluster:
         return link
 
     def new_pipeline(self, address: str) -> Pipeline:
-        """Return a connection of the caller's own."""
+        """Return a new connection that only the caller uses."""
         settings = self.connection.client_settings()
         return Pipeline(
             address,
@@ -385,11 +392,11 @@ class SourceCluster:
         )
 
     def close_pipelines(self) -> None:
-        """Close what reads; answers that are under way meet nobody."""
+        """Close the connections for reading; answers still under way are dropped."""
         self._links.close_pipelines()
 
     def close(self) -> None:
-        """Close all connections; whoever shares them, or asks again, gets new ones."""
+        """Close all connections; later requests of any view that shares them open new ones."""
         self._links.close()
 
 
@@ -403,9 +410,9 @@ def shared_cluster(
     retry_interval_ms: int,
     route_ttl_ms: int,
 ) -> SourceCluster:
-    """Return a view of a cluster on this process's connections.
+    """Return a view of a cluster that uses this process's connections.
 
-    Tasks that follow each other, and readers that differ in their options, share them.
+    Consecutive tasks and readers with different options share these connections.
     """
     links = _links.get(connection)
     if links is None:

@@ -1,10 +1,10 @@
-"""An end without a traceback for Python workers of Spark's that nobody reads from any more.
+"""Suppresses the traceback of a Spark Python worker whose reader has closed the connection.
 
-A scan ends early when a `limit` has its rows: Spark closes the connection, and the worker that is
-writing the next rows fails with `BrokenPipeError`, as it is meant to. Spark's daemon, the parent of
-its workers, prints a traceback of that to the stderr of the driver or executor, as if something had
-gone wrong. It takes the module `traceback` from among its own names, where a worker, its child, can
-put one that prints everything else.
+A scan ends early when a `limit` has its rows. Spark then closes the connection, and the worker that
+is writing the next rows fails with `BrokenPipeError`, as intended. Spark's daemon, the parent of
+the workers, prints a traceback of this to the stderr of the driver or executor, as if it were a
+fault. The daemon's code looks up the module `traceback` in its global names. A worker, its child,
+can put an object there that prints every other error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DAEMON = "pyspark.daemon"
 
 
 def end_quietly() -> None:
-    """Have no traceback printed when this worker is left by its reader; elsewhere do nothing."""
+    """Print no traceback when this worker's reader disconnects; outside a worker do nothing."""
     main = sys.modules.get("__main__")
     name = getattr(getattr(main, "__spec__", None), "name", None)
     if name == DAEMON and getattr(main, "traceback", None) is traceback:

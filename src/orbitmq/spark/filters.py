@@ -1,6 +1,6 @@
-"""What a filter of Spark's says about one column: which values pass, which numbers, which times.
+"""Bounds that a Spark filter sets for one column: values, offsets or times that pass.
 
-Spark hands filters over one by one, all of which must hold. What is not understood says nothing.
+Spark pushes a list of filters, all of which must hold. A filter of an unknown kind sets no bounds.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def column_of(wanted: Filter) -> str | None:
-    """Return the column that a filter is about, None for a part of one."""
+    """Return the column of a filter, None if the filter is about a part of a column."""
     attribute: tuple[str, ...] = getattr(wanted, "attribute", ())
     return attribute[0] if len(attribute) == 1 else None
 
 
 def passing_values(wanted: Filter) -> frozenset[Any] | None:
-    """Return the values that a filter of equality lets pass, None for other filters."""
+    """Return the values that an equality filter lets pass, None for other filters."""
     match wanted:
         case EqualTo(value=value) | EqualNullSafe(value=value) if value is not None:
             return frozenset([value])
@@ -42,7 +42,7 @@ def passing_values(wanted: Filter) -> frozenset[Any] | None:
 
 
 def narrowed_offsets(offsets: range, wanted: Filter) -> range | None:
-    """Return the offsets of a range that a filter lets pass, None if it does not speak of order.
+    """Return the offsets of a range that a filter lets pass, None if it does not compare numbers.
 
     >>> narrowed_offsets(range(10), GreaterThan(("queueOffset",), 6))
     range(7, 10)
@@ -68,15 +68,15 @@ def narrowed_offsets(offsets: range, wanted: Filter) -> range | None:
 def narrowed_times(
     since_ms: int | None, until_ms: int | None, wanted: Filter
 ) -> tuple[int | None, int | None]:
-    """Return the milliseconds from and before which a filter lets times pass."""
+    """Return the first millisecond that a filter lets pass, and the one after the last."""
     value = getattr(wanted, "value", None)
     if not isinstance(value, datetime):
         return since_ms, until_ms
-    # In whole numbers: a float would put some moments a millisecond too early.
+    # Integer arithmetic: a float would make some times a millisecond too early.
     at_ms = (value.astimezone(UTC) - EPOCH) // timedelta(milliseconds=1)
     if isinstance(wanted, GreaterThan | GreaterThanOrEqual | EqualTo | EqualNullSafe):
         since_ms = at_ms if since_ms is None else max(since_ms, at_ms)
     if isinstance(wanted, LessThan | LessThanOrEqual | EqualTo | EqualNullSafe):
-        # Messages of this very millisecond may be wanted still.
+        # Some messages of this millisecond may still pass the filter.
         until_ms = at_ms + 1 if until_ms is None else min(until_ms, at_ms + 1)
     return since_ms, until_ms

@@ -1,10 +1,12 @@
-"""What nameservers tell: which topics there are, where they are, which brokers are registered.
+"""Cache of nameserver answers: topics, their routes, registered brokers.
 
-Answers that are wanted at every trigger are kept, and whoever asks says how old one may be, as
-readers with different options share a directory. Nameservers are needed to learn
-what has changed, not to go on: while none answers, what was told last still holds, as it does for
-RocketMQ's own clients, and after `ASK_AGAIN_S` they are asked again. The first to be asked is the
-one that answered last, so that one which is down is waited for once and not at every trigger.
+Answers that every trigger needs are cached. The caller passes the allowed age of an answer, because
+readers with different options share one `Directory`.
+
+Nameservers are needed to notice changes, not to continue. While no nameserver answers, the last
+answer stays valid, as in RocketMQ's own clients; the next request is sent after `ASK_AGAIN_S`. The
+nameserver that answered last is tried first. So a nameserver that is down costs one timeout, not
+one per trigger.
 """
 
 from __future__ import annotations
@@ -36,12 +38,12 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 ASK_AGAIN_S = 5.0
-"""How long to do without nameservers when none has answered."""
+"""Time to use cached answers only, after no nameserver has answered."""
 REPLIES = "_REPLY_TOPIC"
 
 
 class NameserverCalls(Protocol):
-    """Asks one server once; any code but success and those of `also` is raised."""
+    """Sends one request, without retries; raises for codes other than success and `also`."""
 
     def __call__(
         self, address: str, code: int, ext: dict[str, str] | None, *, also: Collection[int]
@@ -52,11 +54,11 @@ class NameserverCalls(Protocol):
 class _Kept(Generic[T]):
     value: T
     asked_at: float | None
-    """When it was asked for; None once it has been forgotten."""
+    """Time of the request; None after `Directory.forget`."""
 
 
 class Directory:
-    """Asks nameservers, and keeps what they say."""
+    """Sends requests to nameservers and caches their answers."""
 
     def __init__(
         self, connection: ConnectionOptions, ask: NameserverCalls, clock: Callable[[], float]
@@ -71,17 +73,17 @@ class Directory:
         self._told = False
 
     def route(self, topic: str, ttl_ms: int) -> TopicRoute | None:
-        """Return where a topic is, None if nameservers know none of that name."""
+        """Return the route of a topic, None if the nameservers have no such topic."""
         return self._kept(self._routes, topic, ttl_ms, self._find_route)
 
     def topics_like(self, pattern: str, ttl_ms: int) -> list[str]:
-        """Return the topics whose whole name matches; those of the system must be named."""
+        """Return topics whose whole name matches; system topics only if the pattern names them."""
         return self._kept(self._matches, pattern, ttl_ms, self._find_matches)
 
     def registered_brokers(self) -> set[str] | None:
-        """Return the brokers that nameservers know; None while no nameserver answers.
+        """Return the brokers registered at nameservers; None while no nameserver answers.
 
-        Never from memory: who has gone is not to be told by what was true before.
+        The answer is never cached: an old answer cannot show that a broker has gone.
         """
         if self._clock() < self._silent_until:
             return None
@@ -92,13 +94,13 @@ class Directory:
         return set(Members.read(response.body).table("brokerAddrTable"))
 
     def forget(self) -> None:
-        """Have the next question answered by a nameserver, if there is one."""
+        """Expire all cached answers: the next lookup asks a nameserver, if one answers."""
         for route in self._routes.values():
             route.asked_at = None
         for match in self._matches.values():
             match.asked_at = None
 
-    # ---- asking
+    # ---- Requests
 
     def _kept(
         self, answers: dict[str, _Kept[T]], key: str, ttl_ms: int, find: Callable[[str], T]
@@ -113,13 +115,13 @@ class Directory:
                 raise
             if not self._told:
                 self._told = True
-                _log.warning("going on with the routes that are known: %s", error)
+                _log.warning("no nameserver answers; continuing with cached routes: %s", error)
             return kept.value
         answers[key] = _Kept(value, self._clock())
         return value
 
     def _holds(self, kept: _Kept[T], ttl_ms: int) -> bool:
-        """Whether an answer is young enough, or the best there is while nobody answers."""
+        """Return True if an answer is young enough, or while no nameserver answers."""
         until = 0.0 if kept.asked_at is None else kept.asked_at + ttl_ms / 1000
         return self._clock() < max(until, self._silent_until)
 
@@ -156,7 +158,7 @@ class Directory:
     def _find_matches(self, pattern: str) -> list[str]:
         wanted = re.compile(pattern)
         names = self._names_here(self._topic_list(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER))
-        # Clusters and brokers have topics of their names.
+        # Each cluster and broker has a system topic with its own name.
         systems = SYSTEM_TOPICS | self._topic_list(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
         return sorted(
             name
@@ -165,7 +167,7 @@ class Directory:
         )
 
     def _names_here(self, stored: Iterable[str]) -> list[str]:
-        """Return the topics of the namespace, by the names that its users know."""
+        """Return the topics of the namespace, without the namespace in their names."""
         namespace = self._namespace
         return [name for each in stored if wrap(namespace, name := unwrap(namespace, each)) == each]
 

@@ -1,18 +1,18 @@
 """Offsets as JSON: ``{"topic": {"broker": {"0": 12}}}``.
 
-A queue is a topic, a broker and a number; numbers repeat on each broker, so offsets have three
-levels. Spark compares offsets as text, so what is written is sorted, queues by their number. With
-one broker its level may be left out where people write; such queues have no broker name until
-`with_brokers` gives them one.
+A queue is a topic, a broker and a queue id. Queue ids repeat on each broker, so offsets have three
+levels. Spark compares offsets as text, so the written JSON is sorted, queues by their id. In option
+texts a user may omit the broker level of a topic on one broker; such queues have no broker name
+until `with_brokers` adds it.
 
-The offsets of a stream also say how the batch that ends there was planned. They are in the
-checkpoint before the batch runs, so one that is run again is divided as it was, however many cores
-there are by then and whatever has expired. No topic has such names:
+The offsets of a stream also contain how the batch that ends there was planned. Spark writes them to
+the checkpoint before the batch runs. So a batch that runs again is divided in the same way, however
+many cores there are by then and whatever has expired. No topic can have these names:
 
-- ``"#tasks": 2``: for how many tasks that run at once;
-- ``"#least": 32``: how many offsets a task was to have before there was another one;
-- ``"#begins": {"topic": …}``: where it begins in queues in which that is not where the batch before
-  it ended. Those are new, or messages had expired.
+- ``"#tasks": 2``: the number of parallel tasks the batch was planned for;
+- ``"#least": 32``: the least number of offsets per task before a further task is added;
+- ``"#begins": {"topic": …}``: the first offsets of the batch in queues where it does not begin at
+  the end of the previous batch. Such queues are new, or their messages had expired.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Offsets = dict[MessageQueue, int]
 
 @dataclass(frozen=True, slots=True)
 class OffsetBounds:
-    """The first offset a queue still has, and the one its next message will get."""
+    """First offset that a queue still has, and the offset of its next message."""
 
     min_offset: int
     max_offset: int
@@ -65,7 +65,7 @@ class OffsetBounds:
 
 @dataclass(frozen=True, slots=True)
 class QueueRange:
-    """A stretch of a queue: from `start` up to before `end`."""
+    """Range of offsets in a queue, from `start` to before `end`."""
 
     queue: MessageQueue
     start: int
@@ -73,11 +73,11 @@ class QueueRange:
 
     @property
     def count(self) -> int:
-        """How many offsets it has. With a filter there may be fewer messages."""
+        """Number of offsets in the range; with a filter there may be fewer messages."""
         return self.end - self.start
 
     def within(self, other: QueueRange) -> QueueRange:
-        """Return what both have in common, maybe nothing."""
+        """Return the offsets that both ranges have in common; the result may be empty."""
         start = min(max(self.start, other.start), self.end)
         return QueueRange(self.queue, start, max(min(self.end, other.end), start))
 
@@ -88,7 +88,7 @@ def as_json(
     begins: Mapping[MessageQueue, int] | None = None,
     least: int | None = None,
 ) -> dict[str, Any]:
-    """Write offsets, in the one order that equal offsets have, and how their batch was planned.
+    """Return offsets as JSON, in a fixed order, with the plan of the batch that ends there.
 
     >>> as_json({MessageQueue("t", "b", 10): 7, MessageQueue("t", "b", 2): 5}, tasks=4, least=32)
     {'#tasks': 4, '#least': 32, 't': {'b': {'2': 5, '10': 7}}}
@@ -105,7 +105,7 @@ def as_json(
 
 
 def from_json(value: Mapping[str, Any]) -> Offsets:
-    """Read what `as_json` has written."""
+    """Return the offsets of a result of `as_json`."""
     return {
         MessageQueue(topic, broker, int(queue_id)): int(offset)
         for topic, brokers in value.items()
@@ -116,19 +116,19 @@ def from_json(value: Mapping[str, Any]) -> Offsets:
 
 
 def tasks_in(value: Mapping[str, Any]) -> int | None:
-    """Return for how many tasks the batch that ends here was planned; None if it does not say."""
+    """Return the number of tasks the batch that ends here was planned for, None if not given."""
     tasks = value.get(TASKS)
     return None if tasks is None else int(tasks)
 
 
 def least_in(value: Mapping[str, Any]) -> int | None:
-    """Return how many offsets each task of that batch was to have; None if it does not say."""
+    """Return the least number of offsets per task of that batch, None if not given."""
     least = value.get(LEAST)
     return None if least is None else int(least)
 
 
 def begins_in(value: Mapping[str, Any]) -> Offsets:
-    """Return where the batch that ends here begins, of queues in which the one before does not say.
+    """Return the first offsets of this batch where they differ from the previous batch's ends.
 
     >>> begins_in({"#begins": {"t": {"b": {"0": 3}}}, "t": {"b": {"0": 9}}})
     {MessageQueue(topic='t', broker_name='b', queue_id=0): 3}
@@ -137,12 +137,12 @@ def begins_in(value: Mapping[str, Any]) -> Offsets:
 
 
 def parse_offsets(option: str, text: str, *, least: int = EARLIEST) -> Offsets:
-    """Read offsets that a user has written; `least` is the smallest number that makes sense."""
+    """Return the offsets in a user's option text; `least` is the smallest number allowed."""
     shape = '{"topic": {"broker": {"0": 12}}}'
     offsets: Offsets = {}
     for topic, brokers in _object(option, text, shape).items():
         if topic in NO_TOPICS:
-            continue  # copied from a checkpoint or from a query's progress
+            continue  # the text was copied from a checkpoint or from a query's progress
         if not isinstance(brokers, dict):
             raise ConfigError(f"option {option}: topic {topic!r} needs an object, as in {shape}")
         if all(isinstance(value, int) for value in brokers.values()):
@@ -166,7 +166,7 @@ def parse_offsets(option: str, text: str, *, least: int = EARLIEST) -> Offsets:
 
 
 def parse_assignment(option: str, text: str) -> tuple[MessageQueue, ...]:
-    """Read queues that a user has written: ``{"topic": {"broker": [0, 1]}}``."""
+    """Return the queues in a user's option text: ``{"topic": {"broker": [0, 1]}}``."""
     shape = '{"topic": {"broker": [0, 1]}}'
     queues = []
     for topic, brokers in _object(option, text, shape).items():
@@ -185,7 +185,7 @@ def parse_assignment(option: str, text: str) -> tuple[MessageQueue, ...]:
 def with_brokers(
     option: str, queues: Iterable[MessageQueue], known: Iterable[MessageQueue]
 ) -> dict[MessageQueue, MessageQueue]:
-    """Return the queues as written → with the name of the one broker that a topic has."""
+    """Return a mapping from queues as written to queues with the name of the topic's broker."""
     brokers: dict[str, set[str]] = {}
     for each in known:
         brokers.setdefault(each.topic, set()).add(each.broker_name)

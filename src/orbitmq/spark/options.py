@@ -1,8 +1,8 @@
-"""Options as users write them: read by type, each mistake one line that names the option.
+"""Parsing of option texts by type; each mistake raises one line that names the option.
 
-Spark hands every option over as text and forgets upper and lower case. Secrets are options, too:
-they never appear in a `repr`, and `Connection.hiding_secrets` takes them out of errors that quote
-what a broker says.
+Spark passes every option as text and ignores upper and lower case. Some options are secrets: they
+never appear in a `repr`, and `ConnectionOptions.hiding_secrets` removes them from errors that quote
+a broker's answer.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CONNECTION_OPTIONS = (
     "tlsVerify",
     "timeoutMs",
 )
-"""Options that say how to reach a cluster; sources and sinks have them alike."""
+"""Options for the connection to a cluster; sources and sinks have the same ones."""
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"(\d+)\s*([a-z]*)")
@@ -46,7 +46,7 @@ _SIZE = re.compile(r"(\d+)\s*([bkmg]?)(?:i?b)?")
 
 
 class Options:
-    """The options of one data source."""
+    """Options of one data source, by name in any case."""
 
     def __init__(self, given: Mapping[str, str], known: Collection[str], what: str) -> None:
         self._given = {name.lower(): str(text) for name, text in given.items()}
@@ -58,7 +58,7 @@ class Options:
                 raise ConfigError(f"{what} has no option {name!r}{hint}")
 
     def text(self, name: str, *aliases: str) -> str | None:
-        """Return an option by one of its names, None if it is not given or blank."""
+        """Return an option by one of its names, None if it is missing or blank."""
         found = {}
         for each in (name, *aliases):
             value = self._given.get(each.lower())
@@ -83,7 +83,7 @@ class Options:
         return default if found is None else found
 
     def number_if_given(self, name: str, least: int = 1) -> int | None:
-        """Return an option that is a whole number, None if it is not given."""
+        """Return an option that is a whole number, None if it is missing."""
         text = self.text(name)
         if text is None:
             return None
@@ -118,7 +118,7 @@ class Options:
         return int(match[1]) * _UNITS_MS[match[2] or "ms"]
 
     def choice(self, name: str, choices: Mapping[str, T], default: T) -> T:
-        """Return an option that is one of a few words."""
+        """Return an option that is one of the words in `choices`."""
         text = self.text(name)
         if text is None:
             return default
@@ -129,7 +129,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """How to reach a cluster. Two that are equal can share their connections."""
+    """Connection settings of a cluster; equal ones can share their connections."""
 
     nameservers: tuple[str, ...]
     namespace: str | None = None
@@ -141,7 +141,7 @@ class ConnectionOptions:
 
     @classmethod
     def of(cls, options: Options) -> ConnectionOptions:
-        """Read the connection's options; nothing is connected to."""
+        """Parse and check the connection options, without connecting."""
         try:
             settings = ClientSettings.of(
                 options.text("nameServer", "namesrvAddr"),
@@ -166,7 +166,7 @@ class ConnectionOptions:
         return connection
 
     def client_settings(self) -> ClientSettings:
-        """Return the same as the client's settings."""
+        """Return these options as settings of the client."""
         return ClientSettings.of(
             list(self.nameservers),
             namespace=self.namespace,
@@ -179,20 +179,20 @@ class ConnectionOptions:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must not be shown to anybody."""
+        """Texts that no output may contain."""
         password = self.tls.key_password if self.tls is not None else None
         given = (self.access_key, self.secret_key, self.security_token, password)
         return tuple(secret for secret in given if secret)
 
     def hide_secrets(self, text: str) -> str:
-        """Return a text with every secret struck out."""
+        """Return the text with every secret replaced by asterisks."""
         for secret in sorted(self.secrets, key=len, reverse=True):
             text = text.replace(secret, "********")
         return text
 
     @contextlib.contextmanager
     def hiding_secrets(self) -> Iterator[None]:
-        """Strike the secrets out of whatever is raised inside, its causes included."""
+        """Replace secrets in every exception raised inside, including its causes."""
         try:
             yield
         except Exception as raised:
@@ -234,13 +234,15 @@ def _tls(options: Options) -> Tls | None:
     return None
 
 
-# ---- ``file:`` URLs, as Spark's users write them, for what is read here without Spark
+# ---- ``file:`` URLs
+#
+# Spark's users write paths as URLs; this code reads some of these paths without Spark.
 
 SCHEME = "file:"
 
 
 def path_of(url: str) -> str:
-    """Return the path of a ``file:`` URL; a host in it can only be this machine.
+    """Return the path of a ``file:`` URL; its host can only be this machine, so it is dropped.
 
     >>> path_of("file:///var/store"), path_of("file:/var/store"), path_of("file:store")
     ('/var/store', '/var/store', 'store')

@@ -1,14 +1,16 @@
-"""Showing a query's progress as a consumer group's (``commitOffsets=progress``).
+"""Commits a query's progress as offsets of a consumer group (``commitOffsets=progress``).
 
 Offsets that Spark has committed are written to the group, so that its lag shows in ``mqadmin
-consumerProgress`` and in dashboards. Nobody reads them back: Spark's checkpoint is the truth, and
-a write that fails is a line in the log. Spark asks for offsets up to a hundred times a second, so
-who has refused is left alone for a while, and told of once until it takes offsets again. Tools find
-a group by its retry topic, which brokers make when they hear of the group for the first time; so it
-is announced like a consumer that pulls.
+consumerProgress`` and in dashboards. The source never reads them back: Spark's checkpoint decides,
+and a failed write is only logged.
 
-A reader learns that a batch is committed when Spark asks it for the next one. Of the last batch
-before a stop only the driver knows: `report_last` is for it, pipelines call it.
+Spark calls for offsets up to a hundred times a second. So after a
+failed write, the broker gets no further ones for `LEAVE_ALONE_S`. The failure is logged once, until
+the broker accepts offsets again. Tools find a group by its retry topic. Brokers create this topic at the first heartbeat of
+the group, so `ProgressCommits` sends a heartbeat like that of a pull consumer.
+
+A reader notices that a batch is committed when Spark requests the next batch. Only the driver can
+notice it for the last batch before a stop: pipelines call `report_last` for it.
 """
 
 from __future__ import annotations
@@ -34,13 +36,13 @@ _log = logging.getLogger(__name__)
 ANNOUNCE_AGAIN_S = 30.0
 LEAVE_ALONE_S = 5.0
 MAX_REST_S = 60.0
-"""Brokers close what has been idle for twice as long."""
+"""Longest idle time before a reuse; brokers close connections that are idle twice as long."""
 AT_ONCE = 256
-"""How many requests are sent before answers are read: neither side's buffers may fill up."""
+"""Number of requests sent before answers are read, so that neither side's buffers fill up."""
 
 
 class ProgressCommits:
-    """Writes offsets to the group, those that have changed."""
+    """Writes changed offsets to the consumer group."""
 
     def __init__(self, cluster: SourceCluster, clock: Callable[[], float]) -> None:
         self._cluster = cluster
@@ -48,12 +50,12 @@ class ProgressCommits:
         self._written: Offsets = {}
         self._announced: dict[str, float] = {}
         self._links: dict[str, tuple[Pipeline, float]] = {}
-        """The connections by address, and when each was last used."""
+        """Connections by address, each with the time of its last use."""
         self._left_alone: dict[tuple[str, str | None], float] = {}
-        """Brokers that do not take offsets, all of them or a topic's, and until when."""
+        """Pauses after failed writes: broker and topic (None for all topics) to the end time."""
 
     def report(self, committed: Offsets) -> None:
-        """Tell brokers how far the query is."""
+        """Write the committed offsets that have changed to their brokers."""
         changed: dict[tuple[str, str], Offsets] = {}
         for queue, offset in committed.items():
             if self._written.get(queue) != offset:
@@ -63,23 +65,23 @@ class ProgressCommits:
             if any(self._left_alone[key] > self._clock() for key in troubles):
                 continue
             try:
-                # Who has refused before is tried with one.
+                # A broker that failed before first gets a single offset.
                 self._write(broker, topic, offsets, first=1 if troubles else AT_ONCE)
             except OrbitError as error:
                 self._failed(broker, topic, error)
                 continue
             for key in troubles:
                 del self._left_alone[key]
-                _log.info("progress on broker %s is shown again", broker)
+                _log.info("broker %s accepts offsets again; progress is shown again", broker)
 
     def _failed(self, broker: str, topic: str, error: OrbitError) -> None:
-        # A refusal is about the topic; a broker that does not answer does not for any.
+        # A rejection concerns the topic; a missing answer concerns all topics of the broker.
         trouble = (broker, topic if isinstance(error, BrokerRefused) else None)
         if trouble not in self._left_alone:
             cluster = self._cluster
             reason = cluster.connection.hide_secrets(str(error))
             where = f"topic {topic!r} on broker {broker}"
-            _log.warning("progress of %s in %s is not shown: %s", cluster.group, where, reason)
+            _log.warning("progress of %s in %s not shown for now: %s", cluster.group, where, reason)
         self._left_alone[trouble] = self._clock() + LEAVE_ALONE_S
 
     def _write(self, broker: str, topic: str, offsets: Offsets, first: int) -> None:
@@ -94,7 +96,7 @@ class ProgressCommits:
                 self._write_some(link, some)
                 some, left = left[:AT_ONCE], left[AT_ONCE:]
         except OrbitError:
-            link.close()  # answers may be under way that nobody waits for
+            link.close()  # late answers must not reach the next caller
             raise
         self._links[address] = (link, self._clock())
 
@@ -107,7 +109,7 @@ class ProgressCommits:
         return self._cluster.new_pipeline(address)
 
     def _write_some(self, link: Pipeline, offsets: Collection[tuple[MessageQueue, int]]) -> None:
-        """Write offsets, none waiting for the answer of another."""
+        """Send all offsets, then read the answers, so that no write waits for another."""
         cluster = self._cluster
         asked = [
             link.send(
@@ -154,7 +156,7 @@ class ProgressCommits:
 
 
 def report_last(progress: Mapping[str, Any] | None, options: Mapping[str, str]) -> None:
-    """Show how far a query came that was stopped, if its source commits progress. ::
+    """Write the last offsets of a stopped query, if its source commits progress. ::
 
     query.stop()
     report_last(query.lastProgress, {"nameServer": …, "consumerGroup": …, …})

@@ -1,8 +1,8 @@
-"""The columns of a message, as Spark knows them.
+"""Columns of a message as Spark types.
 
-Every column may be null and every element of keys and properties, as in a schema that users write
-down themselves, because Spark compares the schemas of batches exactly. The Arrow side of the same
-table stands in ``crates/columns/src/column.rs``.
+Every column and every element of keys and properties may be null, as in a schema that users write
+themselves, because Spark compares the schemas of batches exactly. The Arrow types of the same table
+are in ``crates/columns/src/column.rs``.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ COLUMNS: dict[str, DataType] = {
 
 
 def message_schema(columns: Sequence[str] | None = None) -> StructType:
-    """Return the schema of these columns, of all without."""
+    """Return the schema of these columns; without `columns`, of all columns."""
     names = COLUMNS if columns is None else columns
     return StructType([StructField(name, COLUMNS[name], True) for name in names])
 
 
 def column_names(schema: StructType) -> tuple[str, ...]:
-    """Return the columns a schema of the user's asks for, if they are columns of messages."""
+    """Return the column names of a user's schema; raise for columns that messages do not have."""
     for field in schema.fields:
         if field.name not in COLUMNS:
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""A Spark session with the settings that matter for messages, and a word on each it has set.
+"""Creates a Spark session with settings that matter for messages, and reports each setting.
 
 ::
 
@@ -6,21 +6,22 @@
 
     spark = session("orders", master="local[*]", say=print)
 
-Spark's defaults are made for large batches. What a stream of small ones waits for is mostly
+Spark's defaults suit large batches. A stream of small batches mostly waits for
 
 - a stall of some 40 ms per Python task, which Unix sockets between JVM and Python do not have;
-- a process per checkpoint file, which a local disk needs none of;
-- a collector that walks through all imported modules in each Python worker after each task, which
-  needs no setting: see `settling`.
+- a process per checkpoint file, which a local disk does not need;
+- a garbage collection in each Python worker after each task, which visits all imported modules.
+  It needs no setting: see `worker`.
 
-Two more settings give the sink batches of a sensible size, and let a stream start again that was
-killed at a bad moment (Spark takes a half-written file for somebody else's checkpoint). None
-changes a result or takes a feature of Spark's away: the tests run every kind of state with them.
-Local files keep Hadoop's checksums for that reason: they cost a few milliseconds per trigger, and
-Spark uploads the files of its RocksDB state store through the file system that has them.
+Two more settings give the sink batches of a sensible size, and let a stream that was killed at a
+bad moment start again (Spark takes a half-written file for the checkpoint of another query). No
+setting changes a result or disables a feature of Spark: the tests run every kind of state with
+them. Local files keep Hadoop's checksums for that reason. The checksums cost a few milliseconds per
+trigger, but Spark uploads the files of its RocksDB state store through the file system that has
+them.
 
-What is given explicitly is never overruled. Settings of the JVM that runs already are left alone:
-Spark ignores them then, so nothing is said of them either.
+Settings that the user gives explicitly are never overridden. Settings of a JVM that already runs
+are left as they are and not reported, because Spark ignores them then.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """A setting, and why it is set."""
+    """A Spark setting and the reason for it."""
 
     key: str
     value: str
     why: str
     only_local: bool = False
-    """Whether it is for checkpoints on a local disk, as those of a local master are."""
+    """True if the setting is only for checkpoints on a local disk, as with a local master."""
 
 
 TUNED = (
@@ -75,15 +76,15 @@ TUNED = (
         only_local=True,
     ),
 )
-"""What is set, unless the user has said otherwise."""
+"""Settings to add, unless the user has given them."""
 
 
 def tuned(
     master: str, given: Mapping[str, str] | None = None, *, local_checkpoints: bool = True
 ) -> tuple[dict[str, str], list[Tuning]]:
-    """Return all settings of a session, and those among them that were added to the given ones.
+    """Return all settings of a session, and the ones among them added to the given ones.
 
-    Without `local_checkpoints` there are none but those that suit every file system.
+    Without `local_checkpoints`, only settings that suit every file system are added.
 
     >>> settings, added = tuned("spark://host:7077", {"spark.executor.memory": "2g"})
     >>> [tuning.key for tuning in added][0]
@@ -108,12 +109,12 @@ def session(
     local_checkpoints: bool = True,
     say: Callable[[str], object] = _log.info,
 ) -> SparkSession:
-    """Return a session with both formats registered, and say which settings were added. ::
+    """Return a session with both formats registered; pass each added setting to `say`. ::
 
     spark = session("orders", master="spark://host:7077", settings={"spark.ui.enabled": "false"})
 
-    Checkpoints of a local master are taken to be on a local disk; `local_checkpoints` is false
-    where they are on HDFS or in an object store.
+    Checkpoints of a local master are assumed to be on a local disk. Set `local_checkpoints` to
+    false if they are on HDFS or in an object store.
     """
     from pyspark.sql import SparkSession
 
@@ -126,7 +127,7 @@ def session(
         return found
     everything, added = tuned(master, settings, local_checkpoints=local_checkpoints)
     if master.startswith("local"):
-        # Workers on this machine are this interpreter, with the packages it has.
+        # Workers on this machine use this interpreter, so that they have the same packages.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in everything.items():

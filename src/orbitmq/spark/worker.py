@@ -1,11 +1,11 @@
-"""Preparing a Python worker of Spark's for the many small tasks it will live for.
+"""Tunes a Python worker of Spark for many small tasks.
 
-After every task a worker has its collector walk through all objects it has, which after importing
-Spark, Arrow and pandas takes longer than a small task itself, and a micro-batch has four workers:
-two that plan and commit a write, one that reads, one that writes. What was imported stays anyway,
-so the collector is told to leave it alone (`gc.freeze`). That is done at the first few calls and
-not at the first alone, because a task imports the last modules while it runs; and not at every
-call, because garbage that is frozen is never freed.
+After every task, a worker runs the garbage collector over all its objects. With Spark, Arrow and
+pandas imported, this takes longer than a small task itself. A micro-batch has four workers: two
+that plan and commit a write, one that reads, one that writes. Imported objects stay anyway, so
+`gc.freeze` excludes them from collection. The freeze runs at the first few calls, not only at the
+first one, because a task imports the last modules while it runs. It does not run at every call,
+because frozen garbage is never freed.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _calls = 0
 
 
 def tune_worker() -> None:
-    """Have what this process has imported stay out of the collector's way, and freed memory stay.
+    """Exclude imported objects from garbage collection, and keep freed memory in the process.
 
-    To be called whenever Spark calls into this package in a process of its own.
+    Call this whenever Spark calls this package in a separate process.
     """
     global _calls
     _calls += 1
