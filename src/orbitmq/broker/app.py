@@ -1,4 +1,4 @@
-"""The broker as a whole: the one file that knows every part."""
+"""The broker as a whole: creates every part and connects the parts with each other."""
 
 from __future__ import annotations
 
@@ -80,22 +80,25 @@ TIMER_SAVE_MS = 1000
 LEAST_MESSAGE_LIMIT = 10
 """A request that sets maxMessageSize lower than that limits nothing, as in Java."""
 VIP_DISTANCE = 2
-"""How far below the broker's port its second, the fast one, is."""
+"""Distance of the broker's second port, the fast one, below its first."""
 
 
 def wall_clock_ms() -> int:
-    """Return the time, in the unit of the protocol."""
+    """Return the wall-clock time in milliseconds, the unit of the protocol."""
     return time.time_ns() // 1_000_000
 
 
 class Broker:
     """A broker over one store directory.
 
-    To serve on somebody else's socket, make it with no hosts, `open` it with that socket's port,
-    merge `router` into that server's router and hand its closed connections to `connection_closed`;
-    `close_with` it, so that nothing is acknowledged that the last save has not seen.
+    A broker can also serve on the socket of another server:
 
-    `hooks` see the requests to nameservers before they leave.
+    - construct the broker with no `hosts` and call `open` with the port of that socket,
+    - merge `router` into the router of that server,
+    - pass the connections that the server closes to `connection_closed`,
+    - call `close_with` with the server, so that nothing is acknowledged after the last save.
+
+    `hooks` are called with each request to a nameserver before it is sent.
     """
 
     def __init__(
@@ -119,10 +122,10 @@ class Broker:
         self._housekeeping = PeriodicTasks()
         self._is_open = False
 
-    # ---- life
+    # ---- Start and stop
 
     def open(self, port: int) -> None:
-        """Open the store and make every part; `port` is where clients reach this broker."""
+        """Open the store and create every part; clients reach this broker at `port`."""
         config, clock = self.config, self.clock
         config.listen_port = port
         self.host = (resolved(config.broker_ip1), port)
@@ -367,7 +370,7 @@ class Broker:
             family.register(self.router)
 
     async def start(self) -> None:
-        """Listen, open the store, and begin to work: deliver, clean, count, register."""
+        """Listen, open the store, and start delivery, cleaning, counters and registration."""
         if self._hosts:
             await self._listen()
         config, every, tables = self.config, self._housekeeping.every, self.tables
@@ -409,7 +412,7 @@ class Broker:
             for host in self._hosts:
                 await server.listen(host, port)
         except OSError as error:
-            _log.warning("the fast port %d is not served: %s", port, error)
+            _log.warning("cannot listen on the fast port %d, going on without it: %s", port, error)
 
     def _make_server(self, router: Router) -> Server:
         idle_s = self.config.server_channel_max_idle_time_seconds
@@ -424,7 +427,7 @@ class Broker:
         return server
 
     async def stop(self) -> None:
-        """Leave: tell the nameservers, answer what waits, bring everything to disk."""
+        """Unregister from the nameservers, answer waiting sends, and write everything to disk."""
         if not self._is_open:
             for server in self._servers:
                 await server.close()
@@ -438,7 +441,7 @@ class Broker:
                 try:
                     await last()
                 except FAILURES:
-                    _log.exception("%s failed", last.__name__)
+                    _log.exception("step %s of the shutdown failed, going on", last.__name__)
         finally:
             await asyncio.to_thread(self.store.close)
 
@@ -452,10 +455,10 @@ class Broker:
             self.acks.close()
 
     def close_with(self, server: Server) -> None:
-        """Close a server of somebody else's when this broker stops."""
+        """Close `server`, which another part created, when this broker stops."""
         self._servers.append(server)
 
-    # ---- names that exist
+    # ---- Checks of existence
 
     def _exists(self, topic: str, group: str, queue_id: int) -> bool:
         config = self.topics.find(topic)
@@ -469,17 +472,17 @@ class Broker:
         return is_here and self._exists(queue.topic, group, queue.queue_id)
 
     def _fit_offsets(self) -> None:
-        """Make the offsets of groups agree with the store; a slave's are its master's."""
+        """Make the offsets of groups agree with the store; a slave keeps those of its master."""
         if self.config.broker_role == "SLAVE":
             return
         stored = {topic for topic, _ in self.store.queues()}
         self.offsets.drop_unfounded(lambda topic: topic in stored or topic in self.topics.topics)
         self.offsets.fit(self.store.max_offset)
 
-    # ---- what comes around
+    # ---- Connections and periodic work
 
     def connection_closed(self, connection: Connection) -> None:
-        """Forget a client that is gone."""
+        """Drop the held pulls and the group memberships of a closed connection."""
         if self._is_open:
             self.held.forget(connection)
             self.consumer_handlers.connection_closed(connection)
@@ -488,15 +491,15 @@ class Broker:
         before_ms = self.clock() - EXPIRY_MS
         silent = self.consumers.silent_since(before_ms) | self.producers.silent_since(before_ms)
         for connection in silent:
-            _log.warning("closing %s: no heartbeat for 2 minutes", connection.remote_text)
+            _log.warning("closing client %s: no heartbeat for 2 minutes", connection.remote_text)
             self.consumer_handlers.connection_closed(connection)
             connection.close()
 
     async def _clean(self) -> None:
-        # Deleting a file of a gigabyte takes its time.
+        # Deleting a file of a gigabyte would block the event loop.
         await in_thread(self.retention.run)
 
-    # ---- what changes
+    # ---- Reactions to changes
 
     def _topics_changed(self, announce: bool) -> None:
         self.tables.topic_saver.changed()
@@ -513,7 +516,7 @@ class Broker:
         self.consumer_handlers.queues_changed(group, topic)
 
     def _topic_created(self, topic: TopicConfig) -> None:
-        """Begin a topic that bears the name of an earlier one at its own beginning."""
+        """Lower the offsets of an earlier topic of this name to the ends of the new queues."""
         if self.config.broker_role != "SLAVE":
             self.offsets.fit(self.store.max_offset, topic.topic_name)
 

@@ -1,4 +1,4 @@
-"""Opening the store as the settings say, and telling what its recovery found."""
+"""Opens the store with the broker's settings and logs the result of its recovery."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 def open_store(config: BrokerConfig, levels_ms: Sequence[int]) -> Store:
-    """Open the store directory; what a crash has left is recovered before this returns."""
+    """Open the store directory; recovery after a crash is complete when this returns."""
     config.check()
     store = Store.open(config.store_path_root_dir, _options(config, levels_ms), create=True)
     recovery = store.recovery

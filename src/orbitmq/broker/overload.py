@@ -1,30 +1,31 @@
-"""When a broker says that it is busy, instead of letting a client wait.
+"""Flow control: rejection of requests with SYSTEM_BUSY while the broker is overloaded.
 
-Java's broker queues requests for pools of threads and answers SYSTEM_BUSY for those that wait too
-long or find their queue full. Here one loop serves everybody, and what it has no time for stays
-unread in the sockets, which slows clients down by itself. Three things still call for an answer, so
-that a producer can try another broker; each has the words of the Java case that it stands for.
+Java's broker queues requests for thread pools. It answers SYSTEM_BUSY to a request that waits too
+long or finds its queue full. In OrbitMQ one event loop serves all connections. Requests that the
+loop has no time for stay unread in the sockets, which slows clients down by itself. Three cases
+still need an answer, so that a producer can try another broker. Each answer has the text of the
+corresponding case in Java.
 
 =====================  ===========================================================================
-``TIMEOUT_CLEAN_QUEUE``  The request waited longer than `waitTimeMillsInSendQueue` and its kin. One
-                         turn of the loop serves all connections that had something to read when it
-                         began, so that whoever is served late in a long turn has provably waited
-                         since: for a stalled disk, or for too many others. One long turn may be a
-                         hiccup, which costs nobody more than its time; in the second in a row the
-                         broker does not keep up.
+``TIMEOUT_CLEAN_QUEUE``  The request waited longer than `waitTimeMillsInSendQueue` or the limit of
+                         its kind. One turn of the loop serves all connections that were readable
+                         when the turn began. A request served late in a long turn has therefore
+                         waited since then, for a stalled disk or for too many others. One long turn
+                         may be a hiccup, which costs each request only its duration. In the second
+                         long turn in a row the broker does not keep up.
 ``REJECTREQUEST``        Under sync flush: the oldest send that waits for the disk has waited longer
-                         than `osPageCacheBusyTimeOutMills`. The disk is stuck, and a send that is
-                         taken now would only wait, too.
+                         than `osPageCacheBusyTimeOutMills`. The disk is stuck, and a send accepted
+                         now would wait as well.
 ``OVERLOAD``             Under sync flush: as many sends wait for the disk as
                          `sendThreadPoolQueueCapacity` allows.
 =====================  ===========================================================================
 
-Most producers do not try again after SYSTEM_BUSY, so it is not said lightly. A one-way request is
-never refused: nobody would hear of it, so that the message would be lost without a word. A broker
-with `brokerFastFailureEnable=false` never says that a request waited too long.
+Most producers do not retry after SYSTEM_BUSY, so the broker uses the code sparingly. A one-way
+request is never rejected: it has no response, so the message would be lost silently. A broker with
+`brokerFastFailureEnable=false` never rejects a request because of its waiting time.
 
-What a connection has sent beyond its share of a turn (`remoting/fair_turns.py`) waits for its next
-one; that wait is its own doing and does not count.
+Requests beyond a connection's share of a turn (`remoting/fair_turns.py`) wait for the next turn.
+That wait is caused by the connection itself and does not count.
 """
 
 from __future__ import annotations
@@ -58,21 +59,21 @@ _LIMITS: dict[int, str] = {
 }
 START_FLOW_CONTROL = "start flow control for a while"
 SHORT_TURN_S = 0.01
-"""Within so short a turn nobody has waited: Java looks at its queues no more often than that."""
+"""Turns shorter than this never cause a rejection: Java checks its queues at this interval."""
 
 
 class UnflushedSends(Protocol):
-    """The sends that are answered when they are on disk."""
+    """Sends that are answered when they are on disk."""
 
     def __len__(self) -> int: ...
 
     @property
     def oldest_waited_ms(self) -> float:
-        """How long the first of them has waited; 0 when there is none."""
+        """Milliseconds that the oldest send has waited; 0 if no send waits."""
 
 
 class FlowControl:
-    """Measures turns of the loop, and decides who is told that the broker is busy."""
+    """Measures turns of the event loop and decides which requests are rejected as SYSTEM_BUSY."""
 
     def __init__(
         self,
@@ -83,15 +84,15 @@ class FlowControl:
         self._config = config
         self._clock_s = clock_s
         self.call_soon: Callable[[Callable[[], None]], object] = lambda _work: None
-        """The event loop's: calls before anything more is read."""
+        """The event loop's `call_soon`: runs a function before the loop reads again."""
         self.unflushed: UnflushedSends | None = None
-        """Set when sends are answered only when they are on disk."""
+        """Sends that wait for the disk; None unless sends are answered only after a flush."""
         self._turn_began: float | None = None
         self._short_until = 0.0  # in a turn under way; 0 between turns
         self._last_turn_s = 0.0  # 0 after a rest
         self._turn_before_s = 0.0
         self.refused = 0
-        """How many requests were."""
+        """Number of requests rejected since the start."""
 
     def _end_turn(self) -> None:
         now = self._clock_s()
@@ -104,17 +105,17 @@ class FlowControl:
             self._last_turn_s = 0.0
 
     def _note_rest(self) -> None:
-        """Forget the last turn if the loop has looked at its sockets and found nothing to do.
+        """Forget the last turn if the loop has polled its sockets and found nothing to do.
 
-        No clock tells that: a busy machine may stop the loop between two turns.
+        A clock cannot show this: a busy machine may stop the loop between two turns.
         """
         if self._turn_began is None:
             self._last_turn_s = 0.0
 
     def is_calm(self) -> bool:
-        """Whether nobody need be refused, for all that can be seen at a glance.
+        """True if a quick check shows that no request has to be rejected.
 
-        Asked before each request that may be refused; the first of a turn begins to measure it.
+        Called before each request that may be rejected; the first call of a turn starts its clock.
         """
         if self._turn_began is None:
             self._turn_began = now = self._clock_s()
@@ -125,7 +126,7 @@ class FlowControl:
         return self.unflushed is None and self._clock_s() < self._short_until
 
     def refusal(self, code: int) -> Refused | None:
-        """Return why a request is not served now; None when it is."""
+        """Return the rejection of a request with this code; None if the request is served."""
         config = self._config
         began = self._turn_began
         waited_ms = 0 if began is None else int((self._clock_s() - began) * 1000)
@@ -148,12 +149,12 @@ class FlowControl:
         return Refused(ResponseCode.SYSTEM_BUSY, remark)
 
     def guard(self, handler: Handler, code: int) -> Handler:
-        """Return a handler that serves a code only when the broker is not too busy for it."""
+        """Return a handler that rejects requests of this code while the broker is too busy."""
         if code not in _LIMITS:
             return handler
 
         def guarded(request: Command, connection: Connection) -> Answer:
-            # The first half of `is_calm` is asked here, because it is asked once per message.
+            # The common case of `is_calm` is repeated inline, because this runs once per message.
             if self.unflushed is None and self._clock_s() < self._short_until:
                 return handler(request, connection)
             if not self.is_calm() and not request.is_oneway:
@@ -166,13 +167,13 @@ class FlowControl:
 
 
 class FlowControlledRouter(Router):
-    """A router that asks before it lets a handler serve a request."""
+    """Router that checks `FlowControl` before a handler serves a request."""
 
     def __init__(self, flow_control: FlowControl) -> None:
         super().__init__()
         self._flow_control = flow_control
 
     def add(self, handler: Handler, codes: Iterable[int]) -> None:
-        """Let a handler serve these codes while there is time for them."""
+        """Register a handler for these codes, guarded by flow control."""
         for code in codes:
             super().add(self._flow_control.guard(handler, code), [code])

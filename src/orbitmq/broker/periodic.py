@@ -1,4 +1,4 @@
-"""Work that comes around by the clock, each kind in a task of its own."""
+"""Periodic work of the broker, each function in its own asyncio task."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 
 class PeriodicTasks:
-    """Runs functions again and again; one that fails is logged and comes around again."""
+    """Runs functions periodically; a failure is logged and the function runs again next period."""
 
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[None]] = []
@@ -27,7 +27,7 @@ class PeriodicTasks:
         *,
         first_after_ms: int | None = None,
     ) -> None:
-        """Do something in every period; for the first time after one, if not said otherwise."""
+        """Run `work` once per period; the first run is after `first_after_ms` or one period."""
         first = period_ms if first_after_ms is None else first_after_ms
         self._tasks.append(asyncio.create_task(self._repeat(period_ms, first, work)))
 
@@ -40,11 +40,14 @@ class PeriodicTasks:
                 if (pending := work()) is not None:
                     await pending
             except FAILURES:
-                _log.exception("%s failed", getattr(work, "__name__", work))
+                _log.exception(
+                    "periodic work %s failed, it runs again in the next period",
+                    getattr(work, "__name__", work),
+                )
             await asyncio.sleep(period_ms / 1000)
 
     async def stop(self) -> None:
-        """End all of it, except that threads come to their own end."""
+        """Cancel all tasks; threads they have started run to their own end."""
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:

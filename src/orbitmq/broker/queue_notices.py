@@ -2,9 +2,11 @@
 
 RocketMQ's clients fetch routes every 30 s and rebalance every 20 s, so a new queue can wait 50 s
 for its first reader. NOTIFY_CONSUMER_IDS_CHANGED makes every client rebalance at once, but with
-the route it has. Therefore the notice is sent only after a nameserver has the new queues, it names
-the topic for OrbitMQ's own clients, which then fetch the route first, and it is repeated until
-every Java or Go client has fetched the route by its own timer.
+the route it already has. Therefore:
+
+- the notice is sent only after a nameserver has the new queues,
+- the notice contains the topic, so that OrbitMQ's own clients fetch the new route first,
+- the notice is repeated until every Java or Go client has fetched the route by its own timer.
 """
 
 from __future__ import annotations
@@ -33,27 +35,27 @@ class QueueNotices:
         self._timers: set[asyncio.TimerHandle] = set()
 
     def changed(self, topic: str) -> None:
-        """Note that consumers have to learn the queues of a topic anew."""
+        """Note a topic whose queues have changed, for the next notice to its consumers."""
         self._changed.add(topic)
 
     def take(self) -> set[str]:
-        """Return the topics that the registration about to be made will publish."""
+        """Return and clear the topics that the next registration publishes."""
         taken, self._changed = self._changed, set()
         return taken
 
     def put_back(self, topics: Iterable[str]) -> None:
-        """Keep topics for the next registration, because no nameserver took this one."""
+        """Keep topics for the next registration, because no nameserver accepted this one."""
         self._changed.update(topics)
 
     def published(self, topics: set[str]) -> None:
-        """Notify the groups of topics whose new queues a nameserver has."""
+        """Notify the groups that subscribe to `topics`; a nameserver has their new queues."""
         subscribed = [topic for topic in sorted(topics) if self._notify_groups_of(topic)]
         if subscribed:
             for delay_s in REPEAT_AFTER_S:
                 self._repeat_after(delay_s, subscribed)
 
     def _notify_groups_of(self, topic: str) -> bool:
-        """Notify the groups that subscribe to a topic; returns whether there are any."""
+        """Notify the groups that subscribe to a topic; return True if any group does."""
         groups = self._consumers.groups_of(topic)
         for group in groups:
             self._notify(group, topic)

@@ -1,4 +1,4 @@
-"""Telling all nameservers who we are and which topics we have."""
+"""Registration of a broker and its topics with all nameservers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MAX_PAUSE_S = 1.0
 
 
 class Registrar:
-    """Keeps the nameservers informed: at once when topics change, and every half minute."""
+    """Registers the broker with all nameservers: after each change of topics, and periodically."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Registrar:
         self._soon: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Register everywhere and go on doing so."""
+        """Register with all nameservers, now and periodically."""
         if self._config.asks_address_server:
             look_up = NameserverLookUp(self._config)
             await look_up.ask()
@@ -76,21 +76,21 @@ class Registrar:
             await asyncio.sleep(period_ms / 1000)
 
     async def _follow(self, look_up: NameserverLookUp) -> None:
-        """Register again whenever the address server names other nameservers."""
+        """Register again whenever the address server returns other nameservers."""
         while True:
             await asyncio.sleep(look_up.next_s)
             if await look_up.ask():
                 await self._try_to_register()
 
     async def _try_to_register(self) -> None:
-        """Register; what goes wrong (an answer nobody can read, a full disk) may do so once."""
+        """Register; log a failure (unreadable answer, full disk), as a later round tries again."""
         try:
             await self.register()
         except FAILURES:
-            _log.exception("registration failed, it is tried again")
+            _log.exception("registration with the name servers failed, the next round tries again")
 
     async def stop(self) -> None:
-        """Take leave of all nameservers."""
+        """Unregister from all nameservers and close the connections to them."""
         if self._periodic is not None:
             self._periodic.cancel()
         await asyncio.gather(
@@ -102,10 +102,11 @@ class Registrar:
         await self._client.close()
 
     def soon(self) -> None:
-        """Register everywhere in the background.
+        """Register with all nameservers in the background.
 
-        A registration names all topics, and anybody may invent one. So there is one registration at
-        a time, which takes a tenth of the time at most.
+        A registration contains all topics, and any client may create a topic. Therefore only one
+        registration runs at a time. A pause of `PAUSE_FACTOR` times its duration follows (at most
+        `MAX_PAUSE_S`), so that registrations take about a tenth of the time.
         """
         self._is_due = True
         if self._soon is None:
@@ -130,8 +131,8 @@ class Registrar:
     async def register(self) -> None:
         """Register all topics with all nameservers at once.
 
-        Never just some of them: a nameserver that has been away would take these for all there are
-        of this version, and not look at the others when they come.
+        A registration always contains every topic. A nameserver that has been away would take a
+        part of the topics for the whole table of this version, and ignore the rest when it arrives.
         """
         published = self._notices.take()
         body = self._body()
@@ -177,9 +178,10 @@ class Registrar:
         return compressed_body(table) if self._config.compressed_register else plain_body(table)
 
     async def _is_news_to_somebody(self) -> bool:
-        """Ask all nameservers whether they know our topics as they are; that keeps us alive there.
+        """Return True if a nameserver lacks this version of the topics.
 
-        One that does not answer counts as one that does not know.
+        The request to each nameserver also keeps this broker registered there. A nameserver that
+        does not answer counts as one that lacks the version.
         """
         answers = await asyncio.gather(
             *(self._is_news_to(address) for address in self._config.nameservers)
@@ -202,7 +204,11 @@ class Registrar:
                 return True
             return DataVersion.from_json(Members.read(answer.body)) != ours
         except FAILURES as error:
-            _log.warning("name server %s did not say which topics it knows: %s", address, error)
+            _log.warning(
+                "cannot query the topic version of name server %s, registering again: %s",
+                address,
+                error,
+            )
             return True
 
     async def _register_with(
@@ -214,16 +220,24 @@ class Registrar:
                 address, RequestCode.REGISTER_BROKER, ext=ext, body=body, timeout_ms=timeout_ms
             )
         except OrbitError as error:
-            _log.warning("cannot register with name server %s: %s", address, error)
+            _log.warning(
+                "registration with name server %s failed, the next round tries again: %s",
+                address,
+                error,
+            )
             return None
         if answer.code != ResponseCode.SUCCESS:
-            _log.warning("name server %s refused our registration: %s", address, answer.remark)
+            _log.warning(
+                "name server %s rejected the registration, the next round tries again: %s",
+                address,
+                answer.remark,
+            )
             return None
         _log.info("register broker[%d]to name server %s OK", self._config.broker_id, address)
         return answer
 
     def _take(self, answer: Command) -> None:
-        """Learn from the answer which topics are ordered."""
+        """Mark the topics that the answer of a nameserver lists as ordered."""
         table = Members.read(answer.body).table("table") if answer.body else None
         if table:
             self._topics.set_order(set(table))
@@ -237,10 +251,16 @@ class Registrar:
                 timeout_ms=UNREGISTER_TIMEOUT_MS,
             )
         except OrbitError as error:
-            _log.info("name server %s was not told that we leave: %s", address, error)
+            _log.info(
+                "cannot unregister from name server %s, going on with the shutdown: %s",
+                address,
+                error,
+            )
 
 
-# ---- The body of a registration: plain JSON, or compressed
+# ---- Registration bodies
+#
+# A body is plain JSON or compressed:
 #
 #     plain       {"filterServerList": [], "topicConfigSerializeWrapper": {dataVersion, topics}}
 #
@@ -278,7 +298,9 @@ def _line(topic: Mapping[str, Any]) -> str:
     return " ".join(str(topic[field]) for field in fields)
 
 
-# ---- The nameservers of a broker whose settings name none, but an address server that does
+# ---- Nameserver look-up
+#
+# A broker whose settings name no nameservers may get them from an address server.
 
 DEFAULT_DOMAIN = "jmenv.tbsite.net"
 DEFAULT_SUBGROUP = "nsaddr"
@@ -288,20 +310,20 @@ ADVICE = "Check rmqAddressServerDomain, or set namesrvAddr"
 
 
 class NameserverLookUp:
-    """Asks the address server now and then; `config.nameservers` are then those it has named."""
+    """Queries the address server; `config.nameservers` then returns the nameservers it listed."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
 
     @property
     def next_s(self) -> float:
-        """Seconds until the next question; few, as long as there is no nameserver."""
+        """Seconds until the next query; fewer while no nameserver has been found."""
         return LOOK_AGAIN_S if self._config.found_nameservers else LOOK_AGAIN_SOON_S
 
     async def ask(self) -> bool:
-        """Ask the address server; True when its list has changed.
+        """Query the address server; return True if its list of nameservers has changed.
 
-        When it does not answer, the list of before stays in use.
+        If the address server does not answer, the previous list stays in use.
         """
         config = self._config
         domain = config.rmq_address_server_domain or DEFAULT_DOMAIN
@@ -315,6 +337,6 @@ class NameserverLookUp:
             return False
         changed = set(found) != set(config.found_nameservers)
         if changed:
-            _log.info("name servers according to %s: %s", domain, ";".join(found))
+            _log.info("name servers listed by address server %s: %s", domain, ";".join(found))
         config.found_nameservers = list(found)
         return changed

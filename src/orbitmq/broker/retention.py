@@ -1,4 +1,4 @@
-"""When to delete what has expired."""
+"""Schedule of the deletion of expired files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MANUAL_ROUNDS = 20
 
 
 class Retention:
-    """Decides by the hour, by the disk and by request; the store does the deleting."""
+    """Starts deletion by hour, by disk usage or by request; the store deletes the files."""
 
     def __init__(
         self, config: BrokerConfig, store: Store, stats: BrokerStats, clock: Callable[[], int]
@@ -35,17 +35,17 @@ class Retention:
         self._manual_rounds = 0
 
     def request(self) -> None:
-        """Let the next rounds delete what has expired, whatever the hour."""
+        """Make the next rounds delete expired files at any hour."""
         self._manual_rounds = MANUAL_ROUNDS
 
     def is_due(self) -> bool:
-        """Whether this is an hour in which expired files are deleted, or somebody asked for it."""
+        """Return True if expired files are deleted in this hour, or a request for it is pending."""
         hour = time.strftime("%H", time.localtime(self._clock() / 1000))
         hours = [part.strip() for part in self._config.delete_when.split(";")]
         return self._manual_rounds > 0 or hour in hours
 
     def run(self) -> None:
-        """Do one round."""
+        """Run one round of deletion, and log what was deleted or that the disk is nearly full."""
         due = self.is_due()
         self._manual_rounds = max(0, self._manual_rounds - 1)
         may_force = self._config.clean_file_forcibly_enable
@@ -67,7 +67,7 @@ class Retention:
                 cleaned.used_ratio * 100,
             )
         if cleaned.used_ratio > WARN_RATIO and not cleaned.log_files:
-            # The first sentence is Java's own, for those who search logs for it.
+            # The first sentence is Java's own, for operators who search logs for it.
             _log.error(
                 "disk space will be full soon, but delete file failed. The disk of %s is %.0f %% "
                 "full; sends are refused until it is at most %.0f %% full, and %s. Free space on "

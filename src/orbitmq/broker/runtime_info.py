@@ -1,9 +1,9 @@
-"""What a broker tells of its state: GET_BROKER_RUNTIME_INFO, the source of ``brokerStatus``.
+"""State of a broker for GET_BROKER_RUNTIME_INFO, the source of ``brokerStatus``.
 
-All values are texts. The keys are Java's, so that mqadmin, dashboards and exporters find what they
-parse. Some speak of parts this broker does not have: its requests wait in no thread pools' queues
-(but sends wait for the disk under sync flush) and its messages are in their queues before they are
-acknowledged; such keys say so with the value that stands for nothing.
+All values are texts. The keys are Java's, so that mqadmin, dashboards and exporters can parse them.
+Some keys describe parts that this broker does not have. Its requests do not wait in queues of
+thread pools (but sends wait for the disk under sync flush). Its messages are in their queues before
+they are acknowledged. Such keys have the value that means "nothing waits".
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class RuntimeInfo:
     progress: ConsumeStats
     clock: Callable[[], int]
     unflushed: UnflushedSends | None
-    """The sends that wait for the disk, if sends do."""
+    """Sends that wait for the disk; None unless sends are answered only after a flush."""
 
     def table(self) -> dict[str, str]:
-        """Return the whole table."""
+        """Return the whole table of keys and values."""
         return {
             "brokerVersionDesc": Version.DESCRIPTION,
             "brokerVersion": str(Version.V4_9_7),
@@ -147,7 +147,7 @@ class RuntimeInfo:
 
 
 def _used_ratio(path: str) -> float:
-    """Return how full the disk is, in whole per cent rounded up, as a fraction."""
+    """Return the used share of the disk as a fraction, rounded up to a whole per cent."""
     disk = os.statvfs(path)
     used = disk.f_blocks - disk.f_bfree
     whole = used + disk.f_bavail
@@ -162,7 +162,7 @@ def _duration(millis: int) -> str:
 
 
 def readable_size(count: int) -> str:
-    """Return a number of bytes as people read it, such as ``1.5 MiB``."""
+    """Return a number of bytes as a text with a unit, such as ``1.5 MiB``."""
     if count < 1024:
         return f"{count} B"
     power = min(int(math.log(count, 1024)), len(UNITS))
