@@ -1,1 +1,1 @@
-"""The write path: messages on their way into the store, now or when their time has come."""
+"""The write path: storing messages at once, or at their delivery time."""

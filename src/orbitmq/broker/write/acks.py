@@ -1,9 +1,9 @@
-"""Responses that wait until what they acknowledge is on disk.
+"""Responses that wait until the messages they acknowledge are on disk.
 
 Appends end at rising offsets, so the responses form one ordered queue. The store's flushing thread
-raises the flushed watermark and makes an eventfd readable; the event loop then releases, in one go,
-every response whose end the watermark has reached. One that waits too long is released with the
-answer for that.
+raises the flushed watermark and makes an eventfd readable. The event loop then releases all
+responses whose end offset the watermark has reached. A response that waits longer than the timeout
+is released as late.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Waiting(NamedTuple):
 
 
 class FlushAcks:
-    """Calls back when the log is flushed up to an offset, or when that takes too long."""
+    """Calls functions back when the log is flushed up to an offset, or when that times out."""
 
     def __init__(self, store: Store, timeout_ms: int, put_times: PutTimes) -> None:
         self._store = store
@@ -47,13 +47,13 @@ class FlushAcks:
 
     @property
     def oldest_waited_ms(self) -> float:
-        """How long the first of those that wait for the disk has waited; 0 when there is none."""
+        """Milliseconds that the oldest response has waited for the disk; 0 if none waits."""
         if not self._waiting or self._waiting[0].end <= self._store.flushed_offset:
             return 0.0
         return (self._loop.time() - self._waiting[0].since) * 1000
 
     def when_flushed(self, end: int, release: Callable[[bool], None]) -> None:
-        """Call `release(True)` once everything below `end` is on disk, `release(False)` if late."""
+        """Call `release(True)` once the log is on disk up to `end`, `release(False)` if late."""
         self._waiting.append(_Waiting(end, self._loop.time(), release))
         if self._timer is None:
             self._timer = self._loop.call_later(self._timeout_s, self._expire)
@@ -76,12 +76,16 @@ class FlushAcks:
             self._put_times.count(self._timeout_s * 1000)
             late += 1
         if late:
-            _log.error("%d messages were not flushed within %.1f s", late, self._timeout_s)
+            _log.error(
+                "%d requests waited %.1f s for the flush of the log; they are answered without it",
+                late,
+                self._timeout_s,
+            )
         if self._waiting:
             self._timer = self._loop.call_at(self._waiting[0].since + self._timeout_s, self._expire)
 
     def close(self) -> None:
-        """Release all that wait as late: the store is about to be closed."""
+        """Release all waiting responses as late, because the store is closed next."""
         self._loop.remove_reader(self._event)
         os.close(self._event)
         if self._timer is not None:

@@ -1,25 +1,25 @@
-"""Repeats of exactly-once senders, told from new messages: the window, and how it survives.
+"""Deduplication for exactly-once senders: the window of stored ids, and its recovery.
 
-A sender (a streaming query, see `orbitmq.spark.sink.exactly_once`) numbers its batches. The id of
-a message is the same when its batch is sent again. `StoredIds` (Rust) holds the ids of every
-sender's newest batch; account, sender, batch and id are properties of each message, so the log
-contains all of it. A sender belongs to an account and a topic (`Scope`), so nobody
-has a say in what is stored of another's.
+A sender (a streaming query, see `orbitmq.spark.sink.exactly_once`) numbers its batches. A message
+has the same id when its batch is sent again. `StoredIds` (Rust) holds the ids of the newest batch
+of each sender. Account, sender, batch and id are properties of each message, so the log contains
+all ids. A sender belongs to an account and a topic (`SenderScope`), so no account can suppress the
+messages of another one.
 
-- *snapshot*: from time to time the ids are written to ``config/deduplication.ids`` with the offset
-  of the log they stand for, also when only others have written to the log, so that a start never
-  has much of it to read. It is written only after the log is on disk up to there, so that no
-  snapshot knows of a message that a crash has taken.
-- *start*: the snapshot, and what the log has behind its offset. A snapshot that cannot be read, or
-  that is ahead of the log, is replaced by a walk through the whole log.
-- before the first message ever of any such sender an empty snapshot is written. So no snapshot
-  means that there is nothing to look for, and a broker that nobody uses this way starts as fast as
-  ever.
+- *Snapshot*: the ids are periodically written to ``config/deduplication.ids`` with the log offset
+  they stand for. This also happens when only other clients have written to the log, so that a
+  start never has to read much of it. A snapshot is written only after the log is on disk up to its
+  offset. It therefore never contains the id of a message that a crash has lost.
+- *Start*: the ids come from the snapshot and from the part of the log behind its offset. If the
+  snapshot is unreadable or ahead of the log, the whole log is read instead.
+- *First use*: an empty snapshot is written before the first message of the first such sender. A
+  missing snapshot therefore means that the log has no ids to look for. A broker without
+  exactly-once senders starts without reading its log for them.
 
-Bounds. A sender that has sent nothing for `deduplicationWindowMs` is forgotten, and one that says
-that its batch is over keeps no ids (`end`). Of each account at most `deduplicationMaxIds` ids are
-kept (about 40 bytes each), so that one cannot take another's room, and one sender for every four of
-them; a batch that would need more is refused rather than stored without the promise.
+Bounds. A sender that has sent nothing for `deduplicationWindowMs` is forgotten. A sender that ends
+its batch keeps no ids (`end`). Each account can have at most `deduplicationMaxIds` ids (about 40
+bytes each), so that no account takes the room of another one. The number of senders is limited to a
+quarter of that. A batch beyond these limits is rejected rather than stored without deduplication.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ _log = logging.getLogger(__name__)
 SNAPSHOT = "deduplication.ids"
 FLUSH_TIMEOUT_MS = 60_000
 LOG_BEHIND_BYTES = 64 << 20
-"""How far the log may grow behind a snapshot; more when a snapshot is itself large."""
+"""Bytes the log may grow behind a snapshot; more if the snapshot itself is large."""
 ID_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class SenderScope:
-    """A batch of a sender, and whose it is."""
+    """A batch of a sender, with the topic and the account it belongs to."""
 
     sender: str
     batch: int
     topic: str
     account: str
-    """Stands for the account; empty without access control."""
+    """Text that stands for the account; empty without access control."""
 
     @property
     def text(self) -> str:
@@ -65,7 +65,7 @@ class SenderScope:
 
 
 class Deduplication:
-    """What a broker knows of exactly-once senders."""
+    """Stored ids of exactly-once senders, with their snapshots."""
 
     def __init__(
         self, config: BrokerConfig, store: Store, config_dir: Path, clock: Callable[[], int]
@@ -78,7 +78,7 @@ class Deduplication:
         self._is_dirty = False
         self._saved_end = 0
         self.suppressed = 0
-        """How many messages were not stored a second time since the start."""
+        """Number of repeated messages that were not stored again since the start."""
         self._ids = self._recover() if self._has_snapshot else StoredIds()
 
     def _recover(self) -> StoredIds:
@@ -88,18 +88,18 @@ class Deduplication:
             except FileNotFoundError:
                 continue
             except WireError as error:
-                _log.warning("cannot use %s: %s", path, error)
+                _log.warning("cannot use snapshot %s of stored ids: %s", path, error)
                 continue
-            _log.info("%d ids of exactly-once senders are known", len(ids))
+            _log.info("loaded %d stored ids of exactly-once senders", len(ids))
             return ids
-        _log.warning("no snapshot of stored ids can be used, reading the whole log for them")
+        _log.warning("no snapshot of stored ids is usable, reading the whole log for the ids")
         return self._store.stored_ids()
 
     def __len__(self) -> int:
         return len(self._ids)
 
     def stored(self, scope: SenderScope, ids: Sequence[str]) -> list[bool]:
-        """Return which messages of a batch are stored already; refuses what cannot be told."""
+        """Return for each id of a batch if it is stored; reject a batch that cannot be checked."""
         limit = self._config.deduplication_max_ids
         for may_forget in (True, False):
             try:
@@ -125,7 +125,7 @@ class Deduplication:
         raise AssertionError  # the second round ends one way or the other
 
     def add(self, scope: SenderScope, ids: Sequence[str]) -> None:
-        """Note messages that are in the log now."""
+        """Add the ids of messages that have been appended to the log."""
         self._ids.add(
             scope.sender,
             scope.batch,
@@ -137,18 +137,18 @@ class Deduplication:
         self._is_dirty = True
 
     def end(self, scope: SenderScope) -> None:
-        """Let go of the ids of a batch that will not be sent again."""
+        """Drop the ids of a batch that will not be sent again."""
         if self._ids.end(scope.sender, scope.batch, topic=scope.topic, account=scope.account):
             self._is_dirty = True
 
     def prepare(self) -> None:
-        """Make sure that there is a snapshot to start from; to be called before any append."""
+        """Write an empty snapshot if none exists; to be called before any append."""
         if not self._has_snapshot:
             persist.save(self._path, self._ids.snapshot(max(self._store.max_physical_offset, 0)))
             self._has_snapshot = True
 
     async def save(self) -> None:
-        """Forget old senders and write a snapshot, if the last is no longer good enough."""
+        """Forget old senders; write a snapshot if ids have changed or the last is far behind."""
         if self._forget():
             self._is_dirty = True
         end = self._store.max_physical_offset
@@ -170,7 +170,10 @@ class Deduplication:
             self._saved_end = end
         else:
             self._is_dirty = True
-            _log.warning("no snapshot of stored ids: the log was not flushed in time")
+            _log.warning(
+                "snapshot of stored ids is not written, next try with the next save: the log was "
+                "not flushed in time"
+            )
 
     def _forget(self) -> int:
         return self._ids.forget_before(self._clock() - self._config.deduplication_window_ms)

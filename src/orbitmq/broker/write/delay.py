@@ -1,15 +1,15 @@
-"""Delivering delayed messages when their time has come.
+"""Delivery of delayed messages at their due time.
 
-A message with delay level L waits in queue L-1 of the schedule topic; the tags code of its unit is
-the time it is due. All messages of a level have the same delay, so each queue is in order of due
-time and one timer per level, set for the queue's head, is enough. A level whose queue is empty has
-no timer until a message arrives.
+A message with delay level L waits in queue L-1 of the schedule topic. The tag code of its queue
+entry is its due time. All messages of a level have the same delay, so each queue is in order of due
+time. Therefore one timer per level, set for the head of the queue, is enough. A level with an empty
+queue has no timer until a message arrives.
 
-What has been delivered is remembered per level, as the next offset of its queue, and written to
-``config/delayOffset.json`` every few seconds, once the delivered messages are on disk: after a
-crash or a power cut the last deliveries are repeated, none is lost.
+The progress of a level is the next offset of its queue. It is written to
+``config/delayOffset.json`` every few seconds, once the delivered messages are on disk. After a
+crash or a power cut the last deliveries are repeated, and none is lost.
 
-A message that can never be delivered does not hold up its level: it is set aside (`set_aside`).
+A message that can never be delivered does not block its level: it is set aside (`set_aside`).
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _log = logging.getLogger(__name__)
 
 RETRY_MS = 100
 FAULT_RETRY_MS = 10_000
-"""Pause of a level after an error that nobody foresaw; as long as Java's."""
+"""Pause of a level after an unexpected error; as long as in Java."""
 BATCH = 200
-"""Messages of one level delivered before others get a turn."""
+"""Number of messages of one level delivered before the event loop serves others."""
 
 
 class DelayService:
-    """Moves messages from the schedule topic to where they belong."""
+    """Moves messages from the schedule topic to their own topics."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class DelayService:
         self._is_running = False
 
     def load(self, value: Mapping[str, Any]) -> None:
-        """Take the offsets of a file, as far as they can be true."""
+        """Take the offsets of a file, limited to the ranges of the queues."""
         for text, offset in (value.get("offsetTable") or {}).items():
             level = int(text)
             low = self._store.min_offset(SCHEDULE_TOPIC, level - 1)
@@ -64,7 +64,7 @@ class DelayService:
             self._offsets[level] = max(low, min(int(offset), high))
 
     def as_json(self) -> dict[str, Any]:
-        """Return the form of the file and of the wire."""
+        """Return the offsets in the form of the file and the wire."""
         return {"offsetTable": dict(sorted(self._offsets.items()))}
 
     def progress(self) -> dict[int, tuple[int, int]]:
@@ -75,20 +75,20 @@ class DelayService:
         }
 
     def start(self) -> None:
-        """Begin to deliver."""
+        """Start delivering."""
         self._is_running = True
         for level in range(1, len(self._levels_ms) + 1):
             self._set_timer(level, 0)
 
     def stop(self) -> None:
-        """Deliver no more."""
+        """Stop delivering."""
         self._is_running = False
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
 
     def arrived(self, level: int) -> None:
-        """Tell that a message was put into a level's queue."""
+        """Start the timer of a level, if needed, after a message was put into its queue."""
         if self._is_running and level not in self._timers:
             self._set_timer(level, 0)
 
@@ -114,7 +114,7 @@ class DelayService:
             self._set_timer(level, wait_ms)
 
     def _deliver(self, level: int) -> float | None:
-        """Deliver what is due; returns how long to wait for the next, None for none."""
+        """Deliver due messages; return the milliseconds to the next one, None if none waits."""
         queue_id = level - 1
         offset = self._offsets.get(level, 0)
         for _ in range(BATCH):
@@ -129,7 +129,8 @@ class DelayService:
                 continue
             physical_offset, _, due_ms = unit
             now = self._clock()
-            # A level made shorter, or a clock set back: nothing is due later than its whole delay.
+            # If the level was made shorter or the clock set back, a due time can be too far ahead:
+            # no message waits longer than the whole delay of its level.
             if due_ms > now and due_ms <= now + self._levels_ms[level - 1]:
                 return due_ms - now
             try:
@@ -145,7 +146,7 @@ class DelayService:
     def _deliver_one(self, physical_offset: int) -> None:
         data = self._store.record_at(physical_offset)
         if data is None:
-            return  # it has expired
+            return  # the record has expired with its log file
         (record,) = decode_records(data, check_crc=False)
         message = delivered(record)
         if message.topic == TRANS_HALF_TOPIC:
@@ -154,5 +155,5 @@ class DelayService:
 
 
 def delivered(record: Record) -> NewMessage:
-    """Return what a message becomes when its delay is over; its properties stay as they are."""
+    """Return the message to deliver once the delay of `record` is over, properties unchanged."""
     return copy_of(record, record.get_property(Property.REAL_TOPIC) or "", real_queue_id(record))

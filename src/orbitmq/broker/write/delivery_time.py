@@ -1,8 +1,8 @@
-"""Messages with a time of delivery: what asks for it, and how they look while they wait.
+"""Messages with a delivery time: the properties that request it, and those of waiting messages.
 
-RocketMQ 5's names: TIMER_DELAY_SEC and TIMER_DELAY_MS count from when the broker has the message,
-TIMER_DELIVER_MS is a point in time. While it waits, TIMER_OUT_MS says when it is due; the message
-that is delivered has its sender's properties, and those that say where it belongs.
+The names are those of RocketMQ 5. TIMER_DELAY_SEC and TIMER_DELAY_MS count from the arrival at the
+broker, TIMER_DELIVER_MS is a point in time. While a message waits, TIMER_OUT_MS is its due time.
+The delivered message keeps its sender's properties, and those with its own topic and queue.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _FACTORS = {Property.TIMER_DELAY_SECONDS: 1000, Property.TIMER_DELAY_MS: 1}
 
 @dataclass(slots=True)
 class DeliveryTimePolicy:
-    """Reads from a message when its sender wants it delivered."""
+    """Reads and checks the delivery time that a message requests."""
 
     config: BrokerConfig
     clock: Callable[[], int]
 
     def due_ms(self, message: NewMessage) -> int | None:
-        """Return when a message is due, None for now; refuse what is farther than the horizon.
+        """Return the due time, None for immediate delivery; reject a time beyond the horizon.
 
-        A delay level goes before a time: retries carry both, and the time is over by then.
+        A delay level takes precedence over a time: retries have both, and their time has passed.
         """
         if message.get_property(Property.DELAY) not in (None, "0"):
             return None
@@ -65,7 +65,7 @@ class DeliveryTimePolicy:
 
 
 def held_until(message: NewMessage, due_ms: int) -> None:
-    """Let a message remember where it belongs and when it is due."""
+    """Store topic, queue and due time of a message in its properties."""
     message.set_property(Property.REAL_TOPIC, message.topic)
     message.set_property(Property.REAL_QUEUE_ID, str(message.queue_id))
     message.set_property(Property.TIMER_OUT_MS, str(due_ms))
@@ -73,7 +73,7 @@ def held_until(message: NewMessage, due_ms: int) -> None:
 
 
 def due_of(record: Record) -> int:
-    """Return when a held message is due; raises `ValueError` if it does not say so."""
+    """Return the due time of a held message; raise `ValueError` if the property is no time."""
     text = record.get_property(Property.TIMER_OUT_MS) or "0"
     due_ms = int(text)
     if not 0 <= due_ms < 1 << 63:
@@ -82,7 +82,7 @@ def due_of(record: Record) -> int:
 
 
 def released(record: Record) -> NewMessage:
-    """Return what a held message becomes when it is due."""
+    """Return the message to deliver once a held message is due."""
     message = copy_of(
         record,
         record.get_property(Property.REAL_TOPIC) or "",

@@ -1,10 +1,10 @@
-"""Messages that a loop of the broker cannot move, and must not wait for.
+"""Setting aside of messages that a loop of the broker can never move.
 
-Delayed messages, timers and half messages wait in queues that the broker works through in order.
-A message that fails because of the state of the machine (a full disk, a busy store) is tried again:
-the same work succeeds later. A message that fails because of itself never succeeds: the loop sets
-it aside, with an error in the log that names it, and goes on with the next one. It stays readable
-in the log by its physical offset until the log expires.
+Delayed messages, timer messages and half messages wait in queues that the broker works through in
+order. A message that fails because of the state of the machine (a full disk, a busy store) is tried
+again: the same work succeeds later. A message that fails because of its own content never succeeds.
+The loop sets it aside: it logs an error with the message's position and goes on with the next
+message. The message stays readable in the log by its physical offset until the log expires.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class MessagePosition(NamedTuple):
 
 
 def passes(error: BaseException) -> bool:
-    """Return True if an error comes from the machine's state, so the same work succeeds later."""
+    """Return True if the machine's state causes an error, so that the same work succeeds later."""
     if isinstance(error, Refused):
         return error.code != ResponseCode.MESSAGE_ILLEGAL
     if isinstance(error, StoreError):
@@ -62,21 +62,21 @@ def passes(error: BaseException) -> bool:
 
 
 class SetAside:
-    """Decides for one loop which messages it leaves behind.
+    """Decides for one loop which messages are set aside.
 
-    `what` names the messages in the log of the program, such as "delayed message".
+    `what` names the kind of messages in log lines, such as "delayed message".
     """
 
     def __init__(self, what: str, read_attempts: int = READ_ATTEMPTS) -> None:
         self._what = what
         self._read_attempts = read_attempts
         self._unreadable: dict[tuple[str, int], tuple[MessagePosition, int]] = {}
-        """The last unreadable message of each queue, and the number of failed reads of it."""
+        """Last unreadable message of each queue, with the number of its failed reads."""
         self.count = 0
-        """Messages set aside since the start."""
+        """Number of messages set aside since the start."""
 
     def takes(self, place: MessagePosition, error: BaseException) -> bool:
-        """Set a message aside if its error does not pass; False if it is to be tried again."""
+        """Set a message aside if its error is permanent; return False if it must be tried again."""
         if isinstance(error, StoreIOError | StorePanic):
             if not self._is_unreadable(place):
                 return False
@@ -94,7 +94,10 @@ class SetAside:
         return True
 
     def _is_unreadable(self, place: MessagePosition) -> bool:
-        """Count a failed read; a bad sector may recover once or twice, and then does not."""
+        """Count a failed read; return True once the last attempt has failed.
+
+        A bad sector may become readable again within a few attempts, but not later.
+        """
         queue = (place.topic, place.queue_id)
         last, attempts = self._unreadable.get(queue, (place, 0))
         attempts = attempts + 1 if last == place else 1

@@ -1,26 +1,26 @@
-"""Messages that are delivered at any time their sender names, up to weeks ahead.
+"""Timer messages: delivery at any time their sender sets, up to weeks ahead.
 
-Theory of operation. A message with a time waits in the timer topic, remembering where it belongs
-and when it is due. Its queues are tiers::
+Theory of operation. A timer message waits in the timer topic, with its own topic, its queue and its
+due time as properties. The queues of the timer topic are tiers::
 
     queue 3   waits a day              a message waits in the highest tier whose wait fits into
-    queue 2   waits two hours          what is left of its time, and is then put again, into the
-    queue 1   waits ten minutes        tier that fits then: each queue is first in, first out, and
+    queue 2   waits two hours          its remaining time, and is then put again, into the tier
+    queue 1   waits ten minutes        that fits then: each queue is first in, first out, and
     queue 4   waits half a minute      costs no memory but the offset of its head
-    queue 0   near: less than ten minutes; a heap in memory has one number for each
+    queue 0   near: less than ten minutes; a heap in memory has one number per message
 
-A message that is put again at least once a day is never older than the log keeps messages; where
-the log keeps them less than two days, nothing waits in the highest tiers. Should
-more wait nearby than the heap may hold, queue 4 takes them for half a minute each. So memory has a
-bound whatever is pending.
+A message is put again at least once a day, so it never gets older than the log's retention time.
+If that time is less than two days, the highest tiers are not used. If more messages are near than
+the heap may hold, queue 4 takes them for half a minute each. So memory is bounded, however many
+messages are pending.
 
-What a crash may take back. ``config/timers.json`` is written every second in which something moved,
-once all that was moved is on disk: the heads of the tiers, and for the near queue an end and a
-time: what stands before that end and was due by that time has been delivered. After a crash the
-rest is read again, and what was delivered within the last second is delivered once more; nothing is
+Crashes. ``config/timers.json`` is written every second in which a message has moved, once all moved
+messages are on disk. The file contains the heads of the tiers. For the near queue it contains an
+end and a time: messages before that end that were due by that time have been delivered. After a
+crash all other messages are read again. Deliveries of the last second are repeated, and none is
 lost.
 
-A message that can never be delivered holds up no other: it is set aside (`set_aside`).
+A message that can never be delivered does not block others: it is set aside (`set_aside`).
 """
 
 from __future__ import annotations
@@ -46,22 +46,25 @@ _log = logging.getLogger(__name__)
 NEAR = 0
 MINUTE_MS = 60_000
 TIERS_MS = {3: 24 * 60 * MINUTE_MS, 2: 120 * MINUTE_MS, 1: 10 * MINUTE_MS}
-"""What a queue waits, the longest first."""
+"""Waiting time of each tier's queue, the longest first."""
 OVERFLOW, OVERFLOW_MS = 4, 30_000
 NEAR_MS = TIERS_MS[1]
 MAX_NEAR = 1_000_000
-"""Some fifty megabytes; beyond it messages are put again every half minute, which costs the log."""
+"""Size limit of the heap, some fifty megabytes.
+
+Messages beyond it are put again every half minute, which costs space in the log.
+"""
 RETRY_MS = 100
 FAULT_RETRY_MS = 10_000
-"""Pause of a queue after an error that nobody foresaw."""
+"""Pause of a queue after an unexpected error."""
 BATCH = 200
-"""Messages moved before others get a turn."""
+"""Number of messages moved before the event loop serves others."""
 OFFSET_BITS = 63
 OFFSET_MASK = (1 << OFFSET_BITS) - 1
 
 
 class TimerService:
-    """Keeps messages until they are due."""
+    """Holds timer messages in tiers and delivers them when they are due."""
 
     def __init__(
         self,
@@ -79,7 +82,7 @@ class TimerService:
         self._reserved_ms = reserved_ms
         self._heads: dict[int, int] = {}
         self._near: list[int] = []
-        """A heap: due time and physical offset in one number each."""
+        """Heap of near messages; each number contains due time and physical offset."""
         self._delivered = (0, 0)
         self._aside = SetAside("timed message")
         self._timers: dict[int, asyncio.TimerHandle] = {}
@@ -87,37 +90,37 @@ class TimerService:
         self.is_dirty = False
 
     def __len__(self) -> int:
-        """How many messages wait nearby."""
+        """Return the number of messages in the heap."""
         return len(self._near)
 
-    # ---- life
+    # ---- Start, stop and the saved state
 
     def start(self) -> None:
-        """Begin to deliver."""
+        """Start delivering."""
         self._is_running = True
         for queue_id in (NEAR, OVERFLOW, *TIERS_MS):
             self._run_in(queue_id, 0)
 
     def reserved_time_changed(self) -> None:
-        """Let nothing wait any longer than the log keeps it now."""
+        """Check all tiers at once, because the log may now keep messages for a shorter time."""
         for queue_id in TIERS_MS if self._is_running else ():
             self._run_in(queue_id, 0)
 
     def stop(self) -> None:
-        """Deliver no more."""
+        """Stop delivering."""
         self._is_running = False
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
 
     def load(self, value: Mapping[str, Any]) -> None:
-        """Take what a file says of the past."""
+        """Take heads and delivered range from the content of a file."""
         self._heads = {int(q): int(offset) for q, offset in (value.get("heads") or {}).items()}
         near = value.get("near") or {}
         self._delivered = (int(near.get("end", 0)), int(near.get("dueUntil", 0)))
 
     def as_json(self) -> dict[str, Any]:
-        """Return the form of the file."""
+        """Return heads and delivered range in the form of the file."""
         self.is_dirty = False
         now_ms = self._clock()
         until_ms = now_ms
@@ -127,16 +130,16 @@ class TimerService:
         return {"heads": dict(sorted(self._heads.items())), "near": near}
 
     def find_near(self) -> None:
-        """Fit what is known to the store, and fill the heap with what was not delivered before.
+        """Limit the heads to the store's ends, and fill the heap with undelivered near messages.
 
-        To be called before any message is held: what has come since then would be found again.
+        To be called before any message is held: a message held earlier would be found again here.
         """
-        # Where the log has lost its tail, what comes there now has not been moved on yet.
+        # If the log has lost its tail, new messages at those offsets have not been moved yet.
         ends = {q: self._store.max_offset(TIMER_TOPIC, q) for q in self._heads}
         self._heads = {q: min(head, ends[q]) for q, head in self._heads.items()}
         end, due_until = self._delivered
-        # What is due later than that was not stored earlier than this. A minute is for clocks
-        # that were set back.
+        # Messages due after `due_until` cannot have been stored before `first_ms`. The minute
+        # allows for clocks that were set back.
         first_ms = due_until - NEAR_MS - MINUTE_MS
         offset = self._store.min_offset(TIMER_TOPIC, NEAR)
         if end > 0 and first_ms > 0:
@@ -148,18 +151,18 @@ class TimerService:
                 due_ms = 0 if record is None else due_of(record)
                 waits = record is not None and (offset >= end or due_ms > due_until)
             except FAILURES as error:
-                # A broker starts whatever one message is like. One that may be readable later is
-                # tried at once.
+                # A single bad message must not prevent a start. A message that may become readable
+                # later is due at once, so that its delivery is tried again.
                 place = MessagePosition(TIMER_TOPIC, NEAR, offset, unit[0])
                 due_ms, waits = 0, not self._aside.takes(place, error)
             if waits:
                 heapq.heappush(self._near, due_ms << OFFSET_BITS | unit[0])
             offset += 1
 
-    # ---- holding
+    # ---- Holding messages
 
     def hold(self, message: NewMessage, due_ms: int) -> Appended:
-        """Keep a message until it is due."""
+        """Store a message in the timer topic until it is due."""
         held_until(message, due_ms)
         return self._place(message, due_ms)
 
@@ -167,7 +170,7 @@ class TimerService:
         message.topic = TIMER_TOPIC
         message.queue_id = queue_id = self._queue_for(due_ms - self._clock())
         if self._store.max_offset(TIMER_TOPIC, queue_id) == 0:
-            self._heads.pop(queue_id, None)  # all of it had expired, and it begins anew
+            self._heads.pop(queue_id, None)  # the whole queue has expired and restarts at 0
         appended = self._put(message)
         self.is_dirty = True
         if queue_id == NEAR:
@@ -188,10 +191,10 @@ class TimerService:
         return OVERFLOW if is_full and remaining_ms >= OVERFLOW_MS else NEAR
 
     def _longest_ms(self) -> int:
-        """Return how long a message may wait in one place without the log forgetting it."""
+        """Return how long a message may wait in one tier before it must be put again."""
         return max(self._reserved_ms() // 2, TIERS_MS[1])
 
-    # ---- delivering
+    # ---- Delivery
 
     def _run_in(self, queue_id: int, delay_ms: float) -> None:
         if (timer := self._timers.pop(queue_id, None)) is not None:
@@ -222,7 +225,7 @@ class TimerService:
             self._run_in(queue_id, wait_ms)
 
     def deliver_near(self) -> float | None:
-        """Deliver what is due; returns how long to wait for the next, None for none."""
+        """Deliver due messages; return the milliseconds to the next one, None if none waits."""
         near = self._near
         for _ in range(BATCH):
             if not near:
@@ -237,7 +240,7 @@ class TimerService:
                 if record is not None:
                     self._put(released(record))
             except FAILURES as error:
-                # The heap knows a message by its place in the log alone.
+                # The heap has no queue offset, only the physical offset.
                 if not self._aside.takes(
                     MessagePosition(TIMER_TOPIC, NEAR, None, physical_offset), error
                 ):
@@ -247,8 +250,11 @@ class TimerService:
         return 0
 
     def move_on(self, queue_id: int) -> float | None:
-        """Put what has waited long enough into the next tier."""
-        # A tier may hold messages from when the log kept them longer.
+        """Put messages that have waited long enough into their next tier.
+
+        Returns the milliseconds until the next message has waited long enough, None if none waits.
+        """
+        # A tier may hold messages from a time of longer retention.
         tier_ms = OVERFLOW_MS if queue_id == OVERFLOW else TIERS_MS[queue_id]
         tier_ms = min(tier_ms, self._longest_ms())
         low = self._store.min_offset(TIMER_TOPIC, queue_id)
@@ -279,7 +285,8 @@ class TimerService:
         data = self._store.record_at(physical_offset)
         if data is None:
             _log.error(
-                "timed message at physical offset %d is no longer in the log; it is not delivered",
+                "timer message at physical offset %d is no longer in the log; it will not be "
+                "delivered",
                 physical_offset,
             )
             return None
@@ -292,19 +299,21 @@ def _again(record: Record, queue_id: int) -> NewMessage:
     return copy_of(record, TIMER_TOPIC, queue_id, prepared_transaction_offset=prepared)
 
 
-# ---- Where a producer's message goes first: to its queue, or among those that wait for their time
+# ---- Writer for producers' messages
+#
+# A message goes to its own queue, or to the timer topic if it has a delivery time.
 
 
 @dataclass(slots=True)
 class TimedWriter:
-    """Puts messages that may name a time of delivery."""
+    """Stores messages that may have a delivery time."""
 
     putting: MessageWriter
     timers: TimerService
     wishes: DeliveryTimePolicy
 
     def put(self, message: NewMessage, *, from_producer: bool = True) -> Appended:
-        """Append a message, or keep it until it is due."""
+        """Append a message to its queue, or hold it until it is due."""
         due_ms = self.wishes.due_ms(message)
         if due_ms is None:
             return self.putting.put(message, from_producer=from_producer)
@@ -312,6 +321,6 @@ class TimedWriter:
         return self.timers.hold(message, due_ms)
 
     def wait_for_a_time(self, messages: Sequence[NewMessage]) -> bool:
-        """Whether one of these is to be kept; refuses if one cannot be."""
+        """Return True if any message has to wait; reject a time beyond the horizon."""
         due_ms = [self.wishes.due_ms(message) for message in messages]
         return any(due is not None for due in due_ms)

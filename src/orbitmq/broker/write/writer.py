@@ -1,8 +1,8 @@
-"""Putting messages into the store: the last decisions before a message is bytes.
+"""Appending of messages to the store: the last decisions before a message is encoded.
 
-A message with a delay level goes to the schedule topic first, remembering where it belongs. After
-the append whoever waits for it is told: held pulls, the delay service, the counters. What the store
-refuses becomes the code and the remark that Java would give.
+A message with a delay level goes to the schedule topic first, with its own topic and queue as
+properties. After the append, the writer notifies held pulls, the delay service and the counters. If
+the store rejects a message, the response has the code and the remark that Java would send.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["MessageWriter", "copy_of", "delay_level", "real_queue_id"]
 
 @dataclass(slots=True)
 class MessageWriter:
-    """The way into the store."""
+    """Appends messages to the store, and notifies the parts that wait for them."""
 
     store: Store
     stats: BrokerStats
@@ -43,27 +43,27 @@ class MessageWriter:
     on_scheduled: Callable[[int], None] = field(default=lambda _level: None)
     is_writable: bool = True
     counts_times: bool = True
-    """Whether a put is over when it is appended; if not, somebody else counts its time."""
+    """True if a put ends with its append; False under sync flush, where `FlushAcks` counts it."""
 
     def put(self, message: NewMessage, *, from_producer: bool = True) -> Appended:
-        """Append one message; raises `Refused` with the code of the reason."""
+        """Append one message; raise `Refused` with the code of the reason."""
         level = self._schedule(message)
         if from_producer and not level:
-            # What the producer waits for is between it and us. Java keeps it for messages with a
-            # delay and for those that no producer has sent, though.
+            # WAIT only concerns the producer and this broker, so it is not stored. Java stores it
+            # for delayed messages and for those that no producer has sent, though.
             message.set_property(Property.WAIT, None)
         return self._append(message, level, counts=level > 0 or from_producer)
 
     def put_plain(self, message: NewMessage) -> Appended:
-        """Append a producer's message that asks for nothing but to be stored."""
+        """Append a producer's message that has no property for the broker to handle."""
         return self._append(message, 0)
 
     def put_as_is(self, message: NewMessage) -> Appended:
-        """Append a message whose delay is over: its properties still name it, and stay."""
+        """Append a message whose delay is over; its delay property stays and is ignored."""
         return self._append(message, 0)
 
     def put_batch(self, messages: Sequence[NewMessage]) -> list[Appended]:
-        """Append messages of one queue side by side, or none."""
+        """Append all messages of a batch for one queue next to each other, or none of them."""
         began_ms = self._begin()
         try:
             appended = self.store.append_many(messages, now_ms=began_ms, atomic=True)
@@ -78,7 +78,7 @@ class MessageWriter:
         return appended
 
     def _schedule(self, message: NewMessage) -> int:
-        """Send a delayed message to the schedule topic first; returns its delay level or 0."""
+        """Redirect a delayed message to the schedule topic; return its delay level or 0."""
         if message.get_property(Property.DELAY) is None:
             return 0
         transaction = message.sys_flag & MessageFlag.TRANSACTION_MASK
@@ -125,7 +125,7 @@ class MessageWriter:
             self.stats.put_times_ms.now[at] += 1
 
     def _refusal(self, error: StoreError) -> Refused:
-        """Turn what the store refuses into the answer that Java would give."""
+        """Return the rejection that Java would send for an error of the store."""
         self.stats.put_failed += 1
         if isinstance(error, RecordTooLarge | InvalidMessage):
             return self.illegal()
@@ -139,15 +139,15 @@ class MessageWriter:
         self.held.arrived(message.topic, message.queue_id, code)
 
     def check_topic(self, message: NewMessage) -> None:
-        """Refuse a message that is put elsewhere first and can never be put where it belongs.
+        """Reject a message that waits in another topic first but never fits into its own queue.
 
-        Once it is due, there is nobody left to tell.
+        Once the message is due, no client waits for a response that could contain the error.
         """
         if not is_storable_topic(message.topic) or message.queue_id < 0:
             raise self.illegal()
 
     def illegal(self) -> Refused:
-        """Return the refusal of a message that breaks a limit."""
+        """Return the rejection of a message that exceeds a limit."""
         return Refused(
             ResponseCode.MESSAGE_ILLEGAL,
             "the message is illegal, maybe msg body or properties length not matched. "
@@ -155,7 +155,7 @@ class MessageWriter:
         )
 
     def not_available(self) -> Refused:
-        """Return the refusal of a store that takes nothing now."""
+        """Return the rejection of messages while the store accepts none."""
         ratio = self.stats.disk_used_ratio
         return Refused(
             ResponseCode.SERVICE_NOT_AVAILABLE,
@@ -166,7 +166,7 @@ class MessageWriter:
 
 
 def delay_level(message: NewMessage) -> int:
-    """Return the delay level a message asks for, 0 for none."""
+    """Return the delay level in a message's property, 0 without one."""
     text = message.get_property(Property.DELAY) or "0"
     try:
         return int(text)
@@ -174,10 +174,10 @@ def delay_level(message: NewMessage) -> int:
         raise HeaderFault(f"property DELAY is not a number: {text!r}") from None
 
 
-# ---- Copies of stored messages, to be stored again elsewhere
+# ---- Copies of stored messages
 #
-# A copy keeps the text of the properties as it is stored. Decoding it into a dict and encoding
-# that again would fail for what one side accepts and the other does not.
+# A copy is stored again in another queue. It keeps the stored text of the properties. Decoding the
+# text into a dict and encoding that again would fail where only one of the two accepts a text.
 
 
 def copy_of(
@@ -191,7 +191,7 @@ def copy_of(
     reconsume_times: int | None = None,
     prepared_transaction_offset: int = 0,
 ) -> NewMessage:
-    """Return a stored message for another queue; what is not given stays as it is stored."""
+    """Return a copy of a stored message for another queue; other fields change only if given."""
     return NewMessage(
         topic,
         record.stored_body,
@@ -208,7 +208,7 @@ def copy_of(
 
 
 def real_queue_id(record: Record) -> int:
-    """Return the queue a held message belongs to; raises `ValueError` if it names none."""
+    """Return the own queue of a held message; raise `ValueError` if the property is no queue."""
     text = record.get_property(Property.REAL_QUEUE_ID)
     if text is None:
         return 0
