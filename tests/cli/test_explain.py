@@ -302,7 +302,10 @@ def test_a_dead_letter_and_back(
     assert finding["evidence"]["group"] == "quitter"
     assert await_verdict(lambda: explain("group", "quitter"), "has-dead-letters")
     assert "dead-letter" in [one["verdict"] for one in explain("key", topic, "dead")]
-    listed = run("message", "resend", "-g", "quitter", "--all", "--dry-run", "-o", "json").json
+    dry_run = ("message", "resend", "-g", "quitter", "--all", "--dry-run", "-o", "json")
+    # Nameservers list the dead-letter topic a moment after its first message.
+    await_true("the dead letter is listed", lambda: run(*dry_run).json)
+    listed = run(*dry_run).json
     assert [one["messageId"] for one in listed] == [sent.message_id]
     fails.set()
     again = run("message", "resend", sent.message_id, "-g", "quitter", "-o", "json").json
