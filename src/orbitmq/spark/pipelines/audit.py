@@ -1,20 +1,24 @@
-"""``audit``: a store directory, every record and every entry of it checked, side by side.
+"""``audit``: a parallel check of every record and every entry of a store directory.
 
 ::
 
     kind = "audit"
-    path = "/var/lib/rocketmq/store"        # a Java broker's is as good; it may be running
-    findings = "report/findings.parquet"    # each finding as a row, if wished
-    ignore = ["missing-index-entry"]        # told, but no fault
+    path = "/var/lib/rocketmq/store"        # of OrbitMQ or Java; the broker may be running
+    findings = "report/findings.parquet"    # optional: each finding as a row
+    ignore = ["missing-index-entry"]        # reported, but not counted as a fault
 
-Checked are the checksum and the structure of every record, that each message has its unit in its
-queue and its keys in the index, and that each unit and each index entry leads to its message. Kinds
-of findings: ``log-gap``, ``damaged-record``, ``no-queues``, ``missing-unit``, ``wrong-unit``,
+The audit checks the checksum and the structure of every record. It checks that each message has its
+unit in its queue and its keys in the index, and that each unit and each index entry leads to its
+message.
+
+Kinds of findings: ``log-gap``, ``damaged-record``, ``no-queues``, ``missing-unit``, ``wrong-unit``,
 ``stray-unit``, ``queue-gap``, ``no-index``, ``missing-index-entry``, ``wrong-index-entry``,
-``broken-index-chain`` and ``unreadable-index``. Any of them that is not ignored ends the command
-with code 3. A torn tail is what a crash leaves and the next start cuts off: it is told, and no
-fault. So is what cannot be checked: queues and index of a bare ``commitlog`` directory, and the
-index of a store that never had one.
+``broken-index-chain`` and ``unreadable-index``. If a finding is not ignored, the command ends with
+exit code 3.
+
+A torn tail is reported but is not a fault: a crash leaves it, and the next start cuts it off. Parts
+that cannot be checked are reported in the same way: queues and index of a bare ``commitlog``
+directory, and the index of a store that never had an index.
 """
 
 from __future__ import annotations
@@ -50,15 +54,15 @@ __all__ = [
     "run_tasks",
 ]
 
-# ---- The work of an audit, cut into tasks that Spark runs wherever it likes
+# ---- Tasks of an audit
 #
-# A piece is one call of `StoreAudit`: a range of the log, of a queue, of an index file. Pieces are
-# dealt out to tasks by their weight, so that tasks take about equally long. Each task looks at the
-# directory as the plan found it and answers with rows of four sections: ``finding``, ``count`` (of
-# a kind), ``checked`` and ``size`` (of a topic).
+# Spark runs the tasks on any machine. A piece is one call of `StoreAudit`: a range of the log, of a
+# queue or of an index file. Pieces are dealt out to tasks by their weight, so that tasks take about
+# equally long. Each task checks the directory up to the log end of the plan. It returns rows of
+# four sections: ``finding``, ``count`` (of a kind), ``checked`` and ``size`` (of a topic).
 #
-# Messages are not compared with queues or an index that are not there at all; `find_absences` says
-# once, behind all tasks, what that means.
+# If all queues or the whole index are missing, messages are not compared with them. `find_absences`
+# adds a finding or a note about that once, after all tasks.
 
 FINDING_COLUMNS: Final = {
     "kind": "string",
@@ -68,7 +72,7 @@ FINDING_COLUMNS: Final = {
     "physicalOffset": "long",
     "detail": "string",
 }
-"""What a finding says, and the types of that in SQL; what does not apply is -1 or empty."""
+"""Columns of a finding with their SQL types; a value that does not apply is -1 or empty."""
 _SIZE_COLUMNS = {
     "count": "long",
     "bytes": "long",
@@ -81,14 +85,15 @@ _COLUMNS = {"section": "string"} | FINDING_COLUMNS | _SIZE_COLUMNS
 UNITS_PER_PIECE = 500_000
 ENTRIES_PER_PIECE = 500_000
 RECORD_WEIGHT = 500
-"""Bytes of log that take about as long to check as one unit or entry, which needs a record, too."""
+"""Bytes of log whose check takes about as long as the check of one unit or entry, which also reads
+a record."""
 
 Piece = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class AuditPlan:
-    """What every task needs to know, and the pieces of each."""
+    """Common parameters of all tasks, and the pieces of each task."""
 
     path: str
     commit_log_paths: tuple[str, ...]
@@ -100,7 +105,7 @@ class AuditPlan:
     def of(
         cls, log: StoreLog, audit: StoreAudit, commit_log_paths: tuple[str, ...], tasks: int
     ) -> AuditPlan:
-        """Cut the work of checking a directory into at most so many tasks."""
+        """Cut the check of a directory into at most `tasks` tasks."""
         weighed: list[tuple[int, Piece]] = [(1, ("directory",))]
         for split in cut(log.snapshot.whole(), tasks):
             weighed.append((split.size, ("log", split.ranges)))
@@ -121,7 +126,7 @@ class AuditPlan:
         )
 
     def check(self, number: int) -> Iterator[dict[str, Any]]:
-        """Do the work of one task; the rows of its answer."""
+        """Do the work of one task and yield the rows of its result."""
         audit = StoreAudit(
             self.path,
             commit_log_paths=self.commit_log_paths,
@@ -141,7 +146,7 @@ class AuditPlan:
 
 
 def _deal(weighed: list[tuple[int, Piece]], tasks: int) -> tuple[tuple[Piece, ...], ...]:
-    """Give the heaviest piece to the task with the least, and so on."""
+    """Deal out pieces, the heaviest first, each to the task with the smallest load."""
     hands: list[tuple[int, int, list[Piece]]] = [(0, number, []) for number in range(tasks)]
     for weight, piece in sorted(weighed, key=lambda each: -each[0]):
         load, number, pieces = heapq.heappop(hands)
@@ -183,22 +188,22 @@ def run_tasks(spark: SparkSession, plan: AuditPlan) -> list[dict[str, Any]]:
 
 @dataclass
 class MissingParts:
-    """What is to be said of queues and an index that are missing as a whole."""
+    """Findings and notes about queues or an index that are missing as a whole."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
-    """The findings, as a task has them."""
+    """Rows of the findings, in the form of a task's result."""
     unchecked: list[str] = field(default_factory=list)
-    """What may be missing, and was not checked therefore."""
+    """Parts that were not checked because they may be missing, each with the reason."""
 
     def find(self, kind: str, detail: str) -> None:
-        """Add a finding that is about all messages."""
+        """Add a finding about all messages."""
         finding = dict(zip(FINDING_COLUMNS, (kind, "", -1, -1, -1, detail), strict=True))
         counted = {"section": "count", "kind": kind, "count": 1}
         self.rows += [{"section": "finding"} | finding, counted]
 
 
 def find_absences(log: StoreLog, rows: list[dict[str, Any]]) -> MissingParts:
-    """Look for what the tasks, whose rows these are, had nothing to compare the messages with."""
+    """Find queues and an index that are missing as a whole, from the rows of all tasks."""
     found = MissingParts()
     records = sum(row["count"] for row in rows if row["kind"] == "records")
     has_index = any(row["kind"] in ("index entries", "unreadable-index") for row in rows)
@@ -218,7 +223,7 @@ def find_absences(log: StoreLog, rows: list[dict[str, Any]]) -> MissingParts:
         )
     if not has_index and _has_keys(log):
         index = log.path / "index"
-        # Brokers that index make the directory, and retention leaves the last file in it.
+        # A broker that indexes creates the directory, and retention keeps its last file.
         if index.is_dir():
             found.find("no-index", f"no key leads to its message: {index} has no entries")
         else:
@@ -230,13 +235,13 @@ def find_absences(log: StoreLog, rows: list[dict[str, Any]]) -> MissingParts:
 
 
 def _has_keys(log: StoreLog) -> bool:
-    """Whether any message has keys or the unique id of its producer."""
+    """Return True if any message has keys or the unique id of its producer."""
     import pyarrow as pa
 
     columns = ("keys", "msgId", "offsetMsgId")
     for batch in log.scan(columns=columns, verify_crc=False, fail_on_damage=False):
         keys, ids, places = pa.record_batch(batch).columns
-        # Without an id of its own a message is called by its place.
+        # Without a unique id, the message id is the offset message id.
         if len(keys.flatten()) or not ids.equals(places):
             return True
     return False
@@ -252,17 +257,17 @@ SHOWN = 50
 
 @dataclass(frozen=True, kw_only=True)
 class AuditSpec(PipelineSpec):
-    """A whole ``audit`` pipeline."""
+    """Keys of an ``audit`` pipeline file."""
 
     path: str
     commit_log_path: tuple[str, ...] = ()
     findings: str | None = None
     ignore: tuple[str, ...] = ()
     tasks: int | None = None
-    """How many tasks the work is cut into; four per core unless given."""
+    """Number of tasks; by default four per core."""
 
     def check(self, mistakes: Mistakes, key: str) -> None:
-        """Kinds that are ignored must exist; a store is on this machine."""
+        """Check that ignored kinds exist and that the store is on this machine."""
         check_local(mistakes, "path", self.path)
         for at, path in enumerate(self.commit_log_path):
             check_local(mistakes, f"commit_log_path[{at}]", path)
@@ -275,7 +280,7 @@ class AuditSpec(PipelineSpec):
 
 
 def build(spec: AuditSpec, workspace: Workspace) -> Job:
-    """Look at the directory and plan the work."""
+    """Open the directory and plan the tasks."""
     spark = workspace.spark
     log_paths = tuple(str(workspace.locate_here(path)) for path in spec.commit_log_path)
     with workspace.planning("path"):
@@ -301,7 +306,7 @@ def build(spec: AuditSpec, workspace: Workspace) -> Job:
 def report(
     log: StoreLog, rows: list[dict[str, Any]], unchecked: list[str], spec: AuditSpec
 ) -> Report:
-    """Return what people and programs are told about the rows of all tasks."""
+    """Return the report on the rows of all tasks."""
     counts: Counter[str] = Counter()
     checked: Counter[str] = Counter()
     sizes: dict[str, list[int]] = {}

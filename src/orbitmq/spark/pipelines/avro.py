@@ -1,12 +1,14 @@
-"""Avro bodies → columns, without a jar.
+"""Decoding of Avro bodies into columns, without a jar.
 
-Spark's own ``from_avro`` lives in a package that must be fetched for each version of Spark. Its
-types, though, are in every Spark: they say what an Avro schema is as a Spark schema. The bytes are
-decoded by `fastavro` in the Python worker, a batch of bodies at a time, and go back as Arrow.
+Spark's own ``from_avro`` is in a package that must be fetched for each version of Spark. The type
+conversion, however, is in every Spark: it turns an Avro schema into a Spark schema. `fastavro`
+decodes the bytes in the Python worker, a batch of bodies at a time, and the records return as
+Arrow.
 
-A body is one record in Avro's binary encoding, without the header of a container file. A body in
-the single-object encoding (``C3 01`` and the schema's fingerprint), or with Confluent's five bytes
-before it, is told by its `framing`, because none of them can be told from plain bytes for certain.
+A body is one record in Avro's binary encoding, without the header of a container file. The option
+`framing` names a header before the record: that of the single-object encoding (``C3 01`` and the
+schema's fingerprint) or Confluent's five bytes. The option is needed because neither header can be
+distinguished from plain bytes with certainty.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ __all__ = ["TIMES", "Framing", "as_spark_reads", "avro_columns", "spark_schema"]
 Framing = Literal["none", "single-object", "confluent"]
 
 HEADER_BYTES: Final = {"none": 0, "single-object": 10, "confluent": 5}
-"""How many bytes stand before the record."""
+"""Number of bytes before the record, by framing."""
 
 _NOT_NULL = re.compile(r'"(nullable|containsNull|valueContainsNull)":false')
 
@@ -42,13 +44,13 @@ _NOT_NULL = re.compile(r'"(nullable|containsNull|valueContainsNull)":false')
 def avro_columns(
     spark: SparkSession, body: Column, schema: str, framing: Framing = "none"
 ) -> Column:
-    """Return the record in each body as a struct; null where there is none."""
+    """Return the record in each body as a struct, or null for a body without a valid record."""
     struct = spark_schema(spark, schema)
     read_by = _read_by(spark, schema)
     skipped = HEADER_BYTES[framing]
 
     def decoded(bodies: pa.Array) -> pa.Array:
-        # Here, as this runs in the workers.
+        # Imported here, because this function runs in the workers.
         import fastavro
         from pyspark.sql.pandas.types import to_arrow_type
 
@@ -57,26 +59,26 @@ def avro_columns(
         rows = [_record(fastavro, parsed, body.as_py(), skipped) for body in bodies]
         return _array(rows, to_arrow_type(struct, timezone="UTC"))
 
-    make: Any = arrow_udf  # whose stub does not know that a function's type can be left out
+    make: Any = arrow_udf  # the stub requires a function type, which is optional
     column: Column = make(decoded, struct)(body)
     return column
 
 
 def _record(fastavro: Any, schema: Any, body: bytes | None, skipped: int) -> Any:
-    """Return a body's record; None if it is none, or if there is more in it than one."""
+    """Return a body's record; None if the body is no record or has more bytes after it."""
     if body is None:
         return None
     stream = io.BytesIO(body)
     stream.seek(skipped)
     try:
         record = fastavro.schemaless_reader(stream, schema, None)
-    except Exception:  # bytes that are no record fail in any part of the decoder
+    except Exception:  # invalid bytes can fail in any part of the decoder
         return None
     return record if stream.tell() == len(body) else None
 
 
 def _array(rows: list[Any], kind: pa.DataType) -> pa.Array:
-    """Return records as Arrow; None for one that does not fit its schema, as a decimal may not."""
+    """Return records as Arrow; null for a record that does not fit its schema (some decimals)."""
     try:
         return pa.array(rows, kind)
     except (pa.ArrowException, OverflowError):
@@ -92,19 +94,19 @@ def _fits(row: Any, kind: pa.DataType) -> bool:
 
 
 def _read_by(spark: SparkSession, schema: str) -> Any:
-    """Return the schema to decode by; ValueError if `fastavro` is stricter than Spark with it."""
+    """Return the schema for decoding; raise ValueError if only `fastavro` rejects the schema."""
     import fastavro
 
     made = as_spark_reads(json.loads(schema), _times(spark))
     try:
         fastavro.parse_schema(copy.deepcopy(made))
-    except Exception as error:  # it has no exception of its own for all of them
+    except Exception as error:  # fastavro has no common exception class
         raise ValueError(f"not an Avro schema: {' '.join(str(error).split())}") from error
     return made
 
 
 def _times(spark: SparkSession) -> list[str]:
-    """Return the logical types that are times of the day in this Spark; elsewhere numbers are."""
+    """Return the logical types of `TIMES` that this Spark version reads as times, not numbers."""
     fields = [
         {"name": name.replace("-", "_"), "type": {"type": kind, "logicalType": name}}
         for name, kind in TIMES.items()
@@ -115,12 +117,12 @@ def _times(spark: SparkSession) -> list[str]:
 
 
 def spark_schema(spark: SparkSession, schema: str) -> StructType:
-    """Return an Avro schema as Spark's; every field may be null, as a body may be no record."""
+    """Return an Avro schema as a Spark schema; every field is nullable for invalid bodies."""
     jvm: Any = spark._jvm
     try:
         parsed = jvm.org.apache.avro.Schema.Parser().parse(schema)
         text = jvm.org.apache.spark.sql.avro.SchemaConverters.toSqlType(parsed).dataType().json()
-    except Exception as error:  # py4j hands on whatever the parser throws
+    except Exception as error:  # py4j passes on any exception of the parser
         raise ValueError(f"not an Avro schema: {one_line(error)}") from error
     struct = json.loads(_NOT_NULL.sub(r'"\1":true', text))
     if not isinstance(struct, dict) or struct.get("type") != "struct":
@@ -128,22 +130,23 @@ def spark_schema(spark: SparkSession, schema: str) -> StructType:
     return StructType.fromJson(struct)
 
 
-# ---- An Avro schema for fastavro, whose values are what Spark's types of the same schema hold
+# ---- Avro schema for fastavro
 #
-# The two differ in places. Both ways of writing have the same bytes, so records can be read by the
-# second and mean the first:
+# The schema is rewritten so that fastavro returns the values that Spark's types for the original
+# schema hold. fastavro and Spark differ in the cases below. Both schemas have the same encoding, so
+# records of the original schema can be read with the rewritten one:
 #
 # ===================================  ==========================================================
-# ``uuid``, ``time-millis`` and such   without their logical type: Spark has a text or a number,
-#                                      but for the times of day that its version knows
+# ``uuid``, ``time-millis`` and the    without their logical type: Spark has a text or a number,
+# like                                 except for times of the day that its version supports
 # ``["null", "int", "string"]``        Spark has a struct of ``member0`` and ``member1``. A record
-#                                      of one field is written like the field alone, so each branch
-#                                      becomes a record whose field has the member's name
+#                                      of one field has the encoding of the field alone, so each
+#                                      branch becomes a record whose field has the member's name
 # ``["int", "long"]``                  without logical types: Spark has a number
 # ===================================  ==========================================================
 
 TIMES: Final = {"time-millis": "int", "time-micros": "long"}
-"""Times of the day, and what they are written as."""
+"""Logical types for times of the day, with the types of their encoding."""
 
 _SHARED: Final = frozenset(
     {
@@ -151,15 +154,15 @@ _SHARED: Final = frozenset(
         *("local-timestamp-millis", "local-timestamp-micros"),
     }
 )
-"""Logical types that Spark and fastavro know as the same."""
+"""Logical types that Spark and fastavro read as the same values."""
 
 _NUMBERS: Final = ({"int", "long"}, {"float", "double"})
 
 
 def as_spark_reads(schema: Any, times: Collection[str] = ()) -> Any:
-    """Return a schema, as JSON has it, for reading the same bytes.
+    """Return the rewritten schema for reading the same bytes; both schemas are parsed JSON.
 
-    `times` are those of `TIMES` that are times in this Spark.
+    `times` are the logical types of `TIMES` that this Spark version reads as times.
 
     >>> as_spark_reads({"type": "string", "logicalType": "uuid"})
     {'type': 'string'}
@@ -177,7 +180,7 @@ class _Rewriting:
             return self.union(schema)
         if not isinstance(schema, dict):
             return schema
-        # A default is of the first branch as it was; it is for readers of another schema anyway.
+        # A default fits the original first branch, and only readers of another schema need it.
         made = {key: value for key, value in schema.items() if key != "default"}
         if made.get("logicalType") not in self.shared:
             made.pop("logicalType", None)

@@ -1,16 +1,16 @@
-"""Bodies of messages → columns.
+"""Decoding of message bodies into columns.
 
 ==========  ==========================================================================
-``raw``     the body as it is: ``body`` binary
+``raw``     the unchanged body: ``body`` binary
 ``text``    ``text``, the body read as UTF-8
-``json``    the fields of the JSON object; with a schema, or one inferred from messages
+``json``    the fields of the JSON object; the schema is given or inferred from messages
 ``avro``    the fields of the Avro record; needs its schema, as JSON (``.avsc``)
 ==========  ==========================================================================
 
-The message's own columns stay beside, under their names with ``_`` before them (``_topic``,
-``_keys``, ``_storeTimestamp`` …), so that fields of the body can be called almost anything. With
-``json`` and ``avro`` a body that cannot be decoded gives a row whose fields are null and whose
-``_malformed`` is true: one bad message must not stop a stream, and must not vanish either.
+The message's own columns keep their names with a prefix ``_`` (``_topic``, ``_keys``,
+``_storeTimestamp`` …), so that fields of the body can have almost any name. With ``json`` and
+``avro``, a body that cannot be decoded becomes a row whose fields are null and whose ``_malformed``
+is true: a bad message must not stop a stream, and must not vanish either.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def decode(
 ) -> DataFrame:
     """Return messages with their bodies as columns; for ``df.transform(decode, "json", "a INT")``.
 
-    `schema` is a DDL text or a StructType for ``json``, the text of the Avro schema for ``avro``,
-    whose `framing` says what stands before the record.
+    For ``json``, `schema` is a DDL text or a StructType. For ``avro``, `schema` is the JSON text of
+    the Avro schema, and `framing` is the kind of header before the record.
     """
     own = [name for name in messages.columns if name != "body"]
     kept = [F.col(name).alias(f"_{name}") for name in own]
@@ -87,10 +87,10 @@ def _from_json(schema: StructType | str) -> Column:
 
 
 def infer_json_schema(spark: SparkSession, bodies: list[str]) -> StructType:
-    """Return the schema that fits these bodies; without any field if they are not JSON objects.
+    """Return the schema that fits these bodies; it has no fields if none is a JSON object.
 
-    Spark takes keys that differ only in case for one column, which most of them would not fill:
-    that is a ValueError.
+    Keys that differ only in case raise ValueError: Spark would make one column of them, and most of
+    the keys would not fill it.
     """
     spelt: dict[str, str] = {}
     for key in _keys(bodies):
@@ -107,13 +107,13 @@ def infer_json_schema(spark: SparkSession, bodies: list[str]) -> StructType:
 
 
 def as_ddl(spark: SparkSession, schema: StructType) -> str:
-    """Return a schema as a file can have it, whatever its fields are called."""
+    """Return a schema as DDL text for a pipeline's file, with any names of fields."""
     jvm: Any = spark._jvm
     return str(jvm.org.apache.spark.sql.types.StructType.fromJson(schema.json()).toDDL())
 
 
 def _keys(bodies: Iterable[str]) -> Iterator[str]:
-    """Return the keys of JSON objects, those in objects in them by their paths."""
+    """Yield the keys of JSON objects; keys of nested objects as paths with dots."""
 
     def walk(value: object, path: str) -> Iterator[str]:
         if isinstance(value, dict):
@@ -128,5 +128,5 @@ def _keys(bodies: Iterable[str]) -> Iterator[str]:
         try:
             value = json.loads(body)
         except ValueError:
-            continue  # told of as malformed, row by row
+            continue  # reported as malformed, row by row
         yield from walk(value, "")

@@ -1,9 +1,9 @@
-"""Values from the environment, and what must never be shown.
+"""Values from the environment, and secrets, which must never be shown.
 
-``${NAME}`` in any text of a pipeline's file is the environment variable NAME, ``${NAME:-text}`` has
-a default, ``$${`` is a plain ``${``. Keys that name secrets take nothing but variables, and no
-default: a secret that is written down in a file ends up in a repository. Every value of such a key
-is remembered, so that it can be struck out of whatever is about to be shown, whoever made it.
+``${NAME}`` in any text of a pipeline's file stands for the environment variable NAME,
+``${NAME:-text}`` has a default, ``$${`` is a plain ``${``. A key that names a secret accepts only
+variables without a default, because a secret in a file ends up in a repository. `Secrets` keeps
+every value of such a key and strikes it out of all texts that are shown, whatever their origin.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SECRET = re.compile(
 
 
 def is_secret(key: str) -> bool:
-    """Tell whether a key's value must not be shown.
+    """Return True if a key's value must not be shown.
 
     >>> is_secret("secretKey"), is_secret("spark.ssl.keyPassword"), is_secret("topic")
     (True, True, False)
@@ -36,7 +36,10 @@ def is_secret(key: str) -> bool:
 
 
 def _written_down(text: str) -> str | None:
-    """Return what of a secret is in the file itself: all of it, or a variable's default."""
+    """Return the part of a secret that is in the file: the whole text or a variable's default.
+
+    Return None if the text contains only variables without a default.
+    """
     variables = [found for found in _VARIABLE.finditer(text) if not found[0].startswith("$$")]
     if not variables:
         return text
@@ -44,7 +47,7 @@ def _written_down(text: str) -> str | None:
 
 
 class Secrets:
-    """The secrets of one file, learnt while its variables are filled in."""
+    """Secrets of one file, collected while its variables are replaced."""
 
     def __init__(self) -> None:
         self._values: set[str] = set()
@@ -52,7 +55,7 @@ class Secrets:
     def fill_in(
         self, tree: Any, environment: Mapping[str, str], mistakes: Mistakes, key: str = ""
     ) -> Any:
-        """Return the tree with its variables replaced; what is missing is noted as a mistake."""
+        """Return the tree with its variables replaced; note missing variables as mistakes."""
         if isinstance(tree, dict):
             return {
                 name: self.fill_in(
@@ -85,7 +88,7 @@ class Secrets:
             text: str | None = environment.get(found[1], found[2])
             if text is None:
                 mistakes.add(key, f"the environment variable {found[1]} is not set")
-                return found[0]  # rather than nothing, which would be a second mistake
+                return found[0]  # an empty value would cause a second mistake
             return text
 
         filled = _VARIABLE.sub(value, tree)
@@ -94,13 +97,13 @@ class Secrets:
         return filled
 
     def strike_out(self, text: str) -> str:
-        """Return a text without the secrets in it."""
+        """Return the text with `REDACTED` in place of each secret."""
         for value in sorted(self._values, key=len, reverse=True):
             text = text.replace(value, REDACTED)
         return text
 
     def shown(self, tree: Any, key: str = "") -> Any:
-        """Return a tree of values as it may be shown."""
+        """Return the tree without secrets: values of secret keys and secrets in other texts."""
         if isinstance(tree, dict):
             return {name: self.shown(item, str(name)) for name, item in tree.items()}
         if isinstance(tree, list | tuple):
@@ -111,14 +114,14 @@ class Secrets:
 
 
 class RedactingFilter(logging.Filter):
-    """Keeps secrets out of the log."""
+    """Logging filter that keeps secrets out of the log."""
 
     def __init__(self, secrets: Secrets) -> None:
         super().__init__()
         self._secrets = secrets
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Strike the secrets out of a record; none is dropped."""
+        """Strike the secrets out of a log record; return True, because every record is kept."""
         record.msg = self._secrets.strike_out(record.getMessage())
         record.args = ()
         if record.exc_info and not record.exc_text:

@@ -1,25 +1,27 @@
-"""Tables of a TOML or YAML file → frozen dataclasses, with every mistake found in one go.
+"""Conversion of tables of a TOML or YAML file to frozen dataclasses, with a list of all mistakes.
 
-A spec class is a dataclass; its attributes are the keys of a table, their types say what may stand
-there:
+A spec class is a dataclass. Its attributes are the keys of a table, and their types determine the
+possible values:
 
 ===========================  =====================================================================
-``str``, ``int``, ``bool``   that, and nothing that merely looks like it
+``str``, ``int``, ``bool``   a value of this type; similar values are not converted
 ``float``                    any number
 ``Literal["a", "b"]``        one of these texts
-``X | None``                 X; None when the key is not there
+``X | None``                 X; None if the key is missing
 ``tuple[str, ...]``          a list of texts, or one text
 ``dict[str, str]``           a table of settings: numbers and booleans become text as Spark writes
                              them, lists and tables become JSON
 a dataclass                  a table
 ``tuple[Spec, ...]``         a list of tables
-``dict[str, Spec]``          a table of tables, the keys are the user's names
-a class with ``parse``       a text that ``parse(text)`` takes; its ValueError is the complaint.
-                             Values that are no texts if its ``accepts`` names their types
+``dict[str, Spec]``          a table of tables; the user chooses the keys
+a class with ``parse``       a text that ``parse(text)`` accepts; the message of its ValueError is
+                             the mistake. Other types of values are possible if the attribute
+                             ``accepts`` of the class names them
 ===========================  =====================================================================
 
-An attribute without a default must be there. What no type can say is checked by the method
-``check(mistakes, key)`` of a spec class, if it has one; it runs when its table had no mistake.
+The key of an attribute without a default is required. The method ``check(mistakes, key)`` of a spec
+class, if it exists, checks conditions that types cannot express. It runs if the table has no
+mistake.
 """
 
 from __future__ import annotations
@@ -39,13 +41,13 @@ __all__ = ["Mistakes", "read_table", "suggestion"]
 S = TypeVar("S")
 
 _MISSING: Any = object()
-"""What stands for a value that could not be read; its mistake is noted already."""
+"""Placeholder for a value that could not be read; its mistake is noted already."""
 
 _NAMES: dict[type, str] = {str: "a text", int: "a whole number", bool: "true or false"}
 
 
 class Mistakes:
-    """What is wrong with a file: one line each, with the file and the key.
+    """Mistakes of a file, one line each, with the file and the key.
 
     >>> mistakes = Mistakes("orders.toml")
     >>> mistakes.add("trigger", "'soon' is not a time such as '5 seconds'")
@@ -58,17 +60,17 @@ class Mistakes:
         self.lines: list[str] = []
 
     def add(self, key: str, text: str) -> None:
-        """Note a mistake; `key` is the way to it through the tables, with dots."""
+        """Note a mistake; `key` is its path through the tables, joined with dots."""
         self.lines.append(f"{self.file}: {key}: {text}" if key else f"{self.file}: {text}")
 
     def raise_if_any(self) -> None:
-        """Raise `BadPipeline` with all of them, if there is one."""
+        """Raise `BadPipeline` with all mistakes, if there are any."""
         if self.lines:
             raise BadPipeline(self.lines)
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """Say what was probably meant, or what there is if it is not much."""
+    """Return the end of a message: the most similar known word, or all words if at most 20."""
     known = sorted(filter(None, known))
     lowered = {name.lower(): name for name in known}
     close = difflib.get_close_matches(word.lower(), lowered, 1, 0.6)
@@ -78,7 +80,7 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 
 
 def read_table(cls: type[S], table: object, mistakes: Mistakes, key: str = "") -> S | None:
-    """Make a `cls` of a table; None if that is impossible, with the reasons in `mistakes`."""
+    """Return a table as a `cls`; None after mistakes, which are added to `mistakes`."""
     value = _Reader(mistakes).table(cls, table, key)
     return None if value is _MISSING else value
 

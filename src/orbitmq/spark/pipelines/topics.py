@@ -1,7 +1,7 @@
 """Topics in a pipeline's file, as sources and as sinks.
 
-The few keys that almost every pipeline needs have names of their own; everything else that the
-connector can do stands under ``options`` by the connector's own names (docs/spark.md lists them)::
+The few settings that almost every pipeline needs are keys of their own. All other settings of the
+connector are in ``options``, by the connector's own names (docs/spark.md lists them)::
 
     [source.orders]
     topic = "orders"                          # or a list, or pattern = "orders-.*"
@@ -38,7 +38,7 @@ MESSAGE_COLUMNS: Final = (
     *("topic", "tags", "keys", "properties", "delayLevel", "deliverAt", "shardingKey"),
     *("queueId", "brokerName"),
 )
-"""Columns that the sink understands beside the body."""
+"""Columns that the sink reads in addition to the body."""
 
 _CONNECTION: Final = frozenset(map(str.lower, CONNECTION_OPTIONS))
 _SERVER: Final = frozenset({"nameserver", "namesrvaddr"})
@@ -46,7 +46,7 @@ _SERVER: Final = frozenset({"nameserver", "namesrvaddr"})
 
 @dataclass(frozen=True, kw_only=True)
 class TopicSpec:
-    """Which messages to read: the table of a topic source, also outside of ``sql``."""
+    """Table of a topic source, also for other kinds than ``sql``: the messages to read."""
 
     topic: tuple[str, ...] = ()
     pattern: str | None = None
@@ -54,7 +54,7 @@ class TopicSpec:
     options: dict[str, str] = field(default_factory=dict)
 
     def check(self, mistakes: Mistakes, key: str) -> None:
-        """There must be exactly one way to say which topics."""
+        """Check that exactly one key names the topics."""
         given = set(map(str.lower, self.options))
         ways = [bool(self.topic), self.pattern is not None, "assign" in given]
         if sum(ways) != 1:
@@ -65,7 +65,7 @@ class TopicSpec:
     def check_options(
         self, mistakes: Mistakes, key: str, default_name_server: str | None, *, streaming: bool
     ) -> None:
-        """There must be a cluster, and options that the connector takes."""
+        """Check that a nameserver is named and that the connector accepts the options."""
         if not (default_name_server or self.name_server or names_server(self.options)):
             mistakes.add("name_server", "is needed, but not there, nor NAMESRV_ADDR")
             return
@@ -73,7 +73,7 @@ class TopicSpec:
         check_reading(mistakes, f"{key}.options", options, streaming=streaming)
 
     def connector_options(self, default_name_server: str | None) -> dict[str, str]:
-        """Return the options of the format ``rocketmq``."""
+        """Return the options for the format ``rocketmq``."""
         return topic_options(
             topic=self.topic,
             pattern=self.pattern,
@@ -89,7 +89,7 @@ def topic_options(
     name_server: str | None = None,
     options: dict[str, str],
 ) -> dict[str, str]:
-    """Return the connector's options for what a file says; later ones win."""
+    """Return connector options for the keys of a file; `options` take precedence."""
     made = {}
     if name_server is not None and not names_server(options):
         made["nameServer"] = name_server
@@ -101,14 +101,15 @@ def topic_options(
 
 
 def names_server(options: Mapping[str, str]) -> bool:
-    """Whether options say where the cluster is."""
+    """Return True if options contain the address of a nameserver."""
     return not _SERVER.isdisjoint(map(str.lower, options))
 
 
 def reconnected(options: Mapping[str, str], others: Mapping[str, str]) -> dict[str, str]:
-    """Return other options for the cluster that `options` lead to; what they say themselves wins.
+    """Return `others` with the connection options of `options`; `others` take precedence.
 
-    What was read from one cluster is looked up in it and sent back to it, whatever NAMESRV_ADDR is.
+    Messages from a cluster are therefore looked up in that cluster and sent back to it, for any
+    value of NAMESRV_ADDR.
     """
     given = set(map(str.lower, others))
     left_out = given | _SERVER if names_server(others) else given
@@ -119,7 +120,7 @@ def reconnected(options: Mapping[str, str], others: Mapping[str, str]) -> dict[s
 def check_reading(
     mistakes: Mistakes, key: str, options: dict[str, str], *, streaming: bool
 ) -> None:
-    """Have the connector judge its options, as far as it can without a cluster."""
+    """Note options that the connector's source rejects, without a request to the cluster."""
     try:
         SourceOptions.of(options, streaming=streaming)
     except ConfigError as error:
@@ -127,7 +128,7 @@ def check_reading(
 
 
 def check_writing(mistakes: Mistakes, key: str, options: dict[str, str]) -> None:
-    """The same for a sink."""
+    """Note options that the connector's sink rejects, without a request to the cluster."""
     try:
         SinkOptions.of(options)
     except ConfigError as error:
@@ -135,10 +136,10 @@ def check_writing(mistakes: Mistakes, key: str, options: dict[str, str]) -> None
 
 
 def as_messages(rows: DataFrame) -> DataFrame:
-    """Return rows as the sink takes them.
+    """Return rows as messages for the sink.
 
-    Rows that have a ``body`` are messages already. Of others the columns that the sink knows
-    (``tags``, ``keys`` and so on) stay, and the rest becomes the body as one JSON object.
+    Rows that have a ``body`` are messages already. In other rows, the columns of the sink
+    (``tags``, ``keys`` and so on) stay. The remaining columns become the body, as one JSON object.
     """
     from pyspark.sql import functions as F
 

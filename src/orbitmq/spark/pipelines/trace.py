@@ -1,15 +1,15 @@
-"""``trace``: how long messages take and which consumers fail, out of the message trace.
+"""``trace``: latencies of messages and failures of consumers, from the message trace.
 
 ::
 
     kind = "trace"
     plot = "trace.html"                     # or .svg, or .png if cairosvg is installed
     slowest = 20
-    # everything that is still in the trace topic, unless the options say from when to when:
+    # by default all records that are still in the trace topic; options can limit the time:
     source = { options = { startingTimestamp = "1767225600000" } }
-    tables = "out/trace"                    # single sends and tries, as Parquet
+    tables = "out/trace"                    # every send and every try, as Parquet
 
-Clients write the trace when they are told to (`trace=True`, Java's ``enableMsgTrace``).
+Clients write the trace if it is switched on (`trace=True`, Java's ``enableMsgTrace``).
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ __all__ = ["KIND", "TraceSpec", "build", "failures", "percentiles_of", "slowest"
 
 @dataclass(frozen=True, kw_only=True)
 class TraceSource(TopicSpec):
-    """Where the trace is: RocketMQ's own topic for it, unless told otherwise."""
+    """Topic of the trace, by default RocketMQ's own trace topic."""
 
     topic: tuple[str, ...] = (TRACE_TOPIC,)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TraceSpec(PipelineSpec):
-    """A whole ``trace`` pipeline."""
+    """Keys of a ``trace`` pipeline file."""
 
     source: TraceSource = field(default_factory=TraceSource)
     percentiles: tuple[float, ...] = (50.0, 95.0, 99.0)
@@ -53,7 +53,7 @@ class TraceSpec(PipelineSpec):
     tables: str | None = None
 
     def check(self, mistakes: Mistakes, key: str) -> None:
-        """Percentiles are between 0 and 100; a plot is a file of a kind that can be drawn."""
+        """Check that percentiles are between 0 and 100 and that the plot can be written."""
         for at, percentile in enumerate(self.percentiles):
             if not 0 < percentile <= 100:
                 mistakes.add(f"percentiles[{at}]", f"{percentile} is not above 0 and at most 100")
@@ -68,7 +68,7 @@ class TraceSpec(PipelineSpec):
 def percentiles_of(
     rows: DataFrame, column: str, by: list[str], percentiles: tuple[float, ...]
 ) -> DataFrame:
-    """Return count, percentiles and maximum of a column by others, the slowest first."""
+    """Return count, percentiles and maximum of a column, grouped by `by`, the slowest first."""
     found = F.percentile_approx(column, [share / 100 for share in percentiles], F.lit(10_000))
     grouped = rows.where(F.col(column).isNotNull()).groupBy(*by)
     counted = grouped.agg(
@@ -79,7 +79,7 @@ def percentiles_of(
 
 
 def slowest(tries: DataFrame, count: int) -> DataFrame:
-    """Return the messages that took longest from the call of send to the end of their handler."""
+    """Return the `count` slowest messages, from the call of send to the end of the handler."""
     total = F.coalesce("deliveryMs", F.lit(0)) + F.coalesce("handlingMs", F.lit(0))
     columns = ["msgId", "keys", "topic", "group", "retryTimes", "deliveryMs", "handlingMs"]
     rows = tries.select(*columns, "outcome", total.alias("totalMs"))
@@ -87,7 +87,7 @@ def slowest(tries: DataFrame, count: int) -> DataFrame:
 
 
 def failures(tries: DataFrame) -> DataFrame:
-    """Return the consumers that failed: how often, how, and on how many messages."""
+    """Return the failed consumers with number of failures, kinds and number of messages."""
     failed = ~F.coalesce("succeeded", F.lit(True))
     grouped = tries.groupBy("group", "topic").agg(
         F.count("*").alias("tries"),
@@ -169,7 +169,7 @@ def _plots(spec: TraceSpec, tables: tuple[Table, ...], over_time: Table) -> list
 
 
 def _over_time(tries: DataFrame, percentiles: tuple[float, ...]) -> Table:
-    """Return the percentiles of delivery by minute, the last six hours that there are."""
+    """Return the percentiles of delivery by minute, for the last 360 minutes with deliveries."""
     minutes = tries.withColumn("minute", F.date_format("deliveredAt", "HH:mm"))
     minutes = minutes.withColumn("at", F.date_trunc("minute", "deliveredAt"))
     rows = percentiles_of(minutes, "deliveryMs", ["at", "minute"], percentiles)

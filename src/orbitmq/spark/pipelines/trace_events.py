@@ -1,7 +1,8 @@
-"""The message trace as tables: records → events → deliveries.
+"""Message trace as tables: records → events → deliveries.
 
-A message of the trace topic holds many records, each ended by the character 2, its fields separated
-by the character 1, told apart by the first and then by their positions::
+A message of the trace topic holds many records, each ended by the character 2. The fields of a
+record are separated by the character 1. The first field is the type of the record; the others are
+identified by position::
 
     Pub             timestamp region group topic msgId tags keys storeHost bodyLength cost msgType
                     offsetMsgId success
@@ -10,11 +11,12 @@ by the character 1, told apart by the first and then by their positions::
     EndTransaction  timestamp region group topic msgId tags keys storeHost msgType transactionId
                     state fromCheck
 
-A batch is one ``Pub`` with all ids, separated by commas. Older clients end ``SubAfter`` early, so
-the group comes from the ``SubBefore`` with the same request id; only ``Pub`` knows the topic.
+A batch is one ``Pub`` with all ids, separated by commas. The ``SubAfter`` of older clients lacks
+its last fields, so the group comes from the ``SubBefore`` with the same request id. Only ``Pub``
+has the topic.
 
-Anybody can write to the trace topic, so one odd record must not cost the report on all others:
-what is no number is null, and a record that does not say which message it is of is left out.
+Every client can write to the trace topic, so a malformed record must not prevent the report on all
+others. An invalid number becomes null, and a record without a message id is left out.
 """
 
 from __future__ import annotations
@@ -29,15 +31,15 @@ if TYPE_CHECKING:
 __all__ = ["OUTCOMES", "consumptions", "events", "sends"]
 
 OUTCOMES: Final = {0: "success", 1: "timeout", 2: "exception", 3: "no answer", 4: "asked for retry"}
-"""What the context code of a consumption means."""
+"""Outcome of a consumption, by its context code."""
 
 _OF_A_MESSAGE: Final = "msgId != ''"
 _LAST_MS: Final = 253_402_300_799_999
-"""The end of the year 9999, the last that Python's times have."""
+"""End of the year 9999, the last year of Python's times."""
 
 
 def events(messages: DataFrame) -> DataFrame:
-    """Return one row per record of trace messages: ``event`` and its ``fields`` by position."""
+    """Return one row per record of trace messages: its ``event`` and its ``fields`` in order."""
     text = F.col("body").cast("string")
     record = F.explode(F.split(text, "\x02")).alias("record")
     fields = F.split(F.col("record"), "\x01")
@@ -46,7 +48,7 @@ def events(messages: DataFrame) -> DataFrame:
 
 
 def sends(traced: DataFrame) -> DataFrame:
-    """Return one row per message that was sent, from `events`."""
+    """Return one row per sent message, from rows of `events`."""
     rows = traced.where("event = 'Pub'").select(
         _time(1).alias("sentAt"),
         _field(3).alias("producerGroup"),
@@ -63,10 +65,11 @@ def sends(traced: DataFrame) -> DataFrame:
 
 
 def consumptions(traced: DataFrame) -> DataFrame:
-    """Return one row per message and try of a consumer, from `events`, with what its send tells.
+    """Return one row per message and try of a consumer, with columns of the message's send.
 
-    ``deliveryMs`` goes from the call of send to the call of the handler, ``handlingMs`` is the
-    handler's own time. A try that has not ended, or whose end was not traced, has no outcome.
+    `traced` are rows of `events`. ``deliveryMs`` is the time from the call of send to the call of
+    the handler, ``handlingMs`` is the time in the handler. A try has no outcome if it has not ended
+    or its end was not traced.
     """
     before = traced.where("event = 'SubBefore'").select(
         _time(1).alias("deliveredAt"),
@@ -91,13 +94,13 @@ def consumptions(traced: DataFrame) -> DataFrame:
 
 
 def _field(position: int) -> Column:
-    """Return a field; null if it is not there, or is the word for that."""
+    """Return a field, or null if the field is missing or is the text ``null``."""
     field = F.get(F.col("fields"), F.lit(position))
     return F.when(field != "null", field)
 
 
 def _number(position: int) -> Column:
-    """Return a count or a number of milliseconds; what no int can hold is neither."""
+    """Return a field as an int, or null if the text is not a number that fits an int."""
     return _field(position).try_cast("int")
 
 

@@ -1,9 +1,9 @@
-"""How many bodies could not be decoded: counted by Spark on its way, shown by whoever runs it.
+"""Number of bodies that could not be decoded, counted by Spark while it reads a source.
 
-One bad message stops no stream, so what happens to bad messages must be seen elsewhere. The count
-is a metric that Spark observes where a source is decoded. A stream has it in the progress of each
-batch, by the name of the source; each query counts what it reads itself. A batch has it once, when
-the first query over the source has ended.
+A bad message does not stop a stream, so the number of bad messages must be visible elsewhere. The
+count is a metric that Spark observes where a source is decoded. For a stream, the progress of each
+batch contains the count by the name of the source; each query counts the rows that it reads. For a
+batch, the count is available once, when the first query over the source has ended.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ EVENTS_LIMIT_MS: Final = 5000
 
 
 def count_undecoded(rows: DataFrame, by: str | Observation) -> DataFrame:
-    """Have Spark count the malformed rows of a source, by its name or for an observation."""
+    """Return rows whose malformed rows Spark counts, by source name or for an observation."""
     count = F.count_if("_malformed").alias(_COUNT)
     return rows.observe(f"{_PREFIX}{by}" if isinstance(by, str) else by, count)
 
 
 def undecoded_in(metrics: Mapping[str, Any]) -> int | None:
-    """Return the sum of what was counted in a batch of a stream; None if nothing was.
+    """Return the number of malformed rows in a batch of a stream, or None without a count.
 
     >>> undecoded_in({"orbitmq.undecoded.orders": {"count": 2}, "another": {"rows": 7}})
     2
@@ -42,10 +42,10 @@ def undecoded_in(metrics: Mapping[str, Any]) -> int | None:
 
 
 def observed(spark: SparkSession, counts: Mapping[str, Observation]) -> dict[str, int]:
-    """Return what was counted in batches that are over, but for sources that nobody has read."""
+    """Return the counts of completed batches; sources that no query has read are left out."""
     context: Any = spark.sparkContext._jsc
     with suppress(Py4JJavaError):
-        # The counts are made known by an event, which may be on its way.
+        # The counts arrive with an event, which may still be in the queue.
         context.sc().listenerBus().waitUntilEmpty(EVENTS_LIMIT_MS)
     return {name: int(each.get[_COUNT]) for name, each in counts.items() if _is_known(each)}
 
@@ -56,7 +56,7 @@ def _is_known(observation: Observation) -> bool:
 
 
 def undecoded_note(name: str, count: int) -> str:
-    """Say how many rows a query or a source had that could not be decoded.
+    """Return a note on the rows of a query or a source that could not be decoded.
 
     >>> undecoded_note("orders", 1200)
     'orders: 1,200 rows could not be decoded'
