@@ -1,8 +1,9 @@
-"""Who in a group gets which queues of a topic.
+"""Assignment of a topic's queues to the members of a group.
 
-Every member computes the shares of all from the same two sorted lists (queues, client ids) and
-takes its own, so no one has to be asked and mixed groups (ours, Java's, Go's) agree as long as all
-use the same strategy. That makes every rule here exact, down to the text that is hashed.
+Every member computes all shares from the same two sorted lists (queues, client ids) and takes its
+own share. So the members need no coordinator. Mixed groups (members in Python, Java, Go) agree as
+long as all members use the same strategy. Therefore every strategy here must match Java's exactly,
+down to the text that is hashed.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ Queues = Sequence[MessageQueue]
 
 
 class AllocateStrategy(Protocol):
-    """A rule that gives each member of a group its share."""
+    """Strategy that assigns each member of a group its share of the queues."""
 
     @property
     def name(self) -> str:
-        """What the rule is called in the tools."""
+        """Name of the strategy in RocketMQ's tools."""
 
     def share(
         self, client_id: str, queues: Queues, client_ids: Sequence[str]
     ) -> list[MessageQueue]:
-        """Return the share of one member; both lists are sorted and the member is in its list."""
+        """Return the share of one member; both lists are sorted, `client_ids` has `client_id`."""
 
 
 def allocate(
@@ -55,10 +56,10 @@ def allocate(
     queues: Iterable[MessageQueue],
     client_ids: Iterable[str],
 ) -> list[MessageQueue]:
-    """Return a member's share; empty when the group does not know it yet.
+    """Return a member's share; it is empty while the member is missing from `client_ids`.
 
-    Raises `ValueError` when there is nothing to share or nobody to share it with: then one keeps
-    what one has.
+    Raises `ValueError` without queues, without members or without a client id. The caller then
+    keeps the queues it has.
     """
     ordered, members = sorted(queues), sorted(client_ids, key=_utf16)
     if not client_id or not ordered or not members:
@@ -69,12 +70,12 @@ def allocate(
 
 
 def _utf16(text: str) -> bytes:
-    """Return a key that sorts as Java compares strings."""
+    """Return a sort key for the order of Java's string comparison."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
 class Averagely:
-    """Neighbouring queues, shares that differ by one at most; the usual rule."""
+    """Assigns neighbouring queues, in shares that differ by at most one; the default strategy."""
 
     name = "AVG"
 
@@ -90,7 +91,7 @@ class Averagely:
 
 
 class AveragelyByCircle:
-    """Queues dealt out one by one."""
+    """Deals the queues out to the members one by one."""
 
     name = "AVG_BY_CIRCLE"
 
@@ -102,7 +103,7 @@ class AveragelyByCircle:
 
 
 class ByConfig:
-    """Queues that somebody chose by hand."""
+    """Assigns a fixed list of queues, chosen by the operator."""
 
     name = "CONFIG"
 
@@ -112,14 +113,15 @@ class ByConfig:
     def share(
         self, _client_id: str, _queues: Queues, _client_ids: Sequence[str]
     ) -> list[MessageQueue]:
-        """Return the queues chosen, whether they exist or not."""
+        """Return the chosen queues; queues that do not exist are included."""
         return list(self.queues)
 
 
 class ConsistentHash:
-    """Each queue to the member next to it on a ring, so that few move when a member comes or goes.
+    """Assigns each queue to the next member on a hash ring.
 
-    `hash_of` takes a text to its place on the ring.
+    So few queues move when a member joins or leaves. `hash_of` maps a text to its place on the
+    ring.
     """
 
     name = "CONSISTENT_HASH"
@@ -152,7 +154,7 @@ class ConsistentHash:
 
 
 def _queue_text(queue: MessageQueue) -> str:
-    """Return a queue as Java prints it, which is what is hashed."""
+    """Return Java's text form of a queue, because Java hashes this text."""
     return (
         f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, "
         f"queueId={queue.queue_id}]"
@@ -165,7 +167,10 @@ def _md5_hash(text: str) -> int:
 
 
 class MachineRoom:
-    """Only queues of brokers named ``room@name`` whose room was asked for, shared evenly."""
+    """Shares evenly the queues of brokers named ``room@name`` whose room is one of `rooms`.
+
+    All other queues are assigned to no member.
+    """
 
     name = "MACHINE_ROOM"
 
@@ -190,10 +195,10 @@ class MachineRoom:
 
 
 class MachineRoomNearby:
-    """Members share the queues of their own room; rooms without members are shared by all.
+    """Shares the queues of each room among its own members; all share rooms without members.
 
-    `inner` is the rule within a room; the two functions say in which room a broker and a client
-    are.
+    `inner` is the strategy within a room. `broker_room` and `client_room` return the room of a
+    queue's broker and of a client.
     """
 
     def __init__(
@@ -208,13 +213,13 @@ class MachineRoomNearby:
 
     @property
     def name(self) -> str:
-        """What the rule is called in the tools."""
+        """Name of the strategy in RocketMQ's tools."""
         return f"MACHINE_ROOM_NEARBY-{self.inner.name}"
 
     def share(
         self, client_id: str, queues: Queues, client_ids: Sequence[str]
     ) -> list[MessageQueue]:
-        """Return the share of one member; `ValueError` when a room is not known."""
+        """Return the share of one member; raises `ValueError` if a room is unknown."""
         queues_of: dict[str, list[MessageQueue]] = {}
         for queue in queues:
             queues_of.setdefault(_known(self._broker_room(queue), queue), []).append(queue)
@@ -236,14 +241,14 @@ def _known(room: str, whose: object) -> str:
     return room
 
 
-# ---- Which queues of a topic are ours
+# ---- Share of this member
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Changes:
-    """The steps from the queues one has to those one should have."""
+    """Queues to give up and queues to take up, to get from the current queues to the share."""
 
     dropped: list[MessageQueue]
     added: list[MessageQueue]
@@ -260,13 +265,14 @@ def share_of_topic(
     is_settled: Callable[[str], bool] = lambda _address: True,
     on_members: Callable[[list[str]], None] = lambda _members: None,
 ) -> Flow[list[MessageQueue] | None]:
-    """Return our share of a topic's queues, all of them without a strategy.
+    """Return this member's share of a topic's queues; without a strategy, all queues.
 
-    Queues that are `lost`, those of brokers on their way back, are shared out with the others.
-    `is_settled` tells which brokers know all members, `on_members` is called with the members.
+    `lost` are queues of restarting brokers that no route contains; they are shared, too.
+    `is_settled` returns True for a broker whose list of members is complete. `on_members` is called
+    with the members.
 
-    None means that nobody can say now, and that one keeps what one has: the topic has no route, no
-    broker knows the group, or the strategy does not know what to do.
+    Returns None if the share cannot be computed now: the topic has no route, no broker returns the
+    members of the group, or the strategy fails. The caller then keeps the queues it has.
     """
     queues = [*routes.subscribe_queues(topic), *lost]
     if not queues:
@@ -275,13 +281,22 @@ def share_of_topic(
         return queues
     members = yield from group_members(routes, topic, group, is_settled)
     if members is None:
-        _log.debug("no broker tells who is in group %s: the queues of %s stay", group, topic)
+        _log.debug(
+            "no broker returned the members of group %s; keeping the queues of topic %s",
+            group,
+            topic,
+        )
         return None
     on_members(members)
     try:
         return allocate(strategy, client_id, queues, members)
     except Exception as error:
-        _log.warning("strategy %s fails, the queues of %s stay: %s", strategy.name, topic, error)
+        _log.warning(
+            "allocation strategy %s failed for topic %s; keeping the current queues: %s",
+            strategy.name,
+            topic,
+            error,
+        )
         return None
 
 
@@ -290,7 +305,10 @@ def changes(
     share: Collection[MessageQueue],
     stale: Collection[MessageQueue],
 ) -> Changes:
-    """Compare; a stale queue, one that nothing was heard of for long, is dropped and added."""
+    """Return the difference between the current queues and the share.
+
+    A stale queue, one without a pull for a long time, is both dropped and added.
+    """
     wanted = set(share)
     dropped = [queue for queue in current if queue not in wanted or queue in stale]
     kept = set(current) - set(dropped)

@@ -1,4 +1,4 @@
-"""What all consumers that are members of a group look like from outside, and ``with`` blocks."""
+"""Base classes of consumers: the owner of a group member, and support for ``with`` blocks."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ M = TypeVar("M", bound=ConsumerCoordinator)
 
 
 class MemberOwner(Generic[M]):
-    """Has a member of a group while it is running.
+    """Consumer that owns a member of its group while the consumer is running.
 
-    Its functions may be called with messages, and call `close`, before `start` has returned: a
-    member that has joined pulls. Such a `close` is kept, and whoever starts the consumer obeys it.
+    A member pulls as soon as it has joined. So a handler may get messages, and call `close`, before
+    `start` has returned. Such an early `close` is remembered, and `start` closes the consumer.
     """
 
     settings: ConsumerSettings
     _member: M | None = None
     _stop_came_early = False
-    _changing = threading.Lock()  # one for all: it is held for two assignments
+    _changing = threading.Lock()  # shared by all objects: it is held for two assignments only
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of group {self.settings.group!r}>"
 
     @property
     def is_running(self) -> bool:
-        """Whether the consumer was started and not stopped."""
+        """True if the consumer was started and not stopped."""
         return self._member is not None
 
     @property
     def client_id(self) -> str:
-        """What brokers call this consumer."""
+        """Id of this consumer at the brokers."""
         return self._running.instance.client_id
 
     @property
@@ -47,19 +47,22 @@ class MemberOwner(Generic[M]):
         return self._member
 
     def _begin(self) -> None:
-        """Get ready for a start."""
+        """Prepare a start; raises `ClientClosed` if the consumer is running already."""
         if self._member is not None:
             raise ClientClosed(f"{self!r} is running already")
         self._stop_came_early = False
 
     def _has_joined(self, member: M) -> bool:
-        """Be running from now on; returns whether to go on, which an early `close` denies."""
+        """Store the member that has joined; returns False if `close` was called before."""
         with self._changing:
             self._member = member
             return not self._stop_came_early
 
     def _take_member(self) -> M | None:
-        """Be running no more; returns the member that is to be stopped."""
+        """Remove and return the member, which the caller has to stop; None if there is none.
+
+        Without a member, an early `close` is noted for `_has_joined`.
+        """
         with self._changing:
             member, self._member = self._member, None
             self._stop_came_early = member is None
@@ -67,18 +70,18 @@ class MemberOwner(Generic[M]):
 
 
 class WithBlock:
-    """Runs as long as a ``with`` block."""
+    """Starts when a ``with`` block begins and closes when the block ends."""
 
     def start(self) -> Self:
-        """Begin."""
+        """Start the consumer."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """End."""
+        """Close the consumer."""
         raise NotImplementedError
 
     def stop(self) -> None:
-        """Do what `close` does, by an older name. ::
+        """Do the same as `close`, under an older name. ::
 
         consumer.stop()
         """
@@ -97,18 +100,18 @@ class WithBlock:
 
 
 class AsyncWithBlock:
-    """Runs as long as an ``async with`` block."""
+    """Starts when an ``async with`` block begins and closes when the block ends."""
 
     async def start(self) -> Self:
-        """Begin."""
+        """Start the consumer."""
         raise NotImplementedError
 
     async def close(self) -> None:
-        """End."""
+        """Close the consumer."""
         raise NotImplementedError
 
     async def stop(self) -> None:
-        """Do what `close` does, by an older name. ::
+        """Do the same as `close`, under an older name. ::
 
         await consumer.stop()
         """

@@ -1,11 +1,11 @@
-"""What brokers ask of a push consumer: to reset its offsets, to say how it is, to try a message.
+"""Handles the requests that brokers send to a push consumer.
 
-| Code | |
+| Code | Request |
 | --- | --- |
-| 220 | offsets were reset by an operator: take the queues up anew from there |
-| 221 | how far are you, in memory? |
-| 307 | how are you running? |
-| 309 | give this message to your handler and say what it says |
+| 220 | Reset offsets, on behalf of an operator: take the queues up again at the new offsets |
+| 221 | Return the current offsets in memory |
+| 307 | Return the running info: queues, settings, subscriptions, rates |
+| 309 | Call the handler with this message and return the outcome |
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 def answer_brokers(member: PushMember) -> None:
-    """Have a consumer's instance answer its brokers."""
+    """Register the handlers of brokers' requests at the member's client instance."""
     calls = _BrokerCalls(member)
     router = member.instance.router
     router.add(calls.reset_offsets, [RequestCode.RESET_CONSUMER_CLIENT_OFFSET])
@@ -57,7 +57,7 @@ class _BrokerCalls:
     # ---- offsets
 
     def reset_offsets(self, request: Command, _connection: Connection) -> None:
-        """Begin with the work; there is no answer."""
+        """Start resetting offsets in the background; the request is one-way."""
         ext = request.ext or {}
         if ext.get("group") != self._member.group or not request.body:
             return
@@ -65,7 +65,7 @@ class _BrokerCalls:
         self._member.instance.spawn(self._reset(ext.get("topic", ""), offsets))
 
     async def _reset(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
-        """Drop the queues, so that nothing more of them counts, and commit the new offsets."""
+        """Drop the queues, so that results of running handlers do not count; commit the offsets."""
         member = self._member
         async with member._rebalancing:
             for queue, offset in offsets.items():
@@ -77,11 +77,11 @@ class _BrokerCalls:
                 del member.queues[queue]
                 member.offsets.table.put(queue, offset)
                 await member.offsets.persist([queue], wait=True)
-        _log.info("offsets of %s were reset", topic)
+        _log.info("offsets of topic %s were reset by a broker's request; rebalancing", topic)
         member.rebalance_soon()
 
     def tell_offsets(self, request: Command, _connection: Connection) -> Command:
-        """Say how far we are."""
+        """Return the offset up to which each queue of a topic is done."""
         member = self._member
         for cache in member.queues.values():
             member._collect(cache)
@@ -93,11 +93,11 @@ class _BrokerCalls:
     # ---- running info
 
     def tell_running_info(self, request: Command, _connection: Connection) -> Command:
-        """Say how we are."""
+        """Return the running info of this consumer."""
         member = self._member
         self._check_group(request)
         for cache in member.queues.values():
-            member._collect(cache)  # how far we are now, not when we last committed
+            member._collect(cache)  # current progress, not that of the last commit
         settings = member.settings
         ordered = bool(len(member.handlers)) and all(each.is_ordered for each in member.handlers)
         properties = {
@@ -139,7 +139,7 @@ class _BrokerCalls:
     # ---- one message
 
     async def consume_directly(self, request: Command, _connection: Connection) -> Command:
-        """Give a message to its handler and say what came of it."""
+        """Call the handler with the message in the request and return the outcome."""
         self._check_group(request)
         member = self._member
         broker_name = request.get_ext("brokerName") or ""
@@ -175,7 +175,7 @@ async def _call(function: Any, argument: ReceivedMessage | list[ReceivedMessage]
 
 
 def _offsets(body: Members) -> Iterable[tuple[MessageQueue, int]]:
-    """Read offsets by queue in both forms there are: a map, and a list for clients without maps."""
+    """Read the offsets by queue; the body has a map, or a list for clients without maps."""
     if isinstance(body.values.get("offsetTable"), list):
         for entry in body.objects("offsetTable"):
             yield MessageQueue.from_json(entry), entry.number("offset", 0, within=LONG)
@@ -218,7 +218,7 @@ def _queue_info(cache: QueueCache, committed: int | None) -> dict[str, Any]:
 
 
 def _stacks() -> str:
-    """Return what every thread is doing, for people who ask for a jstack."""
+    """Return the stack traces of all threads, as the equivalent of Java's jstack."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     return "\n".join(
         f"{names.get(ident, ident)}\n{''.join(traceback.format_stack(frame))}"

@@ -1,7 +1,7 @@
-"""Pulled messages on their way to whoever asks for them, and what is known to be done of them.
+"""Buffer between pulls and a reader: holds pulled messages and tracks which of them are done.
 
-A reader counts a message as done when it comes back for the next one, not when it gets it: a
-program that dies in between gets the message again.
+A message counts as done when the reader requests the next one, not when the reader receives it. A
+program that crashes in between gets the message again.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ __all__ = ["ReadBuffer"]
 
 
 class ReadBuffer:
-    """Runs of messages: put in on the loop, taken out by one reader, on any thread.
+    """Queue of runs of messages: filled on the loop, emptied by one reader on any thread.
 
-    `arrived` is set when there may be something; it is cleared by readers that find nothing.
+    `arrived` is set when the buffer may have messages. A reader that finds none clears the event.
     """
 
     def __init__(self, arrived: threading.Event | asyncio.Event) -> None:
@@ -31,31 +31,32 @@ class ReadBuffer:
         self._current: Run | None = None
         self._rest: Iterator[ReceivedMessage] | None = None
         self.last: ReceivedMessage | None = None
-        """The message that was handed out last, one by one."""
+        """The latest message of the current iterator; the reader sets this attribute."""
 
-    # ---- on the loop
+    # ---- Methods for the event loop
 
     def put(self, run: Run) -> None:
-        """Add what was pulled."""
+        """Add a run of pulled messages."""
         self._runs.append(run)
         self.arrived.set()
 
     def close(self) -> None:
-        """Have readers come to an end."""
+        """Close the buffer, so that readers stop."""
         self.is_closed = True
         self.arrived.set()
 
     def forget(self, queue: QueueCache) -> None:
-        """Hand out nothing more of a queue; a loop that is in the middle of it goes on elsewhere.
+        """Discard the rest of the current run if the run belongs to `queue`.
 
-        Only while the reader waits for this, or is on the same loop.
+        A reader in the middle of the run continues with another run. The reader must wait for this
+        call or be on the same loop.
         """
         run = self._current
         if run is not None and run.queue is queue:
             self._current = self._rest = self.last = None
-            run.messages.clear()  # ends its iterator
+            run.messages.clear()  # ends the reader's iterator
 
-    # ---- the reader's
+    # ---- Methods for the reader
 
     def _next_run(self) -> Run | None:
         while True:
@@ -67,9 +68,10 @@ class ReadBuffer:
                 return run
 
     def take(self) -> Iterator[ReceivedMessage] | None:
-        """Return the messages to go through next, None if there are none; `last` is the reader's.
+        """Return an iterator over the next messages, or None if the buffer is empty.
 
-        What is left of an iterator that was given up is given again.
+        The reader sets `last` to each message it gets. If the reader abandoned the previous
+        iterator, that iterator is returned again with the remaining messages.
         """
         if self._rest is not None and self._current is not None:
             if not self._current.queue.is_dropped:
@@ -83,13 +85,13 @@ class ReadBuffer:
         return self._rest
 
     def went_through(self) -> None:
-        """Note that all messages of the iterator are done."""
+        """Mark all messages of the current iterator as done."""
         run, self._current, self._rest, self.last = self._current, None, None, None
         if run is not None and not run.queue.is_dropped:
             run.queue.finish(run)
 
     def take_many(self, limit: int) -> list[ReceivedMessage]:
-        """Return up to `limit` messages as one list; those of the call before are done."""
+        """Return up to `limit` messages as one list; messages handed out before are now done."""
         self.finish_last(include=True)
         self.finish_given()
         messages: list[ReceivedMessage] = []
@@ -110,17 +112,17 @@ class ReadBuffer:
                 messages.extend(run.messages)
         return messages
 
-    # ---- what is done
+    # ---- Messages that are done
 
     def finish_given(self) -> None:
-        """Note that the lists handed out are done."""
+        """Mark the messages of all returned lists as done."""
         for run in self._given:
             if not run.queue.is_dropped:
                 run.queue.finish(run)
         self._given.clear()
 
     def finish_last(self, *, include: bool) -> None:
-        """Note that the messages handed out one by one are done, the last one if `include`."""
+        """Mark the messages the iterator has returned as done; the last one only if `include`."""
         run, last = self._current, self.last
         if run is None or last is None:
             return

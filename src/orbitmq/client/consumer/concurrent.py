@@ -1,12 +1,13 @@
-"""Handling messages in any order, several at a time.
+"""Concurrent consumption: handles messages in any order, several at a time.
 
-A pulled chunk goes to one worker as a whole: that is what makes small messages cheap. It would be
-wrong for slow handlers, whose messages should be spread over all workers. So the handler's pace
-decides: chunks are cut into runs that take about `RUN_S`, and a worker that notices in the middle
-of a run that it has become slow gives the rest of it to the others.
+With a fast handler, one worker takes a pulled chunk as a whole, which keeps the cost per message
+low. With a slow handler, the messages must be spread over all workers. So the handler's pace
+decides: chunks are cut into runs that take about `RUN_S`. A worker that becomes slow in the middle
+of a run gives the rest of the run to other workers.
 
-A queue that is to be given up is stopped at a line: behind the last message that was begun. What
-lies before the line is handled yet, so that the one offset which the next owner gets says it all.
+A queue that is being given up is stopped at a line: behind the last message that a handler has
+begun. Messages before the line are still handled. So one committed offset describes all progress
+for the next owner of the queue.
 """
 
 from __future__ import annotations
@@ -30,47 +31,47 @@ __all__ = ["ConcurrentService", "Pace", "Stuck"]
 _log = logging.getLogger(__name__)
 
 RUN_S = 0.002
-"""How long a worker should be busy with one run."""
+"""Target duration of one run."""
 FIRST_RUN = 8
-"""Messages of a run at most while the handler's pace is not known."""
+"""Maximum number of messages in a run while the handler's pace is unknown."""
 WEIGHT = 0.25
-"""How much the latest run counts in the average."""
+"""Weight of the latest run in the average."""
 
 
 class Pace:
-    """How long a handler takes for one message, on average."""
+    """Tracks the average time that a handler takes for one message."""
 
     def __init__(self) -> None:
         self._seconds: float | None = None
 
     @property
     def is_known(self) -> bool:
-        """Whether anything was noted yet."""
+        """True if at least one run was measured."""
         return self._seconds is not None
 
     @property
     def run_length(self) -> int | None:
-        """How many messages make a run; None for any number."""
+        """Number of messages that fit into one run; None while the pace is unknown."""
         return None if self._seconds is None else max(int(RUN_S / self._seconds), 1)
 
     def note(self, seconds: float, messages: int) -> None:
-        """Take a run into account."""
+        """Add the measurement of one run."""
         latest = seconds / messages
         before = self._seconds
         self._seconds = latest if before is None else before + WEIGHT * (latest - before)
 
 
 class Stuck(NamedTuple):
-    """Messages that a handler has not come back from."""
+    """Messages of a handler call that has not returned."""
 
     run: Run
     done: int
-    """What the run had done before them."""
+    """Number of handler calls of the run that returned before this call."""
     messages: list[ReceivedMessage]
 
 
 class ConcurrentService:
-    """Gives messages to handlers and says which ones failed."""
+    """Calls handlers with messages and reports the failed messages to `on_failed`."""
 
     def __init__(
         self,
@@ -92,10 +93,10 @@ class ConcurrentService:
         self._waiting: dict[ProcessQueue, Run] = {}
         self._lock = threading.Lock()
         self._active: dict[Run, list[Failure]] = {}
-        """What workers are at, each with what has failed of it so far."""
+        """Runs that workers are handling, with the failures of each run so far."""
 
     def take(self, queue: ProcessQueue, messages: list[ReceivedMessage], size: int) -> None:
-        """Have a pulled chunk handled."""
+        """Cut a pulled chunk into runs and submit them to the workers."""
         if queue.queue.topic.startswith(RETRY_PREFIX):
             length: int | None = 1  # a retry queue holds messages of any topic
         else:
@@ -104,19 +105,22 @@ class ConcurrentService:
                 self._take_for_batches(queue, messages, size, handler.batch)
                 return
             pace = self._pace(messages[0].topic)
-            # A handler nobody knows yet may be slow: all workers begin.
+            # The handler's pace is unknown, and the handler may be slow: use all workers.
             length = pace.run_length if pace.is_known else self._first_length(len(messages))
         for run in queue.add(messages, size, length):
             self.submit(run)
 
     def _first_length(self, count: int) -> int:
-        """Return the length of runs that all workers begin with, not far from each other."""
+        """Return the length of the first runs, which spreads `count` messages over all workers.
+
+        At most `FIRST_RUN`, so that the workers begin not far from each other in the queue.
+        """
         return min(-(-count // self._concurrency), FIRST_RUN)
 
     def _take_for_batches(
         self, queue: ProcessQueue, messages: list[ReceivedMessage], size: int, batch: int
     ) -> None:
-        """Join a chunk to the one before it, as long as nobody has begun with that."""
+        """Submit a chunk as batches; append it to the last batch while no worker has begun it."""
         with self._lock:
             waiting = self._waiting.get(queue)
             if waiting is not None and len(waiting.messages) + len(messages) <= batch:
@@ -129,7 +133,7 @@ class ConcurrentService:
             self.submit(run)
 
     def submit(self, run: Run) -> None:
-        """Have a run handled."""
+        """Submit a run to the workers."""
         if self._awaits:
             self._workers.submit(lambda: self._handle_awaiting(run))
         else:
@@ -142,9 +146,10 @@ class ConcurrentService:
         return pace
 
     def _begin(self, run: Run) -> tuple[Handler, Any, list[Failure]] | None:
-        """Return the handler, what to give it piece by piece, and where to note what fails.
+        """Return the handler, the arguments of its calls, and the list that collects failures.
 
-        None when there is nothing to do.
+        Returns None if no handler has to be called: the queue was stopped before the run, or the
+        topic has no handler.
         """
         queue, messages = run.queue, run.messages
         if self._waiting.get(queue) is run:
@@ -172,12 +177,13 @@ class ConcurrentService:
         return handler, units, failed
 
     def stop(self, queue: ProcessQueue) -> None:
-        """Have no message of a queue begun behind the last one that was begun by now."""
+        """Stop a queue: no handler may begin a message behind the last one begun by now."""
         with self._lock:
             if queue.is_stopped:
                 return
             queue.is_stopped = True
-            # After that, so that a worker which has not seen it yet has counted what it begins.
+            # Computed after setting `is_stopped`: a worker that has not seen the flag yet has
+            # counted the message it begins.
             line = queue.begun_to
             for run in self._active:
                 if run.queue is queue:
@@ -186,9 +192,10 @@ class ConcurrentService:
             queue.stop_line = line
 
     def stuck_since(self, moment: float) -> list[Stuck]:
-        """Return messages that handlers have had since before a moment and have not returned.
+        """Return the messages of handler calls in runs that began before `moment`.
 
-        A run is as good as its message in this: all but the last of it take next to no time.
+        The start of the run stands for the start of the call, because the calls before the last one
+        take almost no time.
         """
         found = []
         for run in list(self._active):
@@ -202,16 +209,18 @@ class ConcurrentService:
         return found
 
     def give_up(self, stuck: Stuck) -> None:
-        """Note that somebody else has taken care of messages, whatever their handler does yet.
+        """Finish messages that were sent back to the broker while their handler still runs.
 
-        What their worker had done before is settled; what it had not begun with goes to others.
+        The messages that the worker had done before are settled. The messages that the worker has
+        not begun go to other workers.
         """
         run, at = stuck.run, stuck.done * stuck.run.batch
         with self._lock:
             if run not in self._active or run.is_given_up or run.done != stuck.done:
-                return  # the handler has come back after all
+                return  # the handler has returned meanwhile
             run.is_given_up = True
-            # A copy: the handler may fail yet, which is not to be settled twice.
+            # A copy: the handler may still fail, and that failure must not be settled a second
+            # time.
             failed, given_up, rest = list(self._active[run]), run, []
             if at + len(stuck.messages) < len(run.messages):
                 rest = run.queue.split(run, at + len(stuck.messages), run.batch)
@@ -223,8 +232,8 @@ class ConcurrentService:
         for piece in rest:
             self.submit(piece)
 
-    # The two functions below are the same but for an await; neither calls anything of ours per
-    # message, so that a handler that does little costs little.
+    # The two methods below are equal except for an await. Both avoid calls per message other than
+    # the handler's, so that the overhead stays small for fast handlers.
 
     def _handle(self, run: Run) -> None:
         begun = self._begin(run)
@@ -240,7 +249,7 @@ class ConcurrentService:
                 break
             try:
                 function(unit)
-            except BaseException as error:  # also what would end the thread
+            except BaseException as error:  # including errors that would end the thread
                 failed.extend(failures(unit, error))
             run.done = done = done + 1
             now = clock()
@@ -279,7 +288,7 @@ class ConcurrentService:
         self._end(run, handler, done, failed, before - start)
 
     def _share(self, run: Run, handler: Handler, done: int, seconds: float) -> None:
-        """Give what is left of a slow run to others."""
+        """Give the rest of a slow run to other workers."""
         at = done * handler.batch
         length = max(int(RUN_S / seconds), 1) * handler.batch
         with self._lock:
@@ -307,7 +316,7 @@ class ConcurrentService:
             last = run.messages[min(at, len(run.messages)) - 1].queue_offset
             queue.begun_to = max(queue.begun_to, last + 1)
         if at < len(run.messages):
-            queue.split(run, at)  # they were not begun with, and nobody will now
+            queue.split(run, at)  # these messages stay unhandled, because the queue was stopped
         count = len(run.messages)
         self._pace(handler.topic).note(max(seconds, 1e-9), count)
         topic = queue.queue.topic
@@ -322,6 +331,6 @@ class ConcurrentService:
 
 
 def _offset_of(unit: Any) -> int:
-    """Return the offset of what a handler gets at a time: a message, or a list of them."""
+    """Return the queue offset of the argument of a handler call: a message, or a list's first."""
     offset: int = unit[0].queue_offset if isinstance(unit, list) else unit.queue_offset
     return offset

@@ -1,8 +1,8 @@
-"""A member of a consumer group: its queues, how it gets and loses them, and how far it is.
+"""Base of all members of a consumer group: subscriptions, rebalancing and committed offsets.
 
-Everything here happens on the instance's loop. What kinds of consumers do with a queue they have
-got is their own (`_open_queue`); that they get the right ones, begin where they should and leave
-nothing behind is decided here.
+All methods run on the loop of the client instance. This class decides which queues the member has
+and at which offset each queue begins. It also commits the progress and releases all queues at the
+end. Subclasses decide how to consume a queue (`_open_queue`).
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ __all__ = ["ConsumerCoordinator", "now_ms"]
 _log = logging.getLogger(__name__)
 
 MAX_PULL_IDLE_MS = 120_000
-"""A queue that nothing was pulled from for so long is taken up anew."""
+"""Time without a pull after which a queue is dropped and taken up again."""
 
 FIRST_LOOK_S, MAX_LOOK_S = 0.1, 3.0
-"""How soon a missing topic, or a queue that another member still has, is looked for again: at first
-and in the end."""
+"""First and longest pause before the next rebalance while something is missing: a topic, or a queue
+that another member still has."""
 
 KEPT_S = 600.0
-"""How long a queue is kept whose broker cannot be told how far it is."""
+"""Maximum time for which a queue is kept because its broker cannot be reached for the commit."""
 
 AWAIT_BROKER_S = 10.0
-"""How long `stop` waits for a broker that is away to tell it how far its queues are."""
+"""Maximum time for which `stop` waits for an unreachable broker, to commit offsets there."""
 
 
 def now_ms() -> int:
-    """Return the time as messages carry it."""
+    """Return the current time in milliseconds since the epoch, as in messages."""
     return time.time_ns() // 1_000_000
 
 
 class ConsumerCoordinator:
-    """One consumer, as its group and the brokers see it."""
+    """Member of a consumer group: joins, rebalances, commits offsets and leaves."""
 
     consume_type = "CONSUME_PASSIVELY"
     is_stream = False
@@ -86,7 +86,7 @@ class ConsumerCoordinator:
         self._told: dict[str, int] = {}
         self._look_again_s = FIRST_LOOK_S
         self._is_short = False
-        """Whether something is to be looked for again, before the next regular rebalance."""
+        """True if something is missing, so that the next rebalance must not wait for its period."""
         self.instance.brokers_in_use = lambda: {queue.broker_name for queue in self.queues}
 
     def _make_offsets(self) -> OffsetStore:
@@ -95,10 +95,10 @@ class ConsumerCoordinator:
         directory = Path(self.settings.offset_directory or default_directory())
         return LocalOffsets(directory, self.instance.client_id, self.group)
 
-    # ---- life
+    # ---- Start and stop
 
     async def start(self) -> None:
-        """Join the group."""
+        """Join the group and start the periodic commits and rebalances."""
         self.started_at_ms = now_ms()
         await self.offsets.load()
         self.instance.add_consumer(self.group, self.describe, self.rebalance_soon)
@@ -107,7 +107,7 @@ class ConsumerCoordinator:
             await self._find_topics(self.subscriptions.topics)
             for subscription in self.subscriptions:
                 await self._check_filter(subscription)
-            # Whom no broker wants would wait for messages for ever.
+            # A member that every broker rejects would wait for messages forever.
             if (refusal := await self.beat()) is not None:
                 raise refusal
         except BaseException:
@@ -123,7 +123,8 @@ class ConsumerCoordinator:
     async def _find_topics(self, topics: Iterable[str]) -> None:
         for topic in topics:
             self.instance.routes.watch(topic)
-            # Nobody to ask is an error: later refreshes would only hide that the address is wrong.
+            # An unreachable nameserver is an error here: later refreshes would only hide a wrong
+            # address.
             route = await self.instance.run(fetch_route(self.instance.routes, topic))
             if route is not None and not self.settings.broadcast:
                 self._new_group.expect(topic)
@@ -134,20 +135,20 @@ class ConsumerCoordinator:
                 )
 
     async def _check_filter(self, subscription: Subscription) -> None:
-        """Have a broker say what is wrong with an expression, before it is used in vain."""
+        """Have a broker validate a filter expression, so that an invalid one fails at once."""
         flow = check_filter(self.instance.routes, self.group, self.instance.client_id, subscription)
         await self.instance.run(flow)
 
     async def stop(self) -> None:
-        """Leave the group, with everything committed that was done."""
+        """Finish the work, commit all progress and leave the group."""
         self.is_closing = True
         for cache in self.queues.values():
             self._stop_at_line(cache)
         try:
             await self._finish_work()
         finally:
-            # Also for those who wait no longer: a member that only sends heartbeats would keep its
-            # queues from all others.
+            # Also if the caller was cancelled while it waited: a member that only sends heartbeats
+            # would keep its queues from all other members.
             await self._leave()
 
     async def _leave(self) -> None:
@@ -162,7 +163,7 @@ class ConsumerCoordinator:
             self.queues.clear()
 
     async def _settle_all(self) -> None:
-        """Store how far all queues are, also with brokers that are back in a moment."""
+        """Commit the offsets of all queues; waits a while for brokers that are unreachable."""
         await self.persist(wait=True)
         limit_s = min(AWAIT_BROKER_S, self.settings.stop_timeout_s)
         await asyncio.gather(
@@ -170,7 +171,7 @@ class ConsumerCoordinator:
         )
 
     async def _settle_late(self, cache: QueueCache, limit_s: float) -> None:
-        """Store how far a queue is once its broker is back, if the broker is away."""
+        """Commit the offset of a queue; if the broker is unreachable, wait until it is back."""
         if cache.is_lost or await self._settle(cache):
             return
         address = self.instance.routes.master(cache.queue.broker_name)
@@ -179,8 +180,8 @@ class ConsumerCoordinator:
         self.instance.look_for(address)
         if not (await self.instance.presence.wait(address, limit_s) and await self._settle(cache)):
             _log.warning(
-                "%s: offset %s is not committed, because broker %s is away; what lies behind the "
-                "last commit comes again",
+                "%s: offset %s is not committed, because broker %s is unreachable; messages after "
+                "the last commit will be delivered again",
                 cache.queue,
                 self.offsets.table.get(cache.queue),
                 cache.queue.broker_name,
@@ -191,16 +192,16 @@ class ConsumerCoordinator:
         return await self.offsets.settle(cache.queue, idle_s)
 
     def _stop_at_line(self, cache: QueueCache) -> None:
-        """Begin no more messages of a queue than have to be handled before it is given up."""
+        """Stop a queue: begin only messages that must be handled before the queue is given up."""
         cache.is_stopped = True
 
     async def _finish_work(self) -> None:
-        """Wait for what is being done."""
+        """Wait for the messages that are being handled."""
 
     async def _give_back(self) -> None:
-        """Return what brokers have lent us."""
+        """Release all queue locks at the brokers."""
 
-    # ---- what brokers hear
+    # ---- Heartbeats and subscriptions
 
     def describe(self) -> dict[str, Any]:
         """Return this consumer's part of the heartbeat."""
@@ -214,9 +215,9 @@ class ConsumerCoordinator:
         }
 
     async def beat(self) -> BrokerRefused | None:
-        """Tell brokers what we want, and remember which version of it they know.
+        """Send the heartbeat to all brokers and note the versions of the subscriptions in it.
 
-        Returns what they have against us if none of them lets us in.
+        Returns the error of a broker if every broker rejected the heartbeat for lack of access.
         """
         versions = {each.topic: each.sub_version for each in self.subscriptions}
         refusal = await self.instance.heartbeat()
@@ -224,21 +225,21 @@ class ConsumerCoordinator:
         return refusal
 
     def told_version(self, topic: str) -> int:
-        """Return the version of a subscription that brokers have heard of."""
+        """Return the version of a subscription in the latest heartbeat, 0 if it was not sent."""
         return self._told.get(topic, 0)
 
     def beat_soon(self) -> None:
-        """Introduce ourselves again, but not more than once a second."""
+        """Send a heartbeat in the background, but not more than one per second."""
         if self._loop.time() - self._beat_at >= 1:
             self._beat_at = self._loop.time()
             self.instance.spawn(self.beat())
 
     async def subscribe(self, topic: str, tags: str | None = None, sql: str | None = None) -> None:
-        """Want a topic; also while running."""
+        """Subscribe to a topic; also while the member is running."""
         await self._want(await self._checked(topic, tags, sql))
 
     async def _checked(self, topic: str, tags: str | None, sql: str | None) -> Subscription:
-        """Return a subscription that brokers, if we have any yet, find nothing wrong with."""
+        """Return a new subscription; if the instance is running, a broker validates it first."""
         subscription = subscribe(wrap(self.namespace, topic), tags, sql, now_ms())
         if self.instance.is_running:
             try:
@@ -257,7 +258,7 @@ class ConsumerCoordinator:
             self.rebalance_soon()
 
     async def unsubscribe(self, topic: str) -> None:
-        """Want a topic no more."""
+        """Remove the subscription to a topic and give up the topic's queues."""
         wrapped = wrap(self.namespace, topic)
         self.subscriptions.remove(wrapped)
         self.instance.routes.unwatch(wrapped)
@@ -266,24 +267,24 @@ class ConsumerCoordinator:
             await self.beat()
 
     def user_topic(self, topic: str) -> str:
-        """Return a topic's name as users of the namespace know it."""
+        """Return a topic's name without the namespace, as the user writes it."""
         return unwrap(self.namespace, topic)
 
     def user_queue(self, queue: MessageQueue) -> MessageQueue:
-        """Return a queue as users of the namespace know it."""
+        """Return a queue with the user's topic name, which has no namespace."""
         if not self.namespace:
             return queue
         return MessageQueue(self.user_topic(queue.topic), queue.broker_name, queue.queue_id)
 
-    # ---- queues
+    # ---- Rebalancing
 
     def rebalance_soon(self) -> None:
-        """Look after the shares in a moment."""
+        """Start a rebalance now, instead of waiting for the end of the period."""
         if self._rebalance_timer is not None and not self.is_closing:
             self._rebalance_timer.soon()
 
     async def rebalance(self) -> None:
-        """Take up queues that have become ours, give up those that no longer are."""
+        """Take up the queues that this member's share gained, give up the queues that it lost."""
         if self.is_suspended or self.is_closing:
             return
         async with self._rebalancing:
@@ -316,9 +317,10 @@ class ConsumerCoordinator:
         )
 
     def _on_their_way_back(self, topic: str) -> list[MessageQueue]:
-        """Return the queues of brokers that no route names because they have just been restarted.
+        """Return the queues of restarting brokers, which are missing from the topic's route.
 
-        Members that fetch their routes at different times would share out different queues.
+        They are shared like all others. Otherwise members that fetch the route at different times
+        would share different sets of queues.
         """
         routes, presence = self.instance.routes, self.instance.presence
         queues: list[MessageQueue] = []
@@ -329,10 +331,10 @@ class ConsumerCoordinator:
         return queues
 
     def _members_are(self, members: list[str]) -> None:
-        """Take note of the members a group has now."""
+        """Handle the current list of the group's members."""
 
     async def _look_for_missing_topics(self) -> None:
-        """Ask for topics that were not there yet: the group's retries have none at first."""
+        """Fetch the routes of missing topics, such as the retry topic of a new group."""
         routes = self.instance.routes
         missing = [topic for topic in self.subscriptions.topics if self._is_missing(topic)]
         for topic in missing:
@@ -344,12 +346,12 @@ class ConsumerCoordinator:
             self._is_short = True
 
     def _look_again(self) -> None:
-        """Rebalance soon if something is missing, with growing pauses."""
+        """Schedule another rebalance if something is missing; the pauses grow."""
         if not self._is_short:
             self._look_again_s = FIRST_LOOK_S
         elif not self.is_closing:
-            # A topic that is made just now shall not have to wait for a whole round, nor shall a
-            # queue that another member is about to give back.
+            # A topic that is just being created must not wait for a whole period, nor must a queue
+            # that another member is about to release.
             self._loop.call_later(self._look_again_s, self.rebalance_soon)
             longest_s = min(MAX_LOOK_S, self.settings.rebalance_s)
             self._look_again_s = min(2 * self._look_again_s, longest_s)
@@ -361,10 +363,10 @@ class ConsumerCoordinator:
             for queue in self._on_their_way_back(topic)
             if (address := self.instance.routes.master(queue.broker_name)) is not None
         ):
-            return True  # the broker is back, and about to be named by the route
+            return True  # the broker is back and will soon be in the route again
         if route is None or not topic.startswith(RETRY_PREFIX):
             return route is None
-        # Each broker makes the topic of the group's retries when it first hears of the group.
+        # Each broker creates the group's retry topic at the first heartbeat of the group.
         others = (self.instance.routes.route(other) for other in self.subscriptions.topics)
         return any(other is not None and other.brokers.keys() - route.brokers for other in others)
 
@@ -372,7 +374,7 @@ class ConsumerCoordinator:
         return queue.topic in self.subscriptions
 
     def assignment_changed(self) -> None:
-        """Share out anew what may be held, after queues have come or gone."""
+        """Recompute the cache limits of all queues, after the number of queues has changed."""
         of_topic = Counter(queue.topic for queue in self.queues)
         for queue, cache in self.queues.items():
             cache.limits = self.settings.limits(
@@ -400,7 +402,7 @@ class ConsumerCoordinator:
 
     def _is_stale(self, cache: QueueCache) -> bool:
         if cache.is_stopped:
-            return True  # it was to be given up, but could not be then
+            return True  # an earlier attempt to give the queue up did not succeed
         idle_ms = now_ms() - cache.last_pull_ms
         return (
             self.expires_idle_queues
@@ -409,7 +411,7 @@ class ConsumerCoordinator:
         )
 
     async def _first_offset(self, queue: MessageQueue) -> int | None:
-        """Return where to begin with a queue; None when that cannot be found out now."""
+        """Return the offset at which a queue begins; None if it cannot be determined now."""
         if not self.settings.broadcast:
             self.offsets.table.forget(queue)
         try:
@@ -420,24 +422,32 @@ class ConsumerCoordinator:
                 start_offset(self.instance.routes, queue, self.settings.start_rule, stored)
             )
         except OrbitError as error:
-            _log.warning("%s is left for the next round: %s", queue, error)
+            _log.warning(
+                "%s cannot be taken up, because its start offset is unknown: %s; next try in the "
+                "following rebalance",
+                queue,
+                error,
+            )
             return None
         return offset if offset >= 0 else None
 
     def _known(self, queue: MessageQueue, stored: int) -> None:
-        """Keep committing what is committed: brokers reset only queues they have an offset of."""
+        """Note the stored offset, so that it is committed again.
+
+        Brokers reset only queues that they have an offset of.
+        """
         self.offsets.table.advance(queue, stored)
 
     async def _lend(self, queues: list[MessageQueue]) -> list[MessageQueue]:
-        """Return those of the queues that may be taken up."""
+        """Return the queues that may be taken up now; subclasses lock queues here."""
         return queues
 
     def _open_queue(self, queue: MessageQueue, offset: int) -> QueueCache:
-        """Begin with a queue."""
+        """Start consuming a queue at an offset and return the queue's cache."""
         raise NotImplementedError
 
     async def _release_all(self, caches: list[QueueCache]) -> bool:
-        """Give up queues; returns whether any of them is gone."""
+        """Give up queues; returns True if at least one of them has been released."""
         gone = await asyncio.gather(*(self._release(cache) for cache in caches))
         names = [
             f"{cache.queue.topic} {cache.queue.broker_name}:{cache.queue.queue_id}"
@@ -451,21 +461,21 @@ class ConsumerCoordinator:
         return any(gone)
 
     async def _release(self, cache: QueueCache) -> bool:
-        """Give up a queue; returns whether it is gone.
+        """Give up a queue; returns True if the queue has been released.
 
-        The next owner begins at the offset that is committed, so that comes before all else.
+        The offset is committed before the release, because the next owner begins there.
         """
         queue = cache.queue
         if cache.stopped_at is None:
             cache.stopped_at = self._loop.time()
         self._stop_at_line(cache)
         if not await self._let_go(cache):
-            return False  # it is tried again soon; what its worker does still counts
+            return False  # tried again soon; until then the results of the worker still count
         if not cache.is_lost:
             self._collect(cache)
             is_late = self._loop.time() - cache.stopped_at > KEPT_S
             if self._is_wanted(queue) and not await self._settle(cache) and not is_late:
-                return False  # once its broker is back
+                return False  # tried again until the broker is back
         cache.drop()
         self.offsets.released(queue)
         if self.queues.get(queue) is cache:
@@ -475,25 +485,25 @@ class ConsumerCoordinator:
         return True
 
     async def _return(self, _cache: QueueCache) -> None:
-        """Return a queue to its broker."""
+        """Release the lock of a queue at the broker."""
 
     async def _let_go(self, _cache: QueueCache) -> bool:
-        """Stop working on a queue; returns False when that takes longer."""
+        """Stop consuming a queue; returns False if its handlers are still running."""
         return True
 
     def subscription_of(self, queue: MessageQueue) -> Subscription | None:
-        """Return what we want of a queue's topic."""
+        """Return the subscription to a queue's topic, None if there is none."""
         return self.subscriptions.get(queue.topic)
 
-    # ---- offsets
+    # ---- Offsets
 
     def _collect(self, cache: QueueCache) -> None:
-        """Take over how far a queue is."""
+        """Copy the progress of a queue into the offset table."""
         if not cache.is_dropped:
             self.offsets.table.advance(cache.queue, cache.commit_offset)
 
     async def persist(self, *, wait: bool = False) -> None:
-        """Store how far all queues are."""
+        """Commit the offsets of all queues; with `wait`, wait for the brokers' responses."""
         for cache in self.queues.values():
             self._collect(cache)
         held = [queue for queue, cache in self.queues.items() if not cache.is_lost]

@@ -1,6 +1,6 @@
-"""A member of a group that pulls its queues ahead of whoever gets the messages.
+"""Base of group members that pull messages before they are needed.
 
-Each queue has a task that pulls it, and rests while as much is held as may be.
+Each queue has a task that pulls messages. The task waits while the queue's cache is full.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from orbitmq.client.settings import ClientSettings
 __all__ = ["BUSY_DELAY_S", "FetchingMember"]
 
 BUSY_DELAY_S = 0.02
-"""How soon a broker that was busy is asked again."""
+"""Pause before the next pull from a broker that answered that it is busy."""
 
 C = TypeVar("C", bound=QueueCache)
 
 
 class FetchingMember(ConsumerCoordinator, Generic[C]):
-    """A member of a group with a task for each of its queues."""
+    """Member of a group that runs a pull task for each of its queues."""
 
     def __init__(self, client: ClientSettings, settings: ConsumerSettings) -> None:
         super().__init__(client, settings)
         self._pulls: dict[QueueCache, asyncio.Task[Any]] = {}
 
     async def _pull_forever(self, cache: C) -> None:
-        """Pull a queue until it is stopped."""
+        """Pull from a queue until the queue is stopped."""
         raise NotImplementedError
 
     def _begin_to_pull(self, cache: C) -> None:
@@ -39,14 +39,14 @@ class FetchingMember(ConsumerCoordinator, Generic[C]):
         task.add_done_callback(lambda _: self._pulls.pop(cache, None))
 
     def _pull_no_more(self, cache: QueueCache | None = None) -> None:
-        """Stop pulling a queue, or all of them."""
+        """Cancel the pull task of a queue, or of all queues if `cache` is None."""
         caches = list(self._pulls) if cache is None else [cache]
         for one in caches:
             if (pulling := self._pulls.get(one)) is not None:
                 pulling.cancel()
 
     async def _room(self, cache: C) -> None:
-        """Wait until there is room for more, however long that takes."""
+        """Wait, without a time limit, until the cache of a queue has room for another pull."""
         loop = self._loop
         room = asyncio.Event()
 

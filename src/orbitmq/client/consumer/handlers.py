@@ -1,8 +1,8 @@
-"""The functions that messages are given to, and how they say that something went wrong.
+"""Handlers of messages, and the ways in which a handler reports a failure.
 
-A handler that returns has done its work; one that raises will get the message again later. To say
-when, or which ones of a batch, it raises `RetryLater`. One that takes messages in order may decide
-itself when what it did is committed, see `OrderlyStatus`.
+A message is done when its handler returns. If the handler raises, the message is retried later. A
+handler raises `RetryLater` to choose the delay, or the messages of a batch that failed. A handler
+of ordered messages may decide itself when to commit, see `OrderlyStatus`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ __all__ = [
 ]
 
 DEAD_LETTER = -1
-"""The delay level of a message that shall not be retried."""
+"""Delay level that makes a message a dead letter without further retries."""
 
 
 class RetryLater(Exception):
-    """Raised by a handler to have a message retried, in its own words. ::
+    """Raised by a handler to have messages retried, with a reason, a delay and a selection. ::
 
         @consumer.on("orders", batch=32)
         def handle(messages):
@@ -43,9 +43,10 @@ class RetryLater(Exception):
             if failed:
                 raise RetryLater(messages=failed, delay_level=3)
 
-    `delay_level` is one of the broker's levels (1 s, 5 s, 10 s, 30 s, 1 min …); 0 lets the broker
-    choose, `RetryLater.dead_letter()` gives the message up. `messages` are those of a batch that
-    failed, all of them if left out. `suspend_ms` is how long an ordered queue waits.
+    `delay_level` is one of the broker's levels (1 s, 5 s, 10 s, 30 s, 1 min …); with 0 the broker
+    chooses. `RetryLater.dead_letter()` makes the message a dead letter. `messages` are the failed
+    messages of a batch; without it, the whole batch has failed. `suspend_ms` is the time for which
+    an ordered queue waits before the retry.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class RetryLater(Exception):
 
     @classmethod
     def dead_letter(cls, reason: str = "the handler gave it up") -> RetryLater:
-        """Return what to raise for a message that no retry can help. ::
+        """Return the exception to raise for a message that every retry would fail on. ::
 
         raise RetryLater.dead_letter("no such customer")
         """
@@ -73,11 +74,11 @@ class RetryLater(Exception):
 
 
 class NoHandler(RetryLater):
-    """The reason why a message is retried that nobody here has a function for."""
+    """Failure of a message whose topic has no handler in this consumer; the message is retried."""
 
 
 class OrderlyStatus(Enum):
-    """What an ordered handler with ``auto_commit=False`` returns when it has come to a decision.
+    """Decision that an ordered handler with ``auto_commit=False`` returns.
 
     ::
 
@@ -92,18 +93,20 @@ class OrderlyStatus(Enum):
             steps.clear()
             return OrderlyStatus.COMMIT        # all hundred are done
 
-    A handler that raises gets only what it was called with again; what it did before is kept.
+    If the handler raises, only the messages of that call are retried. Messages that were handled
+    before and are not committed yet stay handled.
     """
 
     COMMIT = "commit"
     """All messages of the queue since the last commit are done."""
     ROLLBACK = "rollback"
-    """All of them come again, in order, after a while."""
+    """All messages of the queue since the last commit are delivered again, in order, after
+    `suspend_ms`."""
 
 
 @dataclass(slots=True, frozen=True)
 class Handler:
-    """A function and the messages it is meant for."""
+    """A user's function for the messages of one topic, with its options."""
 
     topic: str
     function: Callable[[Any], Any]
@@ -114,21 +117,21 @@ class Handler:
 
 @dataclass(slots=True)
 class Failure:
-    """A message that has to be tried again, and why."""
+    """A message that has to be retried, and the error of its handler."""
 
     message: ReceivedMessage
     error: BaseException
 
     @property
     def delay_level(self) -> int:
-        """When: a level of the broker's, 0 for its own choice."""
+        """Delay level of the retry; with 0 the broker chooses."""
         return self.error.delay_level if isinstance(self.error, RetryLater) else 0
 
 
 def already_handled(
     topic: str, function: Callable[[Any], Any], *, is_replaceable: bool = True
 ) -> ConfigError:
-    """Return the error of a second function for a topic; each message goes to one function."""
+    """Return the error for a second function of a topic; a topic can have one function only."""
     name = getattr(function, "__qualname__", None) or repr(function)
     replace = f"call unsubscribe({topic!r}) first to put another in its place, or " * is_replaceable
     return ConfigError(
@@ -140,15 +143,16 @@ def already_handled(
 def log_failure(
     log: logging.Logger, messages: Sequence[ReceivedMessage], error: BaseException
 ) -> None:
-    """Log that a function has failed on messages, with its traceback, or what it asked for."""
+    """Log a failed handler call: with a traceback, or with the reason given in `RetryLater`."""
     first = messages[0]
     ids = ", ".join(message.message_id for message in messages)
     tried = first.reconsume_times
     if isinstance(error, NoHandler):
-        log.warning("message %s goes back to its broker: %s", ids, error)
+        log.warning("message %s is sent back to its broker: %s", ids, error)
     elif isinstance(error, RetryLater):
         log.info(
-            "the handler of %s gave message %s back, which was tried %d times before: %s",
+            "the handler of topic %s raised RetryLater for message %s after %d earlier attempts: "
+            "%s",
             first.topic,
             ids,
             tried,
@@ -156,7 +160,7 @@ def log_failure(
         )
     else:
         log.warning(
-            "the handler of %s failed on message %s, which was tried %d times before",
+            "the handler of topic %s failed on message %s after %d earlier attempts",
             first.topic,
             ids,
             tried,
@@ -165,7 +169,7 @@ def log_failure(
 
 
 def failures(unit: ReceivedMessage | list[ReceivedMessage], error: BaseException) -> list[Failure]:
-    """Return what has to be tried again after a handler raised, given a message or a batch."""
+    """Return the failed messages of a handler call that raised; `unit` is a message or a batch."""
     messages = unit if isinstance(unit, list) else [unit]
     if isinstance(error, RetryLater) and error.messages is not None:
         failed = {message.queue_offset for message in error.messages}
@@ -174,7 +178,7 @@ def failures(unit: ReceivedMessage | list[ReceivedMessage], error: BaseException
 
 
 class HandlerTable:
-    """Handlers by the topic that users know."""
+    """Table of handlers by topic; topics have the user's names, without the namespace."""
 
     def __init__(self) -> None:
         self._of_topic: dict[str, Handler] = {}
@@ -182,30 +186,30 @@ class HandlerTable:
         self._wrap: Callable[[Callable[[Any], Any]], Callable[[Any], Any]] | None = None
 
     def put(self, handler: Handler) -> None:
-        """Have a handler get the messages of its topic."""
+        """Add a handler, or replace the handler of its topic."""
         self._of_topic[handler.topic] = handler
         if self._wrap is not None:
             handler = replace(handler, function=self._wrap(handler.function))
         self._in_use[handler.topic] = handler
 
     def remove(self, topic: str) -> None:
-        """Have nobody get the messages of a topic any more."""
+        """Remove the handler of a topic."""
         self._of_topic.pop(topic, None)
         self._in_use.pop(topic, None)
 
     def wrap(self, wrap: Callable[[Callable[[Any], Any]], Callable[[Any], Any]] | None) -> None:
-        """Put something around every function, of handlers yet to come, too."""
+        """Wrap the functions of all present and future handlers; None removes the wrapper."""
         self._wrap = wrap
         for handler in list(self._of_topic.values()):
             self.put(handler)
 
     def function_of(self, topic: str) -> Callable[[Any], Any] | None:
-        """Return the function that was given for a topic."""
+        """Return the user's function for a topic, without the wrapper; None if there is none."""
         handler = self._of_topic.get(topic)
         return None if handler is None else handler.function
 
     def find(self, topic: str) -> Handler | None:
-        """Return the handler of a topic."""
+        """Return the handler of a topic with its wrapped function; None if there is none."""
         return self._in_use.get(topic)
 
     def __iter__(self) -> Iterator[Handler]:

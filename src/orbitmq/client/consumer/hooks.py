@@ -1,4 +1,4 @@
-"""Runs the hooks of a push consumer around the calls of its handlers."""
+"""Hooks of a push consumer: runs them around the calls of handlers; includes the trace hook."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ConsumeHooks", "ConsumeTrace"]
 
 
 class ConsumeHooks:
-    """The hooks of one consumer. May be used by any thread."""
+    """Runs the hooks of one consumer. Any thread may call the methods."""
 
     def __init__(self, hooks: Sequence[ConsumeHook], group: str, client_id: str) -> None:
         self._hooks = hooks
@@ -26,7 +26,7 @@ class ConsumeHooks:
         self._calls = HookCalls()
 
     def around(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return a function that does what a handler does, with the hooks around it."""
+        """Return a function that runs the hooks around a call of the handler `function`."""
 
         def hooked(unit: Any) -> Any:
             context, begun = self._begin(unit)
@@ -44,7 +44,7 @@ class ConsumeHooks:
     def around_awaiting(
         self, function: Callable[[Any], Awaitable[Any]]
     ) -> Callable[[Any], Awaitable[Any]]:
-        """Return a coroutine function that does what a handler does, with the hooks around it."""
+        """Return a coroutine function that runs the hooks around a call of `function`."""
 
         async def hooked(unit: Any) -> Any:
             context, begun = self._begin(unit)
@@ -70,16 +70,18 @@ class ConsumeHooks:
             self._calls.call(hook, hook.after_consume, context)
 
 
-# ---- A consume hook that writes trace records: one before and one after each message is handled
+# ---- Trace of consumed messages
 #
-# The pair shares a request id, by which tools put it together; a batch shares one, too.
+# A consume hook writes two trace records for each message: one before and one after the handler's
+# call. Both records have the same request id, by which tools match them. The messages of a batch
+# share one request id, too.
 
 SUCCESS, EXCEPTION, FAILED = 0, 2, 4
-"""How a handler came back, by Java's numbers."""
+"""Outcomes of a handler's call, with Java's numbers."""
 
 
 class _Pair:
-    """The records of one call."""
+    """Writes the trace records before and after one call of a handler."""
 
     def __init__(self, tracer: Tracer, messages: Sequence[ReceivedMessage]) -> None:
         self._tracer = tracer
@@ -105,7 +107,7 @@ class _Pair:
         self._tracer.add(record, (message.message_id, *message.keys))
 
     def after(self, context_code: int) -> None:
-        """Record how it went."""
+        """Record the outcome and the average time of the messages."""
         count = max(len(self._messages), 1)
         cost_ms = int((time.monotonic() - self._began) * 1000) // count
         for message_id, keys in self._messages:
@@ -127,17 +129,17 @@ def _now_ms() -> int:
 
 
 class ConsumeTrace(ConsumeHook):
-    """Records each call of a handler."""
+    """Hook that writes trace records of each call of a handler."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
 
     def before_consume(self, context: ConsumeContext) -> None:
-        """Record that a handler gets messages."""
+        """Record that a handler is called with messages."""
         context.state[self] = _Pair(self._tracer, context.messages)
 
     def after_consume(self, context: ConsumeContext) -> None:
-        """Record how the handler came back."""
+        """Record the outcome of the handler's call."""
         pair: _Pair = context.state[self]
         if context.error is None:
             pair.after(SUCCESS)

@@ -1,7 +1,8 @@
-"""Consumers that are asked for messages: `Consumer` for threads, `AsyncConsumer` for asyncio.
+"""Iterating consumers: `Consumer` for threads, `AsyncConsumer` for asyncio.
 
-Both read from an inbox that is filled ahead of them. A message counts as done, and is committed in
-time, when the reader comes back for the next one.
+The program iterates over messages or polls for lists of them. Both consumers read from a buffer
+that pulls fill in advance. A message counts as done when the reader requests the next one; it is
+committed with the next periodic commit.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ __all__ = ["AsyncConsumer", "Consumer"]
 
 
 class Consumer(BaseConsumer):
-    """Gives messages to whoever asks for them, one by one or in lists.
+    """Iterating consumer: returns messages one by one or in lists.
 
     ::
 
@@ -35,18 +36,19 @@ class Consumer(BaseConsumer):
             for message in consumer:
                 print(message.body)
 
-    A message is done when the loop asks for the next one; what is done is committed every few
-    seconds and at the end. With ``auto_commit=False`` only `commit` does that. Instead of topics a
-    consumer can be given queues (`assign`), and it may go anywhere in them (`seek`).
+    A message is done when the loop requests the next one. Offsets of done messages are committed
+    every few seconds and at the end. With ``auto_commit=False`` only `commit` commits offsets.
+    A consumer reads its share of the given topics, or exactly the queues given to `assign`. `seek`
+    moves to any offset of a queue.
 
-    ``for message in Consumer(...)`` does without the ``with``; then the message that the loop was
-    left at comes again next time.
+    ``for message in Consumer(...)`` works without ``with``. Then the message at which the loop was
+    left is delivered again next time.
 
     Other settings (keyword arguments) are those of `PushConsumer`.
     """
 
     def start(self) -> Self:
-        """Begin to pull, in the background. ::
+        """Join the group and start pulling in the background. ::
 
         consumer.start()
         """
@@ -59,9 +61,9 @@ class Consumer(BaseConsumer):
         return self
 
     def close(self, *, last_is_done: bool = True) -> None:
-        """Commit what was done and leave the group.
+        """Commit the offsets of done messages and leave the group.
 
-        The message, or list, handed out last counts as done unless told otherwise. ::
+        The last returned message or list counts as done, unless `last_is_done` is False. ::
 
             consumer.close()
         """
@@ -69,13 +71,13 @@ class Consumer(BaseConsumer):
         if member is None:
             return
         if self._generation != background.generation():
-            background.keep_parent_objects(member)  # a forked child has only a picture of it
+            background.keep_parent_objects(member)  # a forked child has only a copy of the member
             return
         settle(self._inbox, last_is_done)
         background.run(member.stop())
 
     def stop(self, *, last_is_done: bool = True) -> None:
-        """Do what `close` does, by an older name. ::
+        """Do the same as `close`, under an older name. ::
 
         consumer.stop()
         """
@@ -92,7 +94,7 @@ class Consumer(BaseConsumer):
     ) -> None:
         self.close(last_is_done=error is None)
 
-    # ---- reading
+    # ---- Messages
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
         if self._inbox is not None:
@@ -100,12 +102,12 @@ class Consumer(BaseConsumer):
         return self._all_messages()
 
     def _all_messages(self) -> Iterator[ReceivedMessage]:
-        """Start, give what comes, and stop when nobody wants more."""
+        """Start the consumer, yield messages, and close the consumer when the iteration ends."""
         self.start()
         try:
             yield from self._messages()
         finally:
-            # Whether the loop was left because it was done or because it failed, nobody knows.
+            # The loop may have ended normally or with an error; this generator cannot tell which.
             self.close(last_is_done=False)
 
     def _messages(self) -> Iterator[ReceivedMessage]:
@@ -116,7 +118,7 @@ class Consumer(BaseConsumer):
                 self._arrived.clear()
                 messages = inbox.take()
                 if messages is None:
-                    # In slices: a wait without an end would not let signals through everywhere.
+                    # In slices, because an endless wait blocks signals on some systems.
                     self._arrived.wait(1)
                     continue
             for message in messages:
@@ -125,9 +127,9 @@ class Consumer(BaseConsumer):
             inbox.went_through()
 
     def poll(self, max_messages: int = 1000, *, timeout_s: float = 5.0) -> list[ReceivedMessage]:
-        """Return what is there, as one list of at most `max_messages`; empty if nothing comes.
+        """Return at most `max_messages` messages, or an empty list if none arrive in time.
 
-        The messages of the call before count as done. ::
+        The messages of the previous call count as done. ::
 
             while messages := consumer.poll(1000):
                 store(messages)
@@ -146,7 +148,7 @@ class Consumer(BaseConsumer):
         return []
 
     def batches(self, size: int = 1000) -> Iterator[list[ReceivedMessage]]:
-        """Go through the messages in lists of at most `size`. ::
+        """Yield messages in lists of at most `size`. ::
 
         for messages in consumer.batches(1000):
             store(messages)
@@ -156,10 +158,10 @@ class Consumer(BaseConsumer):
             if messages:
                 yield messages
 
-    # ---- queues
+    # ---- Topics and queues
 
     def subscribe(self, topic: str, *, tags: str | None = None, sql: str | None = None) -> None:
-        """Read our share of a topic, too. ::
+        """Subscribe to another topic and read this consumer's share of its queues. ::
 
         consumer.subscribe("orders", tags="created || paid")
         """
@@ -169,7 +171,7 @@ class Consumer(BaseConsumer):
         self._wanted[topic] = (tags, sql)
 
     def unsubscribe(self, topic: str) -> None:
-        """Read a topic no more. ::
+        """Stop reading a topic. ::
 
         consumer.unsubscribe("orders")
         """
@@ -178,7 +180,7 @@ class Consumer(BaseConsumer):
             background.run(self._member.unsubscribe(topic))
 
     def assign(self, queues: Iterable[MessageQueue], *, tags: str | None = None) -> None:
-        """Read exactly these queues, whoever else reads them. ::
+        """Read exactly these queues; other members of the group may read them, too. ::
 
         consumer.assign(consumer.queues("orders"))
         """
@@ -194,9 +196,9 @@ class Consumer(BaseConsumer):
         return background.run(self._running.queues_of(topic))
 
     def on_queues_changed(self, topic: str, function: Tell) -> None:
-        """Have a function called with all queues of a topic whenever they have changed.
+        """Call a function with all queues of a topic whenever the queues have changed.
 
-        It is called on a thread of its own. ::
+        The function is called on a separate thread. ::
 
             consumer.on_queues_changed("orders", consumer.assign)
         """
@@ -211,28 +213,28 @@ class Consumer(BaseConsumer):
         return call
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on at another offset of a queue. ::
+        """Continue reading a queue at another offset. ::
 
         consumer.seek(queue, 100)
         """
         background.run(self._running.seek(queue, offset))
 
     def seek_to_begin(self, queue: MessageQueue) -> None:
-        """Go back to the first message a queue still has. ::
+        """Continue reading a queue at its first message. ::
 
         consumer.seek_to_begin(queue)
         """
         self.seek(queue, self.begin_offset(queue))
 
     def seek_to_end(self, queue: MessageQueue) -> None:
-        """Skip what a queue has now. ::
+        """Continue reading a queue at its end, behind all present messages. ::
 
         consumer.seek_to_end(queue)
         """
         self.seek(queue, self.end_offset(queue))
 
     def pause(self, *queues: MessageQueue) -> None:
-        """Pull these queues no more; what was pulled is still handed out. ::
+        """Stop pulling from these queues; messages in the buffer are still returned. ::
 
         consumer.pause(queue)
         """
@@ -240,17 +242,17 @@ class Consumer(BaseConsumer):
         background.loop().call_soon_threadsafe(member.pause, queues)
 
     def resume(self, *queues: MessageQueue) -> None:
-        """Pull these queues again. ::
+        """Resume pulling from these queues. ::
 
         consumer.resume(queue)
         """
         member = self._running
         background.loop().call_soon_threadsafe(member.resume, queues)
 
-    # ---- offsets
+    # ---- Offsets
 
     def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Commit offsets now; without any, all that was handed out. ::
+        """Commit `offsets` now; without them, commit all messages returned so far. ::
 
         consumer.commit()
         """
@@ -259,14 +261,14 @@ class Consumer(BaseConsumer):
         background.run(self._running.commit(offsets))
 
     def committed(self, queue: MessageQueue) -> int | None:
-        """Return what the group has committed for a queue, None for nothing. ::
+        """Return the group's committed offset of a queue, None if there is none. ::
 
         consumer.committed(queue)
         """
         return background.run(self._running.committed(queue))
 
     def begin_offset(self, queue: MessageQueue) -> int:
-        """Return the offset of the first message a queue still has. ::
+        """Return the offset of the first message that a queue still has. ::
 
         consumer.begin_offset(queue)
         """

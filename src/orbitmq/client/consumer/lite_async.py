@@ -1,4 +1,4 @@
-"""`AsyncConsumer`: asked for messages by coroutines, see `orbitmq.client.consumer.lite`."""
+"""`AsyncConsumer`: the iterating consumer for asyncio, see `orbitmq.client.consumer.lite`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["AsyncConsumer"]
 
 
 class AsyncConsumer(BaseConsumer):
-    """Gives messages to whoever asks for them, one by one or in lists.
+    """Iterating consumer for asyncio: returns messages one by one or in lists.
 
     ::
 
@@ -27,11 +27,12 @@ class AsyncConsumer(BaseConsumer):
             async for message in consumer:
                 print(message.body)
 
-    It belongs to the loop it is started on. Everything else is as for `Consumer`.
+    The consumer belongs to the event loop on which it is started. Everything else is as in
+    `Consumer`.
     """
 
     async def start(self) -> Self:
-        """Begin to pull, on the running loop. ::
+        """Join the group and start pulling on the running loop. ::
 
         await consumer.start()
         """
@@ -43,9 +44,9 @@ class AsyncConsumer(BaseConsumer):
         return self
 
     async def close(self, *, last_is_done: bool = True) -> None:
-        """Commit what was done and leave the group.
+        """Commit the offsets of done messages and leave the group.
 
-        The message, or list, handed out last counts as done unless told otherwise. ::
+        The last returned message or list counts as done, unless `last_is_done` is False. ::
 
             await consumer.close()
         """
@@ -56,7 +57,7 @@ class AsyncConsumer(BaseConsumer):
         await member.stop()
 
     async def stop(self, *, last_is_done: bool = True) -> None:
-        """Do what `close` does, by an older name. ::
+        """Do the same as `close`, under an older name. ::
 
         await consumer.stop()
         """
@@ -73,7 +74,7 @@ class AsyncConsumer(BaseConsumer):
     ) -> None:
         await self.close(last_is_done=error is None)
 
-    # ---- reading
+    # ---- Messages
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         if self._inbox is not None:
@@ -81,13 +82,13 @@ class AsyncConsumer(BaseConsumer):
         return self._all_messages()
 
     async def _all_messages(self) -> AsyncIterator[ReceivedMessage]:
-        """Start, give what comes, and stop when nobody wants more."""
+        """Start the consumer, yield messages, and close the consumer when the iteration ends."""
         await self.start()
         try:
             async for message in self._messages():
                 yield message
         finally:
-            # Whether the loop was left because it was done or because it failed, nobody knows.
+            # The loop may have ended normally or with an error; this generator cannot tell which.
             await self.close(last_is_done=False)
 
     async def _messages(self) -> AsyncIterator[ReceivedMessage]:
@@ -102,15 +103,15 @@ class AsyncConsumer(BaseConsumer):
                 inbox.last = message
                 yield message
             inbox.went_through()
-            # Others want the loop, too: pulls above all.
+            # Let other tasks run, above all the pulls.
             await asyncio.sleep(0)
 
     async def poll(
         self, max_messages: int = 1000, *, timeout_s: float = 5.0
     ) -> list[ReceivedMessage]:
-        """Return what is there, as one list of at most `max_messages`; empty if nothing comes.
+        """Return at most `max_messages` messages, or an empty list if none arrive in time.
 
-        The messages of the call before count as done. ::
+        The messages of the previous call count as done. ::
 
             while messages := await consumer.poll(1000):
                 await store(messages)
@@ -131,7 +132,7 @@ class AsyncConsumer(BaseConsumer):
         return messages
 
     async def batches(self, size: int = 1000) -> AsyncIterator[list[ReceivedMessage]]:
-        """Go through the messages in lists of at most `size`. ::
+        """Yield messages in lists of at most `size`. ::
 
         async for messages in consumer.batches(1000):
             await store(messages)
@@ -141,12 +142,12 @@ class AsyncConsumer(BaseConsumer):
             if messages:
                 yield messages
 
-    # ---- queues
+    # ---- Topics and queues
 
     async def subscribe(
         self, topic: str, *, tags: str | None = None, sql: str | None = None
     ) -> None:
-        """Read our share of a topic, too. ::
+        """Subscribe to another topic and read this consumer's share of its queues. ::
 
         await consumer.subscribe("orders", tags="created || paid")
         """
@@ -156,7 +157,7 @@ class AsyncConsumer(BaseConsumer):
         self._wanted[topic] = (tags, sql)
 
     async def unsubscribe(self, topic: str) -> None:
-        """Read a topic no more. ::
+        """Stop reading a topic. ::
 
         await consumer.unsubscribe("orders")
         """
@@ -165,7 +166,7 @@ class AsyncConsumer(BaseConsumer):
             await self._member.unsubscribe(topic)
 
     async def assign(self, queues: Iterable[MessageQueue], *, tags: str | None = None) -> None:
-        """Read exactly these queues, whoever else reads them. ::
+        """Read exactly these queues; other members of the group may read them, too. ::
 
         await consumer.assign(await consumer.queues("orders"))
         """
@@ -181,7 +182,7 @@ class AsyncConsumer(BaseConsumer):
         return await self._running.queues_of(topic)
 
     async def on_queues_changed(self, topic: str, function: Tell) -> None:
-        """Have a function called with all queues of a topic whenever they have changed. ::
+        """Call a function with all queues of a topic whenever the queues have changed. ::
 
         await consumer.on_queues_changed("orders", consumer.assign)
         """
@@ -190,44 +191,44 @@ class AsyncConsumer(BaseConsumer):
             await self._member.watch.add(topic, tell)
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on at another offset of a queue. ::
+        """Continue reading a queue at another offset. ::
 
         await consumer.seek(queue, 100)
         """
         await self._running.seek(queue, offset)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
-        """Go back to the first message a queue still has. ::
+        """Continue reading a queue at its first message. ::
 
         await consumer.seek_to_begin(queue)
         """
         await self.seek(queue, await self.begin_offset(queue))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
-        """Skip what a queue has now. ::
+        """Continue reading a queue at its end, behind all present messages. ::
 
         await consumer.seek_to_end(queue)
         """
         await self.seek(queue, await self.end_offset(queue))
 
     async def pause(self, *queues: MessageQueue) -> None:
-        """Pull these queues no more; what was pulled is still handed out. ::
+        """Stop pulling from these queues; messages in the buffer are still returned. ::
 
         await consumer.pause(queue)
         """
         self._running.pause(queues)
 
     async def resume(self, *queues: MessageQueue) -> None:
-        """Pull these queues again. ::
+        """Resume pulling from these queues. ::
 
         await consumer.resume(queue)
         """
         self._running.resume(queues)
 
-    # ---- offsets
+    # ---- Offsets
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Commit offsets now; without any, all that was handed out. ::
+        """Commit `offsets` now; without them, commit all messages returned so far. ::
 
         await consumer.commit()
         """
@@ -236,14 +237,14 @@ class AsyncConsumer(BaseConsumer):
         await self._running.commit(offsets)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """Return what the group has committed for a queue, None for nothing. ::
+        """Return the group's committed offset of a queue, None if there is none. ::
 
         await consumer.committed(queue)
         """
         return await self._running.committed(queue)
 
     async def begin_offset(self, queue: MessageQueue) -> int:
-        """Return the offset of the first message a queue still has. ::
+        """Return the offset of the first message that a queue still has. ::
 
         await consumer.begin_offset(queue)
         """

@@ -1,7 +1,7 @@
-"""How a consumer works that is asked for messages instead of handing them out.
+"""Group member behind the iterating consumers `Consumer` and `AsyncConsumer`.
 
-Its queues are its share of the topics it subscribes to, or those it was given (`assign`). They are
-pulled ahead of the reader, as far as the limits let it.
+The queues of the member are its share of the subscribed topics, or the queues given to `assign`.
+Messages are pulled in advance of the reader, up to the cache limits.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _FLAGS = PullFlag.SUSPEND | PullFlag.SUBSCRIPTION | LITE_PULL
 
 
 class LiteMember(FetchingMember[ProcessQueue]):
-    """A member of a group whose messages wait in an inbox."""
+    """Member of a group that puts pulled messages into a read buffer."""
 
     consume_type = "CONSUME_ACTIVELY"
     is_stream = True
@@ -73,16 +73,16 @@ class LiteMember(FetchingMember[ProcessQueue]):
         self._pull_no_more()
         self.inbox.close()
 
-    # ---- which queues
+    # ---- Subscription or assignment
 
     async def subscribe(self, topic: str, tags: str | None = None, sql: str | None = None) -> None:
-        """Want our share of a topic."""
+        """Subscribe to a topic; raises `ConfigError` if queues were assigned."""
         if self.assigned is not None:
             raise ConfigError("a consumer either subscribes to topics or is assigned queues")
         await super().subscribe(topic, tags, sql)
 
     async def assign(self, queues: Iterable[MessageQueue], tags: str | None = None) -> None:
-        """Want exactly these queues."""
+        """Consume exactly these queues; raises `ConfigError` if topics were subscribed to."""
         if self.subscriptions.topics:
             raise ConfigError("a consumer either subscribes to topics or is assigned queues")
         self.assigned = {
@@ -97,7 +97,7 @@ class LiteMember(FetchingMember[ProcessQueue]):
             await self.rebalance()
 
     def own_queue(self, queue: MessageQueue) -> MessageQueue:
-        """Return a queue as brokers know it."""
+        """Return a queue with the broker's topic name, which includes the namespace."""
         topic = wrap(self.namespace, queue.topic)
         return (
             queue
@@ -106,7 +106,7 @@ class LiteMember(FetchingMember[ProcessQueue]):
         )
 
     async def rebalance(self) -> None:
-        """Take up queues that are ours, give up those that are not."""
+        """Take up new queues of the share or assignment, and give up all others."""
         if self.assigned is None:
             await super().rebalance()
             return
@@ -119,7 +119,7 @@ class LiteMember(FetchingMember[ProcessQueue]):
         return queue in self.assigned if self.assigned is not None else super()._is_wanted(queue)
 
     def subscription_of(self, queue: MessageQueue) -> Subscription | None:
-        """Return what we want of a queue."""
+        """Return the subscription that applies to a queue, None if there is none."""
         if self.assigned is not None:
             return self.assigned.get(queue)
         return super().subscription_of(queue)
@@ -133,7 +133,7 @@ class LiteMember(FetchingMember[ProcessQueue]):
         self._pull_no_more(cache)
         return True
 
-    # ---- pulling
+    # ---- Pulls
 
     async def _pull_forever(self, cache: ProcessQueue) -> None:
         while not cache.is_stopped:
@@ -187,7 +187,8 @@ class LiteMember(FetchingMember[ProcessQueue]):
             _log.log(level, "pull of %s failed: %s", queue, error)
             await asyncio.sleep(self.settings.error_delay_ms / 1000)
             return
-        # A pull that was held by the broker when the queue was paused may have brought something.
+        # The queue may have been paused while the broker held this pull; keep the messages until
+        # the queue is resumed.
         await self._while_paused(cache)
         if cache.is_stopped:
             return
@@ -195,10 +196,13 @@ class LiteMember(FetchingMember[ProcessQueue]):
         cache.broker_id = pulled.broker_id
         if pulled.status is PullStatus.OFFSET_ILLEGAL:
             _log.warning(
-                "%s has no offset %d, going on at %d", queue, cache.next_offset, pulled.next_offset
+                "%s has no message at offset %d; pulls continue at offset %d",
+                queue,
+                cache.next_offset,
+                pulled.next_offset,
             )
             cache.moved(pulled.next_offset)
-            self.offsets.table.forget(queue)  # it may have to go back
+            self.offsets.table.forget(queue)  # the new offset may be lower, `advance` ignores that
             return
         cache.next_offset = pulled.next_offset
         if messages:
@@ -207,7 +211,7 @@ class LiteMember(FetchingMember[ProcessQueue]):
         else:
             cache.found_nothing(pulled.next_offset)
 
-    # ---- the reader's wishes
+    # ---- Requests of the reader
 
     def _cache(self, queue: MessageQueue) -> ProcessQueue:
         cache = self.queues.get(self.own_queue(queue))
@@ -216,7 +220,7 @@ class LiteMember(FetchingMember[ProcessQueue]):
         return cache
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on at another offset of a queue."""
+        """Continue at another offset of a queue."""
         cache = self._cache(queue)
         first = await self.instance.run(min_offset(self.instance.routes, cache.queue))
         end = await self.instance.run(max_offset(self.instance.routes, cache.queue))
@@ -227,12 +231,13 @@ class LiteMember(FetchingMember[ProcessQueue]):
         self.inbox.forget(cache)
         self.offsets.table.forget(cache.queue)
         fresh = self._open_queue(cache.queue, offset)
-        # What was sought is where the group stands, even if it stops before the next message.
+        # The new offset is the group's progress, even if the consumer stops before the next
+        # message.
         fresh.found_nothing(offset)
         self.queues[cache.queue] = fresh
 
     async def end_of(self, queue: MessageQueue, *, first: bool) -> int:
-        """Return one of a queue's ends."""
+        """Return the offset of a queue's first message, or the offset behind its last message."""
         ask = min_offset if first else max_offset
         return await self.instance.run(ask(self.instance.routes, self.own_queue(queue)))
 
@@ -242,16 +247,16 @@ class LiteMember(FetchingMember[ProcessQueue]):
         return await self.instance.run(search_offset(self.instance.routes, own, time_ms))
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Pull these queues no more; what a pull under way brings is kept for later."""
+        """Stop pulling from these queues; messages of a running pull are kept until `resume`."""
         self.paused.update(self.own_queue(queue) for queue in queues)
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
-        """Pull these queues again."""
+        """Resume pulling from these queues."""
         self.paused.difference_update(self.own_queue(queue) for queue in queues)
         self._resumed.set()
 
     async def queues_of(self, topic: str) -> list[MessageQueue]:
-        """Return all queues of a topic that can be read."""
+        """Return all readable queues of a topic."""
         route = await self.instance.run(
             route_or_diagnose(self.instance.routes, wrap(self.namespace, topic))
         )
@@ -260,7 +265,7 @@ class LiteMember(FetchingMember[ProcessQueue]):
             for queue in route.subscribe_queues
         ]
 
-    # ---- offsets
+    # ---- Offsets
 
     def _known(self, queue: MessageQueue, stored: int) -> None:
         if self.auto_commit:
@@ -271,7 +276,7 @@ class LiteMember(FetchingMember[ProcessQueue]):
             super()._collect(cache)
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Commit these offsets; without any, how far the reader has come."""
+        """Commit these offsets; without `offsets`, commit the reader's progress in all queues."""
         if offsets is None:
             for cache in self.queues.values():
                 super()._collect(cache)
@@ -285,7 +290,7 @@ class LiteMember(FetchingMember[ProcessQueue]):
         await self.offsets.persist(queues, wait=True)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """Return what is committed for a queue, None for nothing."""
+        """Return the committed offset of a queue, None if there is none."""
         own = self.own_queue(queue)
         known = self.offsets.table.get(own)
         if known is None:
@@ -293,16 +298,16 @@ class LiteMember(FetchingMember[ProcessQueue]):
         return known if known >= 0 else None
 
     def position(self, queue: MessageQueue) -> int:
-        """Return the offset of the next message to be handed out and done."""
+        """Return the offset up to which the messages of a queue are done."""
         cache = self._cache(queue)
         return cache.commit_offset if cache.commit_offset >= 0 else cache.next_offset
 
 
-# ---- What consumers that are asked have in common, whether threads or tasks ask them
+# ---- Base class of the iterating consumers, for threads and for asyncio
 
 
 class BaseConsumer(MemberOwner[LiteMember]):
-    """What consumers that are asked have in common."""
+    """Common base of `Consumer` and `AsyncConsumer`."""
 
     def __init__(
         self,
@@ -318,14 +323,14 @@ class BaseConsumer(MemberOwner[LiteMember]):
         self.auto_commit = auto_commit
         self._wanted = dict.fromkeys(topics, (tags, sql))
         for topic in topics:
-            subscribe(topic, tags, sql, 0)  # says what is wrong with it
+            subscribe(topic, tags, sql, 0)  # raises `ConfigError` for an invalid subscription
         self._assigned: tuple[list[MessageQueue], str | None] | None = None
         self._told: dict[str, Tell] = {}
         self._inbox: ReadBuffer | None = None
 
     @property
     def assignment(self) -> list[MessageQueue]:
-        """The queues that this consumer reads now. ::
+        """Queues that this consumer reads now. ::
 
         for queue in consumer.assignment:
             print(queue, consumer.position(queue))
@@ -353,17 +358,17 @@ class BaseConsumer(MemberOwner[LiteMember]):
         return member
 
     def _tell(self, topic: str, function: Tell) -> Tell:
-        """Have a function told of a topic's queues, also in the next life."""
+        """Register a function for changes of a topic's queues, also after a restart."""
         tell = self._caller(function)
         self._told[topic] = tell
         return tell
 
     def _caller(self, function: Tell) -> Tell:
-        """Return how the loop calls a function of the user's."""
+        """Return a function for the loop that calls the user's function."""
         return function
 
     def position(self, queue: MessageQueue) -> int:
-        """Return the offset from which on messages of a queue are not done yet. ::
+        """Return the offset up to which the messages of a queue are done. ::
 
         consumer.position(queue)
         """
@@ -371,12 +376,12 @@ class BaseConsumer(MemberOwner[LiteMember]):
 
 
 def epoch_ms(moment: datetime | int) -> int:
-    """Return a time as brokers count it."""
+    """Return a time in milliseconds since the epoch."""
     return int(moment.timestamp() * 1000) if isinstance(moment, datetime) else moment
 
 
 def settle(inbox: ReadBuffer | None, last_is_done: bool) -> None:
-    """Note what was handed out as done, the last of it if it is."""
+    """Mark all returned messages as done; the last message or list only if `last_is_done`."""
     if inbox is not None:
         inbox.finish_last(include=last_is_done)
         if last_is_done:
