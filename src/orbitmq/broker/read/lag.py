@@ -1,7 +1,7 @@
-"""How full queues are and how far their consumers have come: what operators look at.
+"""Ends of queues and progress of their consumers, for operators.
 
-Reads only. Times are epoch milliseconds; -1 stands for none, as on the wire. A topic may have
-thousands of queues, so the event loop gets its turn after some of them.
+This module only reads. Times are epoch milliseconds; -1 means no time, as on the wire. A topic may
+have thousands of queues, so the event loop serves others after every `QUEUES_PER_TURN` queues.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ __all__ = ["PERIOD_MS", "ConsumeStats", "SlowConsumers", "queue_ids"]
 NO_TIME = -1
 QUEUES_PER_TURN = 256
 MAX_LISTED = 50_000
-"""Queues of one answer: the answer has to fit into a frame."""
+"""Maximum number of queues in one answer, which has to fit into a frame."""
 
 
 @dataclass(slots=True)
 class ConsumeStats:
-    """Looks at the store and at the offsets of groups."""
+    """Computes progress from the store and from the offsets of groups."""
 
     broker_name: str
     store: Store
@@ -43,12 +43,12 @@ class ConsumeStats:
     stats: BrokerStats
 
     def stored_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Return when the message at a queue offset was stored."""
+        """Return the store time of the message at a queue offset."""
         unit = self.store.unit_at(topic, queue_id, queue_offset) if queue_offset >= 0 else None
         return NO_TIME if unit is None else self.stored_at_physical(unit[0])
 
     def stored_at_physical(self, physical_offset: int) -> int:
-        """Return when the message at a place in the log was stored."""
+        """Return the store time of the message at a physical offset."""
         data = self.store.record_at(physical_offset)
         if data is None:
             return NO_TIME
@@ -56,7 +56,7 @@ class ConsumeStats:
         return record.store_timestamp
 
     async def of_topic(self, topic: TopicConfig) -> dict[Any, Any]:
-        """Return the ends of a topic's queues, by queue."""
+        """Return the first and last offset of each queue of a topic, and its last store time."""
         table = {}
         async for queue_id in queue_ids(topic.write_queue_nums):
             last = self.store.max_offset(topic.topic_name, queue_id)
@@ -69,7 +69,7 @@ class ConsumeStats:
         return {"offsetTable": table}
 
     async def of_group(self, group: str, topics: Iterable[str]) -> dict[str, Any]:
-        """Return where a group stands in the queues it can read of these topics."""
+        """Return the progress of a group in the queues of these topics that it can read."""
         stats: dict[str, Any] = {"consumeTps": 0.0, "offsetTable": {}}
         for name in topics:
             topic = self._consumed_topic(group, name)
@@ -79,7 +79,7 @@ class ConsumeStats:
         return stats
 
     async def by_group(self, groups: Iterable[str], *, only_ordered: bool) -> dict[str, Any]:
-        """Return, for each group, where it stands in each topic it has committed offsets for."""
+        """Return the progress of each group in each topic it has committed offsets for."""
         listed, total_diff, queues = [], 0, 0
         for group in list(groups):
             of_group = []
@@ -96,7 +96,7 @@ class ConsumeStats:
         return {"consumeStatsList": listed, "totalDiff": total_diff}
 
     def _consumed_topic(self, group: str, name: str) -> TopicConfig | None:
-        """Return a topic unless it is gone, or the group is here and does not want it."""
+        """Return a topic unless it was deleted, or the group is online and not subscribed to it."""
         online = self.consumers.groups.get(group)
         if online is not None and online.subscriptions and name not in online.subscriptions:
             return None
@@ -122,7 +122,7 @@ class ConsumeStats:
 
 
 async def queue_ids(count: int) -> AsyncIterator[int]:
-    """Yield the ids of a topic's queues; in between others have their turn."""
+    """Yield the ids of a topic's queues; let the event loop serve others in between."""
     for queue_id in range(count):
         if queue_id % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:
             await asyncio.sleep(0)
@@ -135,12 +135,12 @@ def _check_size(queues: int) -> None:
         raise Refused(ResponseCode.SYSTEM_ERROR, remark)
 
 
-# ---- Groups that are so far behind that their pulls would keep the disk busy for everybody
+# ---- Slow consumers
 #
-# With `disableConsumeIfConsumerReadSlowly` a group that is farther behind than
+# The pulls of a group that is far behind would keep the disk busy for all clients. With
+# `disableConsumeIfConsumerReadSlowly` a group that is farther behind than
 # `consumerFallbehindThreshold` in one queue may no longer consume, until an operator allows it
-# again. Behind are the bytes of the log between the next message the group wants and the log's
-# end.
+# again. The lag is the number of bytes between the group's next message and the end of the log.
 
 _log = logging.getLogger(__name__)
 
@@ -158,7 +158,7 @@ class SlowConsumers:
     consumers: ConsumerClients
 
     def round(self) -> None:
-        """Look at every group that has a member here, if that is wanted."""
+        """Check every group that has a member here, if the setting enables the check."""
         if not self.config.disable_consume_if_consumer_read_slowly:
             return
         for name, online in list(self.consumers.groups.items()):

@@ -1,14 +1,17 @@
-"""Pulls that found nothing and wait for something to arrive.
+"""Long polling: pulls that found no message and wait for one to arrive.
 
-A held pull is run again when a message that its filter wants arrives in its queue, when its time is
-over, and every few seconds if anything arrived at all: what it does not want moves its offset on.
-Tags are compared here; what an SQL filter wants, a look into the store says, which begins where the
-last one ended.
-Arrivals of one turn of the event loop are gathered, so that a burst wakes a pull once and is handed
-out together. A client may have only so many pulls held at a time, and all clients together only so
-many bytes of them: the next ones are not held but answered, which ends them like any others whose
-time is over. Of a request only what the answer needs is kept. Those of a client that is gone are
-dropped at once.
+A held pull runs again in three cases:
+
+- A message that matches its filter arrives in its queue. Tags are compared here. For an SQL filter
+  the store is searched, each time from where the last search ended.
+- Its time is over.
+- Any message has arrived, checked every few seconds: messages that do not match advance its offset.
+
+Arrivals within one turn of the event loop are gathered, so that a burst wakes a pull once and all
+its messages are returned together. The number of held pulls per connection is limited, and so are
+the bytes of all held pulls. Pulls beyond a limit are answered instead of held, like pulls whose
+time is over. Only the parts of a request that its answer needs are kept. The pulls of a closed
+connection are dropped at once.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ SCAN_S = 5.0
 MAX_HELD_BY_CONNECTION = 10_000
 MAX_HELD_BYTES = 128 << 20
 PULL_BYTES = 2048
-"""Bytes that a held pull takes beside the texts and the tags of its subscription."""
+"""Bytes that a held pull takes, without the texts and the tags of its subscription."""
 TAG_BYTES = 40
 Queue = tuple[str, int]
 K = TypeVar("K")
@@ -40,10 +43,10 @@ K = TypeVar("K")
 
 @dataclass(slots=True, eq=False)
 class HeldPull:
-    """A pull request that waits at an offset for tags it wants."""
+    """A pull request that waits at an offset for a matching message."""
 
     request: Command
-    """Without body and ext fields."""
+    """The request without body and ext fields."""
     header: PullHeader
     connection: Connection
     queue: Queue
@@ -51,14 +54,14 @@ class HeldPull:
     tag_codes: Sequence[int] | None
     filter: Filter | None = None
     looked_up_to: int = 0
-    """Where the next look for a message that the filter wants begins."""
+    """Offset at which the next search for a message that the filter matches begins."""
     timer: asyncio.TimerHandle | None = None
     wakes: bool = True
-    """False for a pull that waits out its time, whatever arrives (``longPollingEnable=false``)."""
+    """False for a pull that always waits its full time (``longPollingEnable=false``)."""
 
     @property
     def size(self) -> int:
-        """The bytes that are kept of it."""
+        """Estimated number of bytes that this held pull takes."""
         header = self.header
         texts = (header.consumer_group, header.topic, header.subscription, header.expression_type)
         tags = TAG_BYTES * len(self.tag_codes or ())
@@ -66,15 +69,15 @@ class HeldPull:
 
 
 class HeldPulls:
-    """All pulls that wait."""
+    """Table of all held pulls."""
 
     def __init__(self, max_offset: Callable[[str, int], int]) -> None:
         self._max_offset = max_offset
         self.run: Callable[[HeldPull], None] = lambda _pull: None
-        """What is done with a pull whose wait is over."""
+        """Function that is called with a pull whose wait is over."""
         self.finds: Callable[[HeldPull], bool] = lambda _pull: True
-        """Whether a pull with an SQL filter would find a message."""
-        # Dictionaries for their order and for removal at no cost, however many wait at one queue.
+        """Function that returns True if a pull with an SQL filter would find a message."""
+        # Dictionaries keep the order and remove an entry at constant cost, however many pulls wait.
         self._held: dict[Queue, dict[HeldPull, None]] = {}
         self._by_connection: dict[Connection, dict[HeldPull, None]] = {}
         self._bytes: SharedBudget[Connection] = SharedBudget(MAX_HELD_BYTES)
@@ -85,7 +88,10 @@ class HeldPulls:
         return sum(len(held) for held in self._held.values())
 
     def hold(self, pull: HeldPull, timeout_ms: int) -> bool:
-        """Keep a pull until something arrives, at most for a time; False if there are too many."""
+        """Hold a pull until a message arrives or the timeout; return False if a limit is reached.
+
+        Also returns True for a closed connection, whose pull needs no answer.
+        """
         if not pull.connection.is_open:
             return True
         of_connection = self._by_connection.get(pull.connection, {})
@@ -102,7 +108,7 @@ class HeldPulls:
         return True
 
     def arrived(self, topic: str, queue_id: int, tags_code: int) -> None:
-        """Tell that a message has arrived in a queue."""
+        """Note a message that has arrived in a queue, to wake the pulls it matches."""
         queue = (topic, queue_id)
         if queue not in self._held:
             return
@@ -111,7 +117,7 @@ class HeldPulls:
         self._arrived.setdefault(queue, set()).add(tags_code)
 
     def is_waited_for(self, topic: str, queue_id: int) -> bool:
-        """Whether any pull waits at a queue."""
+        """Return True if a held pull waits at a queue."""
         return (topic, queue_id) in self._held
 
     def _wake(self) -> None:
@@ -147,12 +153,12 @@ class HeldPulls:
             pull.timer.cancel()
 
     def forget(self, connection: Connection) -> None:
-        """Drop the pulls of a connection that is gone."""
+        """Drop the pulls of a closed connection."""
         for pull in list(self._by_connection.get(connection, ())):
             self._drop(pull)
 
     def close(self) -> None:
-        """Forget all; the connections are about to be closed."""
+        """Drop all held pulls, because their connections are closed next."""
         for held in self._held.values():
             for pull in held:
                 if pull.timer is not None:

@@ -1,4 +1,4 @@
-"""What a pull wants: tags or an SQL filter, from its own words or from its group's subscription.
+"""Filters of pulls: tags or SQL, from the pull itself or from its group's subscription.
 
 The order of the checks, the codes and the remarks are Java's.
 """
@@ -24,11 +24,14 @@ from orbitmq.remoting.router import Refused
 __all__ = ["PullFilter", "PullFilterResolver"]
 
 CACHED_CHARACTERS = 1024
-"""Subscriptions that are longer are parsed for every pull: texts of any size are not kept."""
-MAX_CHARACTERS = 1 << 16
-"""Of the tags that a pull brings along: to read megabytes of them would hold up everybody."""
+"""Length up to which parsed subscriptions are cached.
 
-# Consumers that send their subscription along send the same one with every pull.
+Longer subscriptions are parsed for every pull, because texts of any size must not fill memory.
+"""
+MAX_CHARACTERS = 1 << 16
+"""Maximum length of the tags in a pull: parsing megabytes would block the event loop."""
+
+# Consumers that send their subscription with a pull send the same one with every pull.
 _cached_of_tags = functools.lru_cache(1024)(Subscription.of_tags)
 
 
@@ -42,50 +45,50 @@ def _of_tags(topic: str, expression: str | None, version: int) -> Subscription:
 
 
 class PullFilter(NamedTuple):
-    """Which messages of a queue: those of these tags codes, and that the filter matches."""
+    """Filter of a pull: a message must have one of the tag codes and match the SQL filter."""
 
     tag_codes: Sequence[int] | None
     filter: Filter | None = None
 
 
 class Pull(Protocol):
-    """The words of a pull that say what it wants."""
+    """The fields of a pull that define its filter."""
 
     @property
     def consumer_group(self) -> str:
-        """The group that pulls."""
+        """Group of the consumer that pulls."""
 
     @property
     def topic(self) -> str:
-        """The topic it pulls from."""
+        """Topic of the queue."""
 
     @property
     def sys_flag(self) -> int:
-        """Whether it brings its subscription."""
+        """Flags; `PullFlag.SUBSCRIPTION` is set if the pull contains its subscription."""
 
     @property
     def subscription(self) -> str | None:
-        """The expression it brings."""
+        """Filter expression in the pull."""
 
     @property
     def sub_version(self) -> int | None:
-        """The age of the subscription it relies on."""
+        """Version of the subscription that the pull is based on."""
 
     @property
     def expression_type(self) -> str | None:
-        """The language of the expression."""
+        """Language of the expression."""
 
 
 @dataclass(slots=True)
 class PullFilterResolver:
-    """Finds out what pulls want."""
+    """Finds the filter of each pull."""
 
     config: BrokerConfig
     clients: ConsumerClients
     filters: ConsumerFilters
 
     def of(self, pull: Pull, group: SubscriptionGroup) -> PullFilter:
-        """Return what a pull wants, or refuse it."""
+        """Return the filter of a pull, or reject the pull."""
         if pull.sys_flag & PullFlag.SUBSCRIPTION:
             if pull.expression_type not in (None, "", "TAG"):
                 return self._of_own_words(pull)
@@ -110,11 +113,11 @@ class PullFilterResolver:
             raise _not_parsed()
         kind = pull.expression_type or ""
         self._refuse_if_off(kind)
-        # As in Java, an expression that is none filters nothing.
+        # As in Java, a malformed expression filters nothing.
         try:
             selector = self.filters.compiled.get(kind, pull.subscription)
         except FilterTooLarge as error:
-            # Java has no such limit. Without a filter the consumer would get what it does not want.
+            # Java has no such limit. Without a filter the consumer would get unwanted messages.
             raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
         return PullFilter(None, selector)
 

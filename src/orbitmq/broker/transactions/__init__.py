@@ -1,1 +1,1 @@
-"""Transactions: half messages, and the checks that ask producers about them."""
+"""Transactions: half messages, their decisions, and checks of undecided ones."""

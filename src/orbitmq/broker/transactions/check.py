@@ -1,26 +1,28 @@
-"""Asking back: what became of the half messages that nobody has committed or rolled back?
+"""Transaction check: asks producers about half messages without a commit or rollback.
 
-Theory of operation. Half messages and op messages are two queues that are read side by side, each
-from where the last round ended. A half message that an op message names is over. One that none
-names, and that is older than its time, is put at the end of its queue again, with one more check
-counted, and one of the producers of its group is asked, by the place of the copy. So the first
-place of both queues moves on, and what stays undecided is asked about once per round. After the
-last check, or when it is older than the log keeps messages, it goes to the discard topic.
+Theory of operation. Half messages and op messages are in two queues that are read in parallel, each
+from where the last round ended. A half message with an op message is decided. An undecided half
+message that is older than its timeout is put at the end of its queue again, with one more check
+counted. A producer of its group then gets a check request with the offset of the copy. So the
+progress in both queues advances, and each undecided message is checked once per round. After the
+last check, or when it is older than the log's retention time, it goes to the discard topic.
 
-How far both queues are done stands among the consumer offsets, in one file, which is written once
-the copies it vouches for are on disk: what a crash takes back is taken back of both, and found out
-again. A place behind a queue's end is none: at a start the
-log has lost its tail, and what is left of the queue is done; later on the whole queue had expired,
-and it has begun anew.
+Progress. The progress in both queues is stored among the consumer offsets, in one file. That file
+is written once the copies it depends on are on disk. A crash therefore takes back the progress and
+the copies together, and the next rounds repeat the work. An offset behind a queue's end is invalid.
+At a start it means that the log has lost its tail, and the rest of the queue is done. Later it
+means that the whole queue has expired and has restarted.
 
-A producer may be late and decide about an earlier copy of a message. As long as this process lives
-it knows which copy followed which, so that decision counts for the latest one, and a second one
-about the same message does not. Copies from before the start are recognized by what they have in
-common (see `decided_messages`). A decision may also come while a round runs that has read all op
-messages there were: the handler of decisions tells `decided`, and the round looks there, too.
+Late decisions. A producer may decide about an earlier copy of a message. The process keeps in
+memory which copy followed which. A decision therefore counts for the latest copy, and a second
+decision about the same message does not count. Copies from before the start are recognized by the
+properties they share (see `DecidedMessages`). A decision may also arrive during a round that has
+already read all op messages. The handler of END_TRANSACTION then calls `TransactionCheck.decided`,
+and the round checks that, too.
 
-A half message that cannot be asked about (its properties name no queue, or have no room for one
-more) goes to the discard topic at once. It stops neither the round nor the next one.
+Bad messages. A half message that cannot be checked (its properties contain no valid queue, or have
+no room for one more property) goes to the discard topic at once. It stops neither this round nor
+the next one.
 """
 
 from __future__ import annotations
@@ -62,25 +64,28 @@ _log = logging.getLogger(__name__)
 GROUP = "CID_RMQ_SYS_TRANS"
 OP_BATCH = 256
 STEPS_PER_TURN = 50
-"""Half messages looked at before the event loop does something else."""
+"""Number of half messages processed before the event loop serves others."""
 HOUR_MS = 3_600_000
 READ_ATTEMPTS = 3
-"""Rounds that cannot read a half message before they pass it over."""
+"""Number of rounds that fail to read a half message before it is set aside."""
 
 
 @dataclass(slots=True)
 class _Ops:
-    """The op messages of a round: read on as far as needed, done when what they name is over."""
+    """Op messages of a round, read as far as needed.
+
+    An op message is done once its half message has been processed.
+    """
 
     next_offset: int
     stored_offset: int
     named: dict[int, int] = field(default_factory=dict)
-    """Half offset to op offset."""
+    """Offset of the op message, by offset of the half message."""
     done: set[int] = field(default_factory=set)
     at_end: bool = False
 
     def finish(self, half_offset: int) -> bool:
-        """Note that a half message is over, if an op message has said so."""
+        """Mark the op message of a half message as done; return False if none was read."""
         op_offset = self.named.pop(half_offset, None)
         if op_offset is None:
             return False
@@ -88,7 +93,7 @@ class _Ops:
         return True
 
     def begin_anew(self, offset: int) -> None:
-        """Forget what was read of a queue that is no more."""
+        """Drop all op messages read from a queue that has restarted at `offset`."""
         self.next_offset = self.stored_offset = offset
         self.named.clear()
         self.done.clear()
@@ -103,16 +108,16 @@ class _Ops:
 
 
 class _Copies:
-    """The latest copy of each half message, by every place that a producer was told."""
+    """Latest copy of each half message, by each of its offsets that a producer may refer to."""
 
     def __init__(self) -> None:
         self._latest: dict[int, int] = {}
         self._told: dict[int, tuple[int, ...]] = {}
         self._first: dict[int, int] = {}
-        """Latest place to the first place that is known."""
+        """First known offset, by latest offset."""
 
     def moved(self, old: int, new: int, *, was_told: bool) -> None:
-        """Note that a message was put again; `was_told` says if a producer knows its old place."""
+        """Note that a message was put again; `was_told`: a producer may refer to its old offset."""
         told = self._told.pop(old, ()) + ((old,) if was_told else ())
         self._told[new] = told
         self._first[new] = self._first.pop(old, old)
@@ -120,27 +125,27 @@ class _Copies:
             self._latest[place] = new
 
     def __contains__(self, place: int) -> bool:
-        """Return True if this is the latest place of a message that was put again."""
+        """Return True if this is the latest offset of a message that was put again."""
         return place in self._told
 
     def latest(self, place: int) -> int:
-        """Return where the message that was there is now."""
+        """Return the latest offset of the message that was at `place`."""
         return self._latest.get(place, place)
 
     def first(self, place: int) -> int:
-        """Return the first place that is known of the message that was there."""
+        """Return the first known offset of the message that was at `place`."""
         latest = self.latest(place)
         return self._first.get(latest, latest)
 
     def over(self, place: int) -> None:
-        """Forget a message."""
+        """Forget the message whose latest offset is `place`."""
         self._first.pop(place, None)
         for told in self._told.pop(place, ()):
             del self._latest[told]
 
 
 class TransactionCheck:
-    """Goes over the half messages once per round."""
+    """Checks the half messages, once per round."""
 
     def __init__(
         self,
@@ -161,26 +166,26 @@ class TransactionCheck:
         self._clock = clock
         self._copies = _Copies()
         self._decided: set[int] = set()
-        """Latest places of messages whose op messages no round has seen yet."""
+        """Latest offsets of decided messages whose op messages no round has read yet."""
         self._known = DecidedMessages()
         self._end_at_start = 0
         """End of the queue of half messages when the broker started."""
         self._at: int | None = None
-        """The half message that the running round looks at; None between rounds."""
+        """Offset of the half message that the running round processes; None between rounds."""
         self._aside = SetAside("half message", READ_ATTEMPTS)
         self.may_be_asked: Callable[[str | None, Record], bool] = lambda _key, _half: True
-        """Returns True if the account of a producer may see a half message."""
+        """Function that returns True if the account of a producer may see a half message."""
 
     def is_decided(self, half: Record) -> bool:
-        """Return True if a decision about this message, at any of its places, is known already."""
+        """Return True if a decision about this message, at any of its offsets, was noted."""
         if self._copies.latest(half.queue_offset) in self._decided:
             return True
         return self._may_have_unknown_places(half) and half in self._known
 
     def decided(self, half: Record, *, is_noted: bool) -> None:
-        """Take note of a decision; `is_noted` says if there is an op message for it.
+        """Note a decision; `is_noted` is True if an op message for it was stored.
 
-        What a later round finds among the op messages by itself is not kept in memory.
+        A decision that a later round finds among the op messages anyway is not kept in memory.
         """
         latest = self._copies.latest(half.queue_offset)
         if self._may_have_unknown_places(half):
@@ -194,7 +199,7 @@ class TransactionCheck:
         return self._copies.first(half.queue_offset) < self._end_at_start
 
     def fit_to_store(self) -> None:
-        """Take back what lies behind the ends of the queues; to be called before they grow."""
+        """Limit the progress to the ends of the queues; to be called before the queues grow."""
         for topic in (TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC):
             known, end = self._offsets.get(topic, GROUP, 0), self._store.max_offset(topic, 0)
             if known is not None and known > end:
@@ -202,7 +207,7 @@ class TransactionCheck:
         self._end_at_start = self._store.max_offset(TRANS_HALF_TOPIC, 0)
 
     async def round(self) -> None:
-        """Look at every half message that may be old enough."""
+        """Process every half message that may be old enough."""
         for topic in (TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC):
             self._topics.find_or_create(topic, 1)
         half_offset = self._stored(TRANS_HALF_TOPIC)
@@ -221,7 +226,7 @@ class TransactionCheck:
                 if steps % STEPS_PER_TURN == 0:
                     await asyncio.sleep(0)
         finally:
-            # Also after an error: what was put again must not be put again once more.
+            # Also after an error: messages that were put again must not be put again once more.
             self._at = None
             self._decided = {place for place in self._decided if place >= offset}
             if offset != half_offset:
@@ -234,14 +239,18 @@ class TransactionCheck:
         return self._store.min_offset(topic, 0) if known is None or known < 0 else known
 
     def _step(self, offset: int, began_ms: int, ops: _Ops) -> int | None:
-        """Deal with one half message; returns where to go on, None when the round is over."""
+        """Process one half message; return the next offset, None if the round is over."""
         if ops.finish(offset) or offset in self._decided:
             self._over(offset)
             return offset + 1
         try:
             found = self._store.read(TRANS_HALF_TOPIC, 0, offset, max_messages=1)
             if found.next_offset < offset:
-                _log.warning("the queue of half messages has begun anew at %d", found.min_offset)
+                _log.warning(
+                    "the queue of half messages has expired as a whole, going on at its new "
+                    "start %d",
+                    found.min_offset,
+                )
                 self._copies = _Copies()
                 self._decided.clear()
                 return found.min_offset
@@ -259,10 +268,10 @@ class TransactionCheck:
         age_ms = now_ms - half.born_timestamp
         immunity_ms = self._immunity_ms(half)
         if immunity_ms is None and 0 <= age_ms < self._config.transaction_time_out:
-            # The ones behind it are younger still.
+            # All later messages are younger.
             return None
         if not ops.at_end:
-            # Perhaps one of those that were not read yet names it.
+            # An op message that was not read yet may refer to this half message.
             self._read_ops(ops, offset)
             return offset
         if self._may_have_unknown_places(half) and half in self._known:
@@ -272,14 +281,14 @@ class TransactionCheck:
 
     @staticmethod
     def _jump(offset: int) -> int:
-        _log.warning("half messages before %d are not there any more", offset)
+        _log.warning("half messages before offset %d have expired, going on there", offset)
         return offset
 
     def _immunity_ms(self, half: Record) -> int | None:
-        """Return the time that a message itself asks to stay undecided; None if it asks for none.
+        """Return the check immunity time that a message's property sets; None without one.
 
-        At most half the time that the log keeps messages: each round puts the message again, and
-        after its time it must still be asked about.
+        The time is limited to half the log's retention time: each round puts the message again, and
+        after the immunity the message must still be available for a check.
         """
         text = half.get_property(Property.CHECK_IMMUNITY_SECONDS)
         if text is None:
@@ -296,7 +305,7 @@ class TransactionCheck:
         return self._config.file_reserved_time * HOUR_MS
 
     def _over(self, place: int) -> None:
-        """Forget a message."""
+        """Forget the message whose latest offset is `place`."""
         self._copies.over(place)
         self._decided.discard(place)
 
@@ -304,7 +313,7 @@ class TransactionCheck:
         try:
             self._read_ops_from(ops, half_offset, OP_BATCH)
         except FAILURES:
-            # One of them is damaged: read them one by one and pass over that one.
+            # An op message is damaged: read one at a time and set the damaged one aside.
             at = ops.next_offset
             try:
                 self._read_ops_from(ops, half_offset, 1)
@@ -320,9 +329,12 @@ class TransactionCheck:
         )
         if found.status != "FOUND":
             if found.next_offset < ops.next_offset:
-                _log.warning("the queue of op messages has begun anew at %d", found.min_offset)
+                _log.warning(
+                    "the queue of op messages has expired as a whole, going on at its new start %d",
+                    found.min_offset,
+                )
                 ops.begin_anew(found.min_offset)
-            elif found.next_offset > ops.next_offset:  # they are not there any more
+            elif found.next_offset > ops.next_offset:  # these op messages have expired
                 ops.stored_offset = ops.next_offset = found.next_offset
             else:
                 ops.at_end = True
@@ -342,7 +354,7 @@ class TransactionCheck:
         ops.next_offset = found.next_offset
 
     def _note_earlier(self, place: int) -> None:
-        """Note a decision about a place that a message had before the broker started."""
+        """Note a decision about an offset that a message had before the broker started."""
         found = self._store.read(TRANS_HALF_TOPIC, 0, place, max_messages=1)
         if found.status == "FOUND":
             for half in decode_records(found.data, check_crc=False):
@@ -364,12 +376,17 @@ class TransactionCheck:
                 self._discard(half)
         except FAILURES as error:
             if not passes(error):
-                # Even the discard topic does not take it. Its place in the log is logged above.
-                _log.error("half message %s cannot be discarded: %s", half.offset_id, error)
+                # The discard topic does not accept the message either. Its position in the log was
+                # logged when it was set aside.
+                _log.error(
+                    "half message %s cannot be stored in the discard topic, it is skipped: %s",
+                    half.offset_id,
+                    error,
+                )
                 self._over(half.queue_offset)
                 return half.queue_offset + 1
             _log.error(
-                "transaction check of half message %s failed, next try in the following round: %s",
+                "transaction check of half message %s failed; next try in the following round: %s",
                 half.offset_id,
                 error,
             )
@@ -382,10 +399,14 @@ class TransactionCheck:
             return
         checks = max(0, _number(half.get_property(Property.TRANSACTION_CHECK_TIMES)))
         if checks >= self._config.transaction_check_max or age_ms > self._reserved_ms():
-            _log.warning("nobody decides about half message %s, it is discarded", half.offset_id)
+            _log.warning(
+                "half message %s is undecided after its last check or too old for another one, it "
+                "goes to the discard topic",
+                half.offset_id,
+            )
             self._discard(half)
             return
-        real_queue_id(half)  # before anything is put: one without a queue cannot be asked about
+        real_queue_id(half)  # raises before anything is put: without a queue no check is possible
         copy = again(half, Property.TRANSACTION_CHECK_TIMES, str(checks + 1))
         appended = self._putting.put_as_is(copy)
         self._copies.moved(half.queue_offset, appended.queue_offset, was_told=True)
@@ -393,13 +414,13 @@ class TransactionCheck:
             self._ask(half, copy, appended, now_ms)
         except FAILURES:
             _log.exception(
-                "half message %s was put again but not asked about, next try in the following "
-                "round",
+                "check request for half message %s failed after the message was put again; next "
+                "try in the following round",
                 half.offset_id,
             )
 
     def _put_again(self, half: Record) -> None:
-        """Move a message whose time has not come out of the way of those behind it."""
+        """Put a message whose immunity is not over at the end, so that later ones can advance."""
         first = half.get_property(Property.PREPARED_QUEUE_OFFSET)
         text = str(half.queue_offset) if first is None else first
         appended = self._putting.put_as_is(again(half, Property.PREPARED_QUEUE_OFFSET, text))
@@ -416,7 +437,12 @@ class TransactionCheck:
             group, lambda client: self.may_be_asked(client.access_key, half)
         )
         if producer is None:
-            _log.warning("no producer of group %s to ask about %s", group, half.offset_id)
+            _log.warning(
+                "no producer of group %s is connected and allowed to decide about half message %s; "
+                "next try in the following round",
+                group,
+                half.offset_id,
+            )
             return
         unique_id = half.get_property(Property.UNIQUE_KEY)
         ext = {
@@ -431,7 +457,7 @@ class TransactionCheck:
 
 
 def _named(op: Record) -> int | None:
-    """Return the half message an op message is about."""
+    """Return the offset of the half message an op message refers to; None if it has none."""
     if op.tags != OP_TAG:
         return None
     try:

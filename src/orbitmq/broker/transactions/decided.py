@@ -1,9 +1,9 @@
-"""Half messages that were decided, known by what all copies of one have in common.
+"""Decided half messages, recognized by the properties that all copies of a message share.
 
-A half message that is put again has a new place, and a decision may name any of its places. Which
-places belong together is kept in memory (see `transaction_check`), so it is not known of copies
-that were made before the broker started. Those are recognized here: copies keep the key that the
-producer gave to the message, its time and the connection it came by.
+A half message that is put again gets a new offset, and a decision may refer to any of its offsets.
+The offsets of one message are linked in memory only (see `TransactionCheck`), so the links of
+copies from before the broker's start are lost. This module recognizes such copies: they keep the
+unique key of the producer, the topic, the born time and the born host of the message.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from orbitmq.protocol.names import Property
 __all__ = ["DecidedMessages"]
 
 MAX_DECIDED = 10_000
-"""Number of messages that are kept; the one that was decided first gives way."""
+"""Number of decided messages that are kept; the one that was decided first is dropped first."""
 
 Identity = tuple[str, str, int, tuple[str, int]]
 
 
 class DecidedMessages:
-    """The half messages decided lately that may have copies at places nobody has noted."""
+    """Table of recently decided half messages that may have copies at unknown offsets."""
 
     def __init__(self, max_decided: int = MAX_DECIDED) -> None:
         self._max_decided = max_decided
         self._decided: dict[Identity, None] = {}
 
     def add(self, half: Record) -> None:
-        """Note that a message is decided, whichever of its copies `half` is."""
+        """Note that a message is decided; `half` may be any of its copies."""
         identity = _identity(half)
         if identity is None:
             return
@@ -36,7 +36,7 @@ class DecidedMessages:
             del self._decided[next(iter(self._decided))]
 
     def __contains__(self, half: Record) -> bool:
-        """Return True if any copy of this message was decided."""
+        """Return True if a decision about any copy of this message was added."""
         return bool(self._decided) and _identity(half) in self._decided
 
 

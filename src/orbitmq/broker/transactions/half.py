@@ -1,15 +1,16 @@
-"""What becomes of a transactional message, as messages.
+"""Messages of a transaction: half, final, op and discarded messages.
 
 ::
 
-    producer ──SEND──► half message, in queue 0 of the half topic; nobody consumes that
-             ──END───► commit:   the final message, where it belongs, and an op message
+    producer ──SEND──► half message, in queue 0 of the half topic, which has no consumers
+             ──END───► commit:   the final message, in its own queue, and an op message
                        rollback: an op message
-    broker   ──CHECK─► when neither came: the half message again, at the end of its queue, with one
+    broker   ──CHECK─► if neither arrives: the half message again, at the end of its queue, with one
                        more check counted; after the last check a copy in the discard topic
 
-An op message says which half message is over: its body is that one's queue offset in decimal.
-Everything is in the log, so a broker that comes back knows what it knew; see `transaction_check`.
+An op message marks a half message as decided: its body is the queue offset of the half message in
+decimal. All of this is in the log, so a restarted broker can restore its state; see
+`TransactionCheck`.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ HALF_QUEUE = 0
 
 
 def is_transactional(message: NewMessage) -> bool:
-    """Whether a producer has sent it as the first half of a transaction."""
+    """Return True if the producer has sent the message as the half message of a transaction."""
     return (message.get_property(Property.TRANSACTION) or "").lower() == "true"
 
 
 def becomes_half(message: NewMessage) -> None:
-    """Send a message to the half topic instead, remembering where it belongs."""
+    """Redirect a message to the half topic; its own topic and queue become properties."""
     message.set_property(Property.REAL_TOPIC, message.topic)
     message.set_property(Property.REAL_QUEUE_ID, str(message.queue_id))
     message.sys_flag &= ~MessageFlag.TRANSACTION_MASK
@@ -53,7 +54,7 @@ def becomes_half(message: NewMessage) -> None:
 
 
 def final(half: Record) -> NewMessage:
-    """Return what a half message becomes when it is committed."""
+    """Return the final message of a half message that is committed."""
     message = copy_of(
         half,
         half.get_property(Property.REAL_TOPIC) or "",
@@ -62,7 +63,7 @@ def final(half: Record) -> NewMessage:
         prepared_transaction_offset=half.physical_offset,
     )
     if message.get_property(Property.DELAY) not in (None, "0"):
-        # It waits among the delayed messages first, where it must not be taken for a half one.
+        # The message waits in the schedule topic first, where it must not look like a half message.
         message.set_property(Property.TRANSACTION, None)
     for name in Property.OF_BROKERS:
         message.set_property(name, None)
@@ -70,7 +71,7 @@ def final(half: Record) -> NewMessage:
 
 
 def op(half: Record, host: tuple[str, int], now_ms: int) -> NewMessage:
-    """Return the message that says that a half message is over."""
+    """Return the op message that marks a half message as decided."""
     return NewMessage(
         TRANS_OP_HALF_TOPIC,
         str(half.queue_offset).encode(),
@@ -83,19 +84,19 @@ def op(half: Record, host: tuple[str, int], now_ms: int) -> NewMessage:
 
 
 def again(half: Record, name: str, value: str) -> NewMessage:
-    """Return a half message for the end of its queue, with one property changed."""
+    """Return a copy of a half message for the end of its queue, with one property changed."""
     message = copy_of(half, TRANS_HALF_TOPIC, HALF_QUEUE, flag=0, reconsume_times=0)
     message.set_property(name, value)
     return message
 
 
 def discarded(half: Record) -> NewMessage:
-    """Return a half message for the discard topic: nobody would say what became of it."""
+    """Return a copy of an undecided half message for the discard topic."""
     return copy_of(half, TRANS_CHECK_MAX_TIME_TOPIC, 0, flag=0, reconsume_times=0)
 
 
 def check_body(half: Record, copy: NewMessage, appended: Appended, now_ms: int) -> bytes:
-    """Return the record a producer is asked about: the copy, as if it were where it belongs."""
+    """Return the record for a check request: the copy, with its own topic and queue."""
     return encode_record(
         half.get_property(Property.REAL_TOPIC) or "",
         half.stored_body,

@@ -18,8 +18,9 @@ messages of another one.
 
 Bounds. A sender that has sent nothing for `deduplicationWindowMs` is forgotten. A sender that ends
 its batch keeps no ids (`end`). Each account can have at most `deduplicationMaxIds` ids (about 40
-bytes each), so that no account takes the room of another one. The number of senders is limited to a
-quarter of that. A batch beyond these limits is rejected rather than stored without deduplication.
+bytes each), so that no account takes the room of another one. The senders of an account are limited
+to a quarter of that number. A batch beyond these limits is rejected rather than stored without
+deduplication.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ The progress of a level is the next offset of its queue. It is written to
 ``config/delayOffset.json`` every few seconds, once the delivered messages are on disk. After a
 crash or a power cut the last deliveries are repeated, and none is lost.
 
-A message that can never be delivered does not block its level: it is set aside (`set_aside`).
+A message that can never be delivered does not block its level: it is set aside
+(`write/set_aside.py`).
 """
 
 from __future__ import annotations

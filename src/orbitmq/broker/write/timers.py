@@ -20,7 +20,7 @@ end and a time: messages before that end that were due by that time have been de
 crash all other messages are read again. Deliveries of the last second are repeated, and none is
 lost.
 
-A message that can never be delivered does not block others: it is set aside (`set_aside`).
+A message that can never be delivered does not block others: it is set aside (`write/set_aside.py`).
 """
 
 from __future__ import annotations
