@@ -4,10 +4,12 @@ Offsets that Spark has committed are written to the group, so that its lag shows
 consumerProgress`` and in dashboards. The source never reads them back: Spark's checkpoint decides,
 and a failed write is only logged.
 
-Spark calls for offsets up to a hundred times a second. So after a
-failed write, the broker gets no further ones for `LEAVE_ALONE_S`. The failure is logged once, until
-the broker accepts offsets again. Tools find a group by its retry topic. Brokers create this topic at the first heartbeat of
-the group, so `ProgressCommits` sends a heartbeat like that of a pull consumer.
+Spark calls for offsets up to a hundred times a second. So a broker that does not answer gets no
+further writes for `LEAVE_ALONE_S`; after a rejection, this holds for the topic only. The failure is
+logged once, until the broker accepts offsets again.
+
+Tools find a group by its retry topic. Brokers create this topic at the first heartbeat of the
+group, so `ProgressCommits` sends a heartbeat like that of a pull consumer.
 
 A reader notices that a batch is committed when Spark requests the next batch. Only the driver can
 notice it for the last batch before a stop: pipelines call `report_last` for it.

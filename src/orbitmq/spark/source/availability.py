@@ -1,22 +1,24 @@
-"""Queues that a stream reads and that are not there now: for a while, or for good.
+"""Finds out why queues of a stream are missing: for a while, or for good.
 
-| nameservers and brokers say | it is |
+| answers of nameservers and brokers | cause |
 | --- | --- |
 | the broker is not registered, or does not answer | broker away: it may be restarting |
-| the broker is there, the topic has no route to it, or it knows no such topic | topic deleted |
+| the broker is there; the topic has no route to it, or is unknown to it | topic deleted |
 | the broker is there, the topic has fewer queues on it | queue removed |
-| no nameserver answers | nothing: routes hold as they were (`directory`) |
+| no nameserver answers | none: the routes stay as they were (`nameserver_cache`) |
 
-Queues of a broker that is away wait where they are while the others go on. Their messages are not
-lost: after `max_absence_ms` the query fails and names the broker, or waits on, as its user chose
-(`data_loss`). Topics and queues that are gone are a loss: the query fails, or it is told once and
-the queues wait on, in case they come back. A batch that Spark has decided on waits for all of its
-queues in the same way; one that goes on without some of them leaves their part out.
+Queues of a broker that is away keep their offsets, and the other queues continue. Their messages
+are not lost: after `max_absence_ms` the query fails and names the broker, or keeps waiting, as the
+options say (`data_loss`). Deleted topics and removed queues are a loss: the query fails, or logs
+one warning and keeps waiting, in case the queues come back. A batch that Spark has planned waits
+for all of its queues in the same way. A batch that continues without some queues leaves their part
+out.
 
-A broker that restarts passes through states that look like a deleted topic: registrations are asked
-for anew, routes are kept for a while, and servers are asked one after the other. So nothing is
-called gone by a route from memory, nor by a broker that was not registered before and after its
-route was read; and each cause has its own time, which begins when that cause is first seen.
+A broker that restarts passes through states that look like a deleted topic. Registrations are
+requested each time, routes are cached for a while, and servers answer one after the other. So a
+cached route never proves that a queue is gone. Neither does a route whose broker was not registered
+both before and after the route was read. Each cause has its own waiting time, which begins when
+that cause is first seen.
 """
 
 from __future__ import annotations
@@ -45,21 +47,22 @@ class _Sighting:
 
 
 class Sightings:
-    """The causes that were seen for missing queues, and since when; time is given, in seconds."""
+    """Table of missing queues: the cause seen for each, and since when; times are in seconds."""
 
     def __init__(self, max_absence_s: float) -> None:
         self._max_absence_s = max_absence_s
         self._seen: dict[MessageQueue, _Sighting] = {}
 
     def see(self, queue: MessageQueue, cause: Absence | None, now: float) -> bool:
-        """Note why a queue is missing; whether it is time to tell, which it is once per cause.
+        """Note why a queue is missing; return True, once per cause, if it is time to report it.
 
-        None is a queue that has a route again and was not read yet. That ends what was seen of a
-        topic or a queue; a broker is back when its queues can be read (`are_back`).
+        The cause None means that the queue has a route again and was not read yet. This ends a
+        deleted topic or a removed queue. An absence of a broker ends when its queues can be read
+        (`are_back`).
         """
         seen = self._seen.get(queue)
         if seen is not None and seen.is_told and seen.cause != AWAY:
-            return False  # gone, whatever becomes of its broker
+            return False  # reported as a loss, whatever happens to its broker
         if cause is None:
             if seen is not None and seen.cause != AWAY:
                 del self._seen[queue]
@@ -73,18 +76,18 @@ class Sightings:
         return True
 
     def are_back(self, queues: Collection[MessageQueue]) -> None:
-        """Forget those of some queues that were missing; these are there."""
+        """Forget the causes of these queues, because they are available."""
         for queue in [queue for queue in self._seen if queue in queues]:
             del self._seen[queue]
 
     def told(self, queue: MessageQueue) -> Absence | None:
-        """Return the cause that was told, None while the queue may come back soon."""
+        """Return the cause that was reported, None while the queue may come back soon."""
         seen = self._seen.get(queue)
         return seen.cause if seen is not None and seen.is_told else None
 
 
 class QueueAvailability:
-    """Which queues are missing, and what follows from it."""
+    """Tracks missing queues and reports each cause once."""
 
     def __init__(
         self,
@@ -100,16 +103,16 @@ class QueueAvailability:
         self._look_at = 0.0
 
     def check(self, wanted: Mapping[MessageQueue, int], reach: Reach) -> bool:
-        """Tell of queues that are missing; whether some of them may come back soon.
+        """Report missing queues; return True if some of them may come back soon.
 
-        `wanted` are the queues and the offsets they are read up to, `reach` is what is there. Cheap
-        while nothing is missing, or when something was looked at just now.
+        `wanted` maps the queues to the next offset to read, `reach` has the available queues. A
+        call is cheap while no queue is missing, or shortly after the last check of missing queues.
         """
         missing = self._missing(wanted, reach)
         return any(self._sightings.told(queue) is None for queue in missing)
 
     def _missing(self, wanted: Mapping[MessageQueue, int], reach: Reach) -> list[MessageQueue]:
-        """Return the queues that are not there, and tell of those that are missing for long."""
+        """Return the missing queues, and report those that are missing for too long."""
         missing = [queue for queue in wanted if queue not in reach.ends]
         self._sightings.are_back(reach.ends.keys())
         now = self._cluster.clock()
@@ -137,13 +140,13 @@ class QueueAvailability:
     def _causes(
         self, missing: Collection[MessageQueue], reach: Reach
     ) -> dict[MessageQueue, Absence | None]:
-        """Return why queues are not there, None for those that have a route.
+        """Return why queues are missing; None for queues that have a route.
 
-        Those of which nobody can say it now are left out.
+        Queues whose cause is unknown for now are left out.
         """
         cluster = self._cluster
         before = cluster.patiently(cluster.registered_brokers)
-        cluster.forget_routes()  # they are kept for a while, registrations are not
+        cluster.forget_routes()  # routes are cached for a while, registrations are not
         routed = {queue: self._routed(queue) for queue in missing}
         after = before
         if any(cause is not None for cause in routed.values()):
@@ -163,7 +166,7 @@ class QueueAvailability:
         return causes
 
     def _routed(self, queue: MessageQueue) -> Absence | None:
-        """Return what a route says of a queue whose broker is there: None if it has the queue."""
+        """Return what is missing of a queue whose broker is there, None if its route has it."""
         route = self._cluster.route(queue.topic)
         if route is None or not route.brokers.get(queue.broker_name):
             return "topic deleted"
@@ -172,9 +175,9 @@ class QueueAvailability:
     def await_queues(
         self, wanted: Mapping[MessageQueue, int]
     ) -> tuple[dict[MessageQueue, OffsetBounds], dict[str, Endpoint]]:
-        """Wait until all of some queues are there, or no other may come.
+        """Wait until all queues are available, or no further one can be expected.
 
-        Returns how far those that are there reach, and where their brokers are.
+        Returns the bounds of the available queues, and the endpoints of their brokers.
         """
         cluster = self._cluster
         while True:
@@ -186,12 +189,12 @@ class QueueAvailability:
             cluster.forget_routes()
 
     def _is_awaited(self, queue: MessageQueue) -> bool:
-        """Whether a batch waits for a queue that is missing."""
+        """Return True if a batch waits for a missing queue."""
         told = self._sightings.told(queue)
         return told is None or (told == AWAY and self._losses.waits_for_brokers)
 
     def _reach(self, queues: Iterable[MessageQueue]) -> tuple[Reach, dict[str, Endpoint]]:
-        """Return how far queues reach and where their brokers are, of those who tell both."""
+        """Return bounds and endpoints of the queues whose brokers return both."""
         cluster = self._cluster
         reach, endpoints = cluster.reachable_ends(queues), {}
         for broker, topic in {queue.broker_name: queue.topic for queue in reach.ends}.items():

@@ -1,4 +1,4 @@
-"""Reading what is there now: from a start to an end that are fixed when the query is planned."""
+"""Reads topics as a batch, from a start to an end that are fixed when the query is planned."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["QueuePartition", "RocketMQBatchReader", "batch_reader", "cluster_of"
 
 @dataclass
 class QueuePartition(InputPartition):
-    """What one task reads, and where the brokers are that have it."""
+    """Ranges that one task reads, with the endpoints of their brokers."""
 
     ranges: list[QueueRange]
     endpoints: dict[str, Endpoint]
@@ -55,7 +55,7 @@ def cluster_of(options: SourceOptions) -> SourceCluster:
 
 
 def losses_of(options: SourceOptions, max_absence_ms: int | None = None) -> DataLoss:
-    """Return what to do about messages that are gone, and about brokers that are away."""
+    """Return the rules for lost messages and unavailable brokers that the options set."""
     return DataLoss(
         fail=options.fail_on_data_loss,
         retries=options.retries,
@@ -74,10 +74,10 @@ def make_partitions(
     left: Mapping[MessageQueue, QueueRange] | None = None,
     least: int = LEAST_PER_TASK,
 ) -> list[QueuePartition]:
-    """Give ranges to tasks, with all a task needs to know so that it asks no nameserver.
+    """Divide ranges among tasks, with the endpoints, so that tasks need no nameserver.
 
-    `left` is what there is of the ranges, if that may be less: each task has its part of it, even
-    if it is nothing, so that the others' parts do not depend on it.
+    `left` is the part of the ranges that still exists, if that may be less. Each task keeps its
+    part of it, even an empty one, so that the parts of the other tasks do not change.
     """
     packed = pack(ranges, tasks, options.min_partitions, options.max_records_per_partition, least)
     if left is not None:
@@ -101,12 +101,12 @@ def read_partition(
     partition: InputPartition,
     losses: DataLoss,
 ) -> Iterator[pa.RecordBatch]:
-    """Read what a task is given, as Arrow batches."""
+    """Read the messages of a partition, as Arrow batches."""
     import pyarrow
 
     tune_worker()
     if not isinstance(partition, QueuePartition):
-        return  # Spark's own way to say that there is nothing to read
+        return  # Spark passes its own class if there is nothing to read
     settings = PullSettings(
         columns,
         wanted,
@@ -123,7 +123,7 @@ def read_partition(
 
 
 class RocketMQBatchReader(DataSourceReader):
-    """Reads what is there when the query is planned."""
+    """Reads the messages that are stored when the query is planned."""
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...], tasks: int) -> None:
         self.options = options
@@ -132,7 +132,7 @@ class RocketMQBatchReader(DataSourceReader):
         self.filter = Filter(options.tags, options.sql)
 
     def partitions(self) -> list[InputPartition]:
-        """Find out what there is to read, and divide it."""
+        """Find the ranges to read, and divide them among tasks."""
         tune_worker()
         options = self.options
         cluster = cluster_of(options)
@@ -157,7 +157,7 @@ class RocketMQBatchReader(DataSourceReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Read one task's share."""
+        """Read the messages of one task."""
         losses = losses_of(self.options)
         return read_partition(self.options, self.columns, self.filter, partition, losses)
 
@@ -167,8 +167,8 @@ def batch_reader(
 ) -> RocketMQBatchReader:
     """Return the reader for these options.
 
-    Spark refuses readers that take filters while its own switch for that is off, so only who asks
-    for it gets one.
+    Spark rejects readers that take filters while its own setting for that is off. So only option
+    ``pushFilters`` makes the reader one that takes filters.
     """
     if options.push_filters:
         from orbitmq.spark.source.pushdown import PushdownReader

@@ -1,25 +1,26 @@
-"""Offsets that were promised and are gone, and brokers that are away: say why, then fail or go on.
+"""Handles lost offsets and unavailable brokers: gives the cause, then fails or continues.
 
-| what is found | cause |
+| observation | cause |
 | --- | --- |
-| the queue's first offset is past the one wanted | expired: the broker has deleted old files |
-| the queue ends before the one wanted | shrunk: it was made anew, or lost its tail in a crash |
-| topic or queue are not there, although their broker is | see `absence` |
+| the queue's first offset is past the one to read | expired: the broker has deleted old files |
+| the queue ends before the one to read | shrunk: it was recreated, or lost its tail in a crash |
+| topic or queue is missing, although its broker answers | see `availability` |
 
-With ``failOnDataLoss=true`` each is an error that names the offsets; otherwise a warning, and
-reading goes on with what there is.
+With ``failOnDataLoss=true`` each of these is an error that names the offsets. Otherwise it is a
+warning, and reading continues with the messages that are left.
 
-A broker that is away loses nothing, so it is never called a loss. It is waited for: for some
-retries in a batch, for `max_absence_ms` in a stream. What follows is ``brokerAbsenceStrategy``:
+A broker that is away loses nothing, so its absence is never reported as a loss. A batch waits for
+the broker for some retries, a stream for `max_absence_ms`. After that ``brokerAbsenceStrategy``
+decides:
 
-| strategy | queues that wait for more | a batch that has messages of the broker |
+| strategy | queues without a planned batch | a batch that has messages of the broker |
 | --- | --- | --- |
 | fail | the query fails (`BrokerAway`) | the query fails |
-| wait | a warning; the others go on | a warning; it waits on |
-| skip | a warning; the others go on | a warning; it is planned without them |
+| wait | a warning; the others continue | a warning; the batch keeps waiting |
+| skip | a warning; the others continue | a warning; it is planned without them |
 
-Nobody skips what a task was given: a task that left it out would give other rows than its next
-attempt. So with ``skip`` the task fails, and a query that is started again plans the batch anew.
+A task never skips messages it was given: its next attempt could return other rows. So with ``skip``
+the task fails, and a restarted query plans the batch again.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 Cause = Literal["expired", "queue shrunk", "topic deleted", "queue removed"]
 Absence = Literal["broker away", "topic deleted", "queue removed"]
-"""Causes for which a queue is not there; the first one is no loss."""
+"""Causes of a missing queue; the first one is no loss."""
 AWAY: Final = "broker away"
 AwayStrategy = Literal["fail", "wait", "skip"]
 
@@ -64,11 +65,11 @@ _TASK = (
 )
 
 LEAST_PAUSE_S = 0.1
-"""How often to try at most, when it is for a time and not for some retries."""
+"""Least pause between tries that are limited by time and not by a number of retries."""
 
 
 class MessagesLost(ClientError):
-    """Messages that a query was going to read are gone. `cause` says how."""
+    """Messages that a query was going to read no longer exist, for the reason `cause`."""
 
     fault = Fault.OPERATOR
 
@@ -78,17 +79,18 @@ class MessagesLost(ClientError):
 
 
 class BrokerAway(ClientError):
-    """A broker that a query reads from is away for too long. Its messages are not lost."""
+    """A broker that a query reads from is unavailable for too long; its messages are not lost."""
 
     fault = Fault.OPERATOR
     retriable = True
 
 
 class DataLoss:
-    """What to do when offsets are gone, and how long to wait when a broker is.
+    """Rules for lost offsets and unavailable brokers.
 
-    With `max_absence_ms` it is waited for that long, without it for so many retries; `when_away`
-    says what follows. `hide` strikes secrets out of what brokers say, before it is logged.
+    With `max_absence_ms`, a task waits for a broker for that time, otherwise for `retries` retries;
+    `when_away` says what happens then. `hide` removes secrets from brokers' answers before they are
+    logged.
     """
 
     def __init__(
@@ -117,18 +119,18 @@ class DataLoss:
 
     @property
     def waits_for_brokers(self) -> bool:
-        """Whether brokers are waited for however long they are away."""
+        """True if queries wait for an unavailable broker without a time limit."""
         return self._when_away == "wait"
 
     def is_away(self, what: str) -> None:
-        """Fail or warn, because the broker of a queue is away for too long."""
+        """Raise `BrokerAway` or log a warning: a queue's broker is unavailable for too long."""
         text = f"a broker is away. {what}: {_TOO_LONG}. {_AFTERWARDS[self._when_away]}"
         if self._when_away == "fail":
             raise BrokerAway(text)
         _log.warning("%s", text)
 
     def report(self, cause: Cause, what: str) -> None:
-        """Fail or warn."""
+        """Raise `MessagesLost`, or log a warning if the query continues after a loss."""
         text = f"{what}: {_WHY[cause]}"
         if self.fail:
             raise MessagesLost(
@@ -141,7 +143,10 @@ class DataLoss:
     def moved(
         self, queue: MessageQueue, at: int, end: int, min_offset: int, next_offset: int
     ) -> int:
-        """A broker has no such offset: return where to go on, at most `end`."""
+        """Report a loss at an offset the broker does not have; return the offset to go on at.
+
+        The returned offset is at most `end`.
+        """
         if next_offset > at and min_offset > at:
             go_on = min(max(min_offset, next_offset), end)
             self.report("expired", f"offsets {at} to {go_on - 1} of {place(queue)}")
@@ -152,7 +157,7 @@ class DataLoss:
     def ended(
         self, queue: MessageQueue, at: int, end: int, max_offset: int, next_offset: int
     ) -> int:
-        """A broker has nothing at an offset that once was there: return where to go on."""
+        """Report a loss at an offset without a message; return the offset to go on at."""
         if at < next_offset <= max_offset and max_offset >= end:
             go_on = min(next_offset, end)
             self.report("expired", f"offsets {at} to {go_on - 1} of {place(queue)}")
@@ -161,7 +166,7 @@ class DataLoss:
         return end
 
     def had_trouble(self, error: OrbitError) -> None:
-        """Wait for a broker that is not there or has too much to do; raise when it takes long."""
+        """Pause before the next try after a broker failed or was busy; raise after too long."""
         now = self._clock()
         if not self._failures:
             self._failing_since = now
@@ -174,16 +179,16 @@ class DataLoss:
             if (now - self._failing_since) * 1000 >= self._max_absence_ms:
                 self._lost_patience(error)
             pause_s = max(self._pause_s, LEAST_PAUSE_S)
-        _log.info("trying again after %s", self._hide(str(error)))
+        _log.info("request failed; trying again after a pause: %s", self._hide(str(error)))
         self._pause(pause_s)
 
     def made_progress(self) -> None:
-        """A broker has answered: patience begins anew."""
+        """Reset the count and time of failures, because a broker has answered."""
         self._failures = 0
         self._told_away = False
 
     def _lost_patience(self, error: OrbitError) -> None:
-        """Fail because a broker does not serve a task, or warn once if it is to be waited for."""
+        """Raise because a broker does not serve a task, or warn once if tasks wait for brokers."""
         if isinstance(error, BrokerBusy):
             raise error
         if not self.waits_for_brokers:
@@ -195,5 +200,5 @@ class DataLoss:
 
 
 def place(queue: MessageQueue) -> str:
-    """Return words for a queue."""
+    """Return a text that names a queue, its topic and its broker."""
     return f"queue {queue.queue_id} of topic {queue.topic!r} on broker {queue.broker_name}"

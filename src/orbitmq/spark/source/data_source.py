@@ -1,7 +1,7 @@
-"""``format("rocketmq")``: the data source that Spark asks for readers and writers.
+"""``format("rocketmq")``: the data source from which Spark gets readers and writers.
 
-Spark makes this object in a Python process of its own that knows the options and nothing else of
-the session; how many tasks a session runs at once travels with the class (see `register`).
+Spark creates this object in a separate Python process that has the options and nothing else of the
+session. So the class carries the number of tasks that the session runs at once (see `register`).
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class RocketMQSource(DataSource):
     """Topics of a RocketMQ cluster, to read and to write, in batches and as a stream."""
 
     parallelism: ClassVar[int | None] = None
-    """How many tasks the session runs at once, as far as `register` knew."""
+    """Number of tasks the session runs at once, set by `register`; None if unknown."""
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        # Made once per `load` and copied to all who plan and read for it.
+        # Created once per `load` and copied to every planner and task of that load.
         self._default_group = f"{DEFAULT_GROUP}-{uuid.uuid4().hex}"
 
     @classmethod
@@ -51,20 +51,20 @@ class RocketMQSource(DataSource):
         return "rocketmq"
 
     def schema(self) -> StructType:
-        """Return the columns; option ``columns`` chooses among them."""
+        """Return the columns, or those that option ``columns`` names."""
         tune_worker()
-        # Whether it is for a batch or a stream is not known yet, so the reader judges the rest.
+        # Batch or stream is not known yet, so the reader checks the rest of the options.
         return message_schema(SourceOptions.of(self.options, streaming=None).columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a reader of all that is there now."""
+        """Return a reader of the messages that are stored now."""
         from orbitmq.spark.source.batch_reader import batch_reader
 
         options = self._source_options(streaming=False)
         return batch_reader(options, _columns(options, schema), self._tasks())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return a reader of all that is to come."""
+        """Return a reader of messages as a stream."""
         from orbitmq.spark.source.stream_reader import RocketMQStreamReader
 
         end_quietly()
@@ -98,7 +98,7 @@ class RocketMQSource(DataSource):
 
 
 def _columns(options: SourceOptions, schema: StructType) -> tuple[str, ...]:
-    """Return the columns to read; the schema is the user's own, or what the options have made."""
+    """Return the columns to read, from the user's schema or from the one made of the options."""
     names = column_names(schema)
     if options.columns is not None and set(options.columns) != set(names):
         raise ConfigError(
@@ -108,11 +108,11 @@ def _columns(options: SourceOptions, schema: StructType) -> tuple[str, ...]:
     return names
 
 
-# ---- Options that are given where they do nothing
+# ---- Options without effect
 #
-# Programs share their options between batches and streams, and Spark's own connectors pass over
-# what does not apply. So these are no error; but whoever expects something of them is told. What
-# cannot be meant at all is refused (see `source_options`).
+# Programs share their options between batches and streams, and Spark's own connectors ignore
+# options that do not apply. So these options are no error, but a warning names them. Options that
+# can never be meant are rejected (see `source.options`).
 
 _FOR_STREAMS = (
     *("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
@@ -120,11 +120,11 @@ _FOR_STREAMS = (
 )
 _FOR_BATCHES = ("pushFilters",)
 _DEFAULTS = {"commitOffsets": "none", "pushFilters": "false"}
-"""Who says what holds anyway expects nothing."""
+"""Default values; giving one of them needs no warning."""
 
 
 def without_effect(given: Mapping[str, str], *, streaming: bool) -> str | None:
-    """Return a line about the options that have no effect, None if all have.
+    """Return a line about the options that have no effect, None if all have one.
 
     >>> without_effect({"maxOffsetsPerTrigger": "10"}, streaming=False)
     'option maxOffsetsPerTrigger has no effect on a batch: it is for streams'

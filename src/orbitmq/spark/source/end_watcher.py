@@ -1,19 +1,20 @@
-"""How far queues reach, asked of brokers only when something has happened.
+"""Watches the ends of a stream's queues, with few requests while no messages arrive.
 
-Theory of operation. With a trigger of no interval Spark asks for the latest offset about a hundred
-times a second, also while nothing is sent. Here the ends of the queues are asked for as long as
-they move (one request per broker and topic). Once they stand still, one *pull* per queue is sent
-that the broker holds until a message arrives there, and until one is answered nothing else is
-asked. The first new message is noticed at once, and then only its queue needs a new pull. After
-`RECHECK_S` everything begins anew.
+Theory of operation. With a trigger without interval, Spark calls `latestOffset` about a hundred
+times a second, even while no messages are sent. As long as the ends of the queues move, `Watch`
+requests them (one request per broker and topic). Once they stand still, `Watch` sends one *pull*
+per queue, which the broker holds until a message arrives. Until a broker answers such a pull, no
+other request is sent. The first new message is noticed at once, and then only its queue needs a new
+pull. After `RECHECK_S` the cycle starts again.
 
 ```text
-asking ──nothing new──► armed: a held pull per queue ──an answer, or RECHECK_S──► asking
+polling ──nothing new──► armed: a held pull per queue ──an answer, or RECHECK_S──► polling
 ```
 
-So an idle stream costs each broker a request per queue every `RECHECK_S`. A broker with more than
-`MAX_HELD` queues is asked for its ends instead, at the same rate: at most two requests a second.
-Nothing here runs in the background: held pulls are looked at when Spark asks.
+So an idle stream costs each broker a request per queue every `RECHECK_S`. If a broker has more than
+`MAX_HELD` queues, `Watch` requests the ends instead, at the same rate: at most two requests a
+second. Nothing here runs in the background: `Watch` reads the answers of held pulls when Spark
+calls `latestOffset`.
 """
 
 from __future__ import annotations
@@ -33,34 +34,34 @@ __all__ = ["Watch"]
 
 HOLD_MS = 60_000
 RECHECK_S = 55.0
-"""A little earlier than brokers let go, so that no answer of theirs is taken for a message."""
+"""A little less than `HOLD_MS`: the answer to an expired pull must not pass for a message."""
 MIN_INTERVAL_S = 0.5
-"""How often to ask a broker at most where pulls cannot be held."""
+"""Least time between two requests to a broker that cannot hold the pulls."""
 MAX_HELD = 100
 HOLD_AGAIN_S = 600.0
-"""When to try again where pulls were refused; they are many requests at once."""
+"""Time before the next try after rejected pulls; a try sends many requests at once."""
 
 
 class Watch:
-    """The ends of a stream's queues."""
+    """Tracks the ends of a stream's queues."""
 
     def __init__(self, cluster: SourceCluster, find: Callable[[], list[MessageQueue]]) -> None:
         self._cluster = cluster
         self._find = find
         self.known: dict[MessageQueue, OffsetBounds] | None = None
-        """The ends as they were last seen."""
+        """Ends of the queues at the last request."""
         self.reach = Reach()
-        """The same, and who did not tell."""
+        """Result of the last request, with the brokers and topics that returned no ends."""
         self._looked_for: list[MessageQueue] = []
         self._links: dict[str, Pipeline] = {}
         self._held: dict[int, MessageQueue] = {}
-        """The pulls that brokers hold, by their opaques."""
+        """Queues of the pulls that brokers hold, by opaque."""
         self._begin_anew_at = 0.0
         self._known_until = 0.0
         self._hold_again_at = 0.0
 
     def ends(self, seen: Offsets) -> Mapping[MessageQueue, OffsetBounds]:
-        """Return how far all queues reach; `seen` is what has been read or is known already."""
+        """Return the bounds of all queues; `seen` are offsets already read or known."""
         cluster = self._cluster
         queues = cluster.patiently(self._find)
         known = self.known
@@ -78,12 +79,12 @@ class Watch:
         return found
 
     def _is_still(self, seen: Offsets) -> bool:
-        """Whether the ends as known are the ends."""
+        """Return True if `known` is still up to date."""
         assert self.known is not None
         if self._cluster.clock() >= self._known_until:
             return False
         if any(reach.max_offset > seen.get(q, 0) for q, reach in self.known.items()):
-            return True  # not all of it is seen yet, so there is no need to know of more
+            return True  # not all known messages are read yet, so newer ends do not matter
         try:
             answers = {
                 opaque: answer
@@ -94,14 +95,14 @@ class Watch:
             self._disarm()
             return False
         if any(answer.code not in PULL_ANSWERS for answer in answers.values()):
-            # Whoever holds no pulls, because it is busy or forbids them, is asked now and then.
+            # Some broker is busy or forbids pulls: poll at an interval for a while.
             self._hold_again_at = self._cluster.clock() + HOLD_AGAIN_S
         for opaque in answers:
             self._held.pop(opaque, None)
         return not answers
 
     def _arm(self, found: Mapping[MessageQueue, OffsetBounds]) -> None:
-        """Have brokers tell when something arrives."""
+        """Send a pull per queue that its broker holds until a message arrives."""
         now = self._cluster.clock()
         most = max(Counter(queue.broker_name for queue in found).values())
         interval_s = _interval_s(found)
@@ -116,7 +117,7 @@ class Watch:
                 self._hold(queue, found[queue].max_offset)
             self._known_until = self._begin_anew_at
         except OrbitError:
-            # Whoever cannot be watched is asked.
+            # Pulls cannot be sent: poll instead.
             self._disarm()
             self._known_until = now + interval_s
 
@@ -139,11 +140,14 @@ class Watch:
         self._held.clear()
 
     def close(self) -> None:
-        """Watch no more."""
+        """Close the connections, which ends the held pulls."""
         self._disarm()
 
 
 def _interval_s(queues: Iterable[MessageQueue]) -> float:
-    """Return how long to wait before asking for ends again: that is a request for each topic."""
+    """Return the pause between requests for ends, in proportion to topics per broker.
+
+    Each topic costs its broker one request.
+    """
     topics = {(queue.broker_name, queue.topic) for queue in queues}
     return MIN_INTERVAL_S * max(Counter(broker for broker, _ in topics).values(), default=1)

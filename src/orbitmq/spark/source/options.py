@@ -1,7 +1,7 @@
-"""What a reader is asked for: topics, where to begin and end, limits, filters, columns.
+"""Options of a reader: topics, start and end, limits, filters, columns.
 
-Names follow Spark's Kafka connector where the meaning is the same. Everything that can be judged
-without asking a cluster is judged here, before anything starts.
+Names follow Spark's Kafka connector where the meaning is the same. This module checks everything
+that can be checked without a request to the cluster, before anything starts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SOURCE_OPTIONS = (
 )
 
 DEFAULT_GROUP = "ORBIT_SPARK"
-"""What the groups of readers that name none begin with. They commit and subscribe nothing."""
+"""Prefix of the group of a reader without ``consumerGroup``; it commits and subscribes nothing."""
 
 _STRATEGIES: dict[str, Literal["error", "latest"]] = {"error": "error", "latest": "latest"}
 _WHEN_AWAY: dict[str, AwayStrategy] = {"fail": "fail", "wait": "wait", "skip": "skip"}
@@ -52,7 +52,7 @@ _WORDS = {"earliest": EARLIEST, "latest": LATEST}
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Which queues to read; exactly one of the three is given."""
+    """Selection of queues to read; exactly one of the three fields is given."""
 
     names: tuple[str, ...] = ()
     pattern: str | None = None
@@ -60,7 +60,7 @@ class Topics:
 
     @classmethod
     def of(cls, options: Options) -> Topics:
-        """Read the options that name topics."""
+        """Parse the options that select topics."""
         subscribe = options.text("subscribe", "topic")
         pattern, assign = options.text("subscribePattern"), options.text("assign")
         given = {"subscribe": subscribe, "subscribePattern": pattern, "assign": assign}
@@ -86,7 +86,7 @@ class Topics:
         return cls(names=topics)
 
     def has(self, queue: MessageQueue) -> bool:
-        """Whether a queue is, or was, among those to read."""
+        """Return True if a queue belongs to the selection, whether or not it still exists."""
         if self.pattern is not None:
             return re.fullmatch(self.pattern, queue.topic) is not None
         if self.queues:
@@ -97,7 +97,7 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where to begin or to end: a word for all queues, numbers or times for some."""
+    """Start or end of reading: a word for all queues, offsets or times for single ones."""
 
     option: str
     default: int
@@ -108,7 +108,10 @@ class Position:
 
     @classmethod
     def of(cls, options: Options, which: Literal["starting", "ending"], default: int) -> Position:
-        """Read the options of one end. A time for all beats times, times beat offsets."""
+        """Parse the options of the start or end.
+
+        A time for all queues has priority over times per queue, these over offsets.
+        """
         everywhere = options.number_if_given(f"{which}Timestamp", 0)
         if everywhere is not None:
             return cls(f"{which}Timestamp", default, timestamp_ms=everywhere)
@@ -132,7 +135,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """How much one micro-batch may or must have."""
+    """Least and greatest size of one micro-batch."""
 
     max_offsets: int | None
     max_bytes: int | None
@@ -141,7 +144,7 @@ class BatchLimits:
 
     @classmethod
     def of(cls, options: Options) -> BatchLimits:
-        """Read the options of triggers."""
+        """Parse the options of triggers."""
         limits = cls(
             options.number_if_given("maxOffsetsPerTrigger"),
             options.size_if_given("maxBytesPerTrigger"),
@@ -158,7 +161,7 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """All that a reader is asked for."""
+    """All options of a reader."""
 
     connection: ConnectionOptions
     topics: Topics
@@ -190,9 +193,9 @@ class SourceOptions:
     def of(
         cls, given: Mapping[str, str], *, streaming: bool | None, default_group: str = DEFAULT_GROUP
     ) -> SourceOptions:
-        """Read a reader's options; every mistake is a `ConfigError` of one line.
+        """Parse a reader's options; every mistake raises a `ConfigError` of one line.
 
-        `streaming` is None as long as it is not known whether a batch or a stream is to be read.
+        `streaming` is None until Spark requests a reader for a batch or a stream.
         """
         options = Options(given, SOURCE_OPTIONS, "the rocketmq source")
         if streaming:
@@ -223,7 +226,7 @@ class SourceOptions:
             fail_on_data_loss=fail_on_data_loss,
             fail_on_corruption=options.flag("failOnCorruption", True),
             max_broker_absence_ms=options.duration_ms("maxBrokerAbsence", 60_000),
-            # A query that loss does not end is not ended either where nothing is lost.
+            # A query that continues after a loss also continues when nothing is lost.
             when_broker_away=options.choice(
                 "brokerAbsenceStrategy", _WHEN_AWAY, "fail" if fail_on_data_loss else "wait"
             ),
@@ -264,7 +267,7 @@ def _check_ends(starting: Position, ending: Position) -> None:
 
 
 def _tags(options: Options) -> str | None:
-    """Return the tags that are wanted, if they are any."""
+    """Return the text of option tags, None if it selects all tags."""
     tags = options.text("tags")
     try:
         wanted = Subscription.of_tags("", tags)
@@ -276,7 +279,10 @@ def _tags(options: Options) -> str | None:
 
 
 def _sql(options: Options) -> str | None:
-    """Return the filter, if it is one: a broker that cannot read a filter lets everything pass."""
+    """Return the filter of option sql; raise `ConfigError` if it is invalid.
+
+    A broker that cannot parse a filter would let every message pass.
+    """
     sql = options.text("sql")
     if sql is not None:
         try:
@@ -291,7 +297,7 @@ def _columns(options: Options) -> tuple[str, ...] | None:
     text = options.text("columns")
     if text is None:
         return None
-    from orbitmq.storelog.plan import check_columns  # most readers, and all tasks, need it not
+    from orbitmq.storelog.plan import check_columns  # most readers and all tasks do not need it
 
     try:
         return check_columns(name.strip() for name in text.split(","))

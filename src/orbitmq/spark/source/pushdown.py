@@ -1,15 +1,15 @@
-"""Filters that Spark hands over, for batch reads that ask for it (``pushFilters=true``).
+"""Applies filters that Spark pushes down to a batch read (``pushFilters=true``).
 
-| on | becomes | and Spark |
+| filter on | result | check of the rows by Spark |
 | --- | --- | --- |
-| topic, brokerName, queueId | fewer queues | need not look again |
-| queueOffset | shorter ranges | need not look again |
-| tags, equal or in | a filter at the broker | need not look again |
-| storeTimestamp | shorter ranges, found by time | looks again: brokers store in almost that order |
+| topic, brokerName, queueId | fewer queues | none |
+| queueOffset | shorter ranges | none |
+| tags, equal or in | a filter at the broker | none |
+| storeTimestamp | shorter ranges, found by time | yes: brokers store in almost that order |
 
-Everything else goes back to Spark. Times are looked up with a margin: after a clock was set back,
-messages stand behind others that claim to be later. As long as no message is earlier than one
-before it by more than the margin, none that is wanted lies outside what is found with it.
+Spark applies all other filters itself. Times are looked up with a margin: after a broker's clock
+was set back, messages follow others with later times. As long as no message is earlier than one
+before it by more than the margin, the ranges contain every message that passes the filter.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from orbitmq.spark.source.options import SourceOptions
 __all__ = ["PushdownReader"]
 
 CLOCK_MARGIN_MS = 60_000
-"""How far a broker's clock may have been set back; the store format allows for as much."""
+"""Time by which a broker's clock may have been set back; the store format allows the same."""
 
 _OF_QUEUE: dict[str, Callable[[MessageQueue], Any]] = {
     "topic": lambda queue: queue.topic,
@@ -46,7 +46,7 @@ _OF_QUEUE: dict[str, Callable[[MessageQueue], Any]] = {
 
 
 class PushdownReader(RocketMQBatchReader):
-    """Reads what is there, without what the query would throw away."""
+    """Reads the stored messages without those that the query's filters drop."""
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...], tasks: int) -> None:
         super().__init__(options, columns, tasks)
@@ -56,13 +56,13 @@ class PushdownReader(RocketMQBatchReader):
         self._until_ms: int | None = None
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take over what can be taken, and return the rest."""
+        """Take over the filters that this source can apply, and return the rest."""
         for each in filters:
             if not self._take(each):
                 yield each
 
     def _take(self, wanted: Filter) -> bool:
-        """Take a filter over; False when Spark has to look at the rows itself."""
+        """Take a filter over; return False if Spark must check the rows itself."""
         name, values = column_of(wanted), passing_values(wanted)
         if name in _OF_QUEUE and values is not None:
             self._queue_tests.append((name, values))

@@ -1,27 +1,29 @@
-"""Ranges of queues in, Arrow batches out: what a task does.
+"""Reads ranges of queues in a task and returns Arrow batches.
 
 Theory of operation. A range is cut into *segments* of a few thousand offsets. The requests of
-several segments are under way at once on one connection per broker (`prefetch`); the answers of the
-first one are turned into columns while the others travel, so a task never waits a round trip per
-answer. Segments come out in order. A broker with bulk read answers a segment at once; any other
-gives at most 32 messages (8 from its disk) per pull, and a segment goes on pulling until it has
-passed its end, which also deals with filters, whose answers have holes.
+several segments are under way at once on one connection per broker (`prefetch`). The answers of the
+first segment are converted to columns while the other answers are under way. So a task does not
+wait for a round trip per answer. Segments are returned in order.
+
+A broker with bulk read sends a segment in one answer. Any other broker sends at most 32 messages (8
+from its disk) per pull. A segment then sends pulls until it has passed its end. This also works
+with filters, whose answers have holes.
 
 ```text
-range ──► segment segment segment segment …        prefetch of them under way
+range ──► segment segment segment segment …        `prefetch` of them under way
              │       └─ requests on the broker's connection, answers in any order
              └─ answers ──► RecordColumns ──► batch when full
 ```
 
-Bounds. Bytes that wait for their turn are counted: beyond `MAX_WAITING_BYTES` only the first
-segment goes on. So a task's memory depends neither on the backlog nor on the size of messages.
+Bounds. The bytes of waiting answers are counted: beyond `MAX_WAITING_BYTES` only the first segment
+sends requests. So a task's memory depends neither on the backlog nor on the size of messages.
 
-Trouble. A connection that breaks, a broker that is busy or restarts: after a pause the route is
-asked for anew and every segment goes on where its last answer ended. How long that may go on, and
-what follows from offsets that are gone, are the business of `data_loss`: of those that a broker
-says are, and of those that it has passed without a word. Java's brokers drop an expired file before
-their queues know of it, and until then step over what was in it. Files go from the oldest on, so
-what is missing is what an answer should have begun with.
+Failures. After a broken connection, or if a broker is busy or restarts, the task pauses and
+requests the route again. Then every segment continues where its last answer ended. `data_loss`
+decides how long a task retries, and what happens to lost offsets. These are offsets that a broker
+reports as lost, and offsets that an answer skips silently. A Java broker deletes an expired file
+before it updates its consume queues, and until then skips the messages of that file. Files are
+deleted from the oldest on, so the missing messages are the first ones of an answer.
 """
 
 from __future__ import annotations
@@ -49,30 +51,30 @@ __all__ = ["REMOVING", "Filter", "PullSettings", "RangeReader", "ahead"]
 _log = logging.getLogger(__name__)
 
 BULK_BYTES = 1 << 20
-"""What a bulk answer should have: enough to forget the round trip, little enough to overlap."""
+"""Size of a bulk answer: large compared with a round trip, small enough for parallel answers."""
 MAX_WAITING_BYTES = 24 << 20
 FIRST_GUESS_BYTES = 1024
 PULL_ROUNDS = 8
-"""How many pulls a segment takes where there is no bulk read."""
+"""Number of pulls per segment at brokers without bulk read."""
 BATCH_ROWS = 8192
 BATCH_BYTES = 4 << 20
 BULK_PREFETCH, PULL_PREFETCH = 5, 16
 MOST_DAMAGES_TOLD = 8
-"""How many of them a task names in its log: a topic may be full of them."""
+"""Number of damages a task names in its log: a topic may be full of them."""
 REMOVING = "MESSAGE_WAS_REMOVING"
-"""What brokers remark on an answer that has nothing because it was all in files that are gone."""
+"""Remark of brokers on an answer without messages because their files were deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What brokers leave out."""
+    """Filter that brokers apply to messages, by tags or by SQL."""
 
     tags: str | None = None
     sql: str | None = None
 
     @property
     def tag_texts(self) -> list[str] | None:
-        """The tags that are wanted; brokers compare their hash codes only."""
+        """Tags to filter by in the task too, because brokers compare hash codes only."""
         if self.tags is None:
             return None
         return list(Subscription.of_tags("", self.tags).tags) or None
@@ -80,7 +82,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class PullSettings:
-    """How a task reads."""
+    """Settings for the requests of a task and for its columns."""
 
     columns: tuple[str, ...]
     filter: Filter = Filter()
@@ -96,7 +98,7 @@ class _Answer:
     body: bytes
     start: int
     expected: int
-    """How many records should be in it, from `start` on; 0 where that cannot be said."""
+    """Number of records it should have from `start` on; 0 if unknown."""
 
 
 @dataclass(slots=True, eq=False)
@@ -114,7 +116,7 @@ class _Segment:
 
 
 class RangeReader:
-    """Reads ranges. One per task; connections are kept by the process (see `links`)."""
+    """Reads the ranges of one task; the process keeps the connections (see `cluster`)."""
 
     def __init__(
         self,
@@ -156,7 +158,7 @@ class RangeReader:
                 continue
             self._advance(active)
         if self._damages > MOST_DAMAGES_TOLD:
-            _log.warning("bodies that stay as they are stored: %d in all", self._damages)
+            _log.warning("bodies that cannot be read were left as stored: %d in all", self._damages)
         if self._columns.num_rows:
             yield self._columns.finish()
 
@@ -166,7 +168,7 @@ class RangeReader:
             while at < each.end:
                 end = min(at + self._segment_length(each.queue.broker_name), each.end)
                 if each.end - end < (end - at) // 4:
-                    end = each.end  # not worth a request of its own
+                    end = each.end  # the rest is too short for a request of its own
                 yield _Segment(each.queue, at, end, at)
                 at = end
 
@@ -216,13 +218,13 @@ class RangeReader:
     def _tell_damages(self) -> None:
         count, texts = self._columns.take_damages()
         for text in texts[: max(MOST_DAMAGES_TOLD - self._damages, 0)]:
-            _log.warning("a body stays as it is stored: %s", text)
+            _log.warning("a body that cannot be read was left as stored: %s", text)
         self._damages += count
 
-    # ---- requests
+    # ---- Requests
 
     def _top_up(self, active: deque[_Segment], upcoming: Iterator[_Segment]) -> None:
-        """Have as many requests under way as are allowed."""
+        """Send requests until the allowed number is under way."""
         try:
             for segment in active:
                 self._ask_for(segment, first=segment is active[0])
@@ -281,20 +283,20 @@ class RangeReader:
             fields["subscription"] = wanted.tags
         return fields
 
-    # ---- answers
+    # ---- Answers
 
     def _advance(self, active: deque[_Segment]) -> None:
-        """Wait until the first segment has its next answer."""
+        """Wait for the next answer of the first segment."""
         head = active[0]
         if head.opaque is None:
-            return  # trouble; the next round asks again
+            return  # a request failed; the next round sends it again
         try:
             link = self._link(head.queue.broker_name)
             response = link.receive(head.opaque)
             head.opaque = None
             self._take(head, response)
             self._losses.made_progress()
-            # What came for the others goes on, too, before the first one's rows are made.
+            # The other segments take their answers and send on before rows are made of the first.
             ready = link.poll() if link.waiting or link.has_answers else {}
             for segment in active:
                 if segment.opaque in ready:
@@ -336,7 +338,7 @@ class RangeReader:
                 queue, segment.next_offset, segment.end, maximum, next_offset
             )
         elif code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and self._is_bulk(queue.broker_name):
-            # Another broker has this address now: recovering asks what that one can do.
+            # Another broker has this address now: `_recover` requests its features.
             raise BrokerBusy(code, response.remark, address=str(queue.broker_name))
         elif code in NOT_NOW:
             raise BrokerBusy(code, response.remark, address=str(queue.broker_name))
@@ -347,7 +349,7 @@ class RangeReader:
             raise BrokerRefused(code, response.remark, address=str(queue.broker_name), hint=hint)
 
     def _expects_all(self, response: Command) -> bool:
-        """Whether each offset that an answer passes should have a record in it."""
+        """Return True if an answer should have a record for each offset that it covers."""
         wanted = self._settings.filter
         has_holes = response.version >= Version.V5_0_0_SNAPSHOT
         return wanted.tags is None and wanted.sql is None and not has_holes
@@ -361,12 +363,12 @@ class RangeReader:
             self._record_bytes = max((self._record_bytes + total_bytes // count) // 2, 100)
 
     def _recover(self, active: deque[_Segment], error: OrbitError) -> None:
-        """Begin anew with every connection, after a pause, unless patience is at its end."""
+        """Drop all connections, pause and continue; raise if retries are used up."""
         if not error.retriable:
             raise error
         for segment in active:
             segment.opaque = None
-        # First of all, because whoever reads next must not get them when patience is at its end.
+        # Closed before anything can raise: the next task must not get these answers.
         self._cluster.close_pipelines()
         self._losses.had_trouble(error)
         self._cluster.forget_routes()
@@ -381,23 +383,23 @@ class RangeReader:
             self._endpoints[queue.broker_name] = endpoint
 
 
-# ---- The next batch is made while Spark takes the last one
+# ---- Read-ahead of one batch
 #
-# Theory of operation. A worker makes a batch and writes it to the JVM, which takes as long as the
-# JVM needs to read it: the buffers between them are small, a batch is megabytes. Making lets go of
-# the GIL, and so does writing; with a thread for the one they go on side by side, and a task waits
-# for neither its broker nor the JVM while it could work. There is one batch ahead, no more, so
-# memory stays bounded. Batches of a store directory, where there is no broker, are made no faster
-# so.
+# Theory of operation. The next batch is made while Spark reads the last one. A worker makes a batch
+# and writes it to the JVM. The write takes as long as the JVM needs to read, because a batch has
+# megabytes and the buffers in between are small. Both making and writing release the GIL. With a
+# thread for making, the two run in parallel, and a task waits for neither its broker nor the JVM
+# while it could work. Only one batch is made ahead, so memory stays bounded. Read-ahead does not
+# speed up batches of a store directory, which come from no broker.
 
 T = TypeVar("T")
 
 
 def ahead(batches: Iterator[T]) -> Generator[T, None, None]:
-    """Return the same batches, each made while whoever asks has the one before.
+    """Yield the same batches, each made in a thread while the caller uses the one before.
 
-    Whoever stops asking waits until the one that is being made is done, so that nobody uses what
-    they are made of at the same time.
+    Closing the generator waits for the batch in the making. So the caller and the thread never use
+    the source of the batches at the same time.
     """
     with ThreadPoolExecutor(1, "orbitmq-ahead") as thread:
         upcoming = thread.submit(next, batches, None)

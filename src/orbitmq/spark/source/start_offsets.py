@@ -1,7 +1,7 @@
-"""Which queues a reader has, and where it begins and ends in each.
+"""Queues of a reader, with its first and last offset in each.
 
-Options name places in words, numbers or times; brokers know numbers only. What is found here is
-what was asked for and is there at this moment; offsets that are asked for and gone are a loss.
+Options give positions as words, numbers or times; brokers use numbers only. This module returns the
+requested offsets that exist at this moment. Requested offsets that no longer exist are a loss.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ __all__ = [
 def find_queues(
     cluster: SourceCluster, topics: Topics, *, required: bool = True
 ) -> list[MessageQueue]:
-    """Return the queues that exist of those a reader is asked to read, sorted.
+    """Return the existing queues that `topics` selects, sorted.
 
-    `required` topics that do not exist are an error; later, they may have been deleted. The error
-    is `retriable` while no broker is registered: nameservers know no topic of a broker that is
-    away.
+    With `required`, a topic that does not exist is an error. A running stream does not require
+    topics, because they may have been deleted since. The error is `retriable` while no broker is
+    registered, because nameservers drop the topics of a broker that is away.
     """
     if topics.pattern is not None:
         names: Iterable[str] = cluster.topics_like(topics.pattern)
@@ -75,9 +75,9 @@ def _raise_missing(cluster: SourceCluster, topic: str, option: str) -> NoReturn:
 
 
 def find_on_any_broker(cluster: SourceCluster, topics: Topics) -> list[MessageQueue]:
-    """Return the queues that a reader may be asked to read, before `settled` is known.
+    """Return the queues that `topics` may select, before `settled` has added broker names.
 
-    Those of brokers that are away are not among them, and none is required.
+    Queues of unavailable brokers are missing from the result, and none is required.
     """
     names = dict.fromkeys(queue.topic for queue in topics.queues)
     wanted = Topics(names=tuple(names)) if names else topics
@@ -88,8 +88,8 @@ def find_on_any_broker(cluster: SourceCluster, topics: Topics) -> list[MessageQu
 def settled(topics: Topics, begun: Iterable[MessageQueue]) -> Topics:
     """Return the topics with each queue of `assign` on the broker on which it was begun.
 
-    Who left the broker out, as one may while a topic has one, means that one for good, whatever
-    brokers the topic has later.
+    A user may omit the broker of a topic on one broker. The queue then stays on that broker,
+    whatever brokers the topic has later.
     """
     if all(queue.broker_name for queue in topics.queues):
         return topics
@@ -102,7 +102,7 @@ def resolve_starting(
     ends: Mapping[MessageQueue, OffsetBounds],
     losses: DataLoss,
 ) -> Offsets:
-    """Return where to begin in each queue."""
+    """Return the first offset to read in each queue."""
     position = options.starting
     strategy = options.when_no_message_is_later
     offsets = _resolve(cluster, position, ends, strategy)
@@ -123,7 +123,7 @@ def resolve_ending(
     ends: Mapping[MessageQueue, OffsetBounds],
     losses: DataLoss,
 ) -> Offsets:
-    """Return where a batch ends in each queue."""
+    """Return the end of a batch in each queue."""
     offsets = _resolve(cluster, options.ending, ends, "latest")
     for queue, offset in offsets.items():
         last = ends[queue].max_offset
@@ -190,12 +190,12 @@ def _since(
     return reach.max_offset
 
 
-# ---- Where queues really begin
+# ---- Queues whose messages have all expired
 #
-# A Java broker moves the first offset of a queue to the oldest message that is left. When none is
-# left it does not: the queue goes on saying that it begins where it once began. Who starts there
-# would read nothing, and would have to take every message of the queue for lost on the way. Our
-# own brokers tell the truth, so they are not asked again.
+# A Java broker moves the first offset of a queue to the oldest message that is left. When no
+# message is left, the broker does not move it and keeps returning the old first offset. A reader
+# that starts there would read nothing and would report every message of the queue as lost.
+# OrbitMQ's brokers return the right offset, so they get no further request.
 
 _NOTHING = (
     ResponseCode.PULL_NOT_FOUND,
@@ -207,7 +207,7 @@ _NOTHING = (
 def skip_expired(
     cluster: SourceCluster, starts: Offsets, ends: Mapping[MessageQueue, OffsetBounds]
 ) -> Offsets:
-    """Return the starts; those of queues all of whose messages have expired are at the end."""
+    """Return the starts, moved to the end of queues whose messages have all expired."""
     return {
         queue: ends[queue].max_offset if _is_all_gone(cluster, queue, start, ends[queue]) else start
         for queue, start in starts.items()
@@ -222,8 +222,8 @@ def _is_all_gone(
     endpoint = cluster.endpoint(queue.topic, queue.broker_name)
     if BULK_READ in endpoint.features:
         return False
-    # Files go from the oldest on: when the last message is gone, all are. While files go, the first
-    # one may be and the last one not.
+    # Files are deleted from the oldest on: when the last message is deleted, all are. During the
+    # deletion the first message may be gone and the last one not, so both are checked.
     for at in (start, reach.max_offset - 1):
         fields = cluster.pull_fields(queue, at, 1)
         answer = cluster.ask(endpoint.address, RequestCode.PULL_MESSAGE, fields, also=_NOTHING)

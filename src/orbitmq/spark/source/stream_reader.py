@@ -1,17 +1,18 @@
-"""Reading what is to come: offsets per micro-batch, and what is in between.
+"""Reads topics as a stream: the offsets of each micro-batch, and the messages in between.
 
-Theory of operation. Spark asks for the latest offset at every trigger and plans a batch when it
-has moved. The offsets of a batch are written to Spark's checkpoint before it is read, so after a
-failure the same range is read again: `read` depends on its range and on nothing else. How a batch
-was planned is written along with them (see `offsets`), because the sink tells rows it has sent
-before by their partition, too; the next driver may have more cores or fewer, and messages may have
-expired meanwhile. When Spark asks for the next batch from `start` on, everything before it is
-committed; that is when progress is reported to the consumer group (``commitOffsets=progress``), for
-display only.
+Theory of operation. Spark calls `latestOffset` at every trigger and plans a batch when the offset
+has moved. Spark writes the offsets of a batch to its checkpoint before it reads the batch. So after
+a failure the same range is read again: `read` depends on its range and on nothing else.
 
-Routes are looked at anew at each trigger (for `routeCacheTtlMs` from memory): queues that were
-added begin at their first offset. What a stream asks brokers while nothing happens is the business
-of `watching`.
+The checkpoint also contains how a batch was planned (see `offsets`). The sink needs this, because
+it recognises rows sent before by their partition, too. The next driver may have more or fewer
+cores, and messages may have expired meanwhile.
+
+When Spark requests the next batch from `start` on, everything before `start` is committed. At that
+time progress is written to the consumer group (``commitOffsets=progress``), for display only.
+
+Each trigger checks the routes again, from a cache for `routeCacheTtlMs`. Queues that were added
+begin at their first offset. `end_watcher` decides which requests an idle stream sends to brokers.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ Json = dict[str, Any]
 class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads topics micro-batch by micro-batch.
 
-    The planner's process has one of these for the life of a query; each task gets a copy that only
-    ever calls `read`, so what the planner alone needs is made when it is first used.
+    The planner's process has one instance for the life of a query. Each task gets a copy of which
+    only `read` is called. So objects that only the planner needs are created at their first use.
     """
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...], tasks: int) -> None:
@@ -84,14 +85,14 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._commits: ProgressCommits | None = None
 
     def __getstate__(self) -> Json:
-        # What has connections stays with the planner.
+        # Objects with connections stay in the planner's process.
         state = self.__dict__.copy()
         return state | {"_watch": None, "_absences": None, "_limits": None, "_commits": None}
 
-    # ---- offsets
+    # ---- Offsets
 
     def initialOffset(self) -> Json:
-        """Return where the stream begins when there is no checkpoint."""
+        """Return the first offsets of a stream that has no checkpoint."""
         options = self.options
         with options.connection.hiding_secrets():
             cluster = cluster_of(options)
@@ -103,7 +104,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return skip_expired(cluster, starts, ends)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit that Spark hands to `latestOffset`; it knows one at a time."""
+        """Return the limit that Spark passes to `latestOffset`; Spark supports one at a time."""
         limits = self.options.limits
         if limits.max_offsets is not None:
             return ReadMaxRows(limits.max_offsets)
@@ -114,7 +115,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
-        """Return where the next micro-batch ends, `start` if there is to be none now."""
+        """Return the end of the next micro-batch; `start` means that there is no batch now."""
         with self.options.connection.hiding_secrets():
             cluster, began = cluster_of(self.options), from_json(start)
             self._report(cluster, began)
@@ -122,8 +123,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             starts = self._starts(began, ends)
             batch_end = self._batch_end(cluster, starts, self._latest(began, ends), limit)
             if batch_end is None or batch_end == began:
-                # Spark takes another text for another offset, so a number of tasks that has
-                # changed waits for a batch to go with.
+                # Spark compares offsets as text. So a changed number of tasks is not written until
+                # there is a batch.
                 return start
             begins = {q: at for q, at in starts.items() if q in batch_end and at > began.get(q, 0)}
             return as_json(batch_end, self.tasks, begins, LEAST_PER_TASK)
@@ -135,17 +136,17 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return latest
         if self._limits is None:
             self._limits = TriggerLimits(self.options.limits, cluster, time.monotonic)
-        # A stream that catches up does not wait for more to come.
+        # A stream with a fixed end (available-now) does not wait for more messages.
         batch_end = self._limits.apply(starts, latest, may_wait=self._pinned is None)
         self._too_few = latest if batch_end is None else {}
         return batch_end
 
     def _starts(self, began: Offsets, ends: Mapping[MessageQueue, OffsetBounds]) -> Offsets:
-        """Return where a micro-batch begins.
+        """Return the first offsets of a micro-batch.
 
-        That is where new queues have their first message. Where messages have expired it is the
-        first that is left, unless the loss is an error anyway: otherwise a stream that is far
-        behind would take batch after batch of offsets that have nothing.
+        A new queue begins at its first message. A queue whose next messages have expired begins at
+        the first one left, unless the loss is an error anyway. Otherwise a stream that is far
+        behind would plan batch after batch of offsets without messages.
         """
         firsts = {queue: reach.min_offset for queue, reach in ends.items()}
         if self.options.fail_on_data_loss:
@@ -155,16 +156,16 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _ends(self, cluster: SourceCluster, began: Offsets) -> Mapping[MessageQueue, OffsetBounds]:
         topics = self._topics = settled(self.options.topics, began)
         if self._watch is None:
-            # Topics may be gone by then.
+            # Topics may have been deleted since the start, so none is required.
             self._watch = Watch(cluster, lambda: find_queues(cluster, self._topics, required=False))
         watch, absences = self._watch, self._absent(cluster)
         wanted = {q: offset for q, offset in began.items() if topics.has(q)}
         for queue, end in (self._pinned or {}).items():
             if topics.has(queue) and end > began.get(queue, 0):
                 wanted[queue] = began.get(queue, 0)
-        # What was too little for a batch has been seen: there is nothing to ask before more comes.
+        # `_too_few` counts as seen: brokers get no requests before more messages arrive.
         ends = watch.ends(began | self._too_few)
-        # A run up to a fixed end may not be over before it has been there.
+        # A run with a fixed end must read up to that end, so it waits for missing queues.
         while absences.check(wanted, watch.reach) and self._pinned is not None:
             time.sleep(LOOK_AGAIN_S)
             ends = watch.ends(began)
@@ -179,21 +180,21 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._absences
 
     def _latest(self, began: Offsets, ends: Mapping[MessageQueue, OffsetBounds]) -> Offsets:
-        """Return the ends of all queues; of those that are not there now, where reading stopped."""
+        """Return the ends of all queues; for missing queues, the offset where reading stopped."""
         latest = dict(began)
         for queue, reach in ends.items():
             end, start = reach.max_offset, began.get(queue, 0)
             if self._pinned is not None and end > start:
                 if queue not in began and queue not in self._pinned:
-                    continue  # came too late for this run
-                # The broker of a queue that was begun may have been away when all were pinned.
+                    continue  # added after the start of this run
+                # The broker of a begun queue may have been away when the ends were pinned.
                 end = max(min(end, self._pinned.setdefault(queue, end)), start)
-            # An end before the start is a loss: planning the batch tells of it.
+            # An end before the start is a loss, which `partitions` reports.
             latest[queue] = end
         return latest
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Take the ends of all queues as they are now for the end of the stream."""
+        """Fix the end of the stream at the present ends of all queues."""
         options = self.options
         with options.connection.hiding_secrets():
             cluster = cluster_of(options)
@@ -202,16 +203,16 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._pinned = {queue: reach.max_offset for queue, reach in ends.items()}
 
     def reportLatestOffset(self) -> Json | None:
-        """Return the ends of all queues, as far as they are known, so that lag can be shown."""
+        """Return the known ends of all queues, so that Spark can show the lag."""
         ends = None if self._watch is None else self._watch.known
         if ends is None:
             return None
         return as_json({queue: reach.max_offset for queue, reach in ends.items()})
 
-    # ---- batches
+    # ---- Batches
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
-        """Divide what lies between two offsets among tasks."""
+        """Divide the messages between two offsets among tasks."""
         options = self.options
         with options.connection.hiding_secrets():
             cluster = cluster_of(options)
@@ -221,20 +222,20 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             left = ranges_left(ends, began, stops, losses_of(options))
             begins = moving | begins_in(end)
             ranges = [QueueRange(queue, begins[queue], stops[queue]) for queue in sorted(moving)]
-            # A checkpoint of an earlier version says one of them or none.
+            # A checkpoint of an earlier version has only one of the two numbers, or none.
             tasks, least = tasks_in(end) or self.tasks, least_in(end) or ONCE_LEAST_PER_TASK
             return make_partitions(options, ranges, endpoints, tasks, left, least=least)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Read one task's share."""
+        """Read the messages of one task."""
         losses = losses_of(self.options, self.options.max_broker_absence_ms)
         return read_partition(self.options, self.columns, self._filter, partition, losses)
 
     def commit(self, end: Json) -> None:
-        """Do nothing: this comes a batch late, `latestOffset` knows earlier."""
+        """Do nothing: Spark calls this a batch late, `latestOffset` gets the offsets earlier."""
 
     def stop(self) -> None:
-        """Let go of the connections of this stream; others share the rest."""
+        """Close the connections of this stream; the shared ones stay open for other readers."""
         for each in (self._watch, self._commits):
             if each is not None:
                 each.close()
@@ -250,7 +251,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def ranges_left(
     ends: Mapping[MessageQueue, OffsetBounds], began: Offsets, stops: Offsets, losses: DataLoss
 ) -> dict[MessageQueue, QueueRange]:
-    """Return what lies between two offsets and is still there; what is not, is told as a loss."""
+    """Return the ranges between two offsets that still exist; report missing ones as a loss."""
     ranges = {}
     for queue in sorted(ends):
         first, last = ends[queue].min_offset, ends[queue].max_offset

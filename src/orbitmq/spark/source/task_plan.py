@@ -1,11 +1,12 @@
-"""Which task reads what, and how much a micro-batch has. Pure: numbers in, numbers out.
+"""Division of ranges among tasks, and the size of a micro-batch.
 
-A query may do anything with a row, so all cores are to have some: queues are packed into as many
-tasks as can run at once, if there are as many queues in which something waits. A task costs Spark
-some milliseconds whatever it reads, a second and much memory when it is the first on a core, and
-most triggers of a stream that keeps up have a few messages: a task has at least `LEAST_PER_TASK`
-offsets where queues have less than that. A queue is only divided when somebody asks for more tasks
-(`min_partitions`) or smaller ones (`max_records`).
+A query may do anything with a row, so every core should get rows. Queues are packed into as many
+tasks as can run at once, if as many queues have messages to read.
+
+A task costs Spark some milliseconds whatever it reads, and a second and much memory when it is the
+first on a core. Most triggers of a stream that keeps up have a few messages only. So queues with
+few offsets share a task, until it has at least `LEAST_PER_TASK` offsets. A queue is only divided if
+the options ask for more tasks (`min_partitions`) or smaller ones (`max_records`).
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from orbitmq.spark.source.options import BatchLimits
 __all__ = ["LEAST_PER_TASK", "ONCE_LEAST_PER_TASK", "TriggerLimits", "pack", "share", "split"]
 
 LEAST_PER_TASK = 32
-"""So few rows may cost a query 2 ms each and still take no longer than a trigger without any."""
+"""This many rows at 2 ms each take a query no longer than a trigger without rows."""
 ONCE_LEAST_PER_TASK = 10_000
-"""The same in versions whose checkpoints do not say."""
+"""Value in older versions, whose checkpoints do not contain it."""
 
 
 def split(
     ranges: Sequence[QueueRange], min_partitions: int | None, max_records: int | None
 ) -> list[QueueRange]:
-    """Divide ranges until there are as many, and they are as short, as was asked for."""
+    """Divide ranges until they are as many and as short as the arguments say."""
     pieces = [each for each in ranges if each.count > 0]
     if max_records is not None:
         pieces = [
@@ -42,7 +43,7 @@ def split(
     missing = 0 if min_partitions is None else min_partitions - len(pieces)
     if missing <= 0 or not pieces:
         return pieces
-    # The next cut always goes to the piece whose parts are the longest.
+    # Each cut is made in the piece whose parts are the longest.
     cuts = [1] * len(pieces)
     longest = [(-each.count, number) for number, each in enumerate(pieces)]
     heapq.heapify(longest)
@@ -73,9 +74,9 @@ def pack(
     max_records: int | None = None,
     least: int = LEAST_PER_TASK,
 ) -> list[list[QueueRange]]:
-    """Give ranges to tasks, so that all have about as much to do; each task's are in order.
+    """Divide ranges among tasks of about equal size; the ranges of each task are sorted.
 
-    There are no more tasks than can have `least` offsets each, unless more are asked for.
+    There is at most one task per `least` offsets, unless the other arguments require more tasks.
     """
     pieces = split(ranges, min_partitions, max_records)
     if not pieces:
@@ -90,7 +91,7 @@ def pack(
     for each in sorted(pieces, key=lambda each: (-each.count, each.queue, each.start)):
         load, number = loads[0]
         if max_records is not None and load and load + each.count > max_records:
-            # Even the emptiest task has no room left for it.
+            # Not even the smallest task has room left for this piece.
             packed.append([each])
             heapq.heappush(loads, (each.count, len(packed) - 1))
             continue
@@ -102,13 +103,14 @@ def pack(
 def share(
     backlogs: Mapping[MessageQueue, int], limit: int, turn: int = 0
 ) -> dict[MessageQueue, int]:
-    """Divide a limit among the queues in which something waits; there is at least 1 in each.
+    """Divide a limit among queues by their backlogs; each backlog is at least 1.
 
-    Nobody gets more than waits there, and the shares add up to the limit if that much waits. Each
-    queue gets one offset, however little it has beside the others, and the rest goes to them in
-    proportion to what waits: what is left after rounding down, to those that lost most by it. A
-    limit that has not one for each is given out in turns, beginning with queue number `turn`; who
-    counts what was given out before has the number for the next round.
+    No queue gets more than its backlog, and the shares add up to the limit if the backlogs suffice.
+    Each queue gets one offset, however small its backlog is. The rest is divided in proportion to
+    the backlogs. Offsets left after rounding down go to the queues that lost most by the rounding.
+
+    If the limit is below the number of queues, the queues take turns, beginning with queue number
+    `turn`. The number of offsets given out before is the `turn` of the next round.
 
     >>> share({MessageQueue("t", "b", 0): 300, MessageQueue("t", "b", 1): 100}, 40)
     {MessageQueue(topic='t', broker_name='b', queue_id=0): 30, \
@@ -120,7 +122,7 @@ MessageQueue(topic='t', broker_name='b', queue_id=1): 10}
     if limit < len(queues):
         first = turn % len(queues)
         return dict.fromkeys(queues, 0) | dict.fromkeys((queues * 2)[first : first + limit], 1)
-    # One for each; of what is to be given out beyond that, each has a right to its part.
+    # One offset for each queue; each has a right to its part of the rest.
     rest, waiting = limit - len(queues), total - len(queues)
     rights = {queue: (backlogs[queue] - 1) * rest for queue in queues}
     shares = {queue: 1 + right // waiting for queue, right in rights.items()}
@@ -130,19 +132,20 @@ MessageQueue(topic='t', broker_name='b', queue_id=1): 10}
     return shares
 
 
-# ---- How much a micro-batch has: at most so many offsets or bytes, and not before there are enoug
+# ---- Size of a micro-batch
 #
-# All limits apply together. Bytes are an estimate: the first messages of each queue's share are
-# looked at now and then, and their size is taken for that of the rest.
+# A micro-batch has at most a number of offsets or bytes, and waits until there are enough messages.
+# All limits apply together. Bytes are an estimate: a sample of the first messages of each queue's
+# share is read every `LOOK_AGAIN_S`, and its mean size counts for the rest.
 
 LOOK_AGAIN_S = 10.0
 SAMPLED_MESSAGES = 32
 PRESUMED_BYTES = 1024.0
-"""The size of a message where none has been seen."""
+"""Assumed size of a message in a queue without a sample."""
 
 
 class TriggerLimits:
-    """Applies the limits of triggers, one after the other."""
+    """Applies the limits of a trigger to consecutive micro-batches."""
 
     def __init__(
         self, limits: BatchLimits, cluster: SourceCluster, clock: Callable[[], float]
@@ -154,7 +157,7 @@ class TriggerLimits:
         self._sizes: dict[MessageQueue, tuple[float, float]] = {}
 
     def apply(self, starts: Offsets, latest: Offsets, *, may_wait: bool) -> Offsets | None:
-        """Return where the next micro-batch ends; None when there is not enough for one yet."""
+        """Return the end of the next micro-batch, None if there are not enough messages yet."""
         limits = self._limits
         backlogs = {
             queue: end - starts.get(queue, 0)
@@ -171,18 +174,18 @@ class TriggerLimits:
         limit = total if limits.max_offsets is None else limits.max_offsets
         if limits.max_bytes is not None and total:
             limit = min(limit, self._offsets_in(limits.max_bytes, backlogs, starts))
-        # What was read so far grows by what is given out now, so turns go on after a restart, too.
+        # The sum of starts grows by each batch, so turns continue after a restart, too.
         shares = share(backlogs, limit, turn=sum(starts.values()))
         ends = {queue: starts.get(queue, end) for queue, end in latest.items()}
         ends |= {queue: starts.get(queue, 0) + part for queue, part in shares.items()}
-        # A queue that became shorter is not held back, so that the loss is noticed.
+        # A queue that became shorter keeps its end before its start, so that the loss is noticed.
         ends |= {queue: end for queue, end in latest.items() if end < starts.get(queue, 0)}
         return ends
 
     def _offsets_in(
         self, max_bytes: int, backlogs: Mapping[MessageQueue, int], starts: Offsets
     ) -> int:
-        """Return how many offsets make up so many bytes, at least one."""
+        """Return the number of offsets that make up `max_bytes`, at least one."""
         total = sum(backlogs.values())
         sizes = {queue: self._message_bytes(queue, starts.get(queue, 0)) for queue in backlogs}
         mean = sum(sizes[queue] * count for queue, count in backlogs.items()) / total
@@ -196,13 +199,13 @@ class TriggerLimits:
         return size
 
     def _sampled(self, queue: MessageQueue, offset: int) -> float:
-        """Return how large messages are there, 0 when that cannot be said now."""
+        """Return the mean size of messages at an offset, 0 if it cannot be found out now."""
         try:
             body = self._cluster.sample(queue, offset, SAMPLED_MESSAGES)
         except OrbitError as error:
             if not error.retriable:
                 raise
-            return 0.0  # no reason to end a stream: its tasks wait for a broker that is away
+            return 0.0  # no error: the tasks of a stream wait for a broker that is away
         counting = RecordColumns([], max_rows=SAMPLED_MESSAGES)
-        counting.append(body, verify_crc=False)  # whether bodies can be read is for the tasks
+        counting.append(body, verify_crc=False)  # tasks check the bodies
         return len(body) / counting.num_rows if counting.num_rows else 0.0
