@@ -1,8 +1,8 @@
 """Iterating consumers: `Consumer` for threads, `AsyncConsumer` for asyncio.
 
 The program iterates over messages or polls for lists of them. Both consumers read from a buffer
-that pulls fill in advance. A message counts as done when the reader requests the next one; it is
-committed with the next periodic commit.
+that pulls fill in advance. A message counts as done when the reader requests the next one. Offsets
+of done messages are committed periodically.
 """
 
 from __future__ import annotations

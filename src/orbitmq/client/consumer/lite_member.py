@@ -298,7 +298,7 @@ class LiteMember(FetchingMember[ProcessQueue]):
         return known if known >= 0 else None
 
     def position(self, queue: MessageQueue) -> int:
-        """Return the offset up to which the messages of a queue are done."""
+        """Return the offset of the first message of a queue that is not done yet."""
         cache = self._cache(queue)
         return cache.commit_offset if cache.commit_offset >= 0 else cache.next_offset
 
@@ -368,7 +368,7 @@ class BaseConsumer(MemberOwner[LiteMember]):
         return function
 
     def position(self, queue: MessageQueue) -> int:
-        """Return the offset up to which the messages of a queue are done. ::
+        """Return the offset of the first message of a queue that is not done yet. ::
 
         consumer.position(queue)
         """

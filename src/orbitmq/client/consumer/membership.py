@@ -1,4 +1,4 @@
-"""Who is in a group, whose turn an ordered queue is, and whether a filter would be understood."""
+"""Flows about group membership: list the members, lock and unlock queues, validate a filter."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def group_members(
     group: str,
     is_settled: Callable[[str], bool] = lambda _address: True,
 ) -> Flow[list[str] | None]:
-    """Return the client ids of a group's members; None when no broker of the topic can tell.
+    """Return the client ids of a group's members; None if no broker returns a reliable list.
 
-    A broker that has just started does not know all of them yet, so all brokers are asked, and what
-    one says that is not settled does not count alone.
+    A broker that has just started does not know all members yet. So the request goes to all brokers
+    of the topic, and the lists are merged. At least one list must come from a settled broker.
     """
-    members: Counter[str] = Counter()  # Java's members count an id twice that is listed twice
+    members: Counter[str] = Counter()  # Java's members count an id twice if a broker lists it twice
     is_known = False
     for address in sorted(routes.brokers_of(topic)):
         ids = yield from _members_at(address, group)
@@ -46,7 +46,7 @@ def group_members(
 
 
 def _members_at(address: str, group: str) -> Flow[list[str] | None]:
-    """Return the members that one broker knows, None if it cannot tell."""
+    """Return the members that one broker lists; None if the broker returns no list."""
     ext = {"consumerGroup": group}
     try:
         response = yield Call(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, ext)
@@ -58,20 +58,25 @@ def _members_at(address: str, group: str) -> Flow[list[str] | None]:
         body = Members.read(response.body)
         members = body.texts("consumerIdList")
     except WireError as error:
-        _log.warning("broker %s does not list group %s: %s", address, group, error)
+        _log.warning(
+            "broker %s returned an invalid list of members of group %s, which is ignored: %s",
+            address,
+            group,
+            error,
+        )
         return None
     return members if body.values.get("consumerIdList") is not None else None
 
 
 class Locks(NamedTuple):
-    """Answer of brokers that were asked for queues."""
+    """Result of a lock request to the brokers of several queues."""
 
     granted: set[MessageQueue]
-    """The queues that are ours now."""
+    """Queues that this member has locked now."""
     refused: set[MessageQueue]
-    """The queues that another member of the group has."""
+    """Queues that another member of the group has locked."""
     not_lent: set[MessageQueue]
-    """The queues of brokers that answered with an error: nobody can have them from there."""
+    """Queues of brokers that returned an error; no member can lock queues of these brokers."""
 
 
 def _lock_body(
@@ -97,10 +102,11 @@ def lock_queues(
     queues: Iterable[MessageQueue],
     unordered: Collection[MessageQueue] = (),
 ) -> Flow[Locks]:
-    """Ask brokers for their queues; those `unordered` are free again as soon as the member is gone.
+    """Send lock requests for queues to their brokers.
 
-    A broker that cannot be asked raises nothing: its queues are just not in the result, and
-    neither are they lost, since what it granted before holds for a while.
+    Locks of `unordered` queues end as soon as the member is gone. An unreachable broker raises
+    nothing: its queues are missing from the result. They are not lost either, because locks that
+    the broker granted before remain valid for a while.
     """
     locks = Locks(set(), set(), set())
     for broker_name, wanted in _by_broker(queues).items():
@@ -119,7 +125,12 @@ def lock_queues(
             answer = Members.read(response.body).objects("lockOKMQSet")
             granted = {MessageQueue.from_json(queue) for queue in answer}.intersection(wanted)
         except WireError as error:
-            _log.warning("locks at %s count as not granted: %s", address, error)
+            _log.warning(
+                "broker %s returned an invalid response to a lock request, so its queues count as "
+                "not locked: %s",
+                address,
+                error,
+            )
             continue
         locks.granted.update(granted)
         locks.refused.update(set(wanted) - granted)
@@ -134,7 +145,7 @@ def unlock_queues(
     *,
     wait: bool = False,
 ) -> Flow[None]:
-    """Give queues back."""
+    """Unlock queues at their brokers; with `wait`, wait for the responses."""
     for broker_name, held in _by_broker(queues).items():
         address = routes.master(broker_name)
         if address is None:
@@ -146,7 +157,7 @@ def unlock_queues(
             else:
                 yield Notify(address, RequestCode.UNLOCK_BATCH_MQ, None, body)
         except RemotingError:
-            continue  # the broker takes them back by itself after a minute
+            continue  # the locks expire at the broker after a minute
 
 
 def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
@@ -159,7 +170,10 @@ def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
 def check_filter(
     routes: RouteTable, group: str, client_id: str, subscription: Subscription
 ) -> Flow[None]:
-    """Have a broker of the topic look at a filter that is not one of tags."""
+    """Have a broker of the topic validate a filter, unless the filter consists of tags.
+
+    Raises `ConfigError` for a filter that the broker cannot parse.
+    """
     addresses = routes.brokers_of(subscription.topic)
     if subscription.is_tags or not addresses:
         return

@@ -1,4 +1,4 @@
-"""The place where a group begins that is new to a topic, if brokers would not begin there."""
+"""Start offsets of a group that is new to a topic, where the brokers' own rule differs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _log = logging.getLogger(__name__)
 
 
 class NewGroup:
-    """The topics that a member's group may be new to, and has yet to begin.
+    """Commits the start offsets of topics that the member's group may be new to.
 
-    Only topics that exist when the member subscribes to them count: a topic that is made later is
-    read from its first message on, for all its messages came after the member.
+    This applies only to topics that exist when the member subscribes. A topic that is created later
+    is read from its first message on, because all its messages are newer than the subscription.
     """
 
     def __init__(self, instance: ClientInstance, group: str, rule: StartRule) -> None:
@@ -28,12 +28,12 @@ class NewGroup:
         self._lock = asyncio.Lock()
 
     def expect(self, topic: str) -> None:
-        """Note a topic that exists."""
+        """Add an existing topic; retry topics, and rules other than end or time, are ignored."""
         if self._rule.is_exact and not topic.startswith("%"):
             self._waiting.add(topic)
 
     async def begin(self, topic: str) -> None:
-        """Commit once where all queues of a topic begin, before the first of them is read."""
+        """Commit the start offsets of all queues of a topic, once, before any queue is read."""
         async with self._lock:
             if topic not in self._waiting:
                 return
@@ -41,5 +41,10 @@ class NewGroup:
             flow = begin_new_group(self._instance.routes, self._group, topic, time_ms)
             if await self._instance.run(flow):
                 where = "at its end" if time_ms is None else f"at {time_ms} ms since the epoch"
-                _log.info("group %s is new to topic %s and begins %s", self._group, topic, where)
+                _log.info(
+                    "group %s is new to topic %s and starts %s: offsets of all queues committed",
+                    self._group,
+                    topic,
+                    where,
+                )
             self._waiting.discard(topic)

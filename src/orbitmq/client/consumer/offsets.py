@@ -1,4 +1,4 @@
-"""How far a group has come, as one member knows it, and where a queue without a past begins."""
+"""Offsets of a group: the member's table, the stores behind it, and the start of new queues."""
 
 from __future__ import annotations
 
@@ -44,30 +44,30 @@ __all__ = [
 
 
 class OffsetTable:
-    """Offsets by queue; what is committed next time."""
+    """Table of the offsets by queue that the next commit stores."""
 
     def __init__(self) -> None:
         self._offsets: dict[MessageQueue, int] = {}
 
     def get(self, queue: MessageQueue) -> int | None:
-        """Return the offset known here, None for none."""
+        """Return the offset of a queue, None if the table has none."""
         return self._offsets.get(queue)
 
     def advance(self, queue: MessageQueue, offset: int) -> None:
-        """Move forward; an offset before the one known is ignored, and so is -1."""
+        """Move the offset of a queue forward; a lower offset and -1 are ignored."""
         if offset >= 0 and offset > self._offsets.get(queue, -1):
             self._offsets[queue] = offset
 
     def put(self, queue: MessageQueue, offset: int) -> None:
-        """Move to an offset, also back."""
+        """Set the offset of a queue; it may be lower than before."""
         self._offsets[queue] = offset
 
     def forget(self, queue: MessageQueue) -> None:
-        """Know nothing of a queue any more."""
+        """Remove the offset of a queue."""
         self._offsets.pop(queue, None)
 
     def of_topic(self, topic: str) -> dict[MessageQueue, int]:
-        """Return what is known of a topic's queues; of all queues for an empty name."""
+        """Return the offsets of a topic's queues, or of all queues if `topic` is empty."""
         return {
             queue: offset
             for queue, offset in self._offsets.items()
@@ -77,7 +77,7 @@ class OffsetTable:
 
 @dataclass(frozen=True, slots=True)
 class StartAt:
-    """Where a queue begins: an offset, one of its ends, or a time."""
+    """Start of a queue: an offset, the end of the queue, or a time."""
 
     kind: Literal["offset", "max", "time"]
     value: int = 0
@@ -85,14 +85,17 @@ class StartAt:
 
 @dataclass(frozen=True, slots=True)
 class StartRule:
-    """Where a group begins in queues it has never committed an offset for.
+    """Rule for the start of queues for which a group has never committed an offset.
 
-    RocketMQ's own quirks, kept because mixed groups must agree: retry topics begin at 0, but at
-    their end when the rule is a time; and a broker that is asked for the offset of a new group
-    answers 0, as if that had been committed, while the first message of the queue is still there
-    and in memory. So ``last`` reads young queues from their first message on. ``end`` and a time do
-    not: see `orbitmq.client.consumer.offsets.begin_new_group`. Where that finds the group known,
-    ``end`` is ``last``.
+    Two quirks of RocketMQ are kept, because mixed groups must agree:
+
+    - Retry topics begin at 0, but at their end if the rule is a time.
+    - For a new group, a broker returns offset 0, as if 0 had been committed, while the first
+      message of the queue still exists and is in memory.
+
+    So ``last`` reads young queues from their first message on. ``end`` and a time do not, see
+    `orbitmq.client.consumer.offsets.begin_new_group`. If that function finds that the group is not
+    new, ``end`` means the same as ``last``.
     """
 
     where: Literal["first", "last", "end", "time"] = "last"
@@ -118,12 +121,12 @@ class StartRule:
 
     @property
     def is_exact(self) -> bool:
-        """Whether young queues, too, begin where the rule says, and not at their first message."""
+        """True if the rule also applies to young queues, instead of their first message."""
         return self.where in ("end", "time")
 
     @property
     def java_name(self) -> str:
-        """What heartbeats call it."""
+        """Name of the rule in heartbeats."""
         names = {
             "first": "CONSUME_FROM_FIRST_OFFSET",
             "last": "CONSUME_FROM_LAST_OFFSET",
@@ -133,7 +136,7 @@ class StartRule:
         return names[self.where]
 
     def start(self, topic: str, stored: int) -> StartAt:
-        """Return where to begin; `stored` is what the group has committed, -1 for nothing."""
+        """Return the start of a queue; `stored` is the group's committed offset, -1 for none."""
         if stored >= 0:
             return StartAt("offset", stored)
         is_retry = topic.startswith(RETRY_PREFIX)
@@ -144,16 +147,17 @@ class StartRule:
         return StartAt("time", self.time_ms)
 
 
-# ---- Asking brokers for offsets, committing them, and finding where a queue begins
+# ---- Offset requests: queries, commits, and the start of a queue
 
 OFFSET_TIMEOUT_MS = 5000
 SETTLING_TRIES = 30
 SETTLING_PAUSE_MS = 100
-"""Three seconds for another member to say where a new group begins; milliseconds are usual."""
+"""Three seconds in which another member can commit the start of a new group; milliseconds are
+usual."""
 
 
 def broker_address(routes: RouteTable, queue: MessageQueue) -> Flow[str]:
-    """Return the address of a queue's broker, the master's if there is one."""
+    """Return the address of a queue's broker, preferably the master's."""
     address = routes.address(queue.broker_name)
     if address is None:
         yield from fetch_route(routes, queue.topic)
@@ -186,7 +190,7 @@ def max_offset(routes: RouteTable, queue: MessageQueue) -> Flow[int]:
 
 
 def min_offset(routes: RouteTable, queue: MessageQueue) -> Flow[int]:
-    """Return the offset of the first message a queue still has."""
+    """Return the offset of the first message that a queue still has."""
     return _ask_offset(routes, queue, RequestCode.GET_MIN_OFFSET, _of_queue(queue))
 
 
@@ -197,7 +201,7 @@ def search_offset(routes: RouteTable, queue: MessageQueue, time_ms: int) -> Flow
 
 
 def stored_offset(routes: RouteTable, group: str, queue: MessageQueue) -> Flow[int]:
-    """Return what a group has committed, -1 when it never has."""
+    """Return the group's committed offset of a queue, -1 if there is none."""
     ext = _of_queue(queue) | {"consumerGroup": group}
     try:
         return (yield from _ask_offset(routes, queue, RequestCode.QUERY_CONSUMER_OFFSET, ext))
@@ -210,7 +214,7 @@ def stored_offset(routes: RouteTable, group: str, queue: MessageQueue) -> Flow[i
 def start_offset(
     routes: RouteTable, queue: MessageQueue, rule: StartRule, stored: int
 ) -> Flow[int]:
-    """Return where to begin with a queue; `stored` is what was committed, -1 for nothing."""
+    """Return the start offset of a queue; `stored` is the committed offset, -1 for none."""
     start = rule.start(queue.topic, stored)
     if start.kind == "offset":
         return start.value
@@ -222,13 +226,16 @@ def start_offset(
 def begin_new_group(
     routes: RouteTable, group: str, topic: str, time_ms: int | None = None
 ) -> Flow[bool]:
-    """Commit the ends of all queues of a topic, or a time, for a group that is new to it.
+    """Commit the start of all queues of a topic for a group that is new to the topic.
 
-    All of them, whoever has them, so that the members of the group agree. A group that a broker has
-    offsets of for the topic is not new, and stays where it is. Return whether it was new.
+    The start is the end of each queue, or the offset at `time_ms`. The offsets of all queues are
+    committed, including queues of other members, so that the members of the group agree. A group
+    for which a broker has offsets of the topic is not new, and keeps its offsets. Returns True if
+    the group was new.
 
-    The request for a single offset cannot tell a new group from one that has committed 0; the one
-    for the group's lag names the topics that it has offsets of, and no others.
+    The request for a single offset cannot distinguish a new group from a group that has committed
+    0. So this function requests the group's lag: the response has only topics with offsets of the
+    group.
     """
     route = routes.route(topic)
     if route is None:
@@ -236,7 +243,7 @@ def begin_new_group(
     queues = route.subscribe_queues
     known = yield from _committed(routes, group, queues)
     if known:
-        # Another member may be at it this moment, with queues that it has yet to come to.
+        # Another member may be committing the start right now and may have queues left.
         for _ in range(SETTLING_TRIES):
             places = [known.get(queue, (0, 1)) for queue in queues]
             if all(offset > 0 or end == 0 for offset, end in places):
@@ -258,9 +265,9 @@ def begin_new_group(
 def _committed(
     routes: RouteTable, group: str, queues: Sequence[MessageQueue]
 ) -> Flow[dict[MessageQueue, tuple[int, int]]]:
-    """Return committed offset and end of a topic's queues; empty if the group is new to it.
+    """Return the committed offset and the end of a topic's queues; empty for a new group.
 
-    Where a broker has an offset of one queue, it has 0 for those that it has none of.
+    If a broker has an offset for one of the queues, it returns 0 for queues without an offset.
     """
     found: dict[MessageQueue, tuple[int, int]] = {}
     for queue in {one.broker_name: one for one in queues}.values():
@@ -285,13 +292,13 @@ def _commit_ext(group: str, queue: MessageQueue, offset: int) -> dict[str, str]:
 
 
 def report_offset(routes: RouteTable, group: str, queue: MessageQueue, offset: int) -> Flow[None]:
-    """Tell the broker how far a group has come, without waiting for its word."""
+    """Send a group's offset to the broker one-way, without waiting for a response."""
     address = yield from broker_address(routes, queue)
     yield Notify(address, RequestCode.UPDATE_CONSUMER_OFFSET, _commit_ext(group, queue, offset))
 
 
 def commit_offset(routes: RouteTable, group: str, queue: MessageQueue, offset: int) -> Flow[None]:
-    """Tell the broker how far a group has come, and wait until it has taken note."""
+    """Send a group's offset to the broker and wait for the broker's response."""
     address = yield from broker_address(routes, queue)
     response = yield Call(
         address,
@@ -304,46 +311,46 @@ def commit_offset(routes: RouteTable, group: str, queue: MessageQueue, offset: i
         raise refusal(response, address)
 
 
-# ---- Where a group's offsets are kept: with the brokers, or in a file when everybody gets everyth
+# ---- Offset stores: the brokers (clustering), or a local file (broadcasting)
 #
-# The file is Java's, so that a consumer written there can be followed by one written here:
+# The file has Java's format, so that a Python consumer can replace a Java consumer:
 # ``<directory>/<client id>/<group>/offsets.json`` with ``{"offsetTable":{{queue}:offset, …}}``;
-# the version before the last is in ``offsets.json.bak``. Nobody else knows these offsets: one of a
-# queue that is away for a while, because its broker is, stays in the file.
+# the previous version is in ``offsets.json.bak``. The file is the only place of these offsets.
+# Therefore the offset of a queue stays in the file while the queue's broker is unreachable.
 
 _log = logging.getLogger(__name__)
 
 OVERTAKEN_S = 0.2
-"""Time for which a pull may still be on its way to the thread of a broker that carries it out."""
+"""Time for which a sent pull may still wait for the broker's thread that carries it out."""
 
 
 class OffsetStore(Protocol):
-    """Keeps offsets beyond the life of a consumer."""
+    """Store that keeps offsets after the end of a consumer."""
 
     table: OffsetTable
 
     async def load(self) -> None:
-        """Read what can be read at once."""
+        """Read the offsets that the store can read in advance."""
 
     async def read(self, queue: MessageQueue) -> int:
-        """Return what is stored for a queue, -1 for nothing; raises when nobody can tell."""
+        """Return the stored offset of a queue, -1 for none; raises if the store is unreachable."""
 
     async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
-        """Store the offsets of these queues, surely when it `wait`s."""
+        """Store the offsets of these queues; with `wait`, wait until they are stored."""
 
     async def settle(self, queue: MessageQueue, sent_s: float) -> bool:
-        """Store the offset of a queue that is given up, for its next owner to begin at.
+        """Store the offset of a queue that is given up; the next owner begins there.
 
-        Returns False while the broker that keeps it cannot be reached. `sent_s` is how long ago the
-        latest pull was sent.
+        Returns False while the queue's broker is unreachable. `sent_s` is the time in seconds since
+        the latest pull was sent.
         """
 
     def released(self, queue: MessageQueue) -> None:
-        """Note that a queue is not ours any more."""
+        """Note that this member has released a queue."""
 
 
 class RemoteOffsets:
-    """Offsets of a group, kept by the brokers of its queues."""
+    """Store of a group's offsets at the brokers of the queues."""
 
     def __init__(self, instance: ClientInstance, group: str) -> None:
         self.table = OffsetTable()
@@ -351,17 +358,17 @@ class RemoteOffsets:
         self._group = group
 
     async def load(self) -> None:
-        """Nothing is read before it is needed."""
+        """Do nothing: offsets are read from the brokers when they are needed."""
 
     async def read(self, queue: MessageQueue) -> int:
-        """Ask the broker."""
+        """Return the committed offset from the queue's broker."""
         return await self._instance.run(stored_offset(self._instance.routes, self._group, queue))
 
     async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
-        """Tell the brokers; one that does not hear it is told again next time.
+        """Send the offsets to the brokers; the next commit repeats offsets that did not arrive.
 
-        Each broker is told of one queue after the other: Java's loses the first offsets of a group
-        when two of them come at the same time.
+        Each broker receives one offset after the other, because Java's broker loses the first
+        offsets of a group if two of them arrive at the same time.
         """
         by_broker: dict[str, list[MessageQueue]] = {}
         for queue in queues:
@@ -370,10 +377,10 @@ class RemoteOffsets:
         await asyncio.gather(*(self._persist_all(known, wait) for known in by_broker.values()))
 
     async def settle(self, queue: MessageQueue, sent_s: float) -> bool:
-        """Commit, and look whether it counts.
+        """Commit the offset, and check that the broker has kept it.
 
-        Java's brokers carry out a pull beside other requests: the older offset that one brings
-        along may take the place of a newer one.
+        Java's brokers carry out pulls in parallel with other requests. So the older offset in a
+        pull can overwrite a newer committed offset.
         """
         offset = self.table.get(queue)
         if offset is None:
@@ -389,17 +396,22 @@ class RemoteOffsets:
             if isinstance(error, BrokerRefused) and not isinstance(error, BrokerBusy):
                 _log.warning("offset %d of %s could not be committed: %s", offset, queue, error)
                 return True
-            _log.debug("offset %d of %s waits for its broker: %s", offset, queue, error)
+            _log.debug(
+                "offset %d of %s could not be committed, next try when its broker is back: %s",
+                offset,
+                queue,
+                error,
+            )
             return False
         return True
 
     def released(self, queue: MessageQueue) -> None:
-        """Forget it: from now on another member moves its offset."""
+        """Remove the offset, because from now on another member commits it."""
         self.table.forget(queue)
 
     async def _persist_all(self, queues: list[MessageQueue], wait: bool) -> None:
         for queue in queues:
-            # Of now: one that was given up meanwhile is another member's.
+            # The current value: a queue that was released meanwhile belongs to another member.
             offset = self.table.get(queue)
             if offset is not None:
                 await self._persist(queue, offset, wait)
@@ -414,12 +426,12 @@ class RemoteOffsets:
 
 
 def default_directory() -> Path:
-    """Return where Java keeps the files, too."""
+    """Return the default directory of offset files, which is also Java's."""
     return Path.home() / ".rocketmq_offsets"
 
 
 class LocalOffsets:
-    """Offsets of one consumer, kept in a file."""
+    """Store of one broadcast consumer's offsets in a file."""
 
     def __init__(self, directory: Path, client_id: str, group: str) -> None:
         self.table = OffsetTable()
@@ -427,29 +439,29 @@ class LocalOffsets:
         self._writing = asyncio.Lock()
 
     async def load(self) -> None:
-        """Read the file, or the one before it when it is missing or broken."""
+        """Read the file; if it is missing or invalid, read the previous version."""
         for queue, offset in (await asyncio.to_thread(load, self.path, _parse) or {}).items():
             self.table.put(queue, offset)
 
     async def read(self, queue: MessageQueue) -> int:
-        """Return what was in the file."""
+        """Return the known offset of a queue, -1 for none."""
         offset = self.table.get(queue)
         return -1 if offset is None else offset
 
     async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
-        """Write the file anew, with all queues that are known."""
+        """Rewrite the file with the offsets of all known queues."""
         async with self._writing:
             offsets = {queue.as_key(): offset for queue, offset in self.table.of_topic("").items()}
             if offsets:
                 await asyncio.to_thread(save, self.path, dumps_lenient({"offsetTable": offsets}))
 
     async def settle(self, queue: MessageQueue, sent_s: float) -> bool:
-        """Write the file anew."""
+        """Rewrite the file and return True, because no broker is involved."""
         await self.persist([queue])
         return True
 
     def released(self, queue: MessageQueue) -> None:
-        """Keep its offset for when it comes back."""
+        """Keep the offset of the queue, because the queue may come back."""
 
 
 def _parse(content: bytes) -> dict[MessageQueue, int]:

@@ -1,9 +1,14 @@
-"""Handling the messages of a queue one after the other, as long as the broker lends us the queue.
+"""Ordered consumption: handles the messages of a queue one after the other.
 
-One worker at a time is on a queue. It leaves when the queue is empty, when it has had it for a
-minute (others want workers, too), when the broker's lock is not sure any more, and when a handler
-fails: then the messages are put back and the queue waits, so that nothing overtakes them. What a
-handler has done is committed at once, unless it wants to say so itself.
+One worker at a time handles a queue. The worker leaves the queue in these cases:
+
+- The queue is empty or stopped.
+- The worker has handled the queue for a minute; other queues need workers, too.
+- The broker's lock on the queue may have expired.
+- A handler fails. Then the messages are put back and the queue waits, so that no later message is
+  handled before them.
+
+Handled messages are committed at once, unless the handler decides itself (``auto_commit=False``).
 """
 
 from __future__ import annotations
@@ -32,17 +37,17 @@ MIN_SUSPEND_MS, MAX_SUSPEND_MS = 10, 30_000
 
 
 def suspend_ms(error: BaseException, default_ms: int) -> int:
-    """Return how long a queue waits after an error."""
+    """Return the time in milliseconds for which a queue waits after an error."""
     asked = error.suspend_ms if isinstance(error, RetryLater) else None
     return min(max(default_ms if asked is None else asked, MIN_SUSPEND_MS), MAX_SUSPEND_MS)
 
 
 class OrderlyService:
-    """Gives messages to handlers in order.
+    """Calls handlers with the messages of ordered queues.
 
-    `relock` asks the broker for a queue and says whether it is ours. `settle` decides about
-    messages that failed: None when somebody else has taken care of them, else how they are to be
-    put back. Both are called on the loop.
+    `relock` sends a lock request to the broker and returns True if this member has the lock.
+    `settle` decides about failed messages. It returns None if they are dead letters or dropped,
+    else the messages to put back into the queue. Both are called on the loop.
     """
 
     def __init__(
@@ -72,7 +77,7 @@ class OrderlyService:
         self._rates = rates
 
     def take(self, queue: OrderlyQueue, messages: list[ReceivedMessage], size: int) -> None:
-        """Have a pulled chunk handled, after what came before it."""
+        """Add a pulled chunk to its queue, and submit the queue if no worker handles it."""
         if queue.add(messages, size):
             self._submit(queue)
 
@@ -83,11 +88,11 @@ class OrderlyService:
             self._workers.submit(lambda: self._handle(queue))
 
     def _on_loop(self, work: Callable[[], Any]) -> None:
-        """Start a coroutine on the loop, from wherever we are."""
+        """Start a coroutine on the loop; any thread may call this."""
         self._loop.call_soon_threadsafe(lambda: self._spawn(work()))
 
     def _may_go_on(self, queue: OrderlyQueue, began: float, now: float) -> bool:
-        """Whether the worker may take the next messages; else it is on its way out."""
+        """Return True if the worker may take the next messages; else it must leave the queue."""
         if queue.is_stopped:
             queue.release()
         elif not queue.is_ours(int(now * 1000)):
@@ -98,12 +103,12 @@ class OrderlyService:
             return True
         return False
 
-    # The same but for an await, as in `concurrent`.
+    # The two methods below are equal except for an await, as in `concurrent`.
 
     def _handle(self, queue: OrderlyQueue) -> None:
         handler = self._find_handler(queue)
         if handler is None:
-            queue.release()  # unsubscribed; the next rebalance gives the queue away
+            queue.release()  # unsubscribed; the next rebalance gives the queue up
             return
         batch, function = handler.batch, handler.function
         began = now = time.monotonic()
@@ -113,7 +118,7 @@ class OrderlyService:
                 return
             try:
                 outcome = function(taken if batch > 1 else taken[0])
-            except BaseException as error:  # also what would end the thread
+            except BaseException as error:  # including errors that would end the thread
                 self._note(queue, taken, now, failed=len(taken))
                 self._fail(queue, handler, taken, error)
                 return
@@ -126,7 +131,7 @@ class OrderlyService:
     async def _handle_awaiting(self, queue: OrderlyQueue) -> None:
         handler = self._find_handler(queue)
         if handler is None:
-            queue.release()  # unsubscribed; the next rebalance gives the queue away
+            queue.release()  # unsubscribed; the next rebalance gives the queue up
             return
         batch, function = handler.batch, handler.function
         began = now = time.monotonic()
@@ -151,13 +156,13 @@ class OrderlyService:
     def _note(
         self, queue: OrderlyQueue, taken: list[ReceivedMessage], began: float, failed: int = 0
     ) -> float:
-        """Count a call of a handler; returns the time."""
+        """Count a call of a handler and return the current time."""
         now = time.monotonic()
         self._rates.consumed(queue.queue.topic, len(taken), failed, 1, now - began)
         return now
 
     def _decided(self, queue: OrderlyQueue, outcome: Any) -> bool:
-        """Do what a handler has decided; returns whether the worker may go on."""
+        """Carry out a handler's decision; returns True if the worker may continue."""
         if outcome is OrderlyStatus.ROLLBACK:
             queue.roll_back()
             self._on_loop(lambda: self._resume(queue, self._suspend_ms / 1000))
@@ -178,7 +183,7 @@ class OrderlyService:
         log_failure(_log, taken, error)
         self._on_loop(lambda: self._settled(queue, handler, taken, error))
 
-    # ---- on the loop
+    # ---- Methods for the event loop
 
     async def _settled(
         self,
@@ -190,9 +195,9 @@ class OrderlyService:
         try:
             back = None if queue.is_dropped else await self._settle(queue, taken, error)
         except FAILURES:
-            # Nobody else sends a worker to this queue again.
+            # This method must end with `_resume`: no other code submits this queue again.
             _log.exception(
-                "settling message %s failed, it is tried again in this consumer",
+                "settling failed message %s raised an error; this consumer retries the message",
                 ", ".join(message.message_id for message in taken),
             )
             back = taken
@@ -210,12 +215,12 @@ class OrderlyService:
         try:
             ours = await self._relock(queue)
         except FAILURES:
-            _log.exception("locking %s failed, next try in %.0f s", queue.queue, LOCK_RETRY_S)
+            _log.exception("locking %s failed; next try in %.0f s", queue.queue, LOCK_RETRY_S)
             ours = False
         await self._resume(queue, RESUME_S if ours else LOCK_RETRY_S)
 
     async def _resume(self, queue: OrderlyQueue, delay_s: float) -> None:
-        """Let the worker go and send one again after a while."""
+        """Release the queue from its worker, and submit the queue again after `delay_s`."""
         queue.is_suspended = True
         queue.release()
         await asyncio.sleep(delay_s)

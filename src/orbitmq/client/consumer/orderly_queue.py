@@ -1,9 +1,10 @@
-"""A queue whose messages are worked on one after the other, by one worker at a time.
+"""Cache of an ordered queue: one worker at a time handles its messages one after the other.
 
-The broker lends the queue to one member of the group at a time: what it granted holds for 30
-seconds here and 60 there, and is asked for again every 20. A worker takes the lowest messages out,
-and either commits them or puts them back; nothing else of the queue is touched meanwhile. It may
-also keep them, to commit or roll back all it has kept with some later ones.
+The broker grants the lock of the queue to one member of the group at a time. The lock is valid for
+30 seconds in this member and for 60 seconds at the broker, and is renewed every 20 seconds. A
+worker takes the messages with the lowest offsets, and either commits them or puts them back.
+Meanwhile no other message of the queue is handled. The worker may also keep messages, to commit or
+roll back all kept messages together with later ones.
 """
 
 from __future__ import annotations
@@ -21,45 +22,45 @@ LOCK_VALID_MS = 30_000
 
 
 class OrderlyQueue(QueueCache):
-    """A queue in order, with the broker's lock on it."""
+    """Cache of an ordered queue, with the state of the broker's lock."""
 
     def __init__(self, queue: MessageQueue, next_offset: int, limits: CacheLimits) -> None:
         super().__init__(queue, next_offset, limits)
         self.is_busy = False
-        """Whether a worker is on it, or about to be."""
+        """True if a worker handles the queue or is about to."""
         self.is_suspended = False
-        """Whether it waits before the next try."""
+        """True while the queue waits before the next attempt."""
         self.needs_lock = True
         self._locked_at_ms: int | None = None
         self._messages: deque[ReceivedMessage] = deque()
         self._taken: list[ReceivedMessage] = []
         self._kept: list[ReceivedMessage] = []
 
-    # ---- the lock
+    # ---- Lock
 
     def granted(self, now_ms: int) -> None:
-        """Note that the broker lends the queue to us."""
+        """Note that the broker granted the lock to this member at `now_ms`."""
         self._locked_at_ms = now_ms
 
     def refused(self) -> None:
-        """Note that the broker has lent it to somebody else."""
+        """Note that this member does not have the lock."""
         self._locked_at_ms = None
 
     @property
     def locked_at_ms(self) -> int:
-        """When it was lent to us last, 0 if it is not."""
+        """Time at which the lock was granted last, 0 if this member does not have the lock."""
         return self._locked_at_ms or 0
 
     def is_ours(self, now_ms: int) -> bool:
-        """Whether messages may be worked on now."""
+        """Return True if messages may be handled now: the lock is valid or not needed."""
         if not self.needs_lock:
             return True
         return self._locked_at_ms is not None and now_ms - self._locked_at_ms <= LOCK_VALID_MS
 
-    # ---- messages
+    # ---- Messages
 
     def add(self, messages: Sequence[ReceivedMessage], size_bytes: int) -> bool:
-        """Take in a pulled chunk; returns whether a worker has to be sent."""
+        """Add a pulled chunk; returns True if the caller has to submit the queue to a worker."""
         if not messages:
             return False
         with self.lock:
@@ -68,7 +69,10 @@ class OrderlyQueue(QueueCache):
             return self._claim()
 
     def claim(self) -> bool:
-        """Whether there is work and nobody on it; the caller has to send a worker then."""
+        """Claim the queue for a worker if it has messages and no worker.
+
+        Returns True if the caller has to submit the queue to a worker.
+        """
         with self.lock:
             return self._claim()
 
@@ -79,12 +83,15 @@ class OrderlyQueue(QueueCache):
         return True
 
     def release(self) -> None:
-        """Let the worker go."""
+        """Note that the worker has left the queue."""
         with self.lock:
             self.is_busy = False
 
     def take(self, limit: int) -> list[ReceivedMessage]:
-        """Take out the lowest messages; the worker is let go when there is none."""
+        """Take up to `limit` messages with the lowest offsets.
+
+        If the queue is empty, this also releases the queue from its worker.
+        """
         with self.lock:
             messages = self._messages
             if limit == 1 and messages:
@@ -96,19 +103,19 @@ class OrderlyQueue(QueueCache):
             return self._taken
 
     def keep(self) -> None:
-        """Note that what was taken has been handled, and is to be committed some other time."""
+        """Keep the taken messages: they are handled and will be committed later."""
         with self.lock:
             self._kept += self._taken
             self._taken = []
 
     def roll_back(self) -> None:
-        """Have everything since the last commit come again, first of all."""
+        """Put all messages since the last commit back to the front of the queue."""
         with self.lock:
             back, self._kept, self._taken = self._kept + self._taken, [], []
             self._messages.extendleft(reversed(back))
 
     def commit(self) -> None:
-        """Note that what was taken is done, and what was kept before."""
+        """Mark the taken messages and the messages kept before as done."""
         with self.lock:
             taken, self._taken = self._taken, []
             if self._kept:
@@ -122,20 +129,20 @@ class OrderlyQueue(QueueCache):
             self._tell_room()
 
     def put_back(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Have what was taken come again, first of all."""
+        """Put taken messages back to the front of the queue."""
         with self.lock:
             self._taken = []
             self._messages.extendleft(reversed(messages))
 
     @property
     def uncommitted(self) -> list[ReceivedMessage]:
-        """What a worker has taken out and not committed yet."""
+        """Messages that a worker has taken and not committed yet."""
         with self.lock:
             return self._kept + self._taken
 
     @property
     def min_offset(self) -> int:
-        """The smallest offset that is not done, -1 for none."""
+        """Smallest offset that is not done, -1 if all messages are done."""
         with self.lock:
             if self._kept or self._taken:
                 return (self._kept or self._taken)[0].queue_offset

@@ -1,12 +1,12 @@
-"""The messages of one queue that were pulled and are not done yet.
+"""Cache of one queue: the messages that were pulled and are not done yet.
 
-Messages come in chunks (one per pull) and are worked on in *runs*, pieces of a chunk that one
-worker takes in one go. The queue keeps the first offset of every run that is not finished in a
-heap; the smallest of them is what may be committed: everything before it is done. So a chunk costs
-a few operations, however many messages it has, and a run that must be cut up (because its handler
-turned out to be slow, or some of its messages failed) costs one more entry per piece.
+Messages arrive in chunks (one per pull) and are handled in *runs*. A run is a piece of a chunk that
+one worker handles at a time. A heap holds the first offset of every unfinished run. The smallest of
+these offsets may be committed, because everything before it is done. So a chunk costs a few
+operations, independent of its number of messages. A run that must be split costs one more heap
+entry per piece; the cause is a slow handler or failed messages.
 
-Pulling happens on the event loop, finishing on any thread: what both touch is guarded by the lock.
+Pulls run on the event loop, runs may be finished on any thread. The lock guards their common state.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from orbitmq.protocol.bodies import MessageQueue
 __all__ = ["NOTHING", "CacheLimits", "ProcessQueue", "QueueCache", "Run"]
 
 NOTHING = -1
-"""Stands for "no offset yet"."""
+"""Value that means "no offset yet"."""
 
 
 @dataclass(slots=True)
 class CacheLimits:
-    """How much of one queue may be held here."""
+    """Limits of the messages of one queue that this consumer holds."""
 
     messages: int
     size_bytes: int
     span: int | None = None
-    """How far the offsets held may lie apart; None for any distance."""
+    """Maximum distance between the held offsets; None for no limit."""
 
 
 class Run:
-    """Messages that one worker takes in one go."""
+    """Messages that one worker handles as a unit."""
 
     __slots__ = (
         *("batch", "began_at", "done", "first_offset", "is_given_up"),
@@ -51,41 +51,42 @@ class Run:
         self.first_offset = messages[0].queue_offset
         self.size_bytes = size_bytes
         self.began_at: float | None = None
-        """When a worker began with it, by the monotonic clock."""
+        """Time at which a worker began the run, by the monotonic clock; None before."""
         self.batch = 1
-        """How many of the messages the handler gets at a time."""
+        """Number of messages per call of the handler."""
         self.done = 0
-        """How many times it has come back from them."""
+        """Number of handler calls that have returned."""
         self.is_given_up = False
-        """Whether somebody else has taken care of it, because it took too long."""
+        """True if the run took too long and its messages were sent back to the broker."""
 
 
 class QueueCache:
-    """What is held of one queue: how much, and whether more may come."""
+    """Base of queue caches: tracks the size of the cache, and when the next pull may start."""
 
     def __init__(self, queue: MessageQueue, next_offset: int, limits: CacheLimits) -> None:
         self.queue = queue
         self.next_offset = next_offset
-        """Where the next pull begins."""
+        """Offset of the next pull."""
         self.limits = limits
         self.broker_id = 0
-        """Which replica the broker has asked to pull from."""
+        """Id of the replica that the broker suggests for the next pull."""
         self.is_dropped = False
-        """Whether the queue belongs to somebody else now: results do not count any more."""
+        """True if this member has released the queue: results of handlers no longer count."""
         self.is_stopped = False
-        """Whether no message may be begun any more, but those before `stop_line`."""
+        """True if handlers may only begin messages before `stop_line`."""
         self.stop_line = NOTHING
-        """Offset behind the last message that was begun when the queue was stopped. Whatever lies
-        before it is handled yet: the next owner begins at one offset, and would repeat it."""
+        """Offset behind the last message that was begun when the queue was stopped. All messages
+        before the line are still handled. The next owner begins at one offset, and would otherwise
+        repeat messages."""
         self.stopped_at: float | None = None
-        """When it was first tried to give the queue up, by the loop's clock."""
+        """Time of the first attempt to give the queue up, by the loop's clock; None before."""
         self.is_lost = False
-        """Whether the broker has lent the queue to somebody else meanwhile."""
+        """True if the broker has granted the queue's lock to another member meanwhile."""
         self.on_room: Callable[[], None] | None = None
-        """Called once, on any thread, when there is room again for a pull that waits for it."""
+        """Called once, on any thread, when the cache has room again for a waiting pull."""
         self.last_pull_ms = 0
         self.last_error: str | None = None
-        """What the latest pull failed with, None if it did not."""
+        """Error text of the latest pull, None if the pull succeeded."""
         self.lock = threading.Lock()
         self._count = 0
         self._size_bytes = 0
@@ -93,38 +94,38 @@ class QueueCache:
         self._done_to = NOTHING
 
     def drop(self) -> None:
-        """Let go of the queue: nothing that is still worked on counts."""
+        """Drop the queue: results of handlers that are still running do not count."""
         self.is_dropped = self.is_stopped = True
         self.stop_line = NOTHING
 
     @property
     def max_offset(self) -> int:
-        """The highest offset ever held, -1 for none."""
+        """Highest offset that the cache has ever held, -1 for none."""
         return self._max_offset
 
     @property
     def min_offset(self) -> int:
-        """The smallest offset held, -1 for none."""
+        """Smallest offset in the cache, -1 for none."""
         raise NotImplementedError
 
     @property
     def commit_offset(self) -> int:
-        """The offset up to which everything is done, -1 if nothing is known."""
+        """Offset up to which all messages are done, -1 if it is unknown."""
         return self._done_to
 
     @property
     def count(self) -> int:
-        """How many messages are held."""
+        """Number of messages in the cache."""
         return self._count
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes they take."""
+        """Number of bytes in the cache."""
         return self._size_bytes
 
     @property
     def is_full(self) -> bool:
-        """Whether a pull has to wait until more is done."""
+        """True if the next pull has to wait until more messages are done."""
         limits = self.limits
         if self._count > limits.messages or self._size_bytes > limits.size_bytes:
             return True
@@ -133,13 +134,13 @@ class QueueCache:
         return self._max_offset - self.min_offset > limits.span
 
     def found_nothing(self, next_offset: int) -> None:
-        """Note that there is nothing for us before an offset."""
+        """Note that the queue has no messages for this member before `next_offset`."""
         with self.lock:
             if not self._count:
                 self._done_to = max(self._done_to, next_offset)
 
     def moved(self, offset: int) -> None:
-        """Go on at the nearest offset a queue has; it does not have the one it was asked for."""
+        """Continue at the nearest existing offset, because the queue lacks the requested one."""
         with self.lock:
             self.next_offset = offset
             self._max_offset = min(self._max_offset, offset - 1)
@@ -147,7 +148,7 @@ class QueueCache:
                 self._done_to = offset
 
     def failed(self, error: Exception) -> bool:
-        """Note that a pull failed; returns whether that is news."""
+        """Note that a pull failed; returns False if the previous pull failed with the same text."""
         text = str(error)
         is_news, self.last_error = text != self.last_error, text
         return is_news
@@ -165,19 +166,19 @@ class QueueCache:
 
 
 class ProcessQueue(QueueCache):
-    """A queue whose messages may be worked on in any order, several at a time."""
+    """Cache of a queue whose messages may be handled in any order, several at a time."""
 
     def __init__(self, queue: MessageQueue, next_offset: int, limits: CacheLimits) -> None:
         super().__init__(queue, next_offset, limits)
         self._unfinished: list[int] = []
         self.begun_to = 0
-        """Offset behind the highest message that a handler has come back from."""
+        """Offset behind the highest message that a handler has finished."""
         self._finished_early: set[int] = set()
 
     def add(
         self, messages: list[ReceivedMessage], size_bytes: int, run_length: int | None = None
     ) -> list[Run]:
-        """Take in a pulled chunk; return it cut into runs of at most `run_length` messages."""
+        """Add a pulled chunk; returns it cut into runs of at most `run_length` messages."""
         if not messages:
             return []
         runs = _cut(self, messages, size_bytes, run_length)
@@ -189,26 +190,26 @@ class ProcessQueue(QueueCache):
 
     @property
     def min_offset(self) -> int:
-        """The smallest offset that is not done, -1 for none."""
+        """Smallest offset that is not done, -1 if all messages are done."""
         with self.lock:
             return self._unfinished[0] if self._unfinished else NOTHING
 
     @property
     def is_at_work(self) -> bool:
-        """Whether a message before the line at which the queue was stopped is not done."""
+        """True if a message before `stop_line` is not done."""
         return NOTHING < self.min_offset < self.stop_line
 
     def extend(self, run: Run, messages: Sequence[ReceivedMessage], size_bytes: int) -> None:
-        """Take in a pulled chunk as part of a run that nobody has begun with."""
+        """Append a pulled chunk to a run that no worker has begun."""
         with self.lock:
             self._note(messages, size_bytes)
         run.messages = [*run.messages, *messages]
         run.size_bytes += size_bytes
 
     def finish(self, run: Run, kept: Sequence[ReceivedMessage] = ()) -> list[Run]:
-        """Note that the messages of a run are done, or taken care of, all but those `kept`.
+        """Mark the messages of a run as done or sent back, except those in `kept`.
 
-        The kept ones live on, each as a run of its own, and are returned as such.
+        Each kept message becomes a run of its own; these runs are returned.
         """
         runs = [Run(self, [message], message.stored_size) for message in kept]
         with self.lock:
@@ -219,7 +220,7 @@ class ProcessQueue(QueueCache):
             for piece in runs[1:] if inherits else runs:
                 heapq.heappush(unfinished, piece.first_offset)
             if inherits or not unfinished:
-                pass  # its place is taken over, or was forgotten when the queue was cleared
+                pass  # the first kept message has the run's entry, or the heap was cleared
             elif unfinished[0] == run.first_offset:
                 heapq.heappop(unfinished)
                 while unfinished and unfinished[0] in early:
@@ -231,7 +232,7 @@ class ProcessQueue(QueueCache):
         return runs
 
     def split(self, run: Run, at: int, run_length: int | None = None) -> list[Run]:
-        """Take the messages from index `at` (not 0) on out of a run, as runs of their own."""
+        """Move the messages from index `at` (not 0) on out of a run into new runs."""
         rest = run.messages[at:]
         size_bytes = sum(message.stored_size for message in rest)
         runs = _cut(self, rest, size_bytes, run_length)
