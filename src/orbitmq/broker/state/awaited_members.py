@@ -1,11 +1,12 @@
-"""Members of consumer groups that are not connected, but are given time to come back.
+"""Members of consumer groups that are disconnected, but have time to reconnect.
 
-Members share out the queues of a topic by the list that a broker gives them, and a list that lacks
-some has the others take over queues that are still consumed. A member whose connection is lost, or
-whose broker has restarted, announces itself again with its next heartbeat: Java's within half a
-minute, OrbitMQ's at once. Until then it counts as a member. The list is in a file, for a restart.
+Members distribute the queues of a topic by the member list that a broker returns. If a member is
+missing in the list, the others take over queues that it still consumes. A member that has lost its
+connection, or whose broker has restarted, registers again with its next heartbeat. Java's clients
+send it within half a minute, OrbitMQ's at once. Until then it counts as a member. The list is saved
+in a file, for a restart.
 
-Pure state: the methods change the table; nothing here knows of connections.
+Pure state: the methods change the table and use no connections.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ __all__ = ["AwaitedMembers"]
 
 
 class AwaitedMembers:
-    """By group and client id, the time up to which a member is awaited.
+    """Table of the time until which a member is awaited, by group and client id.
 
     `on_change` is called after every change of a group's members, connected or awaited.
     """
@@ -43,9 +44,9 @@ class AwaitedMembers:
         self._awaited: dict[str, dict[str, int]] = {}
 
     def ids(self, group: str) -> list[str]:
-        """Return the client ids of a group's members, connected ones and awaited ones.
+        """Return the client ids of a group's members, both connected and awaited.
 
-        As in Java, an id that two connections have is there twice.
+        As in Java, an id that two connections use is listed twice.
         """
         connected = self._ids_connected(group)
         return connected + [each for each in self._awaited.get(group, ()) if each not in connected]
@@ -55,7 +56,7 @@ class AwaitedMembers:
         return [] if known is None else [client.client_id for client in known.members.values()]
 
     def lost(self, group: str, client_id: str) -> bool:
-        """Await a member whose connection is gone; False if it is a member no longer."""
+        """Await a member whose connection was closed; return False if it is no longer a member."""
         if client_id in self._ids_connected(group):
             return True
         self._on_change()
@@ -65,12 +66,12 @@ class AwaitedMembers:
         return True
 
     def came(self, group: str, client_id: str) -> bool:
-        """Note a heartbeat of a new connection; True if the member was awaited."""
+        """Note a heartbeat of a new connection; return True if the member was awaited."""
         self._on_change()
         return self._forget(group, client_id)
 
     def left(self, group: str, client_id: str) -> None:
-        """Note that a member has taken its leave."""
+        """Note that a member has unregistered."""
         self._on_change()
         self._forget(group, client_id)
 
@@ -83,7 +84,7 @@ class AwaitedMembers:
         return True
 
     def expire(self) -> dict[str, list[str]]:
-        """Await no longer whose time is over; returns these members by group."""
+        """Drop the awaited members whose time is over; return them by group."""
         now = self._clock()
         over = {
             group: ids
@@ -98,7 +99,7 @@ class AwaitedMembers:
         return over
 
     def load(self, value: Members) -> BadRows:
-        """Await the members of the time before a restart; returns the bad rows."""
+        """Await the members of a saved file after a restart; return the bad rows."""
         bad: BadRows = {}
         grace_ms = self._after_start_ms()
         until_ms = self._clock() + grace_ms
@@ -111,7 +112,7 @@ class AwaitedMembers:
         return bad
 
     def snapshot(self) -> Callable[[], dict[str, Any]]:
-        """Copy the table; the function that is returned makes the form of its file of it."""
+        """Copy the table; return a function that converts the copy to the form of the file."""
         groups = {*self._connected.groups, *self._awaited}
         table = {group: ids for group in sorted(groups) if (ids := self.ids(group))}
         return lambda: {"members": table}

@@ -1,8 +1,8 @@
-"""The Bloom filter that Java's brokers keep a consumer's SQL filter under.
+"""Parameters of the Bloom filter in which Java's brokers register a consumer's SQL filter.
 
-Only its parameters matter here: they stand in ``consumerFilter.json``, and a broker that finds
-others there than its own ignores the file. A filter is known as ``group#topic``; its positions come
-from the 64 low bits of MurmurHash3 (x64, 128 bits, seed 0), as h1 + i * h2.
+Only the parameters matter here: they are part of ``consumerFilter.json``, and a broker with other
+parameters ignores the file. The name of a filter is ``group#topic``. Its bit positions come from
+the 64 low bits of MurmurHash3 (x64, 128 bits, seed 0), as h1 + i * h2.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ _C1, _C2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
 
 @dataclass(frozen=True, slots=True)
 class BloomSize:
-    """How many bits there are, and how many of them stand for one filter."""
+    """Number of bits of the Bloom filter, and number of bits per SQL filter."""
 
     bits: int
     hashes: int
 
     @classmethod
     def of(cls, error_percent: int, filters: int) -> BloomSize:
-        """Return the size for so many filters at this rate of false matches."""
+        """Return the size for this number of filters and this rate of false matches."""
         error_percent = min(max(error_percent, 1), 99)
         halvings = math.log2(100 / error_percent)
         bits = math.ceil(max(filters, 1) * halvings * math.log2(math.e))
         return cls(bits=(bits + 7) // 8 * 8, hashes=math.ceil(halvings))
 
     def positions(self, name: str) -> list[int]:
-        """Return the bits that stand for a name."""
+        """Return the bit positions of a name."""
         low = _murmur3_low(name.encode())
         first, second = low & 0xFFFFFFFF, low >> 32
         found = []
@@ -45,7 +45,7 @@ class BloomSize:
         return found
 
     def as_json(self, group: str, topic: str) -> dict[str, Any]:
-        """Return the form of the file."""
+        """Return size and bit positions in the form of the file."""
         return {"bitNum": self.bits, "bitPos": self.positions(f"{group}#{topic}")}
 
 

@@ -1,6 +1,6 @@
-"""Who is connected: producers and consumers, by group.
+"""Connected producers and consumers, by group.
 
-Pure state: the methods change the tables and return what others must be told.
+Pure state: the methods change the tables and return which notifications the caller must send.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class ClientInfo:
     version: int
     last_seen_ms: int
     access_key: str | None = None
-    """The account it signs with, None if it need not sign."""
+    """Access key of the account that signs the client's requests; None without signatures."""
 
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """The members of a group and what the latest heartbeat said of it."""
+    """Members of a group, and its settings from the latest heartbeat."""
 
     name: str
     consume_type: str = "CONSUME_PASSIVELY"
@@ -43,14 +43,14 @@ class ConsumerGroup:
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
 
     def member(self, client_id: str) -> tuple[Connection, ClientInfo] | None:
-        """Return the connection of a client."""
+        """Return connection and description of a member by its client id."""
         for connection, client in self.members.items():
             if client.client_id == client_id:
                 return connection, client
         return None
 
     def take_subscriptions(self, subscriptions: Iterable[Subscription]) -> bool:
-        """Make these the group's subscriptions; True when topics came or went."""
+        """Replace the group's subscriptions; return True if topics were added or removed."""
         wanted = {subscription.topic: subscription for subscription in subscriptions}
         changed = wanted.keys() != self.subscriptions.keys()
         for topic, subscription in wanted.items():
@@ -62,7 +62,7 @@ class ConsumerGroup:
 
 
 class ConsumerClients:
-    """Consumer groups that have a member here."""
+    """Table of the consumer groups that have a member here."""
 
     def __init__(self) -> None:
         self.groups: dict[str, ConsumerGroup] = {}
@@ -78,7 +78,7 @@ class ConsumerClients:
         consume_from_where: str,
         subscriptions: Iterable[Subscription],
     ) -> bool:
-        """Take a heartbeat; True when the group's members or topics changed."""
+        """Note a heartbeat; return True if the members or the topics of the group changed."""
         group = self.groups.setdefault(name, ConsumerGroup(name))
         group.consume_type = consume_type
         group.message_model = message_model
@@ -91,7 +91,7 @@ class ConsumerClients:
         return group.take_subscriptions(subscriptions) or is_new
 
     def unregister(self, name: str, connection: Connection) -> bool:
-        """Remove a member; True if it was one."""
+        """Remove a member; return False if the connection was not a member."""
         group = self.groups.get(name)
         if group is None or group.members.pop(connection, None) is None:
             return False
@@ -100,7 +100,7 @@ class ConsumerClients:
         return True
 
     def closed(self, connection: Connection) -> list[tuple[str, str]]:
-        """Remove a connection everywhere; returns groups, each with the client id it lost."""
+        """Remove a connection from all groups; return each group with the client id it lost."""
         lost = []
         for name, group in list(self.groups.items()):
             client = group.members.get(connection)
@@ -109,7 +109,7 @@ class ConsumerClients:
         return lost
 
     def silent_since(self, before_ms: int) -> set[Connection]:
-        """Return the connections whose client has not been heard of since then."""
+        """Return the connections whose last heartbeat is older than `before_ms`."""
         return {
             connection
             for group in self.groups.values()
@@ -123,18 +123,18 @@ class ConsumerClients:
 
 
 class ProducerClients:
-    """Producer groups that have a member here."""
+    """Table of the producer groups that have a member here."""
 
     def __init__(self) -> None:
         self.groups: dict[str, dict[Connection, ClientInfo]] = {}
         self._by_id: dict[str, Counter[Connection]] = {}
-        """By client id, in how many groups a connection is with it."""
+        """Number of groups in which a connection uses a client id, by client id."""
         self._keys: dict[Connection, str | None] = {}
-        """The account each connection signs with."""
+        """Access key of each connection's account."""
         self._next: dict[str, int] = {}
 
     def register(self, name: str, connection: Connection, client: ClientInfo) -> None:
-        """Take a heartbeat."""
+        """Note a heartbeat."""
         members = self.groups.setdefault(name, {})
         if connection not in members:
             self._by_id.setdefault(client.client_id, Counter())[connection] += 1
@@ -157,14 +157,14 @@ class ProducerClients:
             del self._by_id[client.client_id]
 
     def closed(self, connection: Connection) -> None:
-        """Remove a connection everywhere."""
+        """Remove a connection from all groups."""
         if self._keys.pop(connection, _ABSENT) is _ABSENT:
             return
         for name in list(self.groups):
             self.unregister(name, connection)
 
     def silent_since(self, before_ms: int) -> set[Connection]:
-        """Return the connections whose client has not been heard of since then."""
+        """Return the connections whose last heartbeat is older than `before_ms`."""
         return {
             connection
             for members in self.groups.values()
@@ -173,11 +173,11 @@ class ProducerClients:
         }
 
     def of_client(self, client_id: str) -> Connection | None:
-        """Return the connection of a client, for pushing a reply to it."""
+        """Return an open connection of a client, for pushing a reply to it."""
         return next((one for one in self._by_id.get(client_id, ()) if one.is_open), None)
 
     def is_anothers(self, client_id: str, access_key: str | None) -> bool:
-        """Return True if another account's client has this id: replies are routed by id."""
+        """Return True if a client of another account has this id, by which replies are routed."""
         return any(
             connection.is_open and self._keys.get(connection) != access_key
             for connection in self._by_id.get(client_id, ())
@@ -186,7 +186,7 @@ class ProducerClients:
     def any_of(
         self, name: str, may_be_asked: Callable[[ClientInfo], bool] = lambda _client: True
     ) -> Connection | None:
-        """Return the group's members in turn, for asking one of them that may be asked."""
+        """Return the group's members in turn, one per call, if `may_be_asked` accepts them."""
         members = [
             connection
             for connection, client in self.groups.get(name, {}).items()
@@ -201,7 +201,7 @@ class ProducerClients:
 def _seen(
     members: dict[Connection, ClientInfo], connection: Connection, client: ClientInfo
 ) -> None:
-    """Note a heartbeat; what a client is, its first one has said."""
+    """Note a heartbeat; id, language and version stay those of the client's first one."""
     known = members.setdefault(connection, client)
     known.last_seen_ms = client.last_seen_ms
     known.access_key = client.access_key

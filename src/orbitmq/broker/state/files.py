@@ -1,12 +1,12 @@
-"""The files under ``config/``: which table is in which, and when they are written.
+"""Files of the tables under ``config/``, and the times at which they are written.
 
 Topics, groups and their members are written soon after they change (`table_saver.py`). Offsets
-change all the time: they are written every few seconds, by a thread, if they have changed; what is
-lost in a crash is consumed once more.
+change all the time. A thread writes them every few seconds if they have changed. Messages whose
+offsets are lost in a crash are consumed once more.
 
-Offsets vouch for messages: a delayed or a half message that an offset has passed is there again as
-a copy. So a file of offsets is written only after the log is on disk up to where it ended when they
-were taken. Else a power cut could keep the offset and take the copy.
+Offsets depend on messages: a delayed or half message behind a committed offset exists again as a
+copy. Therefore offsets are written only after the log is on disk up to its end at the time they
+were read. Otherwise a power cut could keep the offset and lose the copy.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ __all__ = ["TableFiles"]
 _log = logging.getLogger(__name__)
 
 MAX_FILTERS_FILE_BYTES = 64 << 20
-"""A larger `consumerFilter.json` is not read."""
+"""Maximum size of `consumerFilter.json`; a larger file is not read."""
 FLUSH_TIMEOUT_MS = 60_000
 MEMBERS = "groupMembers.json"
-"""The members of groups, OrbitMQ's own file."""
+"""File with the members of groups; it is OrbitMQ's own."""
 
 
 @dataclass(slots=True)
 class TableFiles:
-    """Reads the tables when the broker opens, and writes them."""
+    """Reads all tables when the broker opens, and writes them."""
 
     directory: Path
     topics: TopicTable
@@ -72,7 +72,7 @@ class TableFiles:
         self.member_saver = TableSaver(self.directory / MEMBERS, self.awaited.snapshot)
 
     def load(self) -> None:
-        """Give every table what its file says, if there is one; bad rows are set aside."""
+        """Load every table from its file, if the file exists; keep bad rows separately."""
         for name, rows, load in (
             ("topics.json", "topicConfigTable", self.topics.load),
             ("subscriptionGroup.json", "subscriptionGroupTable", self.groups.load),
@@ -93,9 +93,9 @@ class TableFiles:
         return bad
 
     def _load_filters(self) -> None:
-        """Take the saved filters; the broker starts without them if the file is of no use.
+        """Load the saved filters; the broker starts without them if the file is unusable.
 
-        Nothing is lost: consumers tell their filters again with each heartbeat.
+        Nothing is lost: consumers send their filters again with each heartbeat.
         """
         path = self.directory / "consumerFilter.json"
         try:
@@ -107,7 +107,7 @@ class TableFiles:
                 self.filters.load(value)
         except (UnreadableFile, OSError, ValueError, TypeError, AttributeError) as error:
             _log.warning(
-                "saved filters are not taken: %s; the next heartbeats of consumers bring them",
+                "cannot load the saved filters: %s; the next heartbeats of consumers bring them",
                 error,
             )
 
@@ -126,7 +126,7 @@ class TableFiles:
         persist.save(self.directory / name, dumps_lenient(value))
 
     def _save_if_new(self, name: str, value: dict[str, Any]) -> None:
-        """Write a small table unless its file says the same: at rest, leave the disk be."""
+        """Write a small table unless it is unchanged: an idle broker does not write to the disk."""
         content = dumps_lenient(value)
         if self._written.get(name) != content:
             persist.save(self.directory / name, content)
@@ -135,7 +135,7 @@ class TableFiles:
     async def _save_vouching(
         self, save: Callable[[str, dict[str, Any]], None], name: str, value: dict[str, Any]
     ) -> None:
-        """Write a table after the log that it vouches for is on disk."""
+        """Write a table once the part of the log that it depends on is on disk."""
         await in_thread(self._save_behind_log, save, name, value, self.store.max_physical_offset)
 
     def _save_behind_log(
@@ -153,7 +153,7 @@ class TableFiles:
         save(name, value)
 
     async def save_offsets(self) -> None:
-        """Write how far groups are, if one has moved."""
+        """Write the committed offsets of groups if any has changed."""
         async with self._saving_offsets:
             if not self.offsets.is_dirty:
                 return
@@ -162,16 +162,16 @@ class TableFiles:
                 value = self.offsets.as_json()
                 await self._save_vouching(self._save, "consumerOffset.json", value)
             except BaseException:
-                self.offsets.is_dirty = True  # it is tried again, whether or not one moves
+                self.offsets.is_dirty = True  # the next call tries again, even without a change
                 raise
 
     async def save_delay_offsets(self) -> None:
-        """Write how far delayed messages have been delivered."""
+        """Write the delivered offsets of the delay levels."""
         value = self.delay.as_json()
         await self._save_vouching(self._save_if_new, "delayOffset.json", value)
 
     async def save_timers(self) -> None:
-        """Write how far timers have been delivered, if one has been."""
+        """Write the progress of timer messages if any has moved."""
         if self.timers.is_dirty:
             try:
                 value = self.timers.as_json()
@@ -181,12 +181,12 @@ class TableFiles:
                 raise
 
     async def save_filters(self) -> None:
-        """Write the groups' filters, without those nobody has used for long."""
+        """Write the filters of groups, without those that have been dead for too long."""
         self.filters.clean()
         await in_thread(self._save_if_new, "consumerFilter.json", self.filters.as_json())
 
     async def save_all(self) -> None:
-        """Write what is written now and then, for the last time; one that fails stops no other."""
+        """Write all tables for the last time; a failure of one does not prevent the others."""
         self.offsets.is_dirty = self.timers.is_dirty = True
         for save in (
             self.topic_saver.close,
@@ -200,10 +200,10 @@ class TableFiles:
             try:
                 await save()
             except FAILURES:
-                _log.exception("%s failed", save.__qualname__)
+                _log.exception("last save %s failed, going on with the others", save.__qualname__)
 
 
 def _parse(rows: str, content: bytes) -> Members:
     value = Members.read(content)
-    value.table(rows)  # one that is no table is taken from the backup
+    value.table(rows)  # raises if it is no table, so that the backup is read
     return value

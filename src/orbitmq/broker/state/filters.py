@@ -1,15 +1,14 @@
-"""The SQL filters of consumer groups: told by heartbeats, used by pulls, kept in a file.
+"""SQL filters of consumer groups: received in heartbeats, used by pulls, saved in a file.
 
-A filter belongs to a topic and a group. It lives from the heartbeat that brings it until the group
-has no member any more, or no longer subscribes to the topic; then it is *dead*, which changes
-nothing for pulls, and a day later it is forgotten. A heartbeat with an older subscription changes
-nothing, one with a newer expression replaces the filter, or drops it if that expression is none.
-All of it is registered whether or not this broker filters by properties at the time: that setting
-may change while consumers are connected.
+A filter belongs to a topic and a group. It becomes *dead* when the group has no more members or no
+longer subscribes to the topic. Pulls still use a dead filter; a day later it is dropped. A
+heartbeat with an older subscription changes nothing. A heartbeat with a newer expression replaces
+the filter, or drops it if the new expression is invalid. Filters are registered even while the
+broker does not filter by properties: that setting may change while consumers are connected.
 
-Heartbeats and files only bring texts. A text is compiled by the first pull that needs it, and one
-that does not compile is dropped then (see `CompiledFilters`). The number and the size of the texts
-have a limit, because anybody may send a heartbeat for any group.
+Heartbeats and files contain only texts. A text is compiled by the first pull that needs it, and is
+dropped if it does not compile (see `CompiledFilters`). The number and the size of the texts are
+limited, because any client may send a heartbeat for any group.
 """
 
 from __future__ import annotations
@@ -30,19 +29,19 @@ __all__ = ["SQL92", "CompiledFilters", "ConsumerFilters", "FilterData"]
 _log = logging.getLogger(__name__)
 
 CRASH_GRACE_MS = 30_000
-"""A filter that was alive when its broker went down counts as dead since this long ago at most."""
+"""Time before its loading at which a filter counts as dead, if it was alive when saved."""
 MAX_FILTERS = 10_000
 MAX_CHARS = 16 << 20
-"""Expressions of all filters together."""
+"""Maximum length of the expressions of all filters together."""
 MAX_NAME_CHARS = 512
-"""Topics and groups with longer names cannot exist."""
+"""Maximum length of a name; topics and groups with longer names cannot exist."""
 SHOWN_CHARS = 200
-"""Of an expression in the log."""
+"""Maximum length of an expression in a log line."""
 
 
 @dataclass(slots=True)
 class FilterData:
-    """What a group wants of a topic, by properties."""
+    """SQL filter of a group for a topic."""
 
     topic: str
     group: str
@@ -55,11 +54,11 @@ class FilterData:
 
     @property
     def is_dead(self) -> bool:
-        """Whether nobody uses it at the time."""
+        """True if no member of the group uses the filter now."""
         return self.dead_ms >= self.born_ms
 
     def as_json(self) -> dict[str, Any]:
-        """Return the form of the file."""
+        """Return the filter in the form of the file."""
         return {
             "bloomFilterData": self.bloom,
             "bornTime": self.born_ms,
@@ -74,7 +73,7 @@ class FilterData:
 
 
 class ConsumerFilters:
-    """All filters of this broker."""
+    """Table of all SQL filters of this broker."""
 
     def __init__(
         self, bloom: BloomSize, clean_after_ms: Callable[[], int], clock: Callable[[], int]
@@ -89,12 +88,12 @@ class ConsumerFilters:
         self._was_full = False
 
     def get(self, topic: str, group: str) -> FilterData | None:
-        """Return the filter of a group for a topic; whether it compiles, `selector` says."""
+        """Return the filter of a group for a topic; `selector` then compiles it."""
         of_group = self._by_group.get(group)
         return None if of_group is None else of_group.get(topic)
 
     def selector(self, data: FilterData) -> Filter | None:
-        """Return what a filter is compiled to; one that does not compile is dropped."""
+        """Return the compiled filter; drop a filter that does not compile and return None."""
         reason = "it does not compile"
         try:
             selector = self.compiled.get(data.expression_type, data.expression)
@@ -106,7 +105,7 @@ class ConsumerFilters:
         return selector
 
     def of_retries(self, group: str) -> Filter | None:
-        """Return the filter for messages that come back to a group, each by the topic it was in."""
+        """Return the filter for a group's retried messages, by their original topics."""
         by_topic = {}
         for data in list(self._by_group.get(group, {}).values()):
             if (selector := self.selector(data)) is not None:
@@ -114,7 +113,7 @@ class ConsumerFilters:
         return Filter.of_retries(by_topic) if by_topic else None
 
     def heard(self, group: str, subscriptions: Iterable[Subscription]) -> None:
-        """Take the subscriptions of a heartbeat."""
+        """Update the filters of a group from the subscriptions of a heartbeat."""
         topics = set()
         for subscription in subscriptions:
             topics.add(subscription.topic)
@@ -165,7 +164,7 @@ class ConsumerFilters:
         return None
 
     def _is_full(self, more_chars: int) -> bool:
-        """Return True if there is no room, even after dead filters were removed."""
+        """Return True if there is no room, even after dropping dead filters."""
 
         def is_full() -> bool:
             return self._count >= MAX_FILTERS or self._chars + more_chars > MAX_CHARS
@@ -173,7 +172,7 @@ class ConsumerFilters:
         if not is_full():
             return False
         if not self._was_full:
-            # The table is gone through once, and again when something has left it.
+            # The table is searched for dead filters once, and again only after one was dropped.
             self._clean(self._clock())
             self._was_full = is_full()
         return is_full()
@@ -193,13 +192,13 @@ class ConsumerFilters:
         self._was_full = False
 
     def group_left(self, group: str) -> None:
-        """Tell that a group has no member any more."""
+        """Mark the filters of a group without members as dead."""
         for data in self._by_group.get(group, {}).values():
             if not data.is_dead:
                 data.dead_ms = self._clock()
 
     def clean(self) -> None:
-        """Forget what has been dead for too long."""
+        """Drop the filters that have been dead for too long."""
         self._was_full = False
         self._clean(self._clock() - self._clean_after_ms())
 
@@ -212,7 +211,7 @@ class ConsumerFilters:
     # ---- config/consumerFilter.json
 
     def as_json(self) -> dict[str, Any]:
-        """Return the form of the file."""
+        """Return all filters in the form of the file."""
         by_topic: dict[str, Any] = {}
         for of_group in self._by_group.values():
             for topic, data in of_group.items():
@@ -221,21 +220,30 @@ class ConsumerFilters:
         return {"filterDataByTopic": by_topic}
 
     def load(self, value: Any) -> None:
-        """Take the filters of a file; those of a broker with other parameters are not for us.
+        """Load the filters of a file; ignore a file with other Bloom filter parameters.
 
-        What makes no sense is left out: consumers tell their filters again with each heartbeat.
+        Invalid entries are skipped: consumers send their filters again with each heartbeat.
         """
         loaded: list[FilterData] = []
         for topic, group, entry in _entries(value):
             if len(loaded) >= MAX_FILTERS:
-                _log.warning("consumerFilter.json: what follows %d filters is ignored", MAX_FILTERS)
+                _log.warning(
+                    "consumerFilter.json has more than %d filters, the rest is ignored until the "
+                    "next heartbeats",
+                    MAX_FILTERS,
+                )
                 break
             if not isinstance(entry, Mapping) or max(len(topic), len(group)) > MAX_NAME_CHARS:
-                _log.warning("consumerFilter.json: an entry is ignored, because it is no filter")
+                _log.warning(
+                    "consumerFilter.json has an entry that is not a filter, the entry is ignored"
+                )
                 continue
             bloom = self._bloom.as_json(group, topic)
             if entry.get("bloomFilterData") != bloom:
-                _log.warning("consumerFilter.json is ignored: its Bloom filter is another")
+                _log.warning(
+                    "consumerFilter.json is ignored: its Bloom filter parameters are not this "
+                    "broker's; the next heartbeats bring the filters"
+                )
                 return
             if (data := self._loaded(topic, group, entry, bloom)) is not None:
                 loaded.append(data)
@@ -252,7 +260,11 @@ class ConsumerFilters:
             or not isinstance(expression, str)
             or not 0 < len(expression) <= Filter.MAX_TEXT_BYTES
         ):
-            _log.warning("the saved filter of %s for %s is ignored: no expression", group, topic)
+            _log.warning(
+                "the saved filter of group %s for topic %s is ignored: no valid SQL92 expression",
+                group,
+                topic,
+            )
             return None
         born_ms = _moment(entry.get("bornTime"))
         alive_until_ms = max(born_ms, self._clock() - CRASH_GRACE_MS)
@@ -269,7 +281,7 @@ class ConsumerFilters:
 
 
 def _entries(value: Any) -> Iterator[tuple[str, str, Any]]:
-    """Go through topics, their groups, and what the file has for them."""
+    """Yield topic, group and entry for each filter in a file."""
     for topic, of_topic in _items(_member(value, "filterDataByTopic")):
         for group, entry in _items(_member(of_topic, "groupFilterData")):
             yield topic, group, entry
@@ -291,26 +303,30 @@ def _moment(value: Any) -> int:
 
 def _warn(group: str, topic: str, kind: str, expression: str, reason: str) -> None:
     _log.warning(
-        "group %.200s has no filter for %.200s: %.20s %.*r is not taken: %s",
+        "group %.200s has no filter for topic %.200s: %.20s expression %.*r is rejected: %s",
         group, topic, kind, SHOWN_CHARS, expression, reason,
     )  # fmt: skip
 
 
-# ---- Compiled SQL filters, each made when a pull first needs it and kept while there is room
+# ---- Compiled SQL filters
 #
-# Expressions come from clients, so compiling is left until somebody pulls with one: a heartbeat or
-# a saved file may bring thousands. `Filter` bounds a single expression, this table bounds all of
-# them together. The one used longest ago goes first and is compiled again when it is wanted again.
+# Expressions come from clients, and a heartbeat or a saved file may bring thousands. Therefore an
+# expression is compiled when a pull first needs it, and kept while there is room. `Filter` bounds a
+# single expression, this table bounds all of them together. The expression used longest ago is
+# dropped first and compiled again when a pull needs it again.
 
 SQL92 = "SQL92"
 MAX_COMPILED_CHARS = 2 << 20
-"""All expressions together; a compiled one takes at most some ten times its text."""
+"""Maximum length of all compiled expressions together.
+
+A compiled expression takes at most about ten times the memory of its text.
+"""
 ENTRY_CHARS = 256
-"""An expression counts as at least so many, whatever its length."""
+"""Characters that each expression counts in addition to its length."""
 
 
 class CompiledFilters:
-    """Filters by their expression."""
+    """Cache of compiled filters by expression."""
 
     def __init__(self, max_chars: int = MAX_COMPILED_CHARS) -> None:
         self._max_chars = max_chars
@@ -321,9 +337,9 @@ class CompiledFilters:
         return len(self._kept)
 
     def get(self, expression_type: str, expression: str) -> Filter | None:
-        """Return the filter that an expression stands for, None if it is malformed.
+        """Return the filter of an expression, None if the expression is malformed.
 
-        Raises `FilterTooLarge` for one that Java would take and this broker does not.
+        Raises `FilterTooLarge` for an expression that Java accepts and this broker does not.
         """
         if expression_type != SQL92:
             return None
@@ -339,7 +355,7 @@ class CompiledFilters:
 
     def _keep(self, expression: str, found: Filter | MalformedFilter) -> None:
         if len(expression) > Filter.MAX_TEXT_BYTES:
-            return  # it was refused for its length, which costs nothing
+            return  # rejecting it again for its length costs nothing, so it needs no cache
         self._kept[expression] = found
         self._chars += len(expression) + ENTRY_CHARS
         while self._chars > self._max_chars:

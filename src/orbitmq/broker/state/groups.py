@@ -14,7 +14,7 @@ __all__ = ["GroupTable"]
 
 
 class GroupTable:
-    """Groups by name. `on_change` is called after every change."""
+    """Table of groups by name. `on_change` is called after every change."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class GroupTable:
         self.groups = {name: SubscriptionGroup(name) for name in SYSTEM_GROUPS}
 
     def find(self, name: str) -> SubscriptionGroup | None:
-        """Return a group, created if that is allowed."""
+        """Return a group; create an unknown one if that is allowed."""
         group = self.groups.get(name)
         if group is None and self._may_create(name):
             group = SubscriptionGroup(name)
@@ -48,7 +48,7 @@ class GroupTable:
         self._changed()
 
     def delete(self, name: str) -> None:
-        """Forget a group."""
+        """Delete a group."""
         if self.groups.pop(name, None) is not None:
             self._changed()
 
@@ -57,14 +57,14 @@ class GroupTable:
         self._on_change()
 
     def load(self, value: Members) -> BadRows:
-        """Put what a file or a master says over what is there; returns the bad rows."""
+        """Update the table with the rows of a file or of a master; return the bad rows."""
         groups, bad = good_rows(value.table("subscriptionGroupTable"), SubscriptionGroup.from_json)
         self.groups |= groups
         self.version = saved_version(value)
         return bad
 
     def snapshot(self) -> Callable[[], dict[str, Any]]:
-        """Copy the table; the function that is returned makes the form of `as_json` of it."""
+        """Copy the table; return a function that converts the copy to the form of `as_json`."""
         version, groups = self.version.as_json(), dict(self.groups)
 
         def values() -> dict[str, Any]:
@@ -74,5 +74,5 @@ class GroupTable:
         return values
 
     def as_json(self) -> dict[str, Any]:
-        """Return the form of the file and of the wire."""
+        """Return the table in the form of the file and the wire."""
         return self.snapshot()()

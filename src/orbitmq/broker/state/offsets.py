@@ -1,7 +1,7 @@
 """Offsets up to which each group has consumed each queue.
 
-As in Java, a commit is accepted whatever topic, group and queue it names. Offsets of names that do
-not exist would pile up without an end, so only the newest `MAX_UNFOUNDED` of them are kept.
+As in Java, a commit is accepted for any topic, group and queue. Offsets of names that do not exist
+would accumulate without limit, so only the newest `MAX_UNFOUNDED` of them are kept.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ __all__ = ["ConsumerOffsets"]
 _log = logging.getLogger(__name__)
 
 MAX_UNFOUNDED = 10_000
-"""Offsets that are kept of topics, groups and queues which do not exist."""
+"""Number of offsets that are kept of topics, groups and queues that do not exist."""
 
 Place = tuple[str, int]
-"""A key of the table, and a queue."""
+"""Key of the table (topic and group), and queue id."""
 
 
 class ConsumerOffsets:
-    """Next offset to consume, by topic, group and queue.
+    """Table of the next offset to consume, by topic, group and queue.
 
-    `is_founded` tells if a topic, a group and a queue exist.
+    `is_founded` returns True if a topic, a group and a queue exist.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class ConsumerOffsets:
         self._is_founded = is_founded
         self._max_unfounded = max_unfounded
         self._unfounded: dict[Place, None] = {}
-        """Offsets that were committed for something that did not exist, the oldest first."""
+        """Offsets committed for a topic, group or queue that did not exist, the oldest first."""
         self.is_dirty = False
 
     @staticmethod
@@ -59,7 +59,7 @@ class ConsumerOffsets:
         return dict(self._table.get(self._key(topic, group), {}))
 
     def commit(self, topic: str, group: str, queue_id: int, offset: int) -> None:
-        """Take a group's word for how far it is; it may go back."""
+        """Set the offset of a group in a queue; the offset may go back."""
         queues = self._table.get(f"{topic}@{group}")
         before = None if queues is None else queues.get(queue_id)
         if queues is None or before is None:
@@ -89,7 +89,7 @@ class ConsumerOffsets:
         self.is_dirty = True
 
     def _check(self, topic: str, group: str, queue_id: int) -> None:
-        """Keep an eye on a new offset if it is unfounded; drop the oldest of too many such."""
+        """Note a new offset of unknown names; drop the oldest noted offset above the limit."""
         if self._is_founded(topic, group, queue_id):
             return
         self._unfounded[self._key(topic, group), queue_id] = None
@@ -128,14 +128,14 @@ class ConsumerOffsets:
         """
         for group in self.groups_of(topic):
             self._forget(self._key(topic, group))
-            _log.info("offsets of group %s for topic %s are dropped with the topic", group, topic)
+            _log.info("dropped the offsets of group %s for topic %s with the topic", group, topic)
 
     def fit(self, end_of: Callable[[str, int], int], topic: str | None = None) -> None:
-        """Take back offsets behind the end of their queue; of all topics, or of one.
+        """Lower offsets behind the end of their queue to that end; in all topics, or in one.
 
-        A topic that was made again, or a log that has lost its tail, begins at a lower offset.
-        Groups would skip the messages that come there now, in silence. An offset before a queue's
-        first message is left alone: the next pull moves the group on, and says so.
+        A topic that was created again, or a log that has lost its tail, has lower queue ends.
+        Groups would silently skip the new messages at those offsets. An offset before a queue's
+        first message is not changed: the response to the next pull moves the group on.
         """
         keys = self._table if topic is None else self._keys_of.get(topic, ())
         for key, queue_id, offset in self._entries(keys):
@@ -152,7 +152,7 @@ class ConsumerOffsets:
     def drop_unfounded(self, is_stored: Callable[[str], bool]) -> None:
         """Drop offsets of topics that have neither a configuration nor a message, after a start.
 
-        Of the other unfounded ones the usual number stays.
+        Other offsets of unknown names are kept up to the usual limit.
         """
         for key, queue_id, _ in self._entries(self._table):
             topic, group = _names(key)
@@ -161,11 +161,11 @@ class ConsumerOffsets:
             if is_stored(topic):
                 self._check(topic, group, queue_id)
             else:
-                _log.info("offsets of %s are dropped: there is no such topic", key)
+                _log.info("dropped the offset of %s: there is no such topic", key)
                 self._drop(key, queue_id)
 
     def _entries(self, keys: Iterable[str]) -> list[tuple[str, int, int]]:
-        """List the offsets of keys, without keys of which topic and group cannot be told apart."""
+        """List the offsets of keys, without keys that cannot be split into topic and group."""
         return [
             (key, queue_id, offset)
             for key in keys
@@ -174,14 +174,14 @@ class ConsumerOffsets:
         ]
 
     def clone(self, topic: str, source: str, destination: str) -> None:
-        """Let one group stand where another stands."""
+        """Copy the offsets of a group for a topic to another group."""
         if queues := self.of_group(topic, source):
             key = self._key(topic, destination)
             self._table.pop(key, None)
             self._put(key, queues)
 
     def load(self, value: Members) -> BadRows:
-        """Put what a file or a master says over what is there; returns the bad rows."""
+        """Update the table with the rows of a file or of a master; return the bad rows."""
         bad: BadRows = {}
         for key, queues in value.table("offsetTable").items():
             if not isinstance(key, str) or not isinstance(queues, dict):
@@ -197,7 +197,7 @@ class ConsumerOffsets:
         return bad
 
     def as_json(self) -> dict[str, Any]:
-        """Return the form of the file and of the wire."""
+        """Return the table in the form of the file and the wire."""
         table = {key: dict(sorted(queues.items())) for key, queues in sorted(self._table.items())}
         return {"offsetTable": table}
 

@@ -1,7 +1,7 @@
-"""Locks of queues that one client at a time consumes. In memory only: a restart frees all.
+"""Locks of queues that one client at a time consumes. In memory only: a restart frees all locks.
 
-As in Java, a client may lock a queue that does not exist. Such locks are only granted while there
-are few locks, and all locks that nobody renews are dropped.
+As in Java, a client may lock a queue that does not exist. Such locks are granted only while there
+are few locks, and all locks that are not renewed are dropped.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["QueueLocks"]
 
 MAX_LIVE_MS = 60_000
 MAX_UNFOUNDED = 10_000
-"""With this many locks, queues that do not exist are not locked any more."""
+"""Number of locks above which queues that do not exist are no longer locked."""
 
 
 @dataclass(slots=True)
@@ -26,11 +26,11 @@ class _Lock:
 
 
 class QueueLocks:
-    """Locks by group and queue; one that is not renewed within a minute is free.
+    """Table of locks by group and queue; a lock that is not renewed within a minute is free.
 
-    `is_founded` tells if a group and a queue exist, `is_member` if a group has a client. A lock
-    without an order, which only OrbitMQ's clients ask for, is free once its client is no member any
-    more. One with an order is not: a client that has lost its connection works on for a while.
+    `is_founded` returns True if a group and a queue exist, `is_member` if a group has a client. An
+    unordered lock, which only OrbitMQ's clients request, is free once its client is no longer a
+    member. An ordered lock is not: a client that has lost its connection works on for a while.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class QueueLocks:
         self._is_member = is_member
         self._locks: dict[tuple[str, MessageQueue], _Lock] = {}
         self._returned: dict[tuple[str, MessageQueue], _Lock] = {}
-        """The latest locks without an order that were given back."""
+        """Recently returned unordered locks."""
 
     def lock(
         self,
@@ -54,7 +54,7 @@ class QueueLocks:
         now_ms: int,
         unordered: Collection[MessageQueue] = (),
     ) -> list[MessageQueue]:
-        """Lock what is free or already the client's; returns what it holds now."""
+        """Lock the queues that are free or already held by the client; return the held ones."""
         held = []
         for queue in queues:
             lock = self._locks.get((group, queue))
@@ -70,7 +70,7 @@ class QueueLocks:
         return is_expired or not (lock.is_ordered or self._is_member(group, lock.client_id))
 
     def is_anothers(self, group: str, client_id: str, queue: MessageQueue, now_ms: int) -> bool:
-        """Return True if another member has a queue that is consumed in any order."""
+        """Return True if another member holds an unordered lock of a queue."""
         lock = self._locks.get((group, queue))
         if lock is None or lock.is_ordered or lock.client_id == client_id:
             return False
@@ -83,13 +83,13 @@ class QueueLocks:
         return len(self._locks)
 
     def drop_expired(self, now_ms: int) -> None:
-        """Forget the locks that are free because nobody has renewed them."""
+        """Drop the locks that were not renewed in time."""
         oldest_ms = now_ms - self.max_live_ms
         self._locks = _younger(self._locks, oldest_ms)
         self._returned = _younger(self._returned, oldest_ms)
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
-        """Free what the client holds."""
+        """Free the queues in `queues` that the client holds."""
         for queue in queues:
             lock = self._locks.get((group, queue))
             if lock is not None and lock.client_id == client_id:
@@ -98,7 +98,7 @@ class QueueLocks:
                     self._returned[group, queue] = lock
 
     def was_anothers(self, group: str, client_id: str, queue: MessageQueue) -> bool:
-        """Return True if another member has, or had a moment ago, a queue that is in any order."""
+        """Return True if another member holds, or held recently, an unordered lock of a queue."""
         lock = self._locks.get((group, queue)) or self._returned.get((group, queue))
         return lock is not None and not lock.is_ordered and lock.client_id != client_id
 

@@ -1,8 +1,8 @@
-"""Rows of saved tables: the good ones are loaded, the others are set aside.
+"""Rows of saved tables: valid rows are loaded, bad rows are kept in a separate file.
 
-A file may come from an earlier version, from a Java broker or from a damaged disk. One row that
-cannot be understood must neither prevent a start nor disappear at the next save, so it is kept in a
-file beside the table.
+A file may come from an earlier version, from a Java broker or from a damaged disk. An invalid row
+must neither prevent a start nor disappear at the next save. Therefore it is kept in a file next to
+that of the table.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 BadRows = dict[Any, tuple[Any, str]]
-"""By key: the value, and what is wrong with it."""
+"""Rejected values with the reason, by key."""
 LOGGED_ROWS = 20
 
 
 def good_rows(
     table: Mapping[Any, Any], read: Callable[[object, str], T]
 ) -> tuple[dict[str, T], BadRows]:
-    """Read the rows of a table whose keys are names; a row that `read` refuses is bad."""
+    """Read the rows of a table whose keys are names; a row that `read` rejects is bad."""
     good: dict[str, T] = {}
     bad: BadRows = {}
     for name, value in table.items():
@@ -46,7 +46,7 @@ def good_rows(
 
 
 def good_numbers(table: Mapping[Any, Any]) -> tuple[dict[int, int], BadRows]:
-    """Read a table of numbers by number, such as offsets by queue."""
+    """Read a table with numbers as keys and values, such as offsets by queue."""
     good: dict[int, int] = {}
     bad: BadRows = {}
     for key, value in table.items():
@@ -62,19 +62,21 @@ def saved_version(value: Members) -> DataVersion:
     try:
         return DataVersion.from_json(value.member("dataVersion"))
     except BodyFault as error:
-        _log.error("the version of a saved table is not loaded, it begins with 0: %s", error)
+        _log.error("the version of a saved table is invalid, it starts again at 0: %s", error)
         return DataVersion()
 
 
 def set_aside(path: Path, bad: BadRows) -> None:
-    """Log bad rows of the table of a file, and keep them in a file beside it."""
+    """Log the bad rows of a file, and keep them in ``<name>.rejected`` next to it."""
     if not bad:
         return
     kept = path.with_name(path.name + ".rejected")
     for key, (_, why) in list(bad.items())[:LOGGED_ROWS]:
         _log.error("row %r of %s is not loaded: %s. It is kept in %s", key, path, why, kept.name)
     if len(bad) > LOGGED_ROWS:
-        _log.error("%d more rows of %s are not loaded", len(bad) - LOGGED_ROWS, path)
+        _log.error(
+            "%d more rows of %s are not loaded, they are kept, too", len(bad) - LOGGED_ROWS, path
+        )
     try:
         persist.save(kept, dumps_lenient({key: value for key, (value, _) in bad.items()}))
     except OSError as error:

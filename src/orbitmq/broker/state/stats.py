@@ -4,8 +4,8 @@ Every counter is a pair of rising sums (value, times). Rates come from snapshots
 taken at fixed intervals: minute, hour and day are the difference between the newest snapshot of a
 window and its oldest. Keeping snapshots of sums makes counting itself one addition.
 
-Clients invent the names of topics and groups. A counter that has not moved for longer than the
-longest window is dropped, and so are the longest idle ones while there are too many.
+Clients choose the names of topics and groups. A counter that has not changed for longer than the
+longest window is dropped. If there are too many counters, the longest idle ones are dropped.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ from orbitmq.protocol.names import SCHEDULE_TOPIC
 
 __all__ = ["SLOWEST_MS", "WINDOWS", "BrokerStats", "GroupLags", "PutTimes", "Rate", "Totals"]
 
-# ---- How long puts take: their distribution in the last minute, and the slowest ever
+# ---- Durations of puts
 #
-# `now` has one counter for every millisecond a put can take, the last one for all that take
-# longer: counting is an index and an addition, and everything else is left to those who ask.
+# These are their distribution in the last minute, and the slowest put ever. `now` has one counter
+# for every millisecond a put can take, and a last one for all longer puts. Counting is therefore an
+# index and an addition, and all other work is done when a value is read.
 #
 #     times.now[took_ms if 0 <= took_ms < SLOWEST_MS else SLOWEST_MS] += 1
 #
-# What is told is of the last full period, as Java has it; before there was one, nothing is.
+# As in Java, the distribution is that of the last full period; before its end there is none.
 
 SLOWEST_MS = 10_000
 
-# The first millisecond of each class but the first, and what Java calls the classes.
+# The first millisecond of each class except the first, and Java's names of the classes.
 _CLASSES_MS = (1, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10_000)
 _NAMES = (
     *("<=0ms", "0~10ms", "10~50ms", "50~100ms", "100~200ms", "200~500ms", "500ms~1s"),
@@ -46,7 +47,7 @@ class PutTimes:
 
     def __init__(self) -> None:
         self.now = [0] * (SLOWEST_MS + 1)
-        """The period that runs; always the same list."""
+        """Counts of the current period; always the same list object."""
         self._last: dict[int, int] | None = None
         self._slowest_ms = 0
 
@@ -55,19 +56,19 @@ class PutTimes:
         self.now[min(max(int(took_ms), 0), SLOWEST_MS)] += 1
 
     def end_period(self) -> None:
-        """Begin a new period; the one that ran is the last one from now on."""
+        """Begin a new period; the current one becomes the last full period."""
         self._last = {ms: count for ms, count in enumerate(self.now) if count}
         self._slowest_ms = self.slowest_ms
         self.now[:] = [0] * len(self.now)
 
     @property
     def slowest_ms(self) -> int:
-        """The slowest put ever; `SLOWEST_MS` stands for all that were slower."""
+        """Milliseconds of the slowest put ever, at most `SLOWEST_MS`."""
         of_now = next((ms for ms in range(SLOWEST_MS, 0, -1) if self.now[ms]), 0)
         return max(self._slowest_ms, of_now)
 
     def distribution(self) -> str | None:
-        """Return the puts of the last period by class, in the words of ``brokerStatus``."""
+        """Return the puts of the last period by class, in the format of ``brokerStatus``."""
         if self._last is None:
             return None
         counts = [0] * len(_NAMES)
@@ -76,7 +77,7 @@ class PutTimes:
         return "".join(f"[{name}]:{count} " for name, count in zip(_NAMES, counts, strict=True))
 
     def percentile_ms(self, fraction: float) -> float:
-        """Return the milliseconds within which this fraction of the last period's puts was done."""
+        """Return the milliseconds within which `fraction` of the last period's puts ended."""
         last = self._last or {}
         wanted = sum(last.values()) * fraction
         passed = 0
@@ -87,20 +88,21 @@ class PutTimes:
         return 0.0
 
 
-# ---- Lags of consumer groups: the counters GROUP_GET_FALL_SIZE and GROUP_GET_FALL_TIME
+# ---- Lag counters
 #
-# They hold the value of the last pull of a queue and have no sum, unlike the counters of `stats`.
-# RocketMQ keeps them under ``queueId@topic@group`` and writes them to its log only.
+# The counters GROUP_GET_FALL_SIZE and GROUP_GET_FALL_TIME hold the value of the last pull of a
+# queue. They have no sum, unlike the counters of `BrokerStats`. RocketMQ keeps them under
+# ``queueId@topic@group`` and writes them to its log only.
 
 MAX_LAGS = 100_000
-"""Number of lags that are kept; the lag of the queue that was pulled longest ago gives way."""
+"""Number of lags that are kept; the lag of the queue pulled longest ago is dropped first."""
 
 FALL_SIZE, FALL_TIME = "GROUP_GET_FALL_SIZE", "GROUP_GET_FALL_TIME"
 Place = tuple[int, str, str]
 
 
 class GroupLags:
-    """The lag of each group in each queue, as its last pull has seen it."""
+    """Table with the lag of each group in each queue at its last pull."""
 
     def __init__(self, max_lags: int = MAX_LAGS) -> None:
         self._max_lags = max_lags
@@ -109,7 +111,7 @@ class GroupLags:
     def note(
         self, topic: str, group: str, queue_id: int, size: int | None, time_ms: int | None
     ) -> None:
-        """Note how far a pull is behind, in bytes of the log and in time; None keeps a value."""
+        """Note the lag of a pull in bytes of the log and in time; None keeps the old value."""
         place, lags = (queue_id, topic, group), self._lags
         before = lags.pop(place, None)
         if before is None:
@@ -125,7 +127,7 @@ class GroupLags:
             lags[place] = (size, time_ms)
 
     def value(self, name: str, key: str) -> int | None:
-        """Return the value of a counter by RocketMQ's name and key; None if there is none."""
+        """Return the value of a counter by RocketMQ's name and key; None without a value."""
         queue_id, _, rest = key.partition("@")
         topic, _, group = rest.partition("@")
         if name not in (FALL_SIZE, FALL_TIME) or not queue_id.isdecimal():
@@ -145,15 +147,15 @@ _log = logging.getLogger(__name__)
 WINDOWS = (("minute", 10, 7), ("hour", 600, 7), ("day", 3600, 25))
 TPS_SAMPLES = 601
 MAX_ITEMS = 100_000
-"""Counters that are kept; a broker of a thousand topics with ten groups each has fewer."""
+"""Number of counters that are kept; a broker with 1000 topics of ten groups each has fewer."""
 IDLE_MS = 25 * 3_600_000
-"""Time after which the rates of a counter that has not moved are zero in every window."""
+"""Time after which the rates of an unchanged counter are zero in every window."""
 PUT_TIMES_PERIOD_MS = 60_000
 
 
 @dataclass(slots=True, frozen=True)
 class Rate:
-    """What a counter did within a window."""
+    """Sum and rates of a counter within a window."""
 
     sum: int = 0
     tps: float = 0.0
@@ -161,7 +163,7 @@ class Rate:
 
 
 class Totals(NamedTuple):
-    """The sums of all messages put and got, and of pulls, at a moment."""
+    """Sums of all messages put and got, and of pulls, at one moment."""
 
     at_ms: int = 0
     put: int = 0
@@ -171,7 +173,7 @@ class Totals(NamedTuple):
 
     @property
     def pulls(self) -> int:
-        """All pulls, whether they found anything or not."""
+        """Number of all pulls, with or without messages."""
         return self.found + self.missed
 
 
@@ -229,13 +231,13 @@ class BrokerStats:
         return item
 
     def add(self, name: str, key: str, value: int, times: int = 1) -> None:
-        """Count."""
+        """Add a value to a counter."""
         item = self._item(name, key)
         item.value += value
         item.times += times
 
     def put(self, topic: str, messages: int, size: int, *, counts: bool = True) -> None:
-        """Count what was put; what no producer sent does not count for its topic."""
+        """Count messages that were put; with `counts=False` (no producer) not for their topic."""
         self.put_times += messages
         self.put_bytes += size
         if not counts:
@@ -273,7 +275,7 @@ class BrokerStats:
         of_broker.value += messages
 
     def got_in(self, topic: str, group: str, queue_id: int, took_ms: int) -> None:
-        """Count the milliseconds a pull took to find messages."""
+        """Count the milliseconds a pull needed to find messages."""
         item = self._latency_items.get((queue_id, topic, group))
         if item is None:
             item = self._item("GROUP_GET_LATENCY", f"{queue_id}@{topic}@{group}")
@@ -290,7 +292,7 @@ class BrokerStats:
         self.add("QUEUE_PUT_SIZE", key, size)
 
     def sent_back(self, topic: str, group: str) -> None:
-        """Count a message a consumer could not handle."""
+        """Count a message that a consumer has sent back."""
         self.add("SNDBCK_PUT_NUMS", f"{topic}@{group}", 1)
 
     def sample(self) -> None:
@@ -313,7 +315,7 @@ class BrokerStats:
                     self._drop_idle(now)
 
     def _drop_idle(self, now_ms: int) -> None:
-        """Drop counters that no window shows any more, and those beyond the limit."""
+        """Drop counters that are zero in every window, and idle ones above the limit."""
         for item in self._items.values():
             sums = (item.value, item.times)
             if sums != item.seen_sums:
@@ -347,7 +349,7 @@ class BrokerStats:
         self._latency_items.clear()
 
     def rate(self, name: str, key: str, window: str) -> Rate | None:
-        """Return what a counter did within a window; None for an unknown counter."""
+        """Return sum and rates of a counter within a window; None for an unknown counter."""
         item = self._items.get((name, key))
         if item is None:
             return None
@@ -367,7 +369,7 @@ class BrokerStats:
         texts = []
         for seconds in (10, 60, 600):
             if len(self._totals) <= seconds:
-                # Java prints nothing for a time it has not yet run, a number for all pulls.
+                # For a window longer than its run time Java prints nothing, but 0.0 for all pulls.
                 texts.append("0.0" if column == "pulls" else "")
                 continue
             old, new = self._totals[-1 - seconds], self._totals[-1]

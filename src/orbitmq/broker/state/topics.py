@@ -1,4 +1,4 @@
-"""The topics of a broker: which there are, and how new ones come to be."""
+"""The topics of a broker, and the creation of new ones."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ SCHEDULE_QUEUES = 18
 
 
 class TopicTable:
-    """Topics by name, with the version that nameservers and slaves compare.
+    """Table of topics by name, with the version that nameservers and slaves compare.
 
-    `on_change` is called after every change; with False if whoever made it tells the nameservers.
-    `on_queues` is called before that, with the name of a topic whose queues consumers see anew.
-    `on_new` is called with each topic that was not there before.
+    `on_change` is called after every change; with False if the caller registers with the
+    nameservers itself. `on_queues` is called before `on_change`, with the name of a topic whose
+    readable queues have changed. `on_new` is called with each new topic.
     """
 
     def __init__(
@@ -85,17 +85,17 @@ class TopicTable:
         return built_in
 
     def find(self, name: str) -> TopicConfig | None:
-        """Return the topic of a name."""
+        """Return the topic with a name, None if there is no such topic."""
         return self.topics.get(name)
 
     def is_system(self, name: str) -> bool:
-        """Whether a topic is the broker's own, so that nobody may create or delete it."""
+        """Return True for a topic of the broker itself, which clients cannot create or delete."""
         return name in self.own or name.startswith(SYSTEM_TOPIC_PREFIX)
 
     def create_by_send(
         self, name: str, default_topic: str, wanted_queues: int, *, unit_mode: bool
     ) -> TopicConfig | None:
-        """Create the unknown topic of a message after the template its producer named, if allowed.
+        """Create the unknown topic of a message, if allowed, from the template `default_topic`.
 
         A retry topic needs no template.
         """
@@ -120,7 +120,7 @@ class TopicTable:
         return None
 
     def find_or_create(self, name: str, queues: int, *, unit_mode: bool = False) -> TopicConfig:
-        """Return a topic of the broker's making (retry, dead letters), created if need be."""
+        """Return a topic that brokers create (retry, dead letters); create it if needed."""
         topic = self.topics.get(name)
         if topic is None:
             sys_flag = TopicFlag.UNIT_SUB if unit_mode else 0
@@ -133,7 +133,7 @@ class TopicTable:
         if before is None:
             self._on_new(topic)
         self.topics[topic.topic_name] = topic
-        # A group looks for its retry topic by itself, from its first heartbeat on.
+        # Clients fetch the route of their retry topic anyway, from their first heartbeat on.
         is_new_retry = before is None and topic.topic_name.startswith(RETRY_PREFIX)
         if not is_new_retry and _queues_to_read(before) != _queues_to_read(topic):
             self._on_queues(topic.topic_name)
@@ -141,7 +141,7 @@ class TopicTable:
         return topic
 
     def delete(self, name: str) -> bool:
-        """Forget a topic. Its messages stay in the log until that expires."""
+        """Delete a topic. Its messages stay in the log until the log files expire."""
         if self.topics.pop(name, None) is None:
             return False
         self._on_queues(name)
@@ -149,7 +149,7 @@ class TopicTable:
         return True
 
     def set_order(self, ordered: set[str]) -> None:
-        """Take over from the nameserver which topics are ordered."""
+        """Mark the topics in `ordered`, which a nameserver returned, as ordered."""
         changed = False
         for topic in self.topics.values():
             order = topic.topic_name in ordered
@@ -159,7 +159,7 @@ class TopicTable:
             self._changed()
 
     def touch(self) -> None:
-        """Make a new version of an unchanged table, so that nameservers take it again."""
+        """Increase the version of an unchanged table, so that nameservers accept it again."""
         self._changed()
 
     def _changed(self, announce: bool = True) -> None:
@@ -167,14 +167,14 @@ class TopicTable:
         self._on_change(announce)
 
     def load(self, value: Members) -> BadRows:
-        """Put what a file or a master says over what is there; returns the bad rows."""
+        """Update the table with the rows of a file or of a master; return the bad rows."""
         topics, bad = good_rows(value.table("topicConfigTable"), TopicConfig.from_json)
         self.topics |= topics
         self.version = saved_version(value)
         return bad
 
     def snapshot(self) -> Callable[[], dict[str, Any]]:
-        """Copy the table; the function that is returned makes the form of `as_json` of it."""
+        """Copy the table; return a function that converts the copy to the form of `as_json`."""
         version, topics = self.version.as_json(), dict(self.topics)
 
         def values() -> dict[str, Any]:
@@ -184,7 +184,7 @@ class TopicTable:
         return values
 
     def as_json(self) -> dict[str, Any]:
-        """Return the form of the file and of the wire."""
+        """Return the table in the form of the file and the wire."""
         return self.snapshot()()
 
 
