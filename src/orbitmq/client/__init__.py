@@ -1,12 +1,14 @@
-"""The client: producers and consumers for any cluster that speaks RocketMQ's remoting protocol.
+"""The client: producers and consumers for any cluster that uses RocketMQ's remoting protocol.
 
-Theory of operation. A decision that needs the network (which nameserver to ask, which queue to try
-next, what to do with a pull's answer) is a generator, a *flow*: it yields wishes (`Call`, `Notify`,
-`Pause`) and is sent their results. Two drivers carry wishes out, one awaiting, one blocking, so
-that ``Producer`` and ``AsyncProducer`` and their siblings share one text, and a test can play the
-network. What is known (routes, faults, offsets) is plain state without I/O in ``state/``.
+Theory of operation. A decision that needs the network is a generator, a *flow*: which nameserver to
+query, which queue to try next, how to handle the answer to a pull. A flow yields operations
+(`Call`, `Notify`, `Pause`) and receives their results. Two drivers in `rpc.drivers` carry out the
+operations, one on the calling thread, one on an event loop. So ``Producer`` and ``AsyncProducer``
+and their siblings share one implementation, and a test can play the network. Tables of routes,
+broker faults and offsets are plain classes without I/O: `RouteTable`, `LatencyFaults`,
+`OffsetTable`.
 
-Work that goes on in the background (routes, heartbeats, requests from brokers) belongs to a
-`ClientInstance` on an event loop: the user's own for the ``Async`` classes, one daemon thread's for
-the others.
+Background work (routes, heartbeats, requests from brokers) belongs to a `ClientInstance` on an
+event loop: the user's own loop for the ``Async`` classes, the loop of one daemon thread for the
+others.
 """

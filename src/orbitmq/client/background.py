@@ -1,8 +1,8 @@
 """One daemon thread with an event loop, for the background work of the blocking classes.
 
-It is started on first use and shared by the whole process. A forked child has no such thread any
-more and gets one of its own when it needs it; `generation` tells objects of before the fork that
-theirs is gone.
+The thread starts on first use, and the whole process shares it. A forked child does not inherit the
+thread and starts its own when it needs one. The value of `generation` changes with a fork, so that
+objects created before the fork can detect the loss of their thread.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _generation = 0
 
 
 def generation() -> int:
-    """Return how many forks lie between this process and the first that used this module."""
+    """Return the number of forks between this process and the first that used this module."""
     return _generation
 
 
 def loop() -> asyncio.AbstractEventLoop:
-    """Return the loop, starting its thread if need be."""
+    """Return the loop; start its thread first if it is not running."""
     global _loop
     with _lock:
         if _loop is None:
@@ -46,7 +46,7 @@ def loop() -> asyncio.AbstractEventLoop:
 
 
 def run(work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-    """Let the loop do something and wait for it; never call this on the loop's own thread."""
+    """Run a coroutine on the loop and wait for its result; never call this on the loop's thread."""
     own = loop()
     if asyncio._get_running_loop() is own:
         work.close()
@@ -76,10 +76,10 @@ def _run_forever(own: asyncio.AbstractEventLoop) -> None:
 
 
 def keep_parent_objects(parents: object) -> None:
-    """Keep something of the parent's loop as it is, in a child.
+    """Keep objects that use the parent's loop alive in a forked child.
 
-    Parent and child share what the loop polls with, so closing a connection of the parent's in the
-    child, which its end as an object would do, makes the parent deaf to it.
+    Parent and child share the poll object of the loop. When a connection object is destroyed in the
+    child, it closes its connection, and the parent's loop receives no events of it any more.
     """
     _left_behind.append(parents)
 

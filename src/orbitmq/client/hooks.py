@@ -1,8 +1,8 @@
 """Hooks: functions of a program around every send and every call of a handler.
 
-They are what tracing and metrics need: a send hook can add properties to a message before it
-leaves, such as a trace context, and learns the result; a consume hook surrounds the call of a
-handler, on the handler's own thread or task. An error of a hook is logged and changes nothing else.
+Tracing and metrics use them. A send hook can add properties to a message before it leaves, such as
+a trace context, and receives the result. A consume hook surrounds the call of a handler, on the
+handler's own thread or task. An error of a hook is logged and changes nothing else.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ H = TypeVar("H")
 
 @dataclass(slots=True)
 class SendContext:
-    """One message on its way to a broker, as hooks see it. A batch has a context for each message.
+    """Context of one message that is being sent; a batch has one context for each message.
 
     ::
 
@@ -43,25 +43,25 @@ class SendContext:
     """
 
     message: Message
-    """The message as the program gave it; hooks must not change it."""
+    """Message as passed by the program; hooks must not change it."""
     properties: dict[str, str]
-    """The properties that the message leaves with. A hook may change them in `before_send`, within
+    """Properties that are sent with the message. A hook may change them in `before_send`, within
     the rules of `Message`; a change that breaks the rules is dropped."""
     group: str
-    """The group of the producer."""
+    """Group of the producer."""
     client_id: str
     is_oneway: bool = False
     """True for a message that no broker acknowledges; it never has a `result`."""
     result: SendResult | None = None
-    """The broker's answer, in `after_send`."""
+    """Answer of the broker, in `after_send`."""
     error: BaseException | None = None
-    """The reason why the message was not sent, in `after_send`."""
+    """Reason why the message was not sent, in `after_send`."""
     state: dict[Any, Any] = field(default_factory=dict)
-    """Belongs to the hooks: keep here what `after_send` needs of `before_send`."""
+    """Free for hooks: data that `before_send` stores for `after_send`."""
 
 
 class SendHook(Protocol):
-    """Calls around every message that a producer sends, whichever way it is sent.
+    """Hook that a producer calls before and after every message, for all ways of sending.
 
     ::
 
@@ -78,14 +78,14 @@ class SendHook(Protocol):
     """
 
     def before_send(self, context: SendContext) -> None:
-        """Do something before a message is sent, on the thread or task that sends it. ::
+        """Run before a message is sent, on the thread or task that sends it. ::
 
         context.properties["traceparent"] = span.traceparent
         """
         return  # a body, so that a hook need not have both methods
 
     def after_send(self, context: SendContext) -> None:
-        """Do something when it is known what became of a message, on any thread. ::
+        """Run when the result or the error of a send is known, on any thread. ::
 
         print(context.result or context.error)
         """
@@ -94,7 +94,7 @@ class SendHook(Protocol):
 
 @dataclass(slots=True)
 class ConsumeContext:
-    """One call of a handler, as hooks see it.
+    """Context of one call of a handler.
 
     ::
 
@@ -106,7 +106,7 @@ class ConsumeContext:
     messages: Sequence[ReceivedMessage]
     """Messages that the handler gets: one message, or those of a batch."""
     group: str
-    """The group of the consumer."""
+    """Group of the consumer."""
     client_id: str
     outcome: Any = None
     """Return value of the handler, in `after_consume`."""
@@ -114,11 +114,11 @@ class ConsumeContext:
     """Exception that the handler raised, in `after_consume`: the messages will be retried.
     `RetryLater` can name the messages of a batch to retry."""
     state: dict[Any, Any] = field(default_factory=dict)
-    """Belongs to the hooks: keep here what `after_consume` needs of `before_consume`."""
+    """Free for hooks: data that `before_consume` stores for `after_consume`."""
 
 
 class ConsumeHook(Protocol):
-    """Calls around every call of a push consumer's handlers.
+    """Hook that a push consumer calls before and after every call of a handler.
 
     ::
 
@@ -136,14 +136,14 @@ class ConsumeHook(Protocol):
     """
 
     def before_consume(self, context: ConsumeContext) -> None:
-        """Do something before a handler is called. ::
+        """Run before a handler is called. ::
 
         context.state[self] = tracer.start_span("consume")
         """
         return  # a body, so that a hook need not have both methods
 
     def after_consume(self, context: ConsumeContext) -> None:
-        """Do something when a handler has returned or raised. ::
+        """Run when a handler has returned or raised. ::
 
         context.state[self].end()
         """
@@ -151,7 +151,7 @@ class ConsumeHook(Protocol):
 
 
 def checked_hooks(hooks: Iterable[H], *methods: str) -> tuple[H, ...]:
-    """Return hooks that can be called; `ConfigError` says what is wrong with one."""
+    """Return the hooks; raise `ConfigError` if a method of one is missing or asynchronous."""
     checked = tuple(hooks)
     for hook in checked:
         for method in methods:
@@ -164,13 +164,13 @@ def checked_hooks(hooks: Iterable[H], *methods: str) -> tuple[H, ...]:
 
 
 class HookCalls:
-    """Calls hooks so that none can fail what it surrounds."""
+    """Calls hooks; an error of a hook does not fail the surrounded send or handler."""
 
     def __init__(self) -> None:
         self._failed: set[int] = set()
 
     def call(self, hook: object, function: Callable[[Any], None], context: object) -> bool:
-        """Call one hook; returns whether it came back without an error."""
+        """Call one hook; return True if it raised no error."""
         try:
             function(context)
         except Exception:
@@ -179,7 +179,7 @@ class HookCalls:
         return True
 
     def failed(self, hook: object, what: str, reason: str = "", *, exc_info: bool = False) -> None:
-        """Log an error of a hook: a warning the first time, so that it does not flood the log."""
+        """Log an error of a hook: first as a warning, then at debug level against log floods."""
         is_first = id(hook) not in self._failed
         self._failed.add(id(hook))
         _log.log(

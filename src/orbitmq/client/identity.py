@@ -1,7 +1,7 @@
-"""Which groups this process is in, and under which client id.
+"""Registry of the groups that the clients of this process belong to, by client id.
 
-Brokers take two members of a group that go by one id for one member: each would get the share of
-both. Ids that are made up never meet, those made of a given `instance_name` may.
+Brokers treat two members of a group with the same client id as one member, so each of the two would
+get the queues of both. Generated ids are unique; ids made from a given `instance_name` can collide.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ __all__ = ["Kind", "join", "leave"]
 Kind = Literal["producer", "consumer"]
 
 _lock = threading.Lock()
-# Weak, so that a client that was never stopped does not bar the next one for ever.
+# Weak references, so that a client that was never stopped does not block the next one forever.
 _members: WeakValueDictionary[tuple[str, Kind, str], ClientInstance] = WeakValueDictionary()
 
 
 def join(instance: ClientInstance, kind: Kind, group: str) -> None:
-    """Note that a client is in a group; `ClientError` if one of the same id is in it already."""
+    """Add a client to a group; raise `ClientError` if its client id is in the group already."""
     key = instance.client_id, kind, group
     with _lock:
         other = _members.get(key)
@@ -42,7 +42,7 @@ def join(instance: ClientInstance, kind: Kind, group: str) -> None:
 
 
 def leave(instance: ClientInstance, kind: Kind, group: str) -> None:
-    """Note that a client is in a group no more."""
+    """Remove a client from a group."""
     key = instance.client_id, kind, group
     with _lock:
         if _members.get(key) is instance:
@@ -52,7 +52,7 @@ def leave(instance: ClientInstance, kind: Kind, group: str) -> None:
 def _after_fork_in_child() -> None:
     global _lock
     _lock = threading.Lock()
-    _members.clear()  # the parent's
+    _members.clear()  # clients of the parent process
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

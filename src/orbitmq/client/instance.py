@@ -1,8 +1,8 @@
-"""What goes on behind a client: heartbeats, fresh routes, timers, requests from brokers.
+"""Background work of a client: heartbeats, fresh routes, timers, requests from brokers.
 
-An instance belongs to one client object and lives on one event loop; nothing here may be called by
-another thread, except where it says so. Brokers learn of the client by its heartbeat and use the
-heartbeat's connection for their own requests, which `router` hands out.
+An instance belongs to one client object and runs on one event loop. Other threads may call only the
+methods whose docstrings allow it. A broker registers the client when it receives a heartbeat, and
+sends its own requests over the heartbeat's connection; `router` dispatches these requests.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ T = TypeVar("T")
 HEARTBEAT_TIMEOUT_MS = 3000
 UNREGISTER_TIMEOUT_MS = 3000
 LOOK_UP_S = 120
-"""How often an address server is asked again."""
+"""Seconds between two requests to the address server."""
 FIRST_ANNOUNCE_S, MAX_ANNOUNCE_S = 0.05, 1.0
-"""Pause before the first and between later announcements to a broker that was lost."""
+"""Pause before the first heartbeat to a lost broker; it doubles up to the maximum."""
 
 
 class Repeating:
-    """Work that is done again and again; its errors are logged and do not end it."""
+    """Periodic work; its errors are logged and do not end the repetition."""
 
     def __init__(
         self, period_s: float, work: Callable[[], Awaitable[Any]], first_s: float | None = None
@@ -55,11 +55,11 @@ class Repeating:
         self._task = asyncio.get_running_loop().create_task(self._run(delay_s))
 
     def soon(self) -> None:
-        """Do the work now, or once more if it is being done."""
+        """Run the work now, or once more if it is running."""
         self._wake.set()
 
     def cancel(self) -> None:
-        """Do the work no more."""
+        """Stop the repetition."""
         self._task.cancel()
 
     async def _run(self, delay_s: float) -> None:
@@ -75,13 +75,13 @@ class Repeating:
                 await self._work()
             except OrbitError as error:
                 name = getattr(self._work, "__qualname__", repr(self._work))
-                _log.warning("%s: %s", name, error)
+                _log.warning("background work %s failed and will be tried again: %s", name, error)
             except FAILURES:
                 _log.exception("background work failed and will be tried again")
 
 
 class ClientInstance:
-    """The part of a client that brokers see."""
+    """Client id, groups, routes, connections and background work of one client."""
 
     def __init__(
         self, settings: ClientSettings, *, stream: bool = False, routes: RouteTable | None = None
@@ -97,10 +97,10 @@ class ClientInstance:
             on_close=self._connection_lost,
         )
         self.broker_versions: dict[str, int] = {}
-        """Broker address → the version its last heartbeat answer carried."""
+        """Broker address → version in the last answer to a heartbeat."""
         self.presence = Presence()
         self.brokers_in_use: Callable[[], set[str]] = set
-        """Returns the names of brokers that are kept although no route leads to them."""
+        """Returns the names of brokers to keep although no route contains them."""
         self._producers: set[str] = set()
         self._consumers: dict[str, Callable[[], dict[str, Any]]] = {}
         self._rebalances: dict[str, Callable[[], None]] = {}
@@ -110,21 +110,21 @@ class ClientInstance:
         self._route_timer: Repeating | None = None
         self._refreshed_at = 0.0
         self._outdated: set[str] = set()
-        """Topics whose queues have changed, according to a broker, and are about to be fetched."""
+        """Topics whose queues a broker reported as changed; their routes are being fetched."""
         self._heartbeat_lock = asyncio.Lock()
         self._announcing: set[str] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.router.add(self._consumer_ids_changed, [RequestCode.NOTIFY_CONSUMER_IDS_CHANGED])
 
-    # ---- life
+    # ---- start and stop
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and not stopped."""
+        """True if the instance was started and not stopped."""
         return self._loop is not None
 
     async def start(self) -> None:
-        """Begin with the background work; nothing is asked of any nameserver or broker yet."""
+        """Start the background work; `start` itself sends no request to nameservers or brokers."""
         if self.settings.looks_up_nameservers:
             try:
                 await self._look_up_nameservers()
@@ -135,14 +135,14 @@ class ClientInstance:
         self._loop = asyncio.get_running_loop()
         self.routes.on_new_brokers = self._heartbeat_soon
         self._route_timer = self.every(self.settings.route_refresh_s, self.refresh_routes)
-        # Brokers that are known by now will not be new to anybody later.
+        # `on_new_brokers` is not called for brokers in the table already: send heartbeats at once.
         first_s = 0 if self.routes.addresses() else None
         self._heartbeat_timer = self.every(
             self.settings.heartbeat_s, self._regular_heartbeat, first_s=first_s
         )
 
     async def stop(self) -> None:
-        """Tell brokers that the client's groups are leaving, and close all connections."""
+        """Unregister the client's groups at the brokers, and close all connections."""
         self.routes.on_new_brokers = None
         self._loop = None
         for timer in list(self._timers):
@@ -156,7 +156,7 @@ class ClientInstance:
                 self._unregister(address, kind, group)
                 for address in self.routes.addresses()
                 for kind, group in groups
-                # Only to those that have heard of us; a new connection would be for this alone.
+                # Without an open connection a broker has no registration of this client.
                 if self.network.open_connection(address) is not None
             )
         )
@@ -177,17 +177,19 @@ class ClientInstance:
                 address, RequestCode.UNREGISTER_CLIENT, ext=ext, timeout_ms=UNREGISTER_TIMEOUT_MS
             )
         except RemotingError as error:
-            _log.debug("%s was not told that %s leaves: %s", address, group, error)
+            _log.debug(
+                "broker %s did not take the unregistration of group %s: %s", address, group, error
+            )
 
     # ---- groups
 
     def add_producer(self, group: str) -> None:
-        """Have the heartbeat name a producer group."""
+        """Add a producer group to the heartbeat."""
         join(self, "producer", group)
         self._producers.add(group)
 
     def remove_producer(self, group: str) -> None:
-        """Have the heartbeat name a producer group no more."""
+        """Remove a producer group from the heartbeat."""
         leave(self, "producer", group)
         self._producers.discard(group)
 
@@ -197,9 +199,10 @@ class ClientInstance:
         heartbeat_data: Callable[[], dict[str, Any]],
         rebalance: Callable[[], None] | None = None,
     ) -> None:
-        """Have the heartbeat carry what the function returns, one entry of its consumerDataSet.
+        """Add a consumer group to the heartbeat.
 
-        `rebalance` is called when brokers say that the group's members have changed.
+        `heartbeat_data` returns the group's entry in the heartbeat's consumerDataSet. `rebalance`
+        is called when a broker reports that the group's members have changed.
         """
         join(self, "consumer", group)
         self._consumers[group] = heartbeat_data
@@ -207,13 +210,13 @@ class ClientInstance:
             self._rebalances[group] = rebalance
 
     def remove_consumer(self, group: str) -> None:
-        """Have the heartbeat name a consumer group no more."""
+        """Remove a consumer group from the heartbeat."""
         leave(self, "consumer", group)
         self._consumers.pop(group, None)
         self._rebalances.pop(group, None)
 
     async def unregister(self, *, producer_group: str = "", consumer_group: str = "") -> None:
-        """Tell all brokers that a group leaves this client, while the client goes on."""
+        """Unregister a group of this client at all brokers; the client keeps running."""
         kind, group = (
             ("producerGroup", producer_group)
             if producer_group
@@ -226,7 +229,7 @@ class ClientInstance:
     # ---- work
 
     async def run(self, flow: Flow[T]) -> T:
-        """Carry out a flow on this client's connections."""
+        """Run a flow on this client's connections."""
         return await perform(flow, self.network)
 
     def every(
@@ -236,13 +239,13 @@ class ClientInstance:
         *,
         first_s: float | None = None,
     ) -> Repeating:
-        """Do something every so often until the instance stops, first after `first_s`."""
+        """Run `work` every `period_s` seconds until the instance stops, first after `first_s`."""
         timer = Repeating(period_s, work, first_s)
         self._timers.add(timer)
         return timer
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Do something beside; it is cancelled when the instance stops."""
+        """Start a task that is cancelled when the instance stops."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._task_done)
@@ -251,10 +254,10 @@ class ClientInstance:
     def _task_done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("background work failed", exc_info=error)
+            _log.error("background task failed", exc_info=error)
 
     def rebalance_soon(self) -> None:
-        """Wake the rebalance of every consumer of this client."""
+        """Start a rebalance of every consumer of this client."""
         for rebalance in list(self._rebalances.values()):
             rebalance()
 
@@ -273,7 +276,7 @@ class ClientInstance:
             await self.run(fetch_route(self.routes, topic))
         except OrbitError as error:
             _log.warning(
-                "topic %s has other queues now, but its route cannot be fetched; "
+                "the queues of topic %s have changed, but its route cannot be fetched; "
                 "next try in %.0f s: %s",
                 topic,
                 self.settings.route_refresh_s,
@@ -286,21 +289,25 @@ class ClientInstance:
     async def _look_up_nameservers(self) -> None:
         addresses = await asyncio.to_thread(look_up_nameservers, self.settings)
         if set(addresses) != set(self.routes.nameservers.addresses):
-            _log.info("nameservers are %s", ", ".join(addresses))
+            _log.info("the address server returned other nameservers: %s", ", ".join(addresses))
             self.routes.nameservers.replace(addresses)
 
     async def refresh_routes(self) -> None:
-        """Ask for the routes of all watched topics again."""
+        """Fetch the routes of all watched topics again."""
         for topic in list(self.routes.watched):
             try:
                 await self.run(fetch_route(self.routes, topic))
             except NoRoute as error:
                 if error.cause != "refused":
                     raise
-                _log.warning("the route of %s stays as it was: %s", topic, error)
+                _log.warning(
+                    "nameserver refused the route of topic %s; the previous route stays in use: %s",
+                    topic,
+                    error,
+                )
 
     def refresh_routes_soon(self) -> None:
-        """Ask for routes before their time, but not more than once a second; for any thread."""
+        """Refresh the routes ahead of time, at most once a second; any thread may call this."""
         loop, timer = self._loop, self._route_timer
         now = time.monotonic()
         if loop is not None and timer is not None and now - self._refreshed_at >= 1:
@@ -312,35 +319,37 @@ class ClientInstance:
         await self.heartbeat()
 
     def _heartbeat_soon(self) -> None:
-        """Any thread may call this."""
+        """Send a heartbeat ahead of time; any thread may call this."""
         loop = self._loop
         if loop is not None and self._heartbeat_timer is not None:
             loop.call_soon_threadsafe(self._heartbeat_timer.soon)
 
     def _connection_lost(self, connection: Connection) -> None:
-        # A broker forgets a client together with its connection; nobody else might notice.
+        # A broker removes a client when its connection closes; no other event may report the loss.
         address = self.network.address_of(connection)
         if address is not None:
             self.look_for(address)
 
     def look_for(self, address: str) -> None:
-        """Announce this client to a broker that was lost, again and again until it is back."""
+        """Send heartbeats to a broker that was lost, repeatedly, until it is back."""
         if self._loop is None or not self._is_known(address):
             return
         if self.presence.lost(address):
-            _log.info("broker %s is lost: looking for it", address)
+            _log.info(
+                "connection to broker %s is lost; heartbeats are repeated until it is back", address
+            )
         if address not in self._announcing:
             self._announcing.add(address)
             self.spawn(self._announce(address))
 
     def check(self, broker_name: str) -> None:
-        """Look for the master of a broker if there is no connection to it."""
+        """Call `look_for` with the master of a broker if no connection to it is open."""
         address = self.routes.master(broker_name)
         if address is not None and self.network.open_connection(address) is None:
             self.look_for(address)
 
     def _is_known(self, address: str) -> bool:
-        """Return True if the client has groups that a broker must know, and a route to it."""
+        """Return True if the client has groups to register and a route to the broker."""
         has_groups = bool(self._producers or self._consumers)
         return has_groups and address in self.routes.addresses(masters_only=not self._consumers)
 
@@ -364,9 +373,9 @@ class ClientInstance:
         )
 
     async def heartbeat(self) -> BrokerRefused | None:
-        """Tell brokers which groups this client has: masters, or all brokers if it consumes.
+        """Send this client's groups to masters, or to all brokers if the client consumes.
 
-        Returns what one has against us if all have something against who we are.
+        Returns the first refusal if every broker rejects the account or its rights, else None.
         """
         async with self._heartbeat_lock:
             if not self._producers and not self._consumers:
@@ -383,7 +392,12 @@ class ClientInstance:
             )
         except RemotingError as error:
             level = logging.DEBUG if self.presence.is_away(address) else logging.WARNING
-            _log.log(level, "no heartbeat to %s: %s", address, error)
+            _log.log(
+                level,
+                "heartbeat to broker %s failed and is repeated until it is back: %s",
+                address,
+                error,
+            )
             self.look_for(address)
             return None
         self._answers(address)
@@ -391,15 +405,19 @@ class ClientInstance:
             self.broker_versions[address] = response.version
             return None
         refused = refusal(response, address)
-        _log.warning("a heartbeat was %s", refused)
+        _log.warning("broker rejected the heartbeat: %s", refused)
         return refused if access_hint(response.remark) else None
 
     def _answers(self, address: str) -> None:
-        """Note that a broker is there; shares are looked after once it has been back for long."""
+        """Record a broker's answer; if the broker was lost, rebalance now and after `SETTLE_S`."""
         away_s = self.presence.back(address)
         if away_s is None:
             return
-        _log.info("broker %s is back after %.1f s and knows this client", address, away_s)
+        _log.info(
+            "broker %s is back after %.1f s and has registered this client; rebalancing",
+            address,
+            away_s,
+        )
         self.rebalance_soon()
         if self._loop is not None:
             self._loop.call_later(SETTLE_S, self.rebalance_soon)

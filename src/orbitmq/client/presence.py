@@ -1,8 +1,8 @@
-"""The brokers that a client has lost its connection to, and for how long the others have been back.
+"""Presence of brokers: lost connections, and the time since each lost broker came back.
 
-A broker forgets a client together with its connection, and a broker that starts anew knows nobody
-at first. So what it says of a group counts only a while after it is back, when the group's other
-members have announced themselves, too.
+A broker removes a client together with its connection, and a restarted broker has no clients at
+first. So its list of a group's members counts only some time after its return, when the group's
+other members have sent heartbeats, too.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Callable
 __all__ = ["SETTLE_S", "Presence"]
 
 SETTLE_S = 5.0
-"""Time that a broker which is back gives to all members of its groups to come back, too."""
+"""Time after a broker's return in which all members of its groups can come back, too."""
 
 
 class Presence:
-    """Brokers by address; every broker counts as present until it is lost."""
+    """Table of brokers by address; every broker counts as present until it is lost."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -29,7 +29,7 @@ class Presence:
         self._returns: dict[str, asyncio.Event] = {}
 
     def lost(self, address: str) -> bool:
-        """Note that the connection to a broker is gone; True if that is news."""
+        """Record the loss of the connection to a broker; return False if it was lost already."""
         if address in self._lost_at:
             return False
         self._lost_at[address] = self._clock()
@@ -37,7 +37,7 @@ class Presence:
         return True
 
     def back(self, address: str) -> float | None:
-        """Note that a broker has taken a heartbeat; returns how long it was away, if it was."""
+        """Record that a broker accepted a heartbeat; return for how long it was lost, or None."""
         lost_at = self._lost_at.pop(address, None)
         if lost_at is None:
             return None
@@ -47,7 +47,7 @@ class Presence:
         return now - lost_at
 
     def is_away(self, address: str) -> bool:
-        """Return True if the broker has taken no heartbeat since its connection was lost."""
+        """Return True if the broker has accepted no heartbeat since its connection was lost."""
         return address in self._lost_at
 
     def is_settled(self, address: str) -> bool:
@@ -57,11 +57,11 @@ class Presence:
         return self._clock() - self._back_at.get(address, float("-inf")) >= SETTLE_S
 
     def tenure(self, address: str) -> tuple[str, int]:
-        """Return a value that changes with every loss of the broker: a lock is one tenure's."""
+        """Return a value that changes with every loss of the broker and identifies its locks."""
         return address, self._losses[address]
 
     async def wait(self, address: str, timeout_s: float) -> bool:
-        """Wait for a broker to come back; returns whether it has."""
+        """Wait for a broker to come back; return False after the timeout."""
         if address not in self._lost_at:
             return True
         event = self._returns.setdefault(address, asyncio.Event())

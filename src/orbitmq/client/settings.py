@@ -1,7 +1,7 @@
-"""Settings that every client has in common, and the name it goes by.
+"""Settings that all clients share, and the client id.
 
-Brokers know a client by its id, ``<ip>@<instance name>[@<unit>][@STREAM]``. Two clients with one id
-would be taken for one, so a client that is not told its instance name makes up one of its own.
+Brokers identify a client by its id, ``<ip>@<instance name>[@<unit>][@STREAM]``. Brokers would treat
+two clients with one id as one client, so a client without an `instance_name` generates its own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _next_instance = itertools.count(1).__next__
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """What producers, consumers and admins have in common; make one with `ClientSettings.of`.
+    """Settings of producers, consumers and admins; create them with `ClientSettings.of`.
 
     ::
 
@@ -38,26 +38,26 @@ class ClientSettings:
     """
 
     nameservers: tuple[str, ...]
-    """Their addresses, ``host:port``."""
+    """Addresses of the nameservers, ``host:port``."""
     nameserver_domain: str | None = None
-    """Without addresses: the ``host[:port]`` of the address server that is asked for them."""
+    """Address server, ``host[:port]``, that returns the nameservers if none are given."""
     nameserver_subgroup: str = "nsaddr"
-    """Which of the address server's lists: ``http://<domain>:8080/rocketmq/<subgroup>``."""
+    """List of the address server to use: ``http://<domain>:8080/rocketmq/<subgroup>``."""
     namespace: str | None = None
-    """Put before the names of topics and groups, so that tenants can share a cluster."""
+    """Prefix of the names of topics and groups, so that tenants can share a cluster."""
     access_key: str | None = None
     secret_key: str | None = field(default=None, repr=False)
     security_token: str | None = field(default=None, repr=False)
     tls: Tls | ssl.SSLContext | bool = False
     instance_name: str | None = None
-    """None makes up a name that nobody else has."""
+    """Part of the client id; None generates a unique name."""
     unit_name: str | None = None
     unit_mode: bool = False
     vip_channel: bool = False
-    """Send to the broker's second port, its main one minus 2."""
+    """Send to the broker's second port, which is its main port minus 2."""
     client_ip: str | None = None
     timeout_ms: float = 3000
-    """For a request that has no timeout of its own."""
+    """Timeout of a request that has none of its own."""
     route_refresh_s: float = 30
     heartbeat_s: float = 30
     offset_persist_s: float = 5
@@ -66,13 +66,13 @@ class ClientSettings:
     def of(
         cls, nameservers: str | Iterable[str] | ClientSettings | None = None, **settings: Any
     ) -> ClientSettings:
-        """Read nameserver addresses in any of their forms, and the other settings as given.
+        """Return settings with nameserver addresses in any of their forms, and other settings.
 
         >>> ClientSettings.of("127.0.0.1:9876;127.0.0.2:9876").nameservers
         ('127.0.0.1:9876', '127.0.0.2:9876')
 
-        Without addresses ``NAMESRV_ADDR`` in the environment is read; without that, too, an address
-        server is asked, if `nameserver_domain` says where it is.
+        Without addresses, ``NAMESRV_ADDR`` in the environment is read. If that is missing, too, the
+        addresses come from the address server at `nameserver_domain`, if that is given.
         """
         given = {name: value for name, value in settings.items() if value is not None}
         if isinstance(nameservers, ClientSettings):
@@ -94,7 +94,7 @@ class ClientSettings:
             raise ConfigError(f"no such setting: {error}") from None
 
     def checked(self) -> ClientSettings:
-        """Return the settings if a client can be started with them, else raise `ConfigError`.
+        """Return the settings if a client can start with them, else raise `ConfigError`.
 
         >>> ClientSettings(nameservers=("127.0.0.1:9876",)).checked().timeout_ms
         3000
@@ -117,11 +117,11 @@ class ClientSettings:
 
     @property
     def looks_up_nameservers(self) -> bool:
-        """Whether an address server has to be asked for the nameservers."""
+        """True if the nameservers' addresses come from an address server."""
         return not self.nameservers and bool(self.nameserver_domain)
 
     def make_client_id(self, *, stream: bool = False) -> str:
-        """Return the id of a client that starts now.
+        """Return the id for a client that starts now.
 
         >>> settings = ClientSettings.of("127.0.0.1:9876", client_ip="10.0.0.5", instance_name="a")
         >>> settings.make_client_id(stream=True)
@@ -138,7 +138,7 @@ class ClientSettings:
         return "@".join(parts)
 
     def make_hooks(self, *, stream: bool = False) -> tuple[RequestHook, ...]:
-        """Return what is done to every request: the mark of pull clients, then the signature.
+        """Return the hooks of every request: the mark of pull clients, then the signature.
 
         >>> ClientSettings.of("127.0.0.1:9876").make_hooks()
         ()
@@ -149,7 +149,7 @@ class ClientSettings:
         return tuple(hooks)
 
     def make_tls(self) -> ssl.SSLContext | None:
-        """Return the TLS context of the client's connections, None for no TLS.
+        """Return the TLS context of the client's connections, or None without TLS.
 
         >>> ClientSettings.of("127.0.0.1:9876").make_tls() is None
         True
@@ -158,11 +158,11 @@ class ClientSettings:
 
 
 def local_ip() -> str:
-    """Return the address other machines would see this one by, the loopback's if there is none."""
+    """Return the address at which other machines see this one, or the loopback address."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            # Connecting a datagram socket sends nothing, it only looks up the route. The address
-            # is one of those reserved for documentation.
+            # Connecting a datagram socket sends nothing; it only looks up the route. The address is
+            # reserved for documentation.
             probe.connect(("192.0.2.1", 9))
         except OSError:
             return "127.0.0.1"
@@ -170,11 +170,11 @@ def local_ip() -> str:
         return ip
 
 
-# ---- Nameservers that the address server of a client's settings names
+# ---- Nameservers from an address server
 
 
 def look_up_nameservers(settings: ClientSettings) -> tuple[str, ...]:
-    """Ask the address server of the settings for the addresses of nameservers; blocks."""
+    """Return the addresses of nameservers from the settings' address server; blocks."""
     return look_up(
         settings.nameserver_domain or "",
         settings.nameserver_subgroup,

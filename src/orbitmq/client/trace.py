@@ -1,9 +1,9 @@
-"""Sends the records of the message trace, beside the messages they tell of.
+"""Message trace: collects records about messages and sends them to the trace topic.
 
-Records collect for half a second, or until they fill a message, and leave as one message to the
-trace topic whose keys are the ids and keys of the messages, so that tools find them. Tracing never
-holds up or fails what it traces: what cannot be sent is logged and dropped, and so is what comes
-faster than it can be sent.
+Records are collected for half a second, or until they fill a message, and leave as one message. Its
+keys are the ids and keys of the traced messages, so that tools find the records. Tracing never
+delays or fails the traced operation. Records that cannot be sent, or that arrive faster than they
+can be sent, are dropped and logged.
 """
 
 from __future__ import annotations
@@ -66,21 +66,21 @@ class Tracer:
         self._timer = instance.every(FLUSH_EVERY_S, self.flush)
 
     def add(self, record: str, keys: tuple[str, ...]) -> None:
-        """Record something; `keys` are what it can be found by: the message's id and its keys."""
+        """Add a record; `keys` are its search keys: the message's id and its keys."""
         if len(self._waiting) < MAX_WAITING:
             self._waiting.append((record, keys))
         else:
             self._dropped.warning(
-                "a trace record of group %s is dropped: %d wait to be sent to topic %s",
+                "trace record of group %s is dropped: %d records wait to be sent to topic %s",
                 self.group, MAX_WAITING, self.topic,
             )  # fmt: skip
 
     def traces(self, topic: str) -> bool:
-        """Whether messages of a topic are traced; traces themselves are not."""
+        """Return True if messages of a topic are traced; messages of the trace topic are not."""
         return not topic.startswith(self.topic)
 
     async def flush(self) -> None:
-        """Send what has been recorded."""
+        """Send the collected records."""
         waiting, self._waiting = self._waiting, []
         text: list[str] = []
         keys: dict[str, None] = {}
@@ -101,10 +101,10 @@ class Tracer:
             outgoing = make_outgoing(message, self._own_group, self._policy)
             await self._instance.run(send(self._sending, outgoing))
         except OrbitError as error:
-            _log.warning("trace records are lost: %s", error)
+            _log.warning("trace records cannot be sent and are dropped: %s", error)
 
     async def close(self) -> None:
-        """Send the last records, if a broker is there to take them now."""
+        """Send the last records; drop them if no broker accepts them now."""
         self._sending.is_closing = True
         self._timer.cancel()
         await self.flush()
@@ -115,7 +115,7 @@ class Tracer:
         outgoing: OutgoingMessage,
         address: Callable[[str], str | None],
     ) -> Flow[SendResult]:
-        """Run a send and record it when it was taken."""
+        """Run a send and record it if a broker accepted the message."""
         begin = time.time_ns()
         result = yield from flow
         message = outgoing.original
@@ -137,16 +137,17 @@ class Tracer:
         return result
 
 
-# ---- Records of the message trace: what was sent and consumed, by whom, how long it took
+# ---- Format of trace records
 #
-# Fields are separated by the character 1, records end with the character 2; a field that has no
-# value is ``null``. Java's tools read them by their positions.
+# Records describe sends, consumptions and ends of transactions, with their groups and durations.
+# Fields are separated by the character 1, records end with the character 2; a field without a value
+# is ``null``. Java's tools read the fields by position.
 
 NORMAL_MESSAGE, HALF_MESSAGE, COMMIT_MESSAGE, DELAY_MESSAGE = range(4)
 
 
 def message_type(message: Message) -> int:
-    """Return the number of a message's kind."""
+    """Return the trace's number for the kind of a message."""
     if message.system and message.system.get("TRAN_MSG") == "true":
         return HALF_MESSAGE
     if message.is_delayed or "__STARTDELIVERTIME" in message.properties:
@@ -193,7 +194,7 @@ def consuming(
     retry_times: int,
     keys: str | None,
 ) -> str:
-    """Return the record of a message that is given to a handler."""
+    """Return the record of a message that is passed to a handler."""
     return _record(
         "SubBefore", timestamp_ms, region, group, request_id, message_id, retry_times, keys
     )
