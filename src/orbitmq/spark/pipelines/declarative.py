@@ -1,12 +1,13 @@
-"""``orbitmq pipeline init``: a project for Spark's own declarative pipelines, to begin with.
+"""``orbitmq pipeline init``: an example project for Spark's own declarative pipelines.
 
-Three datasets, as the tutorial of any such project has them: a streaming table that takes messages
-of a topic, a materialised view on it, and a sink that sends a part of them on to another topic.
-``spark-pipelines run`` brings all of them up to date and ends; run again, it goes on where it was.
+The project has three datasets, like the tutorials of Spark. A streaming table reads messages of a
+topic, a materialised view aggregates the table, and a sink sends a part of the rows to another
+topic. ``spark-pipelines run`` brings all of them up to date and ends. The next run continues at the
+positions of the last run.
 
-Spark runs such projects through Spark Connect, whose server finds the format ``rocketmq`` by
-itself: it looks for installed modules called ``pyspark_…``. Tables need a catalog that outlives the
-run, hence Hive's, kept in files beside the project.
+Spark runs such projects through Spark Connect. Its server finds the format ``rocketmq`` without a
+setting, because it looks for installed modules called ``pyspark_…``. Tables need a catalog that
+outlives the run. The project therefore uses Hive's catalog, in files of the project directory.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ _FILES: Final = {
 
 
 def write_project(directory: Path, *, topic: str, target: str, name_server: str) -> list[Path]:
-    """Write the project into a directory that is empty or not there; returns its files."""
+    """Write the project into an empty or new directory; return the files."""
     directory = directory.absolute()
     if directory.exists() and any(directory.iterdir()):
         raise ConfigError(f"{directory} is not empty; name a directory that is not there yet")
@@ -199,5 +200,5 @@ def write_project(directory: Path, *, topic: str, target: str, name_server: str)
 
 
 def _quoted(text: str) -> str:
-    """Return a text as JSON writes it, which YAML and Python read as the same."""
+    """Return a text as a JSON string, which YAML and Python read as the same text."""
     return json.dumps(text, ensure_ascii=False)

@@ -1,13 +1,14 @@
-"""The Spark session of a pipeline that is run by the command.
+"""Spark session of the command ``orbitmq pipeline``.
 
-From a program one uses a session of one's own; this is for ``orbitmq pipeline``. Settings, later
-ones win: what suits a command (no console bars, few words, secrets struck out of plans), those that
-are safe and matter for messages (`orbitmq.spark.session`), and the file's own.
+A program uses a session of its own instead. The settings come from three places, and later ones
+take precedence: settings that suit a command (no console bars, few log lines, secrets struck out of
+plans), safe settings that matter for messages (`orbitmq.spark.session`), and the settings of the
+file.
 
-Spark is a process of its own with processes of its own, and who stops the command, a terminal or a
-service manager, sends the signal to all of them. Only this process shall act on it: a stream can
-finish its batch as long as the others live. They end when this one does, however it ends, as their
-standard input ends with it.
+Spark is a separate process with child processes. A terminal or a service manager that stops the
+command sends the signal to all of these processes. Only this process may act on the signal, because
+a stream can finish its batch only while the other processes run. The other processes end with this
+process in every case, because their standard input then ends.
 """
 
 from __future__ import annotations
@@ -51,31 +52,31 @@ def open_session(
     quiet: bool = True,
     say: Callable[[str], object] = str,
 ) -> SparkSession | None:
-    """Start Spark for a pipeline; `say` hears which settings were added to the file's.
+    """Start Spark for a pipeline; pass each setting that is not from the file to `say`.
 
-    Once `stopping` is set, Spark is told to end and nothing is returned.
+    If `stopping` is set during the start, end Spark and return None.
     """
     _quieten_loggers()
-    # Workers on this machine must be this interpreter, with the packages it has.
+    # Workers on this machine must use this interpreter, because it has the installed packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spec = loaded.spec
     master = master or spec.spark.master or "local[*]"
     if master.startswith("local"):
-        # Nobody from outside has a driver's business here, and looking for an address takes time.
+        # No other machine connects to this driver, and the search for an address takes time.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     settings = {
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.redaction.options.regex": SECRETS_IN_PLANS,
         "spark.redaction.regex": SECRETS_IN_PLANS,
-        # What a pipeline computes does not depend on where it runs.
+        # The results of a pipeline must not depend on the machine.
         ZONE: "UTC",
-        # Figures of a stream that has nothing to do are shown so soon, and asked for so often.
+        # Delay before the figures of an idle stream are shown, and the interval of their updates.
         "spark.sql.streaming.noDataProgressEventInterval": "2s",
     }
     if quiet:
-        settings["spark.log.level"] = "FATAL"  # what fails is told in one line
+        settings["spark.log.level"] = "FATAL"  # failures are reported in one line
     try:
-        # On the main thread Spark would put a handler of its own in place of ours for Ctrl-C.
+        # On the main thread, Spark would replace our handler for Ctrl-C.
         with _jvm_without_signals() as machines, ThreadPoolExecutor(1) as thread:
             opening = thread.submit(
                 session,
@@ -96,12 +97,15 @@ def open_session(
         if ZONE not in spec.spark.conf and made.conf.get(ZONE) == "UTC":
             say(f"set {ZONE}=UTC: days and hours are the same wherever a pipeline runs")
         return made
-    except Exception as error:  # py4j hands on whatever the JVM throws
+    except Exception as error:  # py4j passes on any exception of the JVM
         raise ConfigError(f"Spark does not start: {one_line(error)}") from error
 
 
 def has_local_checkpoints(spec: Any) -> bool:
-    """Whether a pipeline keeps its checkpoints on a local disk; an archive's may be in its path."""
+    """Return True if a pipeline's checkpoints are on a local disk.
+
+    The checkpoint of an archive may be inside the archive's path.
+    """
     place = getattr(spec, "checkpoint", None) or getattr(spec, "path", None) or ""
     try:
         local_path(place, Path())
@@ -111,21 +115,22 @@ def has_local_checkpoints(spec: Any) -> bool:
 
 
 def make_active(spark: SparkSession) -> None:
-    """Make a session that of this thread.
+    """Make a session the active session of this thread.
 
-    It is active on the thread that has made it alone, and planning and writers ask for the active
-    one.
+    A session is active only on the thread that created it, but planning and writers use the active
+    session.
     """
     spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
 
 
 @contextmanager
 def _jvm_without_signals() -> Iterator[list[Popen[bytes]]]:
-    """Have Java machines started meanwhile hear neither SIGTERM nor Ctrl-C; yields those started.
+    """Start JVMs so that SIGTERM and Ctrl-C do not end them; yield the list of started JVMs.
 
-    Spark itself sees to Ctrl-C only. A machine that was started with SIGTERM ignored keeps to that;
-    its Python workers do not, but none of them changes what is blocked. A process group of its own
-    would be no shelter: a service manager signals every process, whatever its group.
+    Spark itself protects its JVM from Ctrl-C only. A JVM that starts with SIGTERM ignored continues
+    to ignore it. Its Python workers do not, but no process changes which signals are blocked. Both
+    signals are therefore also blocked. A separate process group would not help, because a service
+    manager signals every process, whatever its group.
     """
     from pyspark import java_gateway
 
@@ -152,23 +157,24 @@ def _jvm_without_signals() -> Iterator[list[Popen[bytes]]]:
 
 
 def _end(machine: Popen[bytes]) -> None:
-    """End a Java machine that is starting, harmless if done again."""
+    """End a JVM that is starting; a repeated call does no harm."""
     from pyspark import SparkContext
 
-    # How py4j finds out is nobody's concern; some of it tells the root logger, nobody else does.
+    # Errors of py4j about the lost connection are expected here. Some parts of py4j use the root
+    # logger, which no other module uses.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().disabled = True
     if SparkContext._gateway is None:
-        machine.kill()  # nobody reads its input yet, and there is nothing to tidy up
+        machine.kill()  # it does not read its input yet and has no files to remove
     elif machine.stdin is not None:
-        machine.stdin.close()  # it removes its directories and ends
+        machine.stdin.close()  # the JVM removes its directories and ends
 
 
 def _quieten_loggers() -> None:
     from pyspark.logger import PySparkLogger
 
-    # How Python talks to the JVM is nobody's concern.
+    # Messages about the connection between Python and JVM do not help users.
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    # They write to stderr past our log, secrets and all, what is told in one line anyway.
+    # These loggers write failures to stderr, with secrets, although one line reports them anyway.
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True

@@ -1,23 +1,23 @@
-"""``archive``: topics to Parquet, by topic, day and hour, each message exactly once.
+"""``archive``: writes topics to Parquet by topic, day and hour, each message exactly once.
 
 ::
 
     kind = "archive"
     name_server = "127.0.0.1:9876"
     path = "archive"                        # a directory, or a URL that Spark can write to
-    trigger = "1 minute"                    # or "available-now": what is there, and end
-    file_size = "128 MB"                    # what small files of an hour are made into
-    compact_files = 8                       # as soon as there are so many of them
-    keep_replaced = "1 hour"                # how long those stay for who is reading them
+    trigger = "1 minute"                    # or "available-now": stored messages, then end
+    file_size = "128 MB"                    # size of the files that compaction writes
+    compact_files = 8                       # small files of an hour that cause a compaction
+    keep_replaced = "1 hour"                # time until replaced files are deleted
 
     [source]
     topic = ["orders", "payments"]          # or pattern = "..."
     options = { maxOffsetsPerTrigger = 1000000 }
 
-Days and hours are those of the store time, in UTC. The manifest (see `archive_manifest`) says which
-files count; ``replay`` finds ranges by it, and any reader of Parquet can read the files it names.
-After a crash, or without its checkpoint, the pipeline goes on where it was: nothing is lost and
-nothing is there twice.
+Days and hours are those of the store time, in UTC. The manifest (see `archive.manifest`) lists the
+valid files. ``replay`` finds time ranges in the manifest, and any reader of Parquet can read the
+listed files. After a crash, or without its checkpoint, the pipeline continues at its old position:
+no message is lost, and no message is in the archive twice.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ _SIZE = re.compile(r"(\d+)\s*(B|KB|MB|GB)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Size:
-    """A number of bytes such as ``128 MB``."""
+    """Number of bytes such as ``128 MB``."""
 
     bytes: int
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a text; ValueError says what it should have been."""
+        """Parse a text; a ValueError gives an example of a valid text."""
         found = _SIZE.fullmatch(text.strip())
         if found is None or int(found[1]) == 0:
             raise ValueError(f"{text!r} is not a size such as '128 MB'")
@@ -73,20 +73,20 @@ AN_HOUR = Interval(3_600_000)
 
 @dataclass(frozen=True, kw_only=True)
 class ArchiveSpec(PipelineSpec):
-    """A whole ``archive`` pipeline."""
+    """Keys of an ``archive`` pipeline file."""
 
     source: TopicSpec
     path: str
     trigger: Trigger = EVERY_MINUTE
     checkpoint: str | None = None
-    """Inside the archive unless given."""
+    """Directory of the checkpoint, by default inside the archive."""
     file_size: Size = USUAL_FILE
     compact_files: int = 8
     keep_replaced: Interval = AN_HOUR
-    """How long readers may be at files that a compaction has replaced."""
+    """Time for which replaced files stay, for readers that still use them."""
 
     def check(self, mistakes: Mistakes, key: str) -> None:
-        """A batch without a checkpoint could not be continued."""
+        """Check the options. The trigger ``batch`` has no checkpoint and could not be continued."""
         if self.trigger.mode == "batch":
             mistakes.add("trigger", "an archive is continued: say 'available-now' for one run")
         if self.compact_files < 2:
@@ -97,12 +97,12 @@ class ArchiveSpec(PipelineSpec):
 
 
 def build(spec: ArchiveSpec, workspace: Workspace) -> Streams:
-    """Plan the stream; nothing starts, and nothing in the archive is touched."""
+    """Plan the stream without starting it and without a change to the archive."""
     spark = workspace.spark
     root = workspace.locate(spec.path)
     checkpoint = workspace.locate(spec.checkpoint) if spec.checkpoint else f"{root}/_checkpoint"
     with workspace.planning("source"):
-        # A new archive begins with the oldest messages that are still there.
+        # A new archive begins with the oldest messages that the brokers still have.
         options = {"startingOffsets": "earliest"} | spec.source.connector_options(spec.name_server)
         rows = spark.readStream.format("rocketmq").options(**options).load()
         workspace.sources.append(options)
@@ -122,7 +122,9 @@ def build(spec: ArchiveSpec, workspace: Workspace) -> Streams:
 
     def start() -> StreamingQuery:
         if orphans := writer.open():
-            workspace.log.warning("%s: %d files of an interrupted batch removed", root, orphans)
+            workspace.log.warning(
+                "archive %s: removed %d files of an interrupted batch", root, orphans
+            )
         return started.start()
 
     return Streams(
@@ -133,7 +135,7 @@ def build(spec: ArchiveSpec, workspace: Workspace) -> Streams:
 
 
 def compact_and_report(writer: ArchiveWriter) -> Report:
-    """Compact what is left to compact, and say what the archive holds."""
+    """Compact all hours that have enough small files; return a report on the archive."""
     for partition in sorted({file.partition for file in writer.manifest.current.values()}):
         writer.compact(partition, at_least=writer.compact_files)
     topics: dict[str, list[int]] = {}
@@ -156,10 +158,10 @@ def read_archive(
     start_ms: int | None = None,
     end_ms: int | None = None,
 ) -> DataFrame:
-    """Return the messages of an archive, reading only files that can hold what is wanted.
+    """Return messages of an archive; only files that can contain them are read.
 
-    The columns are those of the formats, and ``day`` and ``hour``. The end is exclusive. Raises
-    `OrbitError` if there is no archive.
+    The columns are those of the formats, and ``day`` and ``hour``. The end is exclusive. A missing
+    archive raises `OrbitError`.
     """
     from pyspark.sql import functions as F
 
@@ -176,7 +178,7 @@ def read_archive(
 
 
 def archived_topics(spark: SparkSession, path: str) -> set[str]:
-    """Return the topics that an archive has messages of."""
+    """Return the topics of the messages in an archive."""
     return {file.topic for file in _find(ArchiveFiles(spark, path), None, None, None)}
 
 
@@ -188,7 +190,7 @@ def archived_brokers(
     start_ms: int | None = None,
     end_ms: int | None = None,
 ) -> set[str]:
-    """Return the brokers whose messages `read_archive` would return, and perhaps a few more."""
+    """Return the brokers whose messages `read_archive` would return, perhaps with a few more."""
     found = _find(ArchiveFiles(spark, path), topics, start_ms, end_ms)
     return {broker for file in found for broker in file.queues}
 

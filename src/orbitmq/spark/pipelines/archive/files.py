@@ -1,13 +1,16 @@
-"""Files of an archive, wherever Spark can write: a local directory, HDFS, an object store.
+"""Files of an archive in any file system of Spark: a local directory, HDFS, an object store.
 
-Spark's own file systems are asked (through its JVM), so an archive can be wherever a table can.
-Paths are relative to the archive's root.
+All operations use the file systems of Spark's JVM, so an archive can be in every place in which a
+table can be. Paths are relative to the archive's root.
 
-How a file gets a name that nobody else may have got differs. Most file systems rename to a free
-name only, but a local one puts the new file in the place of the old: there a hard link fails when
-the name is taken. Object stores cannot rename at once; what is created there without overwriting
-appears as a whole when it is closed, and is refused if the name is taken (of S3 by versions of
-Hadoop that send conditional requests, others look before they write).
+Of several processes that create a file with the same name, only one may succeed. File systems need
+different operations for this:
+
+- Most file systems rename a file only to a free name.
+- A local file system replaces the old file on a rename, but a hard link fails if the name is taken.
+- Object stores have no atomic rename. A file that is created without overwriting appears as a whole
+  when it is closed, and is rejected if the name is taken. For S3 this holds for versions of Hadoop
+  that send conditional requests; other versions check for the file before they write.
 """
 
 from __future__ import annotations
@@ -25,12 +28,12 @@ if TYPE_CHECKING:
 __all__ = ["STAGING", "ArchiveFiles"]
 
 STAGING: Final = "_staging"
-"""Where files are until they have their names."""
+"""Directory of files that do not have their final names yet."""
 _OBJECT_STORES: Final = ("s3", "s3a", "s3n", "gs", "oss", "cosn", "obs", "wasb", "wasbs")
 
 
 class ArchiveFiles:
-    """The file system below one directory."""
+    """Files below the root directory of an archive."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         jvm: Any = spark._jvm
@@ -42,22 +45,22 @@ class ArchiveFiles:
         self._scheme = str(self._fs.getUri().getScheme())
 
     def url(self, path: str) -> str:
-        """Return a path as Spark takes it."""
+        """Return a path below the root as Spark needs it."""
         return f"{self.root}/{path}"
 
     def _at(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self.url(path))
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file or directory."""
+        """Return True if the file or directory exists."""
         return bool(self._fs.exists(self._at(path)))
 
     def delete(self, path: str) -> None:
-        """Delete a file or directory if it is there."""
+        """Delete a file or directory if it exists."""
         self._fs.delete(self._at(path), True)
 
     def move(self, source: str, target: str) -> None:
-        """Give a file another name, which must be free."""
+        """Rename a file; the new name must be free."""
         to = self._at(target)
         self._fs.mkdirs(to.getParent())
         if not self._fs.rename(self._at(source), to):
@@ -73,7 +76,7 @@ class ArchiveFiles:
             stream.close()
 
     def read_text_if_there(self, path: str) -> str | None:
-        """Return the content of a small file; None if it is gone."""
+        """Return the content of a small file, or None if the file does not exist."""
         try:
             return self.read_text(path)
         except Py4JJavaError as error:
@@ -82,9 +85,9 @@ class ArchiveFiles:
             raise
 
     def create_text(self, path: str, text: str) -> bool:
-        """Make a small file that is there as a whole or not at all; returns if its name was free.
+        """Create a small file atomically; return False if the name is taken.
 
-        Of all who want a name at the same time one gets it.
+        If several processes create a file with the same name at the same time, one succeeds.
         """
         target = self._at(path)
         if self._fs.exists(target):
@@ -123,11 +126,12 @@ class ArchiveFiles:
         except Py4JJavaError as error:
             if not _is(error, "FileSystemException", "UnsupportedOperationException"):
                 raise
-            # No hard links on this disk: whoever looked at the same moment may win as well.
+            # This disk has no hard links. Without them, two processes that check for the name at
+            # the same moment can both succeed.
             return bool(self._fs.rename(unfinished, target))
 
     def below(self, directory: str) -> list[tuple[str, int]]:
-        """Return every file below a directory with its size; hidden ones are left out."""
+        """Return every file below a directory with its size, except hidden files."""
         if not self.exists(directory):
             return []
         base = self._fs.makeQualified(self._at("x")).getParent().toString().rstrip("/")
@@ -142,5 +146,5 @@ class ArchiveFiles:
 
 
 def _is(error: Py4JJavaError, *names: str) -> bool:
-    """Whether Java's exception has a class of such a name, of whatever package."""
+    """Return True if the Java exception's class has one of the names, in any package."""
     return str(error.java_exception.getClass().getSimpleName()) in names

@@ -1,28 +1,31 @@
-"""The manifest of an archive: which files count, and what is in each.
+"""Manifest of an archive: the valid files and a description of each.
 
 ::
 
     archive/
       topic=orders/day=2026-11-16/hour=8/<commit>-0.parquet    the messages
       _manifest/00000000000000000007.json                      one commit each, in order
-      _staging/                                                being written, counts for nothing
-      _checkpoint/                                             how far the stream has come
+      _staging/                                                unfinished files, not valid
+      _checkpoint/                                             position of the stream
 
-A file counts from the moment the commit that names it has its name, which happens at once or not
-at all, and which only one of two writers can give. So a writer that dies leaves files that nobody
-reads, and of a batch that is repeated nothing is new (see `archive_offsets`). A commit of a
-*compaction* takes files out as it adds others; readers may be at them, so they stay for a while as
-*garbage*. Every so often a *snapshot* holds all of it, and the commits before the snapshot before
-it go: who has just listed them can still read them.
+A file is valid from the moment at which the commit that lists it gets its name. A commit gets its
+name atomically, and only one of two writers can use a name. The files of a writer that dies before
+its commit are therefore never read. A repeated batch adds no message twice (see `archive.writer`).
 
-An archive has one writer, the one that started last. It begins with a commit of its own, *open*,
-and so takes the number that the writer before it, should it still run, needs for its next commit:
-that one fails before it makes anything count that the new one does not know of. Nothing expires, so
-a writer can be started again the moment it was killed. Commits *open* outlive snapshots for a week,
-for a writer that was asleep.
+A commit of a *compaction* removes files and adds others. Readers may still use the removed files,
+so these stay for a while as *garbage*. After every `SNAPSHOT_EVERY` commits, a *snapshot* contains
+the whole state. Commits before the previous snapshot are then deleted. A reader that listed the
+commits just before the new snapshot can still read back to the previous one.
 
-For each file the manifest says topic, rows, first and last store time, and for each queue the first
-and last offset and the last store time: enough to find a range without opening a file.
+An archive has one writer: the one that started last. A writer begins with a commit *open*. This
+commit takes the number that a previous writer, if it still runs, needs for its next commit. The
+previous writer then fails before it commits files that the new writer has not read. There is no
+lease to wait for, so a killed writer can be restarted at once. Commits *open* outlive snapshots for
+a week, for a writer that was suspended.
+
+For each file the manifest contains topic, number of rows, first and last store time. For each queue
+it contains the first and last offset and the last store time. This is enough to find a range
+without opening a file.
 """
 
 from __future__ import annotations
@@ -49,20 +52,20 @@ LOAD_ATTEMPTS = 10
 OPEN_KEPT_MS = 7 * 86_400_000
 
 QueueKey = tuple[str, str, int]
-"""Topic, broker and queue."""
+"""Topic, broker name and queue number."""
 
 
 class Reached(NamedTuple):
-    """How far the archive has come in a queue."""
+    """Last archived position of a queue."""
 
     offset: int
     stored_ms: int
-    """The latest store time of its messages."""
+    """Latest store time of the archived messages of the queue."""
 
 
 @dataclass(frozen=True)
 class ArchivedFile:
-    """One Parquet file."""
+    """Description of a Parquet file in the manifest."""
 
     path: str
     topic: str
@@ -75,11 +78,11 @@ class ArchivedFile:
 
     @property
     def partition(self) -> str:
-        """Its directory: topic, day and hour."""
+        """Directory of the file: topic, day and hour."""
         return self.path.rpartition("/")[0]
 
     def first_offsets(self) -> Iterator[tuple[QueueKey, int]]:
-        """Return the first offset of each queue."""
+        """Yield the first offset of each queue."""
         for broker, queues in self.queues.items():
             for queue, (first, *_) in queues.items():
                 yield (self.topic, broker, int(queue)), first
@@ -87,26 +90,27 @@ class ArchivedFile:
 
 @dataclass
 class Manifest:
-    """The state of an archive after its newest commit."""
+    """State of an archive after its newest commit."""
 
     files: ArchiveFiles
     number: int = 0
-    """Of the next commit."""
+    """Number of the next commit."""
     current: dict[str, ArchivedFile] = field(default_factory=dict)
     garbage: dict[str, int] = field(default_factory=dict)
-    """What compactions took out, and when; readers may still be at it."""
+    """Files that compactions removed, each with the time; readers may still use them."""
     opens: dict[str, int] = field(default_factory=dict)
-    """The numbers of commits by which writers began, and when."""
+    """Numbers of the commits *open*, each with the time."""
     queries: set[str] | None = field(default_factory=set)
-    """The streams that have written here; None where the first archives did not say."""
+    """Ids of the streams that have written here; None for archives of early versions."""
     _snapshot_number: int = -1
     _names: list[str] = field(default_factory=list)
 
     @classmethod
     def load(cls, files: ArchiveFiles) -> Manifest:
-        """Read the manifest of an archive; one that is not there is empty.
+        """Read the manifest of an archive; a missing manifest is empty.
 
-        Should commits go while they are read, there is a newer snapshot to begin with.
+        If commits are deleted while they are read, a newer snapshot exists, and the reading starts
+        again with it.
         """
         for _ in range(LOAD_ATTEMPTS):
             names = [name for name, _ in files.below(DIRECTORY) if name.endswith(".json")]
@@ -121,7 +125,7 @@ class Manifest:
 
     @classmethod
     def _newest_first(cls, files: ArchiveFiles, names: list[str]) -> list[dict[str, Any]] | None:
-        """Read commits back to the newest snapshot; None if one of them is not there."""
+        """Read commits back to the newest snapshot; return None if a commit is missing."""
         commits: list[dict[str, Any]] = []
         for name in reversed(names):
             text = files.read_text_if_there(name)
@@ -134,7 +138,7 @@ class Manifest:
 
     @classmethod
     def take(cls, files: ArchiveFiles) -> Manifest:
-        """Read the manifest and become its writer; who was it until now is not any more."""
+        """Read the manifest and become its writer in the place of any previous writer."""
         while True:
             manifest = cls.load(files)
             owner = f"process {os.getpid()} on {platform.node()}"
@@ -142,7 +146,7 @@ class Manifest:
                 return manifest
 
     def check_writer(self) -> None:
-        """Raise if another writer has taken the archive over."""
+        """Raise `OrbitError` if another writer has taken the archive over."""
         path = self._path(self.number)
         if not self.files.exists(path):
             return
@@ -157,14 +161,14 @@ class Manifest:
         )
 
     def commit_batch(self, query: str, batch: int, added: Iterable[ArchivedFile]) -> None:
-        """Make the files of a batch count; its number is for people who look for a cause."""
+        """Commit the files of a batch; the batch number is only for the analysis of errors."""
         commit = {"kind": "append", "query": query, "batch": batch}
         self._commit(commit | {"files": [asdict(file) for file in added]})
 
     def commit_compaction(
         self, added: Iterable[ArchivedFile], removed: Iterable[str], now_ms: int
     ) -> None:
-        """Put files in the place of others."""
+        """Commit the replacement of files by others."""
         files = [asdict(file) for file in added]
         commit = {"kind": "compact", "at": now_ms, "files": files, "removes": list(removed)}
         self._commit(commit)
@@ -203,11 +207,11 @@ class Manifest:
                 self._names.remove(path)
 
     def _apply(self, commit: dict[str, Any]) -> None:
-        """Take a commit in, whose number is the next."""
+        """Apply the commit with the number `number`, and count it."""
         if commit["kind"] == "snapshot":
             self._snapshot_number = self.number
             self.opens = dict(commit.get("opens", {}))
-            # The first archives did not say since when.
+            # Archives of early versions have garbage without times.
             garbage = commit["garbage"]
             self.garbage = dict.fromkeys(garbage, 0) | (garbage if type(garbage) is dict else {})
             self.current = {}
@@ -225,14 +229,14 @@ class Manifest:
             self.current[each["path"]] = ArchivedFile(**each)
 
     def reached(self) -> dict[QueueKey, Reached]:
-        """Return how far the archive has come in each queue."""
+        """Return the last archived position of each queue."""
         found: dict[QueueKey, Reached] = {}
         for file in self.current.values():
             for broker, queues in file.queues.items():
                 for queue, (_, offset, *times) in queues.items():
                     key = (file.topic, broker, int(queue))
                     before = found.get(key, Reached(-1, 0))
-                    # Files of the first archives do not say the time of each queue.
+                    # Files from early versions have no store time per queue.
                     stored_ms = max(before.stored_ms, *times or [file.last_ms])
                     found[key] = Reached(max(before.offset, offset), stored_ms)
         return found
@@ -244,7 +248,7 @@ class Manifest:
         start_ms: int | None = None,
         end_ms: int | None = None,
     ) -> list[ArchivedFile]:
-        """Return the files that can hold messages of these topics stored within this time."""
+        """Return the files that can contain messages of these topics from this time range."""
         wanted = None if topics is None else set(topics)
         return [
             file
@@ -255,7 +259,7 @@ class Manifest:
         ]
 
     def delete_garbage(self, before_ms: int) -> None:
-        """Delete what compactions took out before a time; the next snapshot forgets it."""
+        """Delete files that compactions removed before a time; the next snapshot omits them."""
         for path in [path for path, at in self.garbage.items() if at < before_ms]:
             self.files.delete(path)
             del self.garbage[path]

@@ -1,10 +1,10 @@
-"""Writing an archive: batches in, files out, small files made into larger ones.
+"""Writer of an archive: turns batches into files, and small files into larger ones.
 
-A batch goes through three steps: its rows are written to ``_staging``, the files get their names
-under topic, day and hour, and a commit makes them count. Whatever step a crash hits, repeating the
-batch gives the same archive. A stream that starts anew (its checkpoint was lost) reads from where
-it was told to start, one with an older checkpoint from there; rows that are in the archive already
-are left out by their offsets (`archive_offsets`).
+A batch is archived in three steps: its rows are written to ``_staging``, the files get their names
+under topic, day and hour, and a commit makes them valid. After a crash in any step, repeating the
+batch gives the same archive. A stream whose checkpoint was lost starts at its starting offsets, and
+a stream with an older checkpoint starts there. `ArchivedBefore` leaves out rows that are in the
+archive already, by their offsets.
 """
 
 from __future__ import annotations
@@ -31,26 +31,27 @@ if TYPE_CHECKING:
 
 __all__ = ["ARCHIVE_SCHEMA", "ArchiveWriter", "ArchivedBefore", "read_files"]
 
-# ---- What of a batch is in the archive already
+# ---- Rows that are already archived
 #
-# A stream may read again what is archived: its checkpoint was lost, or is an older one, or a batch
-# was committed and Spark had no time to note it. Numbers of batches say nothing then, the same
-# number can be another range. Offsets do: a batch is committed as a whole and a queue is read in
-# order, so of each queue the archive has all that the stream gave up to the last offset in the
-# manifest.
+# A stream can read archived messages again: its checkpoint was lost or is an older one, or Spark
+# was stopped between a commit and its own note of it. Batch numbers do not help then, because the
+# same number can stand for another range. Offsets do help: a batch is committed as a whole, and a
+# queue is read in order. The archive therefore has every row of a queue that the stream supplied up
+# to the last offset in the manifest.
 #
-# Unless the topic was deleted and made anew, when its offsets begin at 0 again. Messages of the
-# new topic were stored later than anything that the archive has of the queue, so rows with
-# archived offsets and later times are *suspects*. They are written with the rest of the batch,
-# which costs nothing as there are none, and found when the files are described; then the archive
-# is asked whether it has them. A clock that was set back makes suspects, too, and those it has.
+# There is one exception: after a topic was deleted and created again, its offsets begin at 0 again.
+# Messages of the new topic were stored later than all archived messages of the queue. Rows with
+# archived offsets and later times are therefore *suspects*. They are written with the rest of the
+# batch, which normally costs nothing because there are none, and are found when the files are
+# described. The archive is then searched for them. A clock that was set back also causes suspects,
+# and these are in the archive.
 
 QUEUE = ("topic", "brokerName", "queueId")
 _SCHEMA = "topic string, brokerName string, queueId int, archivedTo long, archivedMs long"
 
 
 class ArchivedBefore:
-    """How far the archive had come in each queue when the stream started."""
+    """Last archived position of each queue at the start of the stream."""
 
     def __init__(self, spark: SparkSession, manifest: Manifest) -> None:
         self._spark = spark
@@ -67,7 +68,7 @@ class ArchivedBefore:
         return joined.where(wanted).drop("archivedTo", "archivedMs")
 
     def has_suspects(self, written: Iterable[ArchivedFile]) -> bool:
-        """Whether there are suspects in files."""
+        """Return True if written files contain suspects."""
         return any(
             key in self.reached and first <= self.reached[key].offset
             for file in written
@@ -75,7 +76,7 @@ class ArchivedBefore:
         )
 
     def clear_suspects(self, written: DataFrame, archived: DataFrame) -> None:
-        """Raise unless the archive has each suspect among what was written as it is."""
+        """Raise `OrbitError` if a suspect in `written` is not an identical row of `archived`."""
         identity = [*QUEUE, "queueOffset", "storeTimestamp", "msgId"]
         again = written.join(F.broadcast(self._table()), list(QUEUE))
         again = again.where("queueOffset <= archivedTo").select(*identity)
@@ -105,7 +106,7 @@ ARCHIVE_SCHEMA: Final = ", ".join(
 
 
 def read_files(spark: SparkSession, files: ArchiveFiles, paths: list[str]) -> DataFrame:
-    """Return the rows of some files of an archive, with topic, day and hour."""
+    """Return the rows of the given files of an archive, with topic, day and hour."""
     reader = spark.read.schema(ARCHIVE_SCHEMA).option("basePath", files.root)
     if not paths:
         return spark.createDataFrame([], ARCHIVE_SCHEMA)
@@ -113,7 +114,7 @@ def read_files(spark: SparkSession, files: ArchiveFiles, paths: list[str]) -> Da
 
 
 class ArchiveWriter:
-    """The one writer of an archive, from `open` on."""
+    """Only writer of an archive, from the call of `open` on."""
 
     def __init__(
         self,
@@ -139,7 +140,10 @@ class ArchiveWriter:
         self._query: str | None = None
 
     def check_checkpoint(self) -> None:
-        """Raise for a checkpoint of another archive: what it has read would be missing here."""
+        """Raise `OrbitError` for the checkpoint of another archive.
+
+        Messages that its stream has read before would be missing in this archive.
+        """
         if not self.checkpoint.below("commits"):
             return
         writers = Manifest.load(self.files).queries
@@ -150,9 +154,9 @@ class ArchiveWriter:
             )
 
     def open(self) -> int:
-        """Become the archive's writer; returns how many files one that died has left, now deleted.
+        """Become the archive's writer; delete uncommitted files and return their number.
 
-        Whoever was the writer cannot commit any more, so nothing that will ever count is deleted.
+        A previous writer cannot commit any more, so none of the deleted files can become valid.
         """
         self.manifest = Manifest.take(self.files)
         self._before = ArchivedBefore(self.spark, self.manifest)
@@ -164,17 +168,17 @@ class ArchiveWriter:
         return len(orphans)
 
     def write_batch(self, rows: DataFrame, batch: int) -> None:
-        """Archive a micro-batch; to be given to `foreachBatch`."""
+        """Archive a micro-batch; a function for `foreachBatch`."""
         try:
             self._write_batch(rows, batch)
         except Exception:
-            # Whoever takes over removes what is not committed: that is the cause to tell.
+            # A new writer deletes uncommitted files. If that is the cause, report the new writer.
             self.manifest.check_writer()
             raise
 
     def _write_batch(self, rows: DataFrame, batch: int) -> None:
-        # The number of the commit and a word of this writer's own: no two files have one name, not
-        # even when an older checkpoint counts batches again.
+        # Commit number and the token of this writer make file names unique, even if an older
+        # checkpoint counts batches again.
         name = f"{self.manifest.number:08}-{self._token}"
         added = self._write(self._new(rows, suspects=True), name)
         if self._before.has_suspects(added):
@@ -192,7 +196,7 @@ class ArchiveWriter:
         self.manifest.delete_garbage(self._now_ms() - self.keep_replaced_ms)
 
     def compact(self, partition: str, *, at_least: int = 2) -> bool:
-        """Make the small files of one hour into as few as fit; whether there was any need."""
+        """Merge the small files of one hour into as few as possible; return True if it did so."""
         here = [file for file in self.manifest.current.values() if file.partition == partition]
         small = [file for file in here if file.bytes < self.file_bytes // 2]
         total = sum(file.bytes for file in small)
@@ -222,7 +226,7 @@ class ArchiveWriter:
         return self._describe(sizes)
 
     def _describe(self, sizes: dict[str, int]) -> list[ArchivedFile]:
-        """Return what the manifest says of files; read from them, so that it is what they hold."""
+        """Return descriptions of files for the manifest, from the content of the files."""
         if not sizes:
             return []
         by_name = {path.rpartition("/")[2]: path for path in sizes}
@@ -258,7 +262,7 @@ class ArchiveWriter:
         ]
 
     def _query_id(self) -> str:
-        """Return the id that a stream keeps in its checkpoint."""
+        """Return the stream's id, which is stored in its checkpoint."""
         if self._query is None:
             self._query = str(json.loads(self.checkpoint.read_text("metadata"))["id"])
         return self._query
@@ -271,7 +275,7 @@ class ArchiveWriter:
 
 
 def _with_partition(rows: DataFrame) -> DataFrame:
-    """Add day and hour of the store time, in UTC whatever the session's time zone is."""
+    """Return rows with day and hour of the store time, in UTC for any session time zone."""
     seconds = F.unix_seconds("storeTimestamp")
     day = F.date_add(F.lit("1970-01-01").cast("date"), F.floor(seconds / 86_400).cast("int"))
     hour = F.floor(F.pmod(seconds, F.lit(86_400)) / 3600).cast("int")

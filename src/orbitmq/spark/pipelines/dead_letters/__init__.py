@@ -1,25 +1,25 @@
-"""``dead-letters``: what consumers gave up on, by cause, topic, consumer and age; and a second try.
+"""``dead-letters``: report on dead letters by cause, topic, consumer and age, and their redrive.
 
 ::
 
     kind = "dead-letters"
-    groups = ["billing"]                    # all that there are, unless given
-    cause_property = "error"                # a property by which your programs say why, if they do
-    trace = true                            # ask the message trace how the last try ended
+    groups = ["billing"]                    # by default all groups
+    cause_property = "error"                # a property in which your programs note the cause
+    trace = true                            # read the outcome of the last try from the trace
 
-    [select]                                # which of them; everything unless given
+    [select]                                # by default all dead letters
     topic = "orders"
     older_than = "1 hour"
     where = "cause LIKE 'gave up%' AND size(keys) > 0"      # any condition on the report's columns
 
-    [redrive]                               # without it there is only the report
-    to = "group"                            # that group alone; or "topic", or a topic's name
-    ledger = "state/redriven"               # remembers which went back, so that none does twice
+    [redrive]                               # without this table there is only the report
+    to = "group"                            # only this group; or "topic", or a topic's name
+    ledger = "state/redriven"               # list of redriven messages: none is sent twice
     dry_run = true
 
-RocketMQ does not write down why a message died. What is known: how often it was tried, whether its
-consumer refused it before its tries were used up, what the trace saw, and what programs note in
-a property.
+RocketMQ does not store the cause of a dead letter. Known are the number of tries and whether the
+consumer rejected the message before its last try. The trace may have the outcome of the last try,
+and programs may note a cause in a property.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ MOST_NAMED = 10
 
 @dataclass(frozen=True, kw_only=True)
 class SelectSpec:
-    """Which dead letters."""
+    """Criteria for dead letters."""
 
     topic: tuple[str, ...] = ()
-    """Topics they were sent to at first."""
+    """Topics to which the messages were originally sent."""
     message_id: tuple[str, ...] = ()
     key: tuple[str, ...] = ()
     older_than: Interval | None = None
@@ -82,7 +82,7 @@ class SelectSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class DeadLettersSpec(PipelineSpec):
-    """A whole ``dead-letters`` pipeline."""
+    """Keys of a ``dead-letters`` pipeline file."""
 
     groups: tuple[str, ...] = ()
     cause_property: str | None = None
@@ -93,7 +93,7 @@ class DeadLettersSpec(PipelineSpec):
     options: dict[str, str] = field(default_factory=dict)
 
     def check(self, mistakes: Mistakes, key: str) -> None:
-        """There must be a cluster; groups are named without the prefix of their dead letters."""
+        """Check that a nameserver is named and that group names have no prefix."""
         if self.name_server or names_server(self.options):
             check_reading(mistakes, "options", self.reader_options, streaming=False)
             if self.redrive is not None:
@@ -107,7 +107,7 @@ class DeadLettersSpec(PipelineSpec):
 
     @property
     def reader_options(self) -> dict[str, str]:
-        """The options of the reader of dead letters."""
+        """Connector options for reading dead letters."""
         return topic_options(
             topic=tuple(DLQ_PREFIX + group for group in self.groups),
             pattern=None if self.groups else f"{DLQ_PREFIX}.+",
@@ -119,11 +119,11 @@ class DeadLettersSpec(PipelineSpec):
 def explained(
     messages: DataFrame, *, cause_property: str | None = None, tries: DataFrame | None = None
 ) -> DataFrame:
-    """Return dead letters with where they come from, and why they died as far as it is known.
+    """Return dead letters with their origin and, if it is known, their cause.
 
-    `messages` are those of ``%DLQ%`` topics with all their columns; `tries` are the
-    `trace_events.consumptions` of the same time, if there is a trace. Adds ``group``,
-    ``originTopic``, ``originMsgId``, ``ageSeconds`` and ``cause``.
+    `messages` are messages of ``%DLQ%`` topics with all their columns. `tries` are the
+    `trace_events.consumptions` of the same time, if there is a trace. The added columns are
+    ``group``, ``originTopic``, ``originMsgId``, ``ageSeconds`` and ``cause``.
     """
     properties = F.col("properties")
     group = F.expr(f"substring(topic, {len(DLQ_PREFIX) + 1})")
@@ -157,7 +157,7 @@ def _traced_cause() -> Column:
 
 
 def _counted_cause() -> Column:
-    """Tell by the number of tries; a consumer that refuses a message outright has tried it once."""
+    """Return the cause from the number of tries: one try means that the consumer rejected it."""
     times = F.col("reconsumeTimes")
     return F.when(times <= 1, F.lit("refused by its consumer at the first try")).otherwise(
         F.concat(F.lit("gave up after "), times.cast("string"), F.lit(" tries"))
@@ -165,7 +165,7 @@ def _counted_cause() -> Column:
 
 
 def chosen(rows: DataFrame, select: SelectSpec) -> DataFrame:
-    """Return the dead letters that are selected, of those that `explained` returns."""
+    """Return the selected dead letters, from rows of `explained`."""
     if select.topic:
         rows = rows.where(F.col("originTopic").isin(*select.topic))
     if select.message_id:
@@ -182,7 +182,7 @@ def chosen(rows: DataFrame, select: SelectSpec) -> DataFrame:
 
 
 def summary(rows: DataFrame) -> DataFrame:
-    """Group dead letters by cause, topic, consumer and age, the most frequent first."""
+    """Return counts of dead letters by cause, topic, consumer and age, the largest first."""
     age = F.lit("older")
     for seconds, name in reversed(AGES):
         age = F.when(F.col("ageSeconds") < seconds, F.lit(f"under {name}")).otherwise(age)
@@ -195,7 +195,7 @@ def summary(rows: DataFrame) -> DataFrame:
 
 
 def build(spec: DeadLettersSpec, workspace: Workspace) -> Job:
-    """Plan report and redrive."""
+    """Plan the report and the redrive."""
     options = spec.reader_options
     spark = workspace.spark
     with workspace.planning("groups"):
@@ -220,7 +220,10 @@ def build(spec: DeadLettersSpec, workspace: Workspace) -> Job:
 
 
 def _groups_without(spec: DeadLettersSpec) -> list[str]:
-    """Return the groups that have no dead letters: brokers make the topic with the first."""
+    """Return the groups without dead letters: their ``%DLQ%`` topics do not exist.
+
+    Brokers create this topic with the first dead letter of a group.
+    """
     if not spec.groups:
         return []
     options = SourceOptions.of(spec.reader_options, streaming=False)
@@ -263,7 +266,7 @@ def _run(spec: DeadLettersSpec, workspace: Workspace, rows: DataFrame, absent: l
 def _redrive(
     spec: DeadLettersSpec, redrive: RedriveSpec, workspace: Workspace, rows: DataFrame
 ) -> tuple[int, list[str]]:
-    """Send dead letters back, then remember them; returns how many, and that in words."""
+    """Send dead letters back and write them to the ledger; return their number and notes."""
     ledger = workspace.locate(redrive.ledger)
     waiting = not_yet_redriven(rows, ledger)
     can = can_be_sent(redrive.to)
@@ -289,7 +292,7 @@ def _redrive(
 
 
 def _set_aside(bad: DataFrame) -> list[str]:
-    """Name the dead letters that cannot be sent; they stay where they are."""
+    """Return a note with the dead letters that cannot be sent; they stay in their topics."""
     places = bad.select(F.concat_ws("/", *PLACE).alias("place")).limit(MOST_NAMED + 1).collect()
     if not places:
         return []

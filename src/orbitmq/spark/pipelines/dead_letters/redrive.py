@@ -1,14 +1,16 @@
-"""Sending dead letters back, none of them twice.
+"""Redrive of dead letters: sends each dead letter back once.
 
-A redriven message is a new message with the body, tags, keys and properties of the old one, and
-with ``REDRIVEN_FROM`` that says which dead letter it was. Sending is at least once; what went back
-is then written to the ledger, a Parquet directory of topic, broker, queue and offset, and whatever
-is in there is left out the next time. A crash between the two repeats at most what that run sent.
+A redriven message is a new message with the body, tags, keys and properties of the dead letter. Its
+property ``REDRIVEN_FROM`` identifies the dead letter. Messages are sent at least once. The sent
+messages are then written to the ledger, a Parquet directory of topic, broker, queue and offset. The
+next run leaves out all messages of the ledger. After a crash between sending and writing, the next
+run repeats at most the messages of the crashed run.
 
-From the group's own retry topic only that group gets it, under the topic it had at first: other
-groups that have handled the message do not see it again. That is what one usually wants. Its
-attempts start anew: the sink names a limit for them, as a group with ``retryMaxTimes=0`` would have
-it among its dead letters again at once, where no ledger knows it.
+By default, messages go to the retry topic of their group. Only this group then receives them, under
+their original topic; other groups, which have handled the messages already, do not. The attempts
+of a redriven message are counted from the start. The sink therefore sets a limit for them, because
+a group with ``retryMaxTimes=0`` would make the message a dead letter again at once, and the ledger
+would not contain this dead letter.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ __all__ = ["RedriveSpec", "back_to", "can_be_sent", "not_yet_redriven", "remembe
 PLACE: Final = ["topic", "brokerName", "queueId", "queueOffset"]
 MAX_PROPERTIES_BYTES: Final = 32_767
 MARKS_BYTES: Final = 500
-"""More than a redriven message has beside its own properties: where from, topic, ids."""
+"""Upper limit for the size of the added properties: position of the dead letter, topic, ids."""
 LEDGER: Final = (
     "topic STRING, brokerName STRING, queueId INT, queueOffset LONG, redrivenAt TIMESTAMP"
 )
@@ -50,26 +52,26 @@ class RedriveSpec:
     options: dict[str, str] = field(default_factory=dict)
 
     def check(self, mistakes: Mistakes, key: str) -> None:
-        """A limit must leave something to send, and a topic must have a topic's name."""
+        """Check that the limit is above 0 and that the target is a valid topic name."""
         if fault := topic_name_fault(self.to):
             mistakes.add(f"{key}.to", f"{self.to!r} is not a topic's name: {fault}")
         if self.max_messages is not None and self.max_messages <= 0:
             mistakes.add(f"{key}.max_messages", "must be a number above 0")
 
     def writer_options(self, read_with: Mapping[str, str]) -> dict[str, str]:
-        """Return the options of the sink: those of the cluster they were read from."""
+        """Return the options of the sink, for the cluster of the dead letters."""
         back = {"redrive": "true"} if self.to == "group" else {}
         return reconnected(read_with, back | self.options)
 
     @property
     def target_in_words(self) -> str:
-        """Where to."""
+        """Target of the redrive, as text for reports."""
         names = {"group": "the groups they come from", "topic": "the topics they come from"}
         return names.get(self.to, self.to)
 
 
 def back_to(target: str, rows: DataFrame) -> DataFrame:
-    """Return dead letters, as `dead_letters.explained` has them, as messages for the sink."""
+    """Return dead letters, from rows of `dead_letters.explained`, as messages for the sink."""
     place = F.concat_ws("/", *(F.col(name).cast("string") for name in PLACE))
     own = F.map_filter(
         "properties", lambda name, _: ~name.isin(*sorted(RESERVED_PROPERTIES), "REDRIVEN_FROM")
@@ -91,10 +93,10 @@ def back_to(target: str, rows: DataFrame) -> DataFrame:
 
 
 def can_be_sent(target: str) -> Column:
-    """Return the condition for a dead letter that the sink can take.
+    """Return the condition for dead letters that the sink can send.
 
-    Clients other than Java's store empty bodies, and what a broker has stored may have no room for
-    one more property. One such row would end the whole job.
+    Clients other than Java's store empty bodies, and stored properties may be too long for one more
+    property. A single row of this kind would end the whole job.
     """
     text_bytes = F.aggregate(
         F.map_entries(F.coalesce(F.col("properties"), F.create_map())),
@@ -108,10 +110,10 @@ def can_be_sent(target: str) -> Column:
 
 
 def not_yet_redriven(rows: DataFrame, ledger: str) -> DataFrame:
-    """Return the dead letters that the ledger does not know; no ledger knows none."""
+    """Return the dead letters that are not in the ledger; a missing ledger is empty."""
     from pyspark.errors import AnalysisException
 
-    # With its schema given, a directory that a crash left without a file is an empty ledger.
+    # With a given schema, a directory that a crash left without a file is read as an empty ledger.
     try:
         known = rows.sparkSession.read.schema(LEDGER).parquet(ledger)
     except AnalysisException as error:
@@ -122,6 +124,6 @@ def not_yet_redriven(rows: DataFrame, ledger: str) -> DataFrame:
 
 
 def remember(rows: DataFrame, ledger: str, at: datetime) -> None:
-    """Write down what was sent back."""
+    """Append redriven dead letters to the ledger."""
     known = rows.select(*PLACE, F.lit(at).alias("redrivenAt"))
     known.coalesce(1).write.mode("append").parquet(ledger)

@@ -1,30 +1,30 @@
-"""``replay``: messages of the past, sent again.
+"""``replay``: sends stored messages again.
 
 ::
 
     kind = "replay"
     name_server = "127.0.0.1:9876"
-    topics = ["orders"]                     # of the source; all users' topics unless given
+    topics = ["orders"]                     # of the source; by default all users' topics
     start = "2026-11-16T08:00:00Z"          # store time; ISO 8601 or epoch milliseconds
     end = "2026-11-16T09:00:00Z"            # exclusive
     where = "tags = 'paid'"                 # any condition on the columns of a message
     speed = 10.0                            # keep the original gaps, ten times as fast
-    rate = 5000.0                           # at most so many messages a second
+    rate = 5000.0                           # maximum number of messages per second
     dry_run = true                          # count only
 
     [source]                                # exactly one of these
-    archive = "archive"                     # what the pipeline ``archive`` wrote
+    archive = "archive"                     # the archive of a pipeline ``archive``
     store = "/var/lib/rocketmq/store"       # a store directory, or a copy of one
     topic = "orders"                        # a topic of a cluster
 
     [sink]
-    topic = "orders-again"                  # its own topic unless given
+    topic = "orders-again"                  # by default the message's own topic
     name_server = "other:9876"              # another cluster
-    keep_queues = true                      # to the queues (and brokers) they were in
-    mark = "replayed-from"                  # a property for the id it had
+    keep_queues = true                      # send to the original queues (and brokers)
+    mark = "replayed-from"                  # a property for the original message id
 
-Messages get new ids, offsets and store times; tags, keys, body and the user's properties stay.
-Without ``speed`` and ``rate`` they go as fast as the brokers take them, at least once.
+Messages get new ids, offsets and store times. Tags, keys, body and the user's properties stay.
+Messages are sent at least once. Without ``speed`` and ``rate``, the brokers limit the speed.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ __all__ = ["KIND", "ReplaySpec", "build", "queue_columns"]
 
 @dataclass(frozen=True, kw_only=True)
 class ReplaySource:
-    """Where the messages come from."""
+    """Source of the messages: an archive, a store directory or a topic."""
 
     archive: str | None = None
     store: str | None = None
@@ -77,7 +77,7 @@ class ReplaySource:
     options: dict[str, str] = field(default_factory=dict)
 
     def check(self, mistakes: Mistakes, key: str) -> None:
-        """There must be exactly one source."""
+        """Check that there is exactly one source."""
         if sum(way is not None for way in (self.archive, self.store, self.topic)) != 1:
             mistakes.add(key, "needs exactly one of archive, store and topic")
         if self.archive is not None and self.options:
@@ -86,7 +86,7 @@ class ReplaySource:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplaySink:
-    """Where they go."""
+    """Destination of the messages."""
 
     topic: str | None = None
     name_server: str | None = None
@@ -95,14 +95,14 @@ class ReplaySink:
     options: dict[str, str] = field(default_factory=dict)
 
     def check(self, mistakes: Mistakes, key: str) -> None:
-        """A mark must be a property that users may set."""
+        """Check that the mark is a property that users may set."""
         if self.mark is not None and (not self.mark or self.mark in RESERVED_PROPERTIES):
             mistakes.add(f"{key}.mark", f"{self.mark!r} is no property of one's own")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplaySpec(PipelineSpec):
-    """A whole ``replay`` pipeline."""
+    """Keys of a ``replay`` pipeline file."""
 
     source: ReplaySource
     sink: ReplaySink = field(default_factory=ReplaySink)
@@ -115,7 +115,7 @@ class ReplaySpec(PipelineSpec):
     dry_run: bool = False
 
     def check(self, mistakes: Mistakes, key: str) -> None:
-        """Times must be a range, speeds must lead somewhere, and options must be known."""
+        """Check that the times are a range, that speeds are positive and that options are valid."""
         start = None if self.start is None else self.start.check(mistakes, "start")
         end = None if self.end is None else self.end.check(mistakes, "end")
         if start is not None and end is not None and start >= end:
@@ -129,7 +129,7 @@ class ReplaySpec(PipelineSpec):
         self._check_options(mistakes)
 
     def _check_options(self, mistakes: Mistakes) -> None:
-        """There must be clusters, and options that formats and sink take."""
+        """Check that nameservers are named and that formats and sink accept their options."""
         source, sink = self.source, self.sink
         missing = "is needed, but not there, nor NAMESRV_ADDR"
         if source.store is not None:
@@ -153,17 +153,17 @@ class ReplaySpec(PipelineSpec):
 
     @property
     def start_ms(self) -> int | None:
-        """The first store time."""
+        """First store time in epoch milliseconds."""
         return None if self.start is None else parse_time_ms(self.start)
 
     @property
     def end_ms(self) -> int | None:
-        """The store time to end before."""
+        """End of the store times in epoch milliseconds, exclusive."""
         return None if self.end is None else parse_time_ms(self.end)
 
 
 def build(spec: ReplaySpec, workspace: Workspace) -> Job:
-    """Plan the replay; nothing is sent."""
+    """Plan the replay without sending a message."""
     with workspace.planning("source"):
         rows = _source(spec, workspace)
     if spec.where is not None:
@@ -200,7 +200,11 @@ def _source(spec: ReplaySpec, workspace: Workspace) -> DataFrame:
     if source.archive is not None:
         path = workspace.locate(source.archive)
         if spec.topics and (missing := set(spec.topics) - archived_topics(spark, path)):
-            workspace.log.warning("%s has no messages of %s", path, ", ".join(sorted(missing)))
+            workspace.log.warning(
+                "archive %s has no messages of %s; the replay continues without them",
+                path,
+                ", ".join(sorted(missing)),
+            )
         return read_archive(
             spark, path, topics=topics, start_ms=spec.start_ms, end_ms=spec.end_ms
         ).drop("day", "hour")
@@ -216,8 +220,8 @@ def _source(spec: ReplaySpec, workspace: Workspace) -> DataFrame:
         rows = spark.read.format("rocketmq-store").options(**options).load(path)
         if _names_topics(options):
             return rows
-        # What brokers keep for themselves would be refused, or come a second time: a message that
-        # was held back is in their topics, and in its own as well.
+        # Internal topics are left out. Brokers would reject their messages, or messages would be
+        # sent twice: a delayed message is in an internal topic and in its own topic.
         return rows.where(~F.col("topic").rlike(f"^(?:{INTERNAL_TOPICS})$"))
     assert source.topic is not None
     made = topic_options(
@@ -231,15 +235,15 @@ def _source(spec: ReplaySpec, workspace: Workspace) -> DataFrame:
 
 
 def _names_topics(options: dict[str, str]) -> bool:
-    """Whether options of a store say which topics they want."""
+    """Return True if the options of a store select topics."""
     given = {name.lower() for name in options}
     ways = {"topics", "subscribe", "topic", "topicpattern", "subscribepattern", "queues", "assign"}
     return not given.isdisjoint(ways | {"startingoffsets", "endingoffsets"})
 
 
 def _time_range(spec: ReplaySpec) -> dict[str, str]:
-    """Return the options that spare reading what is stored before and after the times wanted."""
-    # What arrives while the replay runs, its own messages perhaps, is not part of it.
+    """Return options that skip messages before and after the selected times."""
+    # Messages that arrive during the replay, perhaps its own, are not part of the replay.
     made = {"endingOffsets": "latest"}
     given = {name.lower() for name in spec.source.options}
     if spec.start_ms is not None and not any(name.startswith("starting") for name in given):
@@ -251,7 +255,7 @@ def _time_range(spec: ReplaySpec) -> dict[str, str]:
 
 
 def _messages(rows: DataFrame, sink: ReplaySink, queue: tuple[str, ...]) -> DataFrame:
-    """Return rows as the sink takes them, with their store time and queue for the pace."""
+    """Return rows as messages for the sink, with store time and queue for the pace."""
     properties = F.col("properties")
     if sink.mark is not None:
         marked = F.create_map(F.lit(sink.mark), F.col("msgId"))
@@ -296,20 +300,21 @@ def _report(counts: list[TopicCount], sink: ReplaySink, *, is_dry: bool) -> Repo
 KIND = Kind("replay", ReplaySpec, build)
 
 
-# ---- Which columns keep messages of a replay in the queues they were in
+# ---- Columns that keep messages in their original queues
 #
-# The number of a queue is enough where one broker has the target topic. With several, the broker
-# is needed as well, and one of that name must be there: that is found out before anything is sent.
+# If one broker has the target topic, the queue number is enough. With several brokers, the broker
+# name is needed as well, and the target must have a broker of this name. This is checked before the
+# first message is sent.
 
 
 def queue_columns(
     spec: ReplaySpec, sink_options: Mapping[str, str], workspace: Workspace
 ) -> tuple[str, ...]:
-    """Return the columns to keep; `ConfigError` says why queues cannot be kept."""
+    """Return the columns to keep; raise `ConfigError` if queues cannot be kept."""
     if spec.dry_run or not spec.sink.keep_queues:
         return ()
     sink = SinkOptions.of(sink_options)
-    # Topics that the source alone knows are looked for on every broker.
+    # If only the source has the names of the topics, every broker is a possible target.
     named = (spec.source.topic,) if spec.source.topic is not None else spec.topics
     topics = named if sink.topic is None else (sink.topic,)
     targets = _brokers(sink.connection, topics, writing=True)
@@ -354,8 +359,8 @@ def _source_brokers(spec: ReplaySpec, workspace: Workspace) -> set[str]:
 def _brokers(
     connection: ConnectionOptions, topics: Iterable[str], *, writing: bool
 ) -> list[set[str]]:
-    """Return the brokers that have each topic; without topics, or for one to be made, all."""
-    # Loaded late, as in `sink_brokers`.
+    """Return the brokers of each topic; without topics, or for a new topic, all brokers."""
+    # Imported late, as in `sink.brokers`: tasks load this module, too, and do not need the import.
     from orbitmq.admin.admin import Admin
 
     found = []

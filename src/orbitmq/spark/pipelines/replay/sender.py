@@ -1,12 +1,12 @@
-"""The tasks of a replay: they send rows through the sink and count what they have sent.
+"""Tasks of a replay: send rows through the sink and count the sent rows.
 
-Counting beside sending reads the source once, and what is told as sent is what was sent, however
-the source has grown since it was looked at. Counts are collected as tasks have them, without a
-shuffle: one that is lost would have Spark send everything again.
+The tasks count while they send. The source is therefore read only once, and the counts are those of
+sent messages even if the source has grown in the meantime. The tasks return their counts directly,
+without a shuffle, because Spark would send all messages again after the loss of a shuffle file.
 
-A task sends all of its rows with one call of the sink, a slice at a time when they are paced: what
-makes a repeat recognisable (`deduplicate`) counts the equal rows of a task, however far apart they
-are.
+A task sends all of its rows with one call of the sink, in slices if they are paced. The option
+`deduplicate` requires this: it recognises repeats by counting the equal rows of a task, at any
+distance.
 """
 
 from __future__ import annotations
@@ -27,50 +27,50 @@ if TYPE_CHECKING:
 
 __all__ = ["ReplayPace", "TopicCount", "due_slices", "send", "send_paced"]
 
-# ---- Sending rows when they are due, not as fast as they come
+# ---- Paced sending
 #
-# Each task sends its share of the rows, in the order of their store times, through the sink.
-# Before each handful it waits: until the row's time has come (the original gaps, made shorter or
-# longer by the speed), and until the rate allows more. All tasks count from one moment, which the
-# driver chose, so they keep in step; there must not be more of them than run at once, or some
-# would start late.
+# Each task sends its share of the rows, in the order of their store times, through the sink. Before
+# each slice the task waits until the first row is due (after the original gap, scaled by the speed)
+# and until the rate allows more rows. All tasks count from one start time, which the driver chose,
+# so they keep in step. The number of tasks must not exceed the number that can run at once, because
+# some tasks would start late.
 #
-# The rate is a limit, not an average: each row has a slot, the next one comes a fixed time after
-# it and never earlier. What a gap in the past, a task that began late or a broker that stalled has
-# left unused is not made up for. The tasks' slots lie between each other's.
+# The rate is a limit, not an average. Each row has a slot, and the next slot follows after a fixed
+# time, never earlier. Slots that stay unused after a gap in the past, a late start of a task or a
+# stalled broker are not made up for. The slots of the tasks alternate.
 
 SLICE_S = 0.05
-"""Rows due within this time go together."""
+"""Rows that are due within this time are sent together."""
 
 
 @dataclass(frozen=True)
 class ReplayPace:
-    """When rows are due. Times are seconds since the epoch on clocks that agree."""
+    """Schedule of rows. Times are seconds since the epoch; all machines need the same time."""
 
     start_s: float
-    """When the first row is due."""
+    """Time at which the first row is due."""
     first_ms: int = 0
-    """Its store time."""
+    """Store time of the first row."""
     speed: float | None = None
-    """How many times faster than they were stored; None: the gaps do not matter."""
+    """Factor by which the original gaps become shorter; None ignores the gaps."""
     rate: float | None = None
-    """How many rows a second all tasks together may send."""
+    """Maximum number of rows per second that all tasks together send; None is no limit."""
     tasks: int = 1
-    """How many share the rate."""
+    """Number of tasks that share the rate."""
 
     def due_s(self, stored_ms: int) -> float:
-        """Return when a row's time has come, as far as the gaps decide."""
+        """Return the time at which a row is due according to the original gaps."""
         if self.speed is None:
             return self.start_s
         return self.start_s + (stored_ms - self.first_ms) / 1000 / self.speed
 
     @property
     def slot_s(self) -> float:
-        """How long a task waits at least from one row to the next."""
+        """Minimum time in seconds between two rows of a task."""
         return 0.0 if self.rate is None else self.tasks / self.rate
 
     def first_slot_s(self, task: int, now_s: float) -> float:
-        """Return when the rate allows the first row of a task."""
+        """Return the time at which the rate allows the first row of a task."""
         return max(self.start_s, now_s) + task * self.slot_s / self.tasks
 
 
@@ -82,10 +82,10 @@ def due_slices(
     now: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[pa.RecordBatch]:
-    """Cut batches into rows that are due together, and hand each over when it is due.
+    """Cut batches into slices of rows that are due together, and yield each slice when it is due.
 
-    The store time is the column ``storeTimestamp``. Whoever takes a slice should send it before
-    taking the next: the rate counts from when that happens.
+    The store time is the column ``storeTimestamp``. The caller should send a slice before it takes
+    the next one, because the rate counts from that moment.
     """
     import pyarrow as pa
 
@@ -112,21 +112,21 @@ def due_slices(
 
 
 START_AFTER_S = 2.0
-"""Tasks that keep in step need a moment to come up."""
+"""Time until the first row is due; all tasks must have started by then to keep in step."""
 
 
 class TopicCount(NamedTuple):
-    """What was found in one topic."""
+    """Number, sizes and store times of the messages of one topic."""
 
     topic: str
     messages: int
     body_bytes: int
     first_ms: int
-    """The earliest store time."""
+    """Earliest store time."""
     last_ms: int
 
     def joined(self, other: TopicCount) -> TopicCount:
-        """Return the count of both parts of a topic."""
+        """Return the sum of the counts of two parts of a topic."""
         return TopicCount(
             self.topic,
             self.messages + other.messages,
@@ -137,24 +137,24 @@ class TopicCount(NamedTuple):
 
 
 _ENDED = (None, 0, 0, 0, 0)
-"""The last row of a task, which has sent everything: the number of tasks is that of these."""
+"""Last row of a task that has sent all of its messages; the number of tasks is counted by it."""
 _COUNTS = "topic STRING, messages LONG, body_bytes LONG, first_ms LONG, last_ms LONG"
 
 
 def send(messages: DataFrame, sink: Sink) -> list[TopicCount]:
-    """Send messages as fast as brokers take them; returns what was sent of each topic."""
+    """Send messages as fast as brokers accept them; return the counts of sent messages by topic."""
     return _sent(messages, lambda batches: batches, sink, at_once=False)
 
 
 def send_paced(
     messages: DataFrame, sink: Sink, make_pace: Callable[..., ReplayPace], spark: SparkSession
 ) -> list[TopicCount]:
-    """Send messages when they are due; returns what was sent of each topic."""
+    """Send messages when they are due; return the counts of sent messages by topic."""
     tasks = spark.sparkContext.defaultParallelism
     first = messages.agg(F.min(F.unix_millis("storeTimestamp"))).collect()[0][0]
     if first is None:
         return []
-    # Messages that go to one queue go there in order, so one task has all of them.
+    # Messages for one queue must be sent in order, so one task sends all of them.
     keys = [name for name in ("topic", "brokerName", "queueId") if name in messages.columns]
     kept = "queueId" in keys
     spread = messages.repartition(tasks, *keys) if kept else messages.repartition(tasks)

@@ -1,8 +1,8 @@
-"""``sql``: Spark SQL over topics and tables, to topics, Parquet, the console or several of them.
+"""``sql``: Spark SQL over topics and tables, to topics, Parquet or the console.
 
-Each source and each step becomes a temporary view; a sink is one query over the view it is of,
-with a checkpoint of its own, so that every sink has the guarantees it would have alone. With
-the trigger ``batch``, or without a source that is followed, everything is read and written once.
+Each source and each step becomes a temporary view. A sink is one query over its view, with a
+checkpoint of its own, so that every sink has the same guarantees as in a pipeline with one sink.
+With the trigger ``batch``, or without a streaming source, all rows are read and written once.
 """
 
 from __future__ import annotations
@@ -44,21 +44,24 @@ __all__ = [
     "tables",
 ]
 
-# ---- Which checkpoint a sink has, and whether it fits what is there already
+# ---- Checkpoints of sinks
 #
-# That of a sink without a name is ``parquet-0`` for the only such sink of a format, wherever it
-# stands in the file. Sinks were once called by their place there (``parquet-1`` was the second
-# sink): such a checkpoint goes on.
+# In a stream, each format can have one sink without a name. Its checkpoint is ``parquet-0``, at any
+# position of the sink in the file. Older versions named sinks by their position (``parquet-1`` was
+# the second sink); such a checkpoint stays in use.
 #
-# Spark's file sink notes the numbers of batches beside its files and leaves out those it has. With
-# a new checkpoint batches are counted from 0 again, and what they hold would be lost without a
-# word.
+# Spark's file sink stores the numbers of its batches with its files and skips batches with these
+# numbers. With a new checkpoint, batches are counted from 0 again. Their rows would be lost without
+# an error.
 
 
 def checkpoint_of_unnamed(
     spark: SparkSession, base: str, format_name: str, names: Iterable[str]
 ) -> str:
-    """Return the directory below `base`, among sinks of these `names`; ValueError if unclear."""
+    """Return the checkpoint of a sink without a name, a directory below `base`.
+
+    `names` are the names of all sinks. Several possible directories raise ValueError.
+    """
     own = f"{format_name}-0"
     by_place = re.compile(rf"{re.escape(format_name)}-\d+")
     others = set(names) - {own}
@@ -71,7 +74,7 @@ def checkpoint_of_unnamed(
 
 
 def has_begun(spark: SparkSession, base: str) -> bool:
-    """Whether any of the checkpoints below `base` has a batch."""
+    """Return True if any checkpoint below `base` has a batch."""
     return any(not _is_new(spark, f"{base}/{name}") for name in _names(spark, base))
 
 
@@ -80,7 +83,10 @@ def _is_new(spark: SparkSession, checkpoint: str) -> bool:
 
 
 def refuse_files_of_another(spark: SparkSession, checkpoint: str, path: str) -> None:
-    """Raise when a stream would begin anew where the file sink has batches of another one."""
+    """Raise ValueError if `path` has files of a stream with another checkpoint.
+
+    A checkpoint with batches continues its own stream and is accepted.
+    """
     if _is_new(spark, checkpoint) and _names(spark, f"{path.rstrip('/')}/_spark_metadata"):
         raise ValueError(
             f"{path} has files of a stream with another checkpoint than {checkpoint}, and Spark "
@@ -99,11 +105,11 @@ def _names(spark: SparkSession, base: str) -> list[str]:
 
 
 _OF_THE_WRITER: Final = frozenset({"console", "memory"})
-"""Formats that Spark's writers know themselves."""
+"""Formats that Spark's writers handle without a data source."""
 
 
 def build(spec: SqlSpec, workspace: Workspace) -> Streams | Job:
-    """Plan all of it."""
+    """Plan the queries of all sinks, without starting one."""
     made = tables(spec, workspace)
     last = spec.step[-1].name if spec.step else next(iter(spec.source))
     outputs = [
@@ -141,7 +147,7 @@ def build(spec: SqlSpec, workspace: Workspace) -> Streams | Job:
 
 
 def _check_sink(spec: SqlSpec, sink: SinkSpec, rows: DataFrame, workspace: Workspace) -> None:
-    """Find out now what would stop this sink when others have written already."""
+    """Raise errors of this sink now that would otherwise occur after other sinks have written."""
     if sink.is_topic:
         if "topic" not in rows.columns and sink.topic is None:
             raise ValueError("needs topic, or rows with a column called topic")
@@ -160,7 +166,7 @@ def _check_sink(spec: SqlSpec, sink: SinkSpec, rows: DataFrame, workspace: Works
 
 
 def _check_topics(spec: SqlSpec, workspace: Workspace) -> None:
-    """Topics must be there, but for those that a stream has begun to read: they may be gone."""
+    """Check that topics exist, except those that a stream has begun to read: they may be gone."""
     goes_on = False
     if spec.checkpoint is not None:
         goes_on = has_begun(workspace.spark, workspace.locate(spec.checkpoint).rstrip("/"))
@@ -175,7 +181,7 @@ def _check_topics(spec: SqlSpec, workspace: Workspace) -> None:
 
 
 def tables(spec: SqlSpec, workspace: Workspace) -> dict[str, DataFrame]:
-    """Make the view of every source and step; returns them by name."""
+    """Create the view of every source and step; return the rows by name."""
     made: dict[str, DataFrame] = {}
     batch = spec.trigger.mode == "batch"
     for name, source in spec.source.items():
@@ -183,7 +189,7 @@ def tables(spec: SqlSpec, workspace: Workspace) -> dict[str, DataFrame]:
             made[name] = read_source(
                 source, workspace, name_server=spec.name_server, batch=batch, label=name
             )
-            # A table beside a stream is read again for every batch, and would be counted again.
+            # A stream reads a static table again for every batch and would count its rows again.
             if made[name].isStreaming == spec.is_streaming:
                 made[name] = _counted(made[name], name, source, workspace)
         made[name].createOrReplaceTempView(name)
@@ -225,14 +231,14 @@ def read_source(
 
 
 def _counted(rows: DataFrame, name: str, source: SourceSpec, workspace: Workspace) -> DataFrame:
-    """Have Spark count the rows that could not be decoded."""
+    """Return rows for which Spark counts the rows that could not be decoded."""
     if source.decode not in ("json", "avro") or "_malformed" not in rows.columns:
         return rows
     if rows.isStreaming:
         return count_undecoded(rows, name)
     pushed = {key.lower(): text.lower() for key, text in source.options.items()}
     if pushed.get("pushfilters") == "true":
-        return rows  # Spark hands no filter to a source past a count
+        return rows  # a count would prevent the pushdown of filters
     workspace.undecoded[name] = Observation(f"undecoded-{name}")
     return count_undecoded(rows, workspace.undecoded[name])
 
@@ -251,7 +257,7 @@ def _given_schema(source: SourceSpec, workspace: Workspace) -> str | None:
 def _inferred_schema(
     source: SourceSpec, options: dict[str, str], workspace: Workspace, label: str
 ) -> StructType:
-    """Look at messages that are there; a stream that finds none cannot know what will come."""
+    """Infer a schema from stored messages; raise ValueError if no message is a JSON object."""
     kept = {
         key: value
         for key, value in options.items()
@@ -267,7 +273,10 @@ def _inferred_schema(
             'say schema = "name TYPE, …"'
         )
     workspace.log.info(
-        "source.%s: inferred schema = %r; pin it to keep it", label, as_ddl(workspace.spark, schema)
+        "source.%s: schema inferred from messages: %r; the next start infers it again, "
+        "set the key 'schema' to keep it",
+        label,
+        as_ddl(workspace.spark, schema),
     )
     return schema
 

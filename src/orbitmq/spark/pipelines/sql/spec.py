@@ -1,4 +1,4 @@
-"""The file of a ``sql`` pipeline.
+"""Keys of a ``sql`` pipeline file.
 
 ::
 
@@ -12,15 +12,15 @@
     schema = "id STRING, amount DOUBLE, product STRING, at TIMESTAMP"
     watermark = { column = "at", delay = "1 minute" }
 
-    [source.products]                         # any format that Spark can read
+    [source.products]                         # any format of Spark
     format = "parquet"
     path = "products.parquet"
 
-    [[step]]                                  # each may use the sources and the steps before it
+    [[step]]                                  # can use all sources and the steps before it
     name = "totals"
     sql = "SELECT window(at, '1 minute').start AS minute, sum(amount) FROM orders GROUP BY 1"
 
-    [[sink]]                                  # any number of them; of the last step unless told
+    [[sink]]                                  # any number; by default of the last step
     topic = "orders-per-minute"
 
     [[sink]]
@@ -55,7 +55,7 @@ _PATH_FORMATS = frozenset({"parquet", "json", "csv", "orc", "text", "avro", "roc
 
 @dataclass(frozen=True, kw_only=True)
 class WatermarkSpec:
-    """How late rows of a column's time may come."""
+    """Watermark: the time column and the longest delay of its rows."""
 
     column: str
     delay: Interval
@@ -63,7 +63,7 @@ class WatermarkSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceSpec:
-    """One table to read from: topics, or whatever format Spark knows."""
+    """Table to read: topics, or any other format of Spark."""
 
     format: str = "rocketmq"
     topic: tuple[str, ...] = ()
@@ -71,29 +71,29 @@ class SourceSpec:
     name_server: str | None = None
     path: str | None = None
     stream: bool | None = None
-    """Whether it is followed; topics are, files are not, unless told."""
+    """True to read the source as a stream; by default true for topics only."""
     decode: Decoding = "raw"
     schema: str | None = None
     schema_file: str | None = None
     framing: Framing = "none"
-    """What stands before an Avro record: nothing, single-object, or confluent."""
+    """Header before an Avro record: none, single-object or confluent."""
     infer_from: int = 1000
-    """How many messages to look at when there is no schema for JSON."""
+    """Number of messages from which the schema of JSON bodies is inferred, if none is given."""
     watermark: WatermarkSpec | None = None
     options: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_topic(self) -> bool:
-        """Whether it reads topics."""
+        """True if the source reads topics."""
         return self.format == "rocketmq"
 
     @property
     def is_stream(self) -> bool:
-        """Whether it is followed, unless the whole pipeline is a batch."""
+        """True if the source is read as a stream, unless the whole pipeline is a batch."""
         return self.is_topic if self.stream is None else self.stream
 
     def check(self, mistakes: Mistakes, key: str) -> None:
-        """Topics need topics, files need a path, fields need a schema."""
+        """Check that the keys fit the format and that the decoding has its schema."""
         if self.is_topic:
             self._topics.check(mistakes, key)
             if self.path is not None:
@@ -139,21 +139,21 @@ class SourceSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class StepSpec:
-    """One query; its result is a table under its name for the steps after it."""
+    """Query of a step; later steps use the result as a table with the name of the step."""
 
     name: str
     sql: str
     watermark: WatermarkSpec | None = None
 
     def check(self, mistakes: Mistakes, key: str) -> None:
-        """There must be a query."""
+        """Check that there is a query."""
         if not self.sql.strip():
             mistakes.add(f"{key}.sql", "is empty")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SinkSpec:
-    """Where a step's rows go."""
+    """Destination of a step's rows."""
 
     format: str = "rocketmq"
     name: str = ""
@@ -167,11 +167,11 @@ class SinkSpec:
 
     @property
     def is_topic(self) -> bool:
-        """Whether it writes messages."""
+        """True if the sink writes messages."""
         return self.format == "rocketmq"
 
     def check(self, mistakes: Mistakes, key: str) -> None:
-        """Files need a path; only topics have a name server."""
+        """Check the name and that the keys fit the format."""
         if "/" in self.name or self.name in (".", ".."):
             mistakes.add(f"{key}.name", f"{self.name!r} is no name for a checkpoint's directory")
         if self.is_topic:
@@ -195,7 +195,7 @@ class SinkSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class SqlSpec(PipelineSpec):
-    """A whole ``sql`` pipeline."""
+    """Keys of a ``sql`` pipeline file."""
 
     source: dict[str, SourceSpec]
     sink: tuple[SinkSpec, ...]
@@ -204,7 +204,7 @@ class SqlSpec(PipelineSpec):
     checkpoint: str | None = None
 
     def check(self, mistakes: Mistakes, key: str) -> None:
-        """Names must be free and known; streams need a checkpoint."""
+        """Check that names are unique and known, and that a stream has a checkpoint."""
         if not self.source:
             mistakes.add("source", "there must be at least one")
         if not self.sink:
@@ -215,7 +215,7 @@ class SqlSpec(PipelineSpec):
         for place, name in named:
             if not _NAME.fullmatch(name):
                 mistakes.add(place, f"{name!r} is no table's name: letters, digits and _ only")
-            # As Spark compares the names of views: in any case.
+            # Spark ignores the case of view names.
             taken = [other for other in known if other.lower() == name.lower()]
             if taken:
                 mistakes.add(place, f"there is a source or step called {taken[0]!r} already")
@@ -257,15 +257,19 @@ class SqlSpec(PipelineSpec):
 
     @property
     def is_streaming(self) -> bool:
-        """Whether it follows anything."""
+        """True if the pipeline reads at least one source as a stream."""
         return self.trigger.mode != "batch" and any(
             source.is_stream for source in self.source.values()
         )
 
     @property
     def sink_names(self) -> list[str]:
-        """The name of each sink. A stream's is that of its checkpoint, too: it must stay the same
-        when sinks are added or change places, or a checkpoint would go on with another's files."""
+        """Name of each sink.
+
+        In a stream the name is also that of the checkpoint. The name must stay the same when sinks
+        are added or change their order. Otherwise a checkpoint would continue with the files of
+        another sink.
+        """
         streaming = self.is_streaming
         return [
             sink.name
