@@ -1,4 +1,4 @@
-"""``orbitmq acl``: accounts of brokers that have access control on."""
+"""``orbitmq acl``: ACL accounts of brokers with access control."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ __all__ = ["acl"]
 PERM = click.Choice(["DENY", "PUB", "SUB", "PUB|SUB", "SUB|PUB"])
 
 
-@click.group(short_help="Look at and change accounts")
+@click.group(short_help="Show and change ACL accounts")
 def acl() -> None:
-    """Accounts of brokers that have access control on (aclEnable)."""
+    """Show and change the ACL accounts of brokers with access control (aclEnable)."""
 
 
 @acl.command("list", cls=Verb, short_help="List accounts")
 @BROKER
 @CLUSTER
-@click.option("--show-secrets", is_flag=True, help="Print secret keys, too.")
+@click.option("--show-secrets", is_flag=True, help="Print secret keys instead of ***.")
 @admin_command()
 def list_command(
     admin: Admin, broker: str | None, cluster: str | None, show_secrets: bool
 ) -> Facts:
-    """List the accounts of brokers, and the addresses they let in unsigned.
+    """List the ACL accounts of brokers, and the addresses whose requests need no signature.
 
     \b
     Example:
@@ -79,16 +79,43 @@ def list_command(
 @BROKER
 @CLUSTER
 @click.option(
-    "-s", "--account-secret", required=True, help="Its secret key, seven letters or more."
+    "-s",
+    "--account-secret",
+    required=True,
+    help="Secret key of the account, at least seven characters.",
 )
 @click.option(
-    "--admin/--no-admin", "is_admin", default=None, help="Whether it may administrate. [no]"
+    "--admin/--no-admin",
+    "is_admin",
+    default=None,
+    help="Allow or deny administrative requests. [default of a new account: no]",
 )
-@click.option("--from", "white_address", metavar="ADDRESS", help="Let it in from there unsigned.")
-@click.option("--topics", "topic_perm", type=PERM, help="Any topic that is not named.")
-@click.option("--groups", "group_perm", type=PERM, help="Any group that is not named.")
-@click.option("--topic", "topic_perms", multiple=True, metavar="TOPIC=PERM", help="One topic.")
-@click.option("--group", "group_perms", multiple=True, metavar="GROUP=PERM", help="One group.")
+@click.option(
+    "--from",
+    "white_address",
+    metavar="ADDRESS",
+    help="Address from which the account's requests need no signature.",
+)
+@click.option(
+    "--topics", "topic_perm", type=PERM, help="Permission for topics without their own --topic."
+)
+@click.option(
+    "--groups", "group_perm", type=PERM, help="Permission for groups without their own --group."
+)
+@click.option(
+    "--topic",
+    "topic_perms",
+    multiple=True,
+    metavar="TOPIC=PERM",
+    help="Permission for one topic; may be given several times.",
+)
+@click.option(
+    "--group",
+    "group_perms",
+    multiple=True,
+    metavar="GROUP=PERM",
+    help="Permission for one group; may be given several times.",
+)
 @admin_command()
 def set_command(
     admin: Admin,
@@ -103,10 +130,10 @@ def set_command(
     topic_perms: tuple[str, ...],
     group_perms: tuple[str, ...],
 ) -> Done:
-    """Add an account to brokers, or change it. --topic and --group may be given several times.
+    """Add an ACL account to brokers, or change it.
 
-    Of an account that exists, what is not given stays as it is; --topic and --group replace all
-    that it has of their kind.
+    For an existing account, options that are not given keep their values. --topic replaces all its
+    permissions for single topics, --group those for single groups.
 
     \b
     Example:
@@ -129,7 +156,7 @@ def set_command(
     )
     places = brokers_at(admin, broker, cluster, whole=False)
     for address in places.values():
-        if is_admin is None:  # a request always says whether it is one
+        if is_admin is None:  # a request always sets the flag, so send the present value
             known = {one.access_key: one.admin for one in admin.access_config(address).accounts}
             account = replace(account, admin=known.get(account_key, False))
         admin.put_account(address, account)
@@ -143,7 +170,7 @@ def set_command(
 @CLUSTER
 @admin_command()
 def delete_command(admin: Admin, account_key: str, broker: str | None, cluster: str | None) -> Done:
-    """Delete an account from brokers.
+    """Delete an ACL account from brokers.
 
     \b
     Example:
@@ -164,16 +191,20 @@ def delete_command(admin: Admin, account_key: str, broker: str | None, cluster: 
     return Done(text, {"accessKey": account_key, "brokers": list(places)})
 
 
-@acl.command("white-addresses", cls=Verb, short_help="Set the addresses let in unsigned")
+@acl.command(
+    "white-addresses", cls=Verb, short_help="Set the addresses whose requests need no signature"
+)
 @click.argument("addresses", metavar="ADDRESS,…")
 @BROKER
 @CLUSTER
-@click.option("--acl-file", metavar="PATH", help="Which of the broker's files to change.")
+@click.option(
+    "--acl-file", metavar="PATH", help="Path of the ACL file to change, on the broker's machine."
+)
 @admin_command()
 def white_addresses_command(
     admin: Admin, addresses: str, broker: str | None, cluster: str | None, acl_file: str | None
 ) -> Done:
-    """Replace the list of addresses that brokers let in without a signature.
+    """Replace the list of addresses from which brokers accept requests without a signature.
 
     \b
     Example:
@@ -187,12 +218,12 @@ def white_addresses_command(
     return Done(text, {"addresses": listed, "brokers": list(places)})
 
 
-@acl.command("versions", cls=Verb, short_help="Show the versions of account files")
+@acl.command("versions", cls=Verb, short_help="Show the versions of ACL files")
 @BROKER
 @CLUSTER
 @admin_command()
 def versions_command(admin: Admin, broker: str | None, cluster: str | None) -> OutputTable:
-    """Show which versions of their files of accounts brokers have.
+    """Show the versions of the ACL files that brokers have loaded.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""``orbitmq bench``: a load, with its rates while it lasts and its latencies in the end."""
+"""``orbitmq bench``: puts load on a cluster; shows rates meanwhile and latencies at the end."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 __all__ = ["bench"]
 
 DRAIN_S = 10.0
-"""How long the consumer may take for what is left when sending has ended."""
+"""Seconds that the consumer has for the remaining messages after the last send."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """What has happened so far."""
+    """Counts and latencies measured so far."""
 
     sent: int = 0
     failed: int = 0
@@ -43,26 +43,59 @@ class Tally:
 
 
 @click.command(cls=Verb, short_help="Measure a cluster under load")
-@click.option("-t", "--topic", default="orbitmq-bench", show_default=True, help="Made if need be.")
-@click.option("--seconds", type=float, default=10.0, show_default=True, help="How long to send.")
 @click.option(
-    "--size", type=click.IntRange(1), default=128, show_default=True, help="Bytes of a body."
+    "-t",
+    "--topic",
+    default="orbitmq-bench",
+    show_default=True,
+    help="Topic to send to; created if it does not exist.",
 )
 @click.option(
-    "--in-flight", type=click.IntRange(1), default=64, show_default=True, help="Sends at once."
+    "--seconds",
+    type=float,
+    default=10.0,
+    show_default=True,
+    help="Duration of sending, in seconds.",
 )
-@click.option("--linger-ms", type=float, help="Form batches, waiting so long for more messages.")
 @click.option(
-    "--queues", type=click.IntRange(1), default=8, show_default=True, help="Of a new topic."
+    "--size",
+    type=click.IntRange(1),
+    default=128,
+    show_default=True,
+    help="Bytes of each message's body.",
 )
-@click.option("--consume/--no-consume", "consumes", default=True, help="Also consume them.")
+@click.option(
+    "--in-flight",
+    type=click.IntRange(1),
+    default=64,
+    show_default=True,
+    help="Number of concurrent sends.",
+)
+@click.option(
+    "--linger-ms",
+    type=float,
+    help="Send batches: milliseconds that a message waits for others.",
+)
+@click.option(
+    "--queues",
+    type=click.IntRange(1),
+    default=8,
+    show_default=True,
+    help="Number of queues per broker, if the topic is created.",
+)
+@click.option(
+    "--consume/--no-consume",
+    "consumes",
+    default=True,
+    help="Also consume the messages. [default: yes]",
+)
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
 @reaches
 def bench(place: ClusterOptions, output: Output, **load: Any) -> None:
-    """Send messages as fast as the cluster takes them, consume them, and say how fast that was.
+    """Send and consume messages as fast as possible, and show rates and latencies.
 
-    Rates are of one process of this client; a cluster may take more from several. Ends with code 3
-    if a message was lost on its way. The topic stays, the group goes.
+    The rates are those of a single client process; several processes may reach more. The exit code
+    is 3 if a message was not sent or not received. The topic is kept, the group is deleted.
 
     \b
     Examples:
@@ -116,7 +149,7 @@ async def _bench(
                 await asyncio.wait_for(_drained(tally), DRAIN_S)
         shown.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await shown  # its bar is gone when the answer is printed
+            await shown  # so that the bar is removed before the answer is printed
         if consumes:
             await consumer.stop()
             await admin.delete_group(group)
@@ -126,7 +159,7 @@ async def _bench(
 async def _start(
     admin: Any, consumer: Any, settings: ClientSettings, topic: str, group: str, tally: Tally
 ) -> None:
-    """Begin to consume at the end of the topic, and wait until every queue is read."""
+    """Start consuming at the end of the topic."""
     ends = await admin.offsets_at(topic, "latest")
     await admin.create_group(group)
     await admin.set_offsets(group, ends)
@@ -161,14 +194,14 @@ async def _send(
 
 
 async def _drained(tally: Tally) -> None:
-    """Wait until all that was sent has come."""
+    """Wait until all sent messages are received."""
     while tally.received < tally.sent:
         tally.arrived.clear()
         await tally.arrived.wait()
 
 
 async def _show(tally: Tally, began: float, seconds: float) -> None:
-    """Say on stderr, every second, how it goes; on a terminal beside a bar."""
+    """Print the rates to stderr every second; on a terminal as text of a progress bar."""
     sent = received = 0
     with bar() or contextlib.nullcontext() as shown:
         task = None if shown is None else shown.add_task("Sending", total=max(round(seconds), 1))

@@ -1,4 +1,4 @@
-"""``orbitmq broker``: run one, or look at those that run."""
+"""``orbitmq broker``: run a broker, or show and change running brokers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["VERBS", "broker"]
 
-# ---- Looking at brokers that run, and changing them: the verbs of ``orbitmq broker``
+# ---- Verbs of ``orbitmq broker``, for running brokers
 
 PAIR_COLUMNS: Final = [Column("broker", "Broker"), Column("key", "Key"), Column("value", "Value")]
 
@@ -34,13 +34,13 @@ def _pairs(broker: str, values: dict[str, str], only: str) -> list[dict[str, Any
     ]
 
 
-@click.command("status", cls=Verb, short_help="Show what brokers say of themselves")
+@click.command("status", cls=Verb, short_help="Show the runtime info of brokers")
 @BROKER
 @CLUSTER
-@click.option("--only", default="", metavar="TEXT", help="Only keys that have this in them.")
+@click.option("--only", default="", metavar="TEXT", help="Show only keys that contain this text.")
 @admin_command(watched=True)
 def status_command(admin: Admin, broker: str | None, cluster: str | None, only: str) -> OutputTable:
-    """Show a broker's own table of its state, under RocketMQ's keys.
+    """Show the runtime info of brokers, under RocketMQ's keys.
 
     \b
     Examples:
@@ -58,15 +58,20 @@ def status_command(admin: Admin, broker: str | None, cluster: str | None, only: 
 @click.command("config", cls=Verb, short_help="Show or change settings of brokers")
 @BROKER
 @CLUSTER
-@click.option("--only", default="", metavar="TEXT", help="Only keys that have this in them.")
+@click.option("--only", default="", metavar="TEXT", help="Show only keys that contain this text.")
 @click.option(
-    "-s", "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a setting."
+    "-s",
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change a setting; may be given several times.",
 )
 @admin_command()
 def config_command(
     admin: Admin, broker: str | None, cluster: str | None, only: str, changes: tuple[str, ...]
 ) -> OutputTable | Done:
-    """Show the settings of brokers, or change some while they run.
+    """Show the settings of brokers, or change some without a restart.
 
     \b
     Examples:
@@ -89,18 +94,22 @@ def config_command(
     return OutputTable(PAIR_COLUMNS, rows)
 
 
-@click.command("lag", cls=Verb, short_help="Show how far groups are in brokers' queues")
+@click.command("lag", cls=Verb, short_help="Show the lag of all groups on brokers")
 @BROKER
 @CLUSTER
 @click.option(
-    "--min-lag", type=int, default=0, show_default=True, help="Only queues that far behind."
+    "--min-lag",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Show only queues with at least this lag.",
 )
-@click.option("--ordered", is_flag=True, help="Only ordered topics.")
+@click.option("--ordered", is_flag=True, help="Show only ordered topics.")
 @admin_command(watched=True)
 def lag_command(
     admin: Admin, broker: str | None, cluster: str | None, min_lag: int, ordered: bool
 ) -> OutputTable:
-    """Show how far every group is in the queues of brokers.
+    """Show the offsets and the lag of every consumer group in the queues of brokers.
 
     \b
     Example:
@@ -155,7 +164,7 @@ def _writes(name: str, help_text: str, more: str) -> click.Command:
     @click.argument("broker", metavar="BROKER")
     @admin_command()
     def run(admin: Admin, broker: str) -> Facts:
-        brokers_at(admin, broker, None)  # a name that is not registered is an error
+        brokers_at(admin, broker, None)  # raises if no broker with this name is registered
         change = admin.deny_writes if name == "deny-writes" else admin.allow_writes
         return Facts({"broker": broker, "topicsByNameserver": change(broker)})
 
@@ -170,16 +179,28 @@ def _writes(name: str, help_text: str, more: str) -> click.Command:
 
 @click.command("send-check", cls=Verb, short_help="Send test messages to a broker and time them")
 @click.argument("broker")
-@click.option("--amount", type=click.IntRange(1), default=50, show_default=True, help="Messages.")
-@click.option("--size", type=click.IntRange(1), default=128, show_default=True, help="Their bytes.")
+@click.option(
+    "--amount",
+    type=click.IntRange(1),
+    default=50,
+    show_default=True,
+    help="Number of test messages.",
+)
+@click.option(
+    "--size",
+    type=click.IntRange(1),
+    default=128,
+    show_default=True,
+    help="Bytes of each test message's body.",
+)
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
 @reaches
 def send_check_command(
     place: ClusterOptions, broker: str, amount: int, size: int, output: Output
 ) -> None:
-    """Send test messages to the topic a broker has under its own name, and time each.
+    """Send test messages to the topic with a broker's name, and time each.
 
-    Nobody consumes them. Ends with code 3 if one of them failed.
+    No application consumes this topic. The exit code is 3 if a message failed.
 
     \b
     Example:
@@ -198,32 +219,38 @@ VERBS: Final = (
     config_command,
     lag_command,
     _cleaning("clean-queues", "queues", "Delete consume queues without messages"),
-    _cleaning("clean-topics", "topics", "Delete topics that nobody uses"),
-    _cleaning("clean-log", "log", "Delete log files that have expired, at once"),
+    _cleaning("clean-topics", "topics", "Delete unused topics"),
+    _cleaning("clean-log", "log", "Delete expired commit log files at once"),
     _writes(
-        "deny-writes", "Tell clients not to write to a broker", "Such as before it is stopped."
+        "deny-writes",
+        "Remove a broker's write permission on all nameservers",
+        "Clients then stop sending to the broker, for example before it is stopped.",
     ),
-    _writes("allow-writes", "Tell clients to write to a broker again", "Undoes deny-writes."),
+    _writes(
+        "allow-writes",
+        "Restore a broker's write permission on all nameservers",
+        "Clients then send to the broker again.",
+    ),
     send_check_command,
 )
 
 
 @click.group(
-    invoke_without_command=True, short_help="Run a broker; look at brokers and change them"
+    invoke_without_command=True, short_help="Run a broker; show and change running brokers"
 )
 @click.option(
     "-c",
     "--config",
     "config_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Read RocketMQ's broker.conf.",
+    help="Settings file (RocketMQ's broker.conf).",
 )
 @click.option(
     "-n",
     "--namesrv",
     "namesrv_addr",
     metavar="ADDRS",
-    help="Nameservers to register with, host:port;host:port. Wins over file and NAMESRV_ADDR.",
+    help="Nameservers to register with, host:port;host:port; overrides file and NAMESRV_ADDR.",
 )
 @click.option(
     "--host",
@@ -242,7 +269,7 @@ def broker(
     hosts: tuple[str, ...],
     print_config: bool,
 ) -> None:
-    """Run a broker until SIGTERM or Ctrl-C; or, with a command, look at those that run.
+    """Run a broker until SIGTERM or Ctrl-C, or use a command on running brokers.
 
     \b
     Examples:

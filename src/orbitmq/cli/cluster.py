@@ -1,4 +1,4 @@
-"""``orbitmq cluster``: which brokers there are, how they do, and files that tell of all of it."""
+"""``orbitmq cluster``: brokers of clusters, their state, and exports of both to files."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 __all__ = ["EXPORTS", "cluster"]
 
 
-@click.group(short_help="Look at clusters and their brokers")
+@click.group(short_help="Show clusters and their brokers")
 def cluster() -> None:
-    """Clusters: their brokers, how they do, whether they take messages."""
+    """Show clusters, their brokers and the state of these; check whether they accept messages."""
 
 
 @cluster.command("list", cls=Verb, short_help="List clusters and brokers")
 @admin_command()
 def list_command(admin: Admin) -> OutputTable:
-    """List all brokers that are registered, by cluster.
+    """List all registered brokers by cluster.
 
     \b
     Example:
@@ -51,11 +51,15 @@ def list_command(admin: Admin) -> OutputTable:
     return OutputTable(columns, rows)
 
 
-@cluster.command("status", cls=Verb, short_help="Show how all brokers do")
-@click.option("-m", "--more", is_flag=True, help="Also the messages of today and yesterday.")
+@cluster.command("status", cls=Verb, short_help="Show the state of all brokers")
+@click.option(
+    "-m", "--more", is_flag=True, help="Also show the message counts of today and yesterday."
+)
 @admin_command(watched=True)
 def status_command(admin: Admin, more: bool) -> OutputTable:
-    """Show versions, rates and disks of all brokers; one that does not answer is told of.
+    """Show versions, message rates and disk usage of all brokers.
+
+    A broker that does not answer is listed with "no" in the column Answers.
 
     \b
     Examples:
@@ -102,7 +106,7 @@ def status_command(admin: Admin, more: bool) -> OutputTable:
 
 
 def _numbers(info: dict[str, str]) -> dict[str, Any]:
-    """Return what a broker's own table says, in our words."""
+    """Return the values of a broker's runtime info under the keys of our columns."""
 
     def first(key: str) -> float:
         return float((info.get(key) or "0").split()[0] if info.get(key, "").strip() else 0)
@@ -127,11 +131,30 @@ def _numbers(info: dict[str, str]) -> dict[str, Any]:
 
 @cluster.command("send-check", cls=Verb, short_help="Time sends to every broker")
 @CLUSTER
-@click.option("--amount", type=click.IntRange(1), default=100, show_default=True, help="Messages.")
-@click.option("--size", type=click.IntRange(1), default=128, show_default=True, help="Their bytes.")
-@click.option("-w", "--watch", "is_watched", is_flag=True, help="Check again and again.")
-@click.option("--every", "every_s", type=float, default=10.0, show_default=True, help="Seconds.")
-@click.option("--times", type=click.IntRange(1), help="End after so many checks.")
+@click.option(
+    "--amount",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    help="Number of test messages per broker.",
+)
+@click.option(
+    "--size",
+    type=click.IntRange(1),
+    default=128,
+    show_default=True,
+    help="Bytes of each test message's body.",
+)
+@click.option("-w", "--watch", "is_watched", is_flag=True, help="Repeat the check.")
+@click.option(
+    "--every",
+    "every_s",
+    type=float,
+    default=10.0,
+    show_default=True,
+    help="Seconds between two checks of --watch.",
+)
+@click.option("--times", type=click.IntRange(1), help="Number of checks of --watch.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
 @reaches
 def send_check_command(
@@ -144,10 +167,10 @@ def send_check_command(
     times: int | None,
     output: Output,
 ) -> None:
-    """Send test messages to each broker and say how long they took.
+    """Send test messages to each broker and show their average duration.
 
-    They go to the topic that each broker has under its own name, which nobody consumes. Ends with
-    code 3 if a broker did not take them.
+    The messages go to the topic with the broker's name, which no application consumes. The exit
+    code is 3 if a broker did not accept a message.
 
     \b
     Examples:
@@ -190,12 +213,16 @@ def send_check_command(
 @CLUSTER
 @BROKER
 @click.option("--to", "file", type=click.Path(dir_okay=False, path_type=Path), required=True)
-@click.option("--special", is_flag=True, help="With the topics of retries and dead letters.")
+@click.option(
+    "--special", is_flag=True, help="Also write retry topics and dead letter topics (metadata)."
+)
 @admin_command()
 def export_command(
     admin: Admin, what: str, cluster: str | None, broker: str | None, file: Path, special: bool
 ) -> Done:
-    """Write what brokers know to a JSON file: topics and groups, their settings, or their numbers.
+    """Write data of brokers to a JSON file.
+
+    "metadata" writes topics and groups, "configs" the main settings, "metrics" the runtime info.
 
     \b
     Examples:
@@ -209,17 +236,24 @@ def export_command(
     return Done(f"{what} are in {file}", {"what": what, "file": str(file)})
 
 
-@cluster.command("monitor", cls=Verb, short_help="Explain every group that is not moving")
-@click.option("--every", "every_s", type=float, default=60.0, show_default=True, help="Seconds.")
-@click.option("--times", type=click.IntRange(1), help="End after so many rounds.")
+@cluster.command("monitor", cls=Verb, short_help="Explain all groups without progress")
+@click.option(
+    "--every",
+    "every_s",
+    type=float,
+    default=60.0,
+    show_default=True,
+    help="Seconds between two checks of all groups.",
+)
+@click.option("--times", type=click.IntRange(1), help="Number of checks; endless by default.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
 @reaches
 def monitor_command(
     place: ClusterOptions, every_s: float, times: int | None, output: Output
 ) -> None:
-    """Look at every consumer group again and again, and say why those behind do not move.
+    """Check all consumer groups repeatedly, and explain why groups make no progress.
 
-    Prints nothing for groups that are well. `orbitmq explain` does it once for one group.
+    Groups without problems are not printed. `orbitmq explain group` checks a single group once.
 
     \b
     Examples:
@@ -239,7 +273,7 @@ def monitor_command(
         watch(look, output, every_s, times)
 
 
-# ---- What `cluster export` writes: topics and groups, settings, numbers
+# ---- Contents of `cluster export`: topics and groups, settings, numbers
 
 KEPT_SETTINGS: Final = (
     *("brokerClusterName", "brokerId", "brokerName", "brokerRole", "fileReservedTime"),
@@ -247,7 +281,7 @@ KEPT_SETTINGS: Final = (
     *("msgTraceTopicName", "slaveReadEnable", "traceOn", "traceTopicEnable"),
     *("useTLS", "autoCreateTopicEnable", "autoCreateSubscriptionGroup"),
 )
-"""Settings of brokers that say what a cluster is; the others say how it was tuned."""
+"""Broker settings that define a cluster; the other settings tune it."""
 
 
 def _is_wanted(name: str, special: bool) -> bool:
@@ -255,7 +289,7 @@ def _is_wanted(name: str, special: bool) -> bool:
 
 
 def metadata(admin: Admin, brokers: Mapping[str, str], special: bool) -> dict[str, Any]:
-    """Return the topics and the groups of brokers, as they are set up."""
+    """Return the configurations of topics and groups on the brokers."""
     topics: dict[str, Any] = {}
     names = [name for name in admin.topic_names() if _is_wanted(name, special)]
     for name in progress(names, len(names), "Topics"):
@@ -272,7 +306,7 @@ def metadata(admin: Admin, brokers: Mapping[str, str], special: bool) -> dict[st
 
 
 def configs(admin: Admin, brokers: Mapping[str, str], _special: bool) -> dict[str, Any]:
-    """Return the settings of brokers that say what the cluster is."""
+    """Return the `KEPT_SETTINGS` of brokers."""
     found = {}
     for name, address in progress(brokers.items(), len(brokers), "Brokers"):
         settings = admin.broker_config(address)
@@ -281,7 +315,7 @@ def configs(admin: Admin, brokers: Mapping[str, str], _special: bool) -> dict[st
 
 
 def metrics(admin: Admin, brokers: Mapping[str, str], _special: bool) -> dict[str, Any]:
-    """Return what brokers say of themselves in numbers."""
+    """Return the runtime info of brokers, and the numbers of topics and groups."""
     found = {}
     for name, address in progress(brokers.items(), len(brokers), "Brokers"):
         info = admin.broker_runtime_info(address)

@@ -1,4 +1,4 @@
-"""``orbitmq completion``: what a shell needs to complete commands, options, topics and groups."""
+"""``orbitmq completion``: scripts that complete commands, options, topics and groups."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ HOW = {
 @click.command(short_help="Print the completion script of a shell")
 @click.argument("shell", type=click.Choice(list(HOW)))
 def completion(shell: str) -> None:
-    """Print the script that makes a shell complete commands, options, topics and groups.
+    """Print a shell script that completes commands, options, topics and groups.
 
-    Topics and groups are asked of the cluster that the line, the environment or a file names.
+    Names of topics and groups come from the cluster that the command line, the environment or a
+    file names.
 
     \b
     Examples:

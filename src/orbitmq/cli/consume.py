@@ -1,4 +1,4 @@
-"""``orbitmq consume``: messages printed, by a member of a group that commits what it printed."""
+"""``orbitmq consume``: prints messages as a member of a group, and commits printed messages."""
 
 from __future__ import annotations
 
@@ -19,20 +19,26 @@ __all__ = ["consume"]
 
 @click.command(cls=Verb, short_help="Print messages as a member of a group")
 @topic_argument("topics", nargs=-1, required=True)
-@click.option("-g", "--group", required=True, help="The group to be a member of.")
-@click.option("--tags", help="Only these: 'a || b'.")
-@click.option("--sql", help="Only those that this SQL92 expression selects.")
+@click.option("-g", "--group", required=True, help="Name of the consumer group to join.")
+@click.option("--tags", help="Consume only messages with one of these tags, such as 'a || b'.")
+@click.option("--sql", help="Consume only messages that this SQL92 expression selects.")
 @click.option(
     "--from",
     "moment",
     type=MOMENT,
-    help="Where a new group begins: latest is the end of all queues. Without it, as RocketMQ's "
-    "groups do: at the end, but at the first message of a queue that is young enough to have it in "
-    "memory.",
+    help="Start of a new group: earliest, latest (the end of all queues) or a time. By default, as "
+    "in RocketMQ, the end of a queue, or its first message if the queue is so young that this "
+    "message is still in memory.",
 )
-@click.option("--limit", type=click.IntRange(1), help="End after so many.")
-@click.option("--idle", "idle_s", type=float, help="End when nothing has come for so many seconds.")
-@click.option("--no-commit", is_flag=True, help="Let the next member have them again.")
+@click.option("--limit", type=click.IntRange(1), help="End after this number of messages.")
+@click.option(
+    "--idle", "idle_s", type=float, help="End after this number of seconds without a message."
+)
+@click.option(
+    "--no-commit",
+    is_flag=True,
+    help="Do not commit offsets: the group receives the messages again.",
+)
 @FORMAT
 @reaches
 def consume(
@@ -47,14 +53,15 @@ def consume(
     no_commit: bool,
     line_format: LineFormat,
 ) -> None:
-    """Print messages of TOPICS until Ctrl-C, as a member of a group that shares their queues.
+    """Print messages of TOPICS until Ctrl-C, as a member of a consumer group.
 
-    What was printed is committed, so the group goes on behind it; messages that Ctrl-C keeps from
-    being printed come again, with those that were fetched together with them. `tail` looks without
-    a group.
+    The offsets of printed messages are committed, so the group continues behind them. Messages that
+    Ctrl-C interrupts are received again, with those fetched together with them. `orbitmq tail`
+    prints messages without a group.
 
-    --from counts only for a group that has committed nothing in the topic; another goes on where it
-    is, and `orbitmq offset reset` moves it. A time is that of the message stored nearest to it.
+    --from applies only to a group without committed offsets in the topic. Other groups continue at
+    their offsets; `orbitmq offset reset` changes these. A time selects the message stored nearest
+    to it.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""``orbitmq explain``: why a group is not moving, and where a message is, in plain words."""
+"""``orbitmq explain``: explains why a group makes no progress, and where a message is."""
 
 from __future__ import annotations
 
@@ -22,22 +22,28 @@ if TYPE_CHECKING:
 __all__ = ["explain"]
 
 _OPTIONS = [
-    click.option("--watch-s", type=float, default=1.0, show_default=True, help="How long to look."),
+    click.option(
+        "--watch-s",
+        type=float,
+        default=1.0,
+        show_default=True,
+        help="Seconds to observe the group's progress.",
+    ),
     click.option(
         "--patience",
         "patience_s",
         type=float,
         default=5.0,
         show_default=True,
-        help="Seconds a message may take before its consumer counts as stuck.",
+        help="Seconds of handling a message after which its consumer counts as stuck.",
     ),
     click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table"),
 ]
 
 
-@click.group(short_help="Say where a message is, or why a group is not moving")
+@click.group(short_help="Explain where a message is, or why a group makes no progress")
 def explain() -> None:
-    """Say in plain words where a message is, or why a group is not moving, and what to do next.
+    """Explain where a message is, or why a group makes no progress, and what to do next.
 
     \b
     Examples:
@@ -45,7 +51,7 @@ def explain() -> None:
       orbitmq explain message 7F0000010000… --topic orders
       orbitmq explain key orders 42
 
-    Ends with code 0 if all is in order, 3 if something is not, 5 if there is no such group.
+    The exit code is 0 without a fault, 3 with a fault, 5 if the group or message does not exist.
     """
 
 
@@ -55,14 +61,14 @@ def _explains(function: Any) -> Any:
     return function
 
 
-@explain.command("group", cls=Verb, short_help="Say why a group is not moving")
+@explain.command("group", cls=Verb, short_help="Explain why a group makes no progress")
 @group_argument()
 @_explains
 @reaches
 def group_command(
     place: ClusterOptions, group: str, watch_s: float, patience_s: float, output: Output
 ) -> None:
-    """Say why a group is not moving; "healthy" if it is.
+    """Explain why a consumer group makes no progress; prints "healthy" if it has no fault.
 
     \b
     Example:
@@ -82,10 +88,10 @@ def group_command(
         _say(findings, output)
 
 
-@explain.command("message", cls=Verb, short_help="Say where a message is")
+@explain.command("message", cls=Verb, short_help="Explain where a message is")
 @click.argument("message_id")
-@click.option("-t", "--topic", help="Its topic; needed if the id is its producer's.")
-@click.option("-g", "--group", help="Only this group; else all that consume the topic.")
+@click.option("-t", "--topic", help="Topic of the message; required for ids assigned by producers.")
+@click.option("-g", "--group", help="Check only this group instead of all that consume the topic.")
 @_explains
 @reaches
 def message_command(
@@ -97,7 +103,7 @@ def message_command(
     patience_s: float,
     output: Output,
 ) -> None:
-    """Say where a message is, for each group that consumes its topic.
+    """Explain where a message is, for each group that consumes its topic.
 
     \b
     Example:
@@ -114,12 +120,16 @@ def message_command(
     _say(findings, output)
 
 
-@explain.command("key", cls=Verb, short_help="Say where the messages with a key are")
+@explain.command("key", cls=Verb, short_help="Explain where the messages with a key are")
 @topic_argument()
 @click.argument("key")
-@click.option("-g", "--group", help="Only this group; else all that consume the topic.")
+@click.option("-g", "--group", help="Check only this group instead of all that consume the topic.")
 @click.option(
-    "--limit", type=click.IntRange(1), default=3, show_default=True, help="Newest so many."
+    "--limit",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="Number of newest messages to explain.",
 )
 @_explains
 @reaches
@@ -133,10 +143,10 @@ def key_command(
     patience_s: float,
     output: Output,
 ) -> None:
-    """Say where the messages of TOPIC that have KEY are, and how far each group is with them.
+    """Explain where the messages of TOPIC with KEY are, and which groups have consumed them.
 
-    The newest come last. A message is named by its place (broker, queue, offset), the time when it
-    was stored, its keys and its id.
+    The newest message is printed last. Each message is shown with its broker, queue and offset,
+    the time when it was stored, its keys and its id.
 
     \b
     Example:
@@ -191,7 +201,7 @@ def _say(findings: list[Finding], output: Output) -> None:
 
 
 def _exit(findings: list[Finding]) -> ExitCode:
-    """Return the code for findings; what is nowhere has the code that `message get` has for it."""
+    """Return the exit code for findings; for a missing message it is that of `message get`."""
     from orbitmq.admin.explain.findings import Verdict, has_fault
 
     if findings and all(one.verdict is Verdict.NOT_FOUND for one in findings):

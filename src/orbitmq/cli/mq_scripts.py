@@ -1,7 +1,7 @@
-"""RocketMQ's own commands: ``mqnamesrv``, ``mqbroker``, ``mqadmin`` and ``mqshutdown``.
+"""RocketMQ's own programs: ``mqnamesrv``, ``mqbroker``, ``mqadmin`` and ``mqshutdown``.
 
-With 4.9's options and words, so that what is written about RocketMQ (and its quick start above all)
-can be followed here. Each is a program of its own; what it does is one of ours.
+They have the options and messages of 4.9, so that users can follow documents about RocketMQ here,
+above all its quick start. Each is a separate program that runs an ``orbitmq`` command.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ __all__ = ["mqadmin", "mqbroker", "mqnamesrv", "mqshutdown"]
 
 HELP: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 NOT_RUNNING: Final = 255
-"""The code that ``exit -1`` of RocketMQ's script ends with."""
+"""Exit code of ``exit -1`` in RocketMQ's script."""
 
 _config_file = click.option(
     "-c",
     "--configFile",
     "config_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Read this file of settings.",
+    help="Settings file to read.",
 )
 _namesrv_addr = click.option(
     "-n", "--namesrvAddr", "namesrv_addr", metavar="ADDRS", help="Nameservers, host:port;host:port."
@@ -52,7 +52,7 @@ _hosts = click.option(
 def _mqnamesrv(
     config_file: Path | None, namesrv_addr: str | None, print_all: bool, hosts: tuple[str, ...]
 ) -> None:
-    """Run a nameserver, as RocketMQ's mqnamesrv; -n is taken and not looked at."""
+    """Run a nameserver, as RocketMQ's mqnamesrv; -n is accepted and ignored."""
     from orbitmq.config import NameserverConfig
 
     config = NameserverConfig.load(config_file, lets_pass="anything")
@@ -78,7 +78,7 @@ def _mqnamesrv(
     "--printImportantConfig",
     "print_important",
     is_flag=True,
-    help="Print the important settings and exit.",
+    help="Print only the important settings and exit.",
 )
 @_hosts
 def _mqbroker(
@@ -121,11 +121,11 @@ def mqbroker() -> NoReturn:
 
 
 def _run(command: click.Command) -> NoReturn:
-    """Run a command; called in a wrong way it shows its help and ends with 1, as Java's.
+    """Run a command; a wrong command line prints the help and ends with code 1, as in Java.
 
-    Java's starts with settings that it does not understand. This one ends with 2.
+    Java's programs start even with settings that they cannot parse; these end with code 2.
     """
-    # Imported late: the help needs none of them.
+    # Imported late: the help does not need these modules.
     from orbitmq.cli.core.exits import ExitCode, fail
     from orbitmq.errors import ConfigError
 
@@ -143,7 +143,7 @@ def _run(command: click.Command) -> NoReturn:
 
 
 def mqadmin() -> None:
-    """Run ``mqadmin``; without a word it lists its commands."""
+    """Run ``mqadmin``; without arguments it lists its commands."""
     from orbitmq.cli import main
 
     main(["mqadmin", *(sys.argv[1:] or ["--help"])], prog_name="orbitmq")

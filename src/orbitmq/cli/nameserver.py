@@ -1,4 +1,4 @@
-"""``orbitmq nameserver``: run one, or look at those that run."""
+"""``orbitmq nameserver``: run a nameserver, or show and change running nameservers."""
 
 from __future__ import annotations
 
@@ -19,17 +19,22 @@ if TYPE_CHECKING:
 
 __all__ = ["VERBS", "nameserver"]
 
-# ---- Looking at nameservers that run, and changing them: the verbs of ``orbitmq nameserver``
+# ---- Verbs of ``orbitmq nameserver``, for running nameservers
 
 
 @click.command("config", cls=Verb, short_help="Show or change settings of nameservers")
-@click.option("--only", default="", metavar="TEXT", help="Only keys that have this in them.")
+@click.option("--only", default="", metavar="TEXT", help="Show only keys that contain this text.")
 @click.option(
-    "-s", "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a setting."
+    "-s",
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change a setting; may be given several times.",
 )
 @admin_command()
 def config_command(admin: Admin, only: str, changes: tuple[str, ...]) -> OutputTable | Done:
-    """Show the settings of all nameservers, or change some while they run.
+    """Show the settings of all nameservers, or change some without a restart.
 
     \b
     Examples:
@@ -53,11 +58,11 @@ def config_command(admin: Admin, only: str, changes: tuple[str, ...]) -> OutputT
     return OutputTable(columns, rows)
 
 
-@click.command("kv-list", cls=Verb, short_help="List the keys of a namespace")
+@click.command("kv-list", cls=Verb, short_help="List the keys of a nameserver namespace")
 @click.argument("kv_namespace", metavar="NAMESPACE")
 @admin_command()
 def kv_list_command(admin: Admin, kv_namespace: str) -> OutputTable:
-    """List the keys and values that nameservers keep in a namespace of their table.
+    """List the keys and values in a namespace of the nameservers' key-value table.
 
     \b
     Example:
@@ -67,12 +72,12 @@ def kv_list_command(admin: Admin, kv_namespace: str) -> OutputTable:
     return OutputTable([Column("key", "Key"), Column("value", "Value")], rows)
 
 
-@click.command("kv-get", cls=Verb, short_help="Show the value of a key")
+@click.command("kv-get", cls=Verb, short_help="Show the value of a key in a nameserver namespace")
 @click.argument("kv_namespace", metavar="NAMESPACE")
 @click.argument("key")
 @admin_command()
 def kv_get_command(admin: Admin, kv_namespace: str, key: str) -> Facts:
-    """Show a value that nameservers keep.
+    """Show a value of the nameservers' key-value table.
 
     \b
     Example:
@@ -84,13 +89,13 @@ def kv_get_command(admin: Admin, kv_namespace: str, key: str) -> Facts:
     return Facts({"namespace": kv_namespace, "key": key, "value": value})
 
 
-@click.command("kv-set", cls=Verb, short_help="Set the value of a key")
+@click.command("kv-set", cls=Verb, short_help="Set the value of a key on all nameservers")
 @click.argument("kv_namespace", metavar="NAMESPACE")
 @click.argument("key")
 @click.argument("value")
 @admin_command()
 def kv_set_command(admin: Admin, kv_namespace: str, key: str, value: str) -> Done:
-    """Have all nameservers keep a value.
+    """Store a value in the key-value table of all nameservers.
 
     \b
     Example:
@@ -101,12 +106,12 @@ def kv_set_command(admin: Admin, kv_namespace: str, key: str, value: str) -> Don
     return Done(f"{kv_namespace}: {key} is {value}", values)
 
 
-@click.command("kv-delete", cls=Verb, short_help="Delete a key")
+@click.command("kv-delete", cls=Verb, short_help="Delete a key on all nameservers")
 @click.argument("kv_namespace", metavar="NAMESPACE")
 @click.argument("key")
 @admin_command()
 def kv_delete_command(admin: Admin, kv_namespace: str, key: str) -> Done:
-    """Have all nameservers forget a value.
+    """Delete a value from the key-value table of all nameservers.
 
     \b
     Example:
@@ -120,16 +125,21 @@ VERBS: Final = (config_command, kv_list_command, kv_get_command, kv_set_command,
 
 
 @click.group(
-    invoke_without_command=True, short_help="Run a nameserver; look at nameservers and change them"
+    invoke_without_command=True, short_help="Run a nameserver; show and change running nameservers"
 )
 @click.option(
     "-c",
     "--config",
     "config_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Read RocketMQ's namesrv.conf; changes made by requests are written back to it.",
+    help="Settings file (RocketMQ's namesrv.conf); changes by requests are written back to it.",
 )
-@click.option("-p", "--port", type=click.IntRange(0, 65535), help="Port, 9876 unless configured.")
+@click.option(
+    "-p",
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="Port to listen on; overrides the file. [default: 9876]",
+)
 @click.option(
     "--host",
     "hosts",
@@ -147,10 +157,10 @@ def nameserver(
     hosts: tuple[str, ...],
     print_config: bool,
 ) -> None:
-    """Run a nameserver until SIGTERM or Ctrl-C; or, with a command, look at those that run.
+    """Run a nameserver until SIGTERM or Ctrl-C, or use a command on running nameservers.
 
-    Brokers register with every nameserver there is, clients ask any of them; nameservers do not
-    know of each other.
+    Brokers register with all nameservers, and clients send requests to any of them. Nameservers do
+    not communicate with each other.
 
     \b
     Examples:

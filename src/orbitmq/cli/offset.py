@@ -1,4 +1,4 @@
-"""``orbitmq offset``: where groups stand, and how to send them elsewhere."""
+"""``orbitmq offset``: shows and changes the committed offsets of consumer groups."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ COLUMNS = [
 ]
 
 
-@click.group(short_help="Look at and move the offsets of consumer groups")
+@click.group(short_help="Show and change the offsets of consumer groups")
 def offset() -> None:
-    """Offsets of consumer groups: looked at, moved, skipped, cloned."""
+    """Show, reset, skip, set and clone the offsets of consumer groups."""
 
 
 def _rows(offsets: dict[MessageQueue, int]) -> list[dict[str, Any]]:
@@ -36,12 +36,12 @@ def _rows(offsets: dict[MessageQueue, int]) -> list[dict[str, Any]]:
     ]
 
 
-@offset.command("get", cls=Verb, short_help="Show what a group has committed")
+@offset.command("get", cls=Verb, short_help="Show the committed offsets of a group")
 @group_argument()
 @topic_argument()
 @admin_command(watched=True)
 def get_command(admin: Admin, group: str, topic: str) -> OutputTable:
-    """Show what a group has committed in a topic.
+    """Show the committed offsets of a consumer group in a topic.
 
     \b
     Example:
@@ -54,12 +54,12 @@ def get_command(admin: Admin, group: str, topic: str) -> OutputTable:
     return OutputTable(COLUMNS, rows)
 
 
-@offset.command("at", cls=Verb, short_help="Show the offsets of a moment")
+@offset.command("at", cls=Verb, short_help="Show the offsets at a time")
 @topic_argument()
 @click.argument("moment", type=MOMENT)
 @admin_command()
 def at_command(admin: Admin, topic: str, moment: Any) -> OutputTable:
-    """Show the offset of each queue's first message from a moment on.
+    """Show for each queue the offset of the first message stored at a time or later.
 
     \b
     Examples:
@@ -69,19 +69,30 @@ def at_command(admin: Admin, topic: str, moment: Any) -> OutputTable:
     return OutputTable(COLUMNS, _rows(admin.offsets_at(topic, moment)))
 
 
-@offset.command("reset", cls=Verb, short_help="Let a group go on from another moment")
+@offset.command("reset", cls=Verb, short_help="Move the offsets of a group to a time")
 @group_argument()
 @topic_argument()
-@click.option("--to", "moment", type=MOMENT, required=True, help="The moment.")
-@click.option("--only-back", is_flag=True, help="Leave queues where the group is not yet that far.")
+@click.option(
+    "--to",
+    "moment",
+    type=MOMENT,
+    required=True,
+    help="Time of the new offsets, such as earliest, latest, now, 2h, 2026-01-31T12:00:00.",
+)
+@click.option(
+    "--only-back",
+    is_flag=True,
+    help="Do not move offsets forward: skip queues where the group is behind this time.",
+)
 @admin_command()
 def reset_command(
     admin: Admin, group: str, topic: str, moment: Any, only_back: bool
 ) -> OutputTable:
-    """Let a group go on from another moment, back or forth.
+    """Move the offsets of a consumer group to a time, backward or forward.
 
-    Members that are connected are told and start over after about ten seconds. A moment is
-    earliest, latest, now, a time (2026-01-31T12:00:00), epoch milliseconds, or 30m, 2h, 7d ago.
+    Connected members are notified and continue at the new offsets after about ten seconds. A time
+    is earliest, latest, now, a date (2026-01-31T12:00:00), epoch milliseconds, or an age: 30m, 2h,
+    7d.
 
     \b
     Examples:
@@ -94,12 +105,12 @@ def reset_command(
     )
 
 
-@offset.command("skip", cls=Verb, short_help="Let a group skip all that waits")
+@offset.command("skip", cls=Verb, short_help="Move the offsets of a group to the end")
 @group_argument()
 @topic_argument()
 @admin_command()
 def skip_command(admin: Admin, group: str, topic: str) -> OutputTable:
-    """Let a group skip all messages that wait for it in a topic.
+    """Skip all messages of a topic that a consumer group has not consumed yet.
 
     \b
     Example:
@@ -109,17 +120,17 @@ def skip_command(admin: Admin, group: str, topic: str) -> OutputTable:
     return OutputTable(COLUMNS, _rows(admin.reset_offsets(group, topic, "latest")))
 
 
-@offset.command("set", cls=Verb, short_help="Commit one queue's offset for a group")
+@offset.command("set", cls=Verb, short_help="Set a group's offset in one queue")
 @group_argument()
 @topic_argument()
-@click.option("-b", "--broker", required=True, metavar="NAME", help="The queue's broker.")
-@click.option("-q", "--queue", "queue_id", type=int, required=True, help="The queue.")
+@click.option("-b", "--broker", required=True, metavar="NAME", help="Name of the queue's broker.")
+@click.option("-q", "--queue", "queue_id", type=int, required=True, help="Id of the queue.")
 @click.argument("number", type=click.IntRange(0), metavar="OFFSET")
 @admin_command()
 def set_command(
     admin: Admin, group: str, topic: str, broker: str, queue_id: int, number: int
 ) -> Done:
-    """Commit the offset of one queue for a group, none of whose members should be running.
+    """Commit an offset of a consumer group in one queue; first stop all members of the group.
 
     \b
     Example:
@@ -136,16 +147,18 @@ def set_command(
     return Done(f"{group} goes on at {number:,} in queue {queue_id} of {topic}", values)
 
 
-@offset.command("clone", cls=Verb, short_help="Let one group stand where another stands")
+@offset.command("clone", cls=Verb, short_help="Copy a group's committed offsets to another group")
 @group_argument("source")
 @group_argument("target")
 @topic_argument()
 @click.option(
-    "--offline", is_flag=True, help="Clone it even if the source does not subscribe to it."
+    "--offline",
+    is_flag=True,
+    help="Copy the offsets even if the source group does not subscribe to the topic now.",
 )
 @admin_command()
 def clone_command(admin: Admin, source: str, target: str, topic: str, offline: bool) -> Done:
-    """Let group TARGET stand where group SOURCE stands in a topic.
+    """Copy the committed offsets of group SOURCE in a topic to group TARGET.
 
     \b
     Example:

@@ -1,7 +1,7 @@
-"""``orbitmq pipeline``: run, check and begin data pipelines on Spark.
+"""``orbitmq pipeline``: runs, checks and creates data pipelines on Spark.
 
-Nothing here imports Spark before it is known that the command line makes sense; if it is not
-installed, that is one line.
+Spark is imported only after the command line was parsed. If it is not installed, the command
+prints one line.
 """
 
 from __future__ import annotations
@@ -35,9 +35,11 @@ OUTPUT = click.option(
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="What stdout gets; with json the log on stderr is JSON lines, too.",
+    help="Format of stdout; with json the log on stderr is JSON lines as well.",
 )
-MASTER = click.option("--master", metavar="URL", help="Spark's master, local[*] unless configured.")
+MASTER = click.option(
+    "--master", metavar="URL", help="URL of Spark's master. [default: as configured, or local[*]]"
+)
 
 
 @click.group(short_help="Run data pipelines between topics and tables on Spark")
@@ -45,23 +47,23 @@ def pipeline() -> None:
     """Data pipelines on Spark, each declared in one TOML or YAML file.
 
     \b
-    Exit codes: 0 done, or a stream stopped by a signal; 1 failed; 2 nothing was started, as the
-    file or the command line is wrong or Spark is missing; 3 done, but what was looked at is not in
-    order; 4 ended by a signal before it was done.
+    Exit codes: 0 done, or a stream stopped by a signal; 1 failed; 2 nothing was started, because
+    the file or the command line is wrong or Spark is missing; 3 done, but the checked data is not
+    in order; 4 ended by a signal before it was done.
     """
 
 
 @pipeline.command("run", short_help="Run a pipeline until it is done or stopped")
 @FILE
 @MASTER
-@click.option("--once", is_flag=True, help="Take what is there now, and end.")
+@click.option("--once", is_flag=True, help="Process the messages present now, then end.")
 @OUTPUT
 @click.pass_obj
 def run_command(verbosity: int, file: Path, master: str | None, once: bool, output: str) -> None:
     """Run a pipeline until it is done, or until SIGTERM or Ctrl-C.
 
-    Everything is checked and planned before the first query starts. The first signal lets each
-    stream finish the batch it is in, a second one ends the process.
+    The file is checked and all queries are planned before the first one starts. After the first
+    signal each stream finishes its current batch; a second signal ends the process.
 
     \b
     Examples:
@@ -100,14 +102,14 @@ def run_command(verbosity: int, file: Path, master: str | None, once: bool, outp
 @pipeline.command("check", short_help="Check a pipeline's file")
 @FILE
 @MASTER
-@click.option("--plan", is_flag=True, help="Start Spark and plan every query, too.")
+@click.option("--plan", is_flag=True, help="Also start Spark and plan every query.")
 @OUTPUT
 @click.pass_obj
 def check_command(verbosity: int, file: Path, master: str | None, plan: bool, output: str) -> None:
-    """Check a pipeline's file; prints its mistakes, each in one line, and ends with code 2.
+    """Check a pipeline's file; print each mistake in one line and end with code 2 if there is one.
 
-    Without --plan only the file itself is read. With it Spark is started and every query is
-    planned, which finds topics, tables and columns that are not there.
+    Without --plan only the file is read. With --plan Spark is started and every query is planned,
+    which finds missing topics, tables and columns.
 
     \b
     Examples:
@@ -123,11 +125,15 @@ def check_command(verbosity: int, file: Path, master: str | None, plan: bool, ou
         print_spec(loaded, output)
 
 
-@pipeline.command("init", short_help="Write a declarative project to begin with")
+@pipeline.command("init", short_help="Create a project for Spark's declarative pipelines")
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--topic", default="orders", show_default=True, help="The topic to read.")
+@click.option("--topic", default="orders", show_default=True, help="Topic that the project reads.")
 @click.option(
-    "--to", "target", default="large-orders", show_default=True, help="The topic to write."
+    "--to",
+    "target",
+    default="large-orders",
+    show_default=True,
+    help="Topic that the project writes.",
 )
 @click.option(
     "-n",
@@ -137,13 +143,13 @@ def check_command(verbosity: int, file: Path, master: str | None, plan: bool, ou
     default="127.0.0.1:9876",
     show_default=True,
     metavar="ADDRS",
-    help="Nameservers, host:port;host:port.",
+    help="Addresses of the nameservers, host:port;host:port.",
 )
 def init_command(directory: Path, topic: str, target: str, name_server: str) -> None:
-    """Write a project for Spark's own declarative pipelines.
+    """Create a project for Spark's own declarative pipelines.
 
-    It has a streaming table from a topic, a materialised view on it and a sink to a topic, and is
-    run by `spark-pipelines`; its README.md says how.
+    The project has a streaming table from a topic, a materialised view on it and a sink to a topic.
+    `spark-pipelines` runs the project; its README.md describes how.
 
     \b
     Examples:
@@ -162,7 +168,7 @@ def init_command(directory: Path, topic: str, target: str, name_server: str) -> 
 
 @contextmanager
 def spark_is_there() -> Iterator[None]:
-    """Say in one line that the extra is missing, if it is."""
+    """Turn a missing Spark module into one line on stderr and code 2."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -177,7 +183,7 @@ def spark_is_there() -> Iterator[None]:
 
 
 def load(file: Path) -> Loaded:
-    """Load a file, or print its mistakes and end."""
+    """Load a pipeline's file, or print its mistakes and end."""
     from orbitmq.spark.pipelines.spec import load as load_spec
 
     try:
@@ -187,7 +193,7 @@ def load(file: Path) -> Loaded:
 
 
 def plan_all(loaded: Loaded, master: str | None, verbosity: int) -> None:
-    """Start Spark and plan every query, or print what is wrong and end."""
+    """Start Spark and plan every query, or print the errors and end."""
     from orbitmq.spark.pipelines.plan import Workspace
     from orbitmq.spark.pipelines.runner import Exit, build, stop_signals
     from orbitmq.spark.pipelines.spark_session import open_session
@@ -211,13 +217,13 @@ def plan_all(loaded: Loaded, master: str | None, verbosity: int) -> None:
 
 
 def fail(error: BadPipeline, loaded: Loaded | None = None) -> NoReturn:
-    """Print mistakes and end."""
+    """Print the mistakes of a file and end with code 2."""
     for line in error.mistakes:
         click.echo(loaded.secrets.strike_out(line) if loaded else line, err=True)
     sys.exit(NOT_STARTED)
 
 
 def _stop(spark: SparkSession) -> None:
-    """Stop Spark; what it has to say about being stopped is nobody's concern."""
+    """Stop Spark, without the errors that py4j logs meanwhile."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     spark.stop()

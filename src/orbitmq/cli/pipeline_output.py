@@ -1,8 +1,8 @@
-"""What ``orbitmq pipeline`` prints: tables and lines for people, JSON lines for programs.
+"""Output of ``orbitmq pipeline``: tables and lines for people, JSON lines for programs.
 
-Progress is talk and goes to stderr: on a terminal as a table that is redrawn in place, elsewhere as
-a line per batch, at most one a second for each query. With ``--output json`` every batch is an
-object on stdout, and so are the report and the end. Secrets are struck out of all of it.
+Progress is for people and goes to stderr. On a terminal it is a table that is redrawn in place,
+elsewhere one line per batch, at most one a second for each query. With ``--output json`` every
+batch, the report and the end are objects on stdout. Secrets are removed from all output.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ LINE_EVERY_S = 1.0
 
 
 class RunDisplay(Protocol):
-    """Where a run shows itself, and its end."""
+    """Display of a run: its progress, report and end."""
 
     def progress(self, progress: BatchProgress) -> None:
         """Show a micro-batch."""
 
     def say(self, text: str) -> None:
-        """Show a line for people."""
+        """Show a line of text."""
 
     def report(self, report: Report) -> None:
-        """Show what was found."""
+        """Show the report."""
 
     def failed(self, text: str) -> None:
-        """Show why it failed."""
+        """Show the error of a failed run."""
 
     def ended(self, code: int) -> None:
-        """Show how it ended."""
+        """Show the exit code."""
 
 
 @contextmanager
@@ -80,10 +80,10 @@ def display_for(output: str, secrets: Secrets, verbosity: int) -> Iterator[RunDi
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
+    """Formats log records as one JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a record."""
+        """Return a record as a line of JSON."""
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname,
@@ -96,7 +96,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class JsonDisplay:
-    """Objects on stdout."""
+    """Prints JSON objects to stdout."""
 
     def __init__(self, secrets: Secrets) -> None:
         self._secrets = secrets
@@ -112,11 +112,11 @@ class JsonDisplay:
         self._print("progress", **progress.as_dict())
 
     def say(self, text: str) -> None:
-        """Show a line for people."""
+        """Show a line of text."""
         self._print("said", text=text)
 
     def report(self, report: Report) -> None:
-        """Show what was found."""
+        """Show the report."""
         tables = {table.title: table.as_dicts() for table in report.tables}
         self._print(
             "report",
@@ -128,16 +128,16 @@ class JsonDisplay:
         )
 
     def failed(self, text: str) -> None:
-        """Show why it failed."""
+        """Show the error of a failed run."""
         self._print("failed", error=text)
 
     def ended(self, code: int) -> None:
-        """Show how it ended."""
+        """Show the exit code."""
         self._print("ended", exit_code=int(code))
 
 
 class LineDisplay:
-    """Lines on stderr, the report on stdout."""
+    """Prints lines to stderr and the report to stdout."""
 
     def __init__(self, secrets: Secrets, every_s: float = LINE_EVERY_S) -> None:
         self._secrets = secrets
@@ -145,7 +145,7 @@ class LineDisplay:
         self._shown_at: dict[str, float] = {}
 
     def progress(self, progress: BatchProgress) -> None:
-        """Show a micro-batch, unless there was one just now."""
+        """Show a micro-batch, unless one of this query was shown within `every_s` seconds."""
         now = time.monotonic()
         if now - self._shown_at.get(progress.query, -self._every_s) < self._every_s:
             return
@@ -154,25 +154,25 @@ class LineDisplay:
         self.say(f"{progress.query}: " + ", ".join(f"{name} {value}" for name, value in values))
 
     def say(self, text: str) -> None:
-        """Show a line for people."""
+        """Show a line of text."""
         click.echo(self._secrets.strike_out(text), err=True)
 
     def report(self, report: Report) -> None:
-        """Show what was found."""
-        # What goes to a file or a pipe is not folded: programs look there for whole ids.
+        """Show the report."""
+        # Do not fold lines in a file or a pipe: programs search them for whole ids.
         width = None if sys.stdout.isatty() else 10_000
         _print_report(Console(file=sys.stdout, width=width), report, self._secrets)
 
     def failed(self, text: str) -> None:
-        """Show why it failed."""
+        """Show the error of a failed run."""
         self.say(f"Error: {text}")
 
     def ended(self, code: int) -> None:
-        """Say nothing: the shell knows the code."""
+        """Print nothing: the shell has the exit code."""
 
 
 class LiveDisplay(LineDisplay):
-    """A table on the terminal that is redrawn in place."""
+    """Shows progress as a table on the terminal that is redrawn in place."""
 
     def __init__(self, secrets: Secrets) -> None:
         super().__init__(secrets)
@@ -188,7 +188,7 @@ class LiveDisplay(LineDisplay):
         self._live.stop()
 
     def progress(self, progress: BatchProgress) -> None:
-        """Redraw with this micro-batch."""
+        """Redraw the table with this micro-batch."""
         self._newest[progress.query] = progress
         table = RichTable(*COLUMNS, expand=False)
         for newest in self._newest.values():
@@ -216,7 +216,7 @@ def _cells(progress: BatchProgress) -> tuple[str, ...]:
 
 def _print_report(console: Console, report: Report, secrets: Secrets) -> None:
     for table in report.tables:
-        # As Text, for rich would take what stands in brackets in a plain str for markup.
+        # As Text, because rich interprets brackets in a plain str as markup.
         drawn = RichTable(title=Text(table.title), title_justify="left")
         for name in table.columns:
             drawn.add_column(Text(name), overflow="fold")
@@ -238,7 +238,7 @@ def _text(cell: object) -> str:
 
 
 def print_spec(loaded: Loaded, output: str) -> None:
-    """Print a file that has no mistakes."""
+    """Print the checked specification of a pipeline."""
     spec = loaded.spec
     if output == "json":
         shown = loaded.secrets.shown(dataclasses.asdict(spec))

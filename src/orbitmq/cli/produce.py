@@ -1,4 +1,4 @@
-"""``orbitmq produce``: lines, JSON or files become messages."""
+"""``orbitmq produce``: sends lines, JSON objects or files as messages."""
 
 from __future__ import annotations
 
@@ -32,22 +32,33 @@ __all__ = ["produce"]
 
 LINGER_MS = 5
 UNDER_WAY = 20_000
-"""Messages whose results are waited for at most; what is read from a pipe has no end."""
+"""Largest number of messages without a result; input from a pipe may be endless."""
 SHOWN_ERRORS = 5
 
 
 @click.command(cls=Verb, short_help="Send lines or files as messages")
 @topic_argument()
 @click.argument("files", nargs=-1, type=click.File("rb"))
-@click.option("--whole", is_flag=True, help="A file is one message, not one for each line.")
-@click.option("--json", "is_json", is_flag=True, help="Lines are JSON objects, see below.")
-@click.option("-k", "--key", "keys", multiple=True, help="A key of all of them; may be repeated.")
-@click.option("--tag", help="The tag of all of them.")
-@click.option("-p", "--property", "properties", multiple=True, metavar="KEY=VALUE")
-@click.option("--sharding-key", help="Send all of them to one queue, in order.")
-@click.option("--delay-level", type=click.IntRange(0), default=0, help="Hold them back: 1 to 18.")
+@click.option("--whole", is_flag=True, help="Send each file as one message instead of each line.")
 @click.option(
-    "--rate", type=click.FloatRange(min=0, min_open=True), help="At most so many a second."
+    "--json", "is_json", is_flag=True, help='Read each line as a JSON object with "body" and more.'
+)
+@click.option(
+    "-k", "--key", "keys", multiple=True, help="Key of all messages; may be given several times."
+)
+@click.option("--tag", help="Tag of all messages.")
+@click.option("-p", "--property", "properties", multiple=True, metavar="KEY=VALUE")
+@click.option("--sharding-key", help="Send all messages in order to the queue chosen by this key.")
+@click.option(
+    "--delay-level",
+    type=click.IntRange(0),
+    default=0,
+    help="Delay level of all messages, 1 to 18; 0 delivers at once.",
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Largest number of messages per second.",
 )
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
 @reaches
@@ -65,11 +76,11 @@ def produce(
     rate: float | None,
     output: Output,
 ) -> None:
-    """Send each line of stdin, or of FILES, as a message, to the queues of TOPIC in turn.
+    """Send each line of stdin, or of FILES, as a message to the queues of TOPIC in turn.
 
-    With --json a line is an object with "body" and, if wished, "keys" (a list), "tag",
-    "properties" and "delayLevel", which win over the options. Ends with code 1 if a message was not
-    taken; the others are sent all the same.
+    With --json a line is an object with "body" and optionally "keys" (a list), "tag", "properties"
+    and "delayLevel", which override the options. The exit code is 1 if some messages failed; the
+    others are sent all the same.
 
     \b
     Examples:
@@ -88,7 +99,7 @@ def produce(
     }
 
     sources: Iterable[IO[bytes]] = files or (sys.stdin.buffer,)
-    is_typed = not files and sys.stdin.isatty()  # a bar would be in the way
+    is_typed = not files and sys.stdin.isatty()  # no bar while the user types lines
 
     def message_of(body: bytes) -> Message:
         return _of_json(topic, body, given) if is_json else Message(topic, body, **given)
@@ -121,7 +132,7 @@ def produce(
                 count(error)
 
         def again(message: Message) -> OrbitError | None:
-            """Send what its queue did not take to whichever does."""
+            """Send a message again, to any queue, after the chosen queue failed."""
             try:
                 producer.send(message)
             except OrbitError as error:
@@ -150,7 +161,7 @@ def produce(
 
 
 class Spread:
-    """The queues of a topic in turn, so that a few lines do not all go into one batch of one."""
+    """Chooses the queues of a topic in turn, so that a few lines are not one batch in one queue."""
 
     def __init__(self, producer: Producer, topic: str) -> None:
         self._producer = producer
@@ -159,7 +170,7 @@ class Spread:
         self._next = 0
 
     def next(self) -> MessageQueue | None:
-        """Return the next queue; None while the topic has none, for the first message makes it."""
+        """Return the next queue, or None for a new topic, which the first message creates."""
         from orbitmq.errors import NoRoute
 
         if not self._queues:
@@ -174,7 +185,7 @@ class Spread:
         return self._queues[self._next]
 
     def forget(self) -> None:
-        """Look again which queues there are."""
+        """Drop the list of queues, so that it is read again."""
         self._queues = []
 
 

@@ -1,4 +1,4 @@
-"""``orbitmq producer``: who is connected to send."""
+"""``orbitmq producer``: shows connected producers."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ COLUMNS = [
 ]
 
 
-@click.group(short_help="Look at connected producers")
+@click.group(short_help="Show connected producers")
 def producer() -> None:
-    """Producers that are connected."""
+    """Show connected producers."""
 
 
 def _row(group: str, one: Member) -> dict[str, Any]:
@@ -41,12 +41,12 @@ def _row(group: str, one: Member) -> dict[str, Any]:
     }
 
 
-@producer.command("list", cls=Verb, short_help="List the producers of brokers")
+@producer.command("list", cls=Verb, short_help="List the producers connected to brokers")
 @BROKER
 @CLUSTER
 @admin_command(watched=True)
 def list_command(admin: Admin, broker: str | None, cluster: str | None) -> OutputTable:
-    """List all producers that are connected, to one broker or to all.
+    """List all connected producers of one broker or of all brokers.
 
     \b
     Examples:
@@ -62,12 +62,12 @@ def list_command(admin: Admin, broker: str | None, cluster: str | None) -> Outpu
     return OutputTable([Column("broker", "Broker"), *COLUMNS], rows)
 
 
-@producer.command("members", cls=Verb, short_help="Show who is in a producer group")
+@producer.command("members", cls=Verb, short_help="Show the members of a producer group")
 @click.argument("group")
 @topic_argument()
 @admin_command(watched=True)
 def members_command(admin: Admin, group: str, topic: str) -> OutputTable:
-    """Show who is connected as a producer of GROUP to the brokers of TOPIC.
+    """Show the producers of GROUP that are connected to the brokers of TOPIC.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""``orbitmq stop``."""
+"""``orbitmq stop``: stops servers on this machine."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from orbitmq.cli.core.printing import Done, Output, present
 __all__ = ["stop"]
 
 
-@click.command(short_help="Stop what up, broker or nameserver has started")
+@click.command(short_help="Stop servers started by up, broker or nameserver")
 @click.argument("kind", type=click.Choice(sorted(KINDS)), required=False)
-@click.option("--pid", type=int, help="Stop the one with this process id.")
-@click.option("--all", "every", is_flag=True, help="Stop all of them, brokers first.")
+@click.option("--pid", type=int, help="Stop only the server with this process id.")
+@click.option("--all", "every", is_flag=True, help="Stop all servers, brokers first.")
 @click.option(
     "--timeout",
     "timeout_s",
@@ -25,18 +25,18 @@ __all__ = ["stop"]
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="Time to wait for each server to end cleanly.",
+    help="Largest time to wait until each server has ended.",
 )
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
 def stop(kind: str | None, pid: int | None, every: bool, timeout_s: float, output: Output) -> None:
-    """Stop servers of this user on this machine, and wait until everything is on disk.
+    """Stop servers of this user on this machine, and wait until they have ended.
 
-    Servers are found by their pid files, in ~/.orbitmq/run or in ORBITMQ_RUN_DIR. If more than one
-    runs, say which one is meant.
+    Servers are found by their pid files in ~/.orbitmq/run or ORBITMQ_RUN_DIR. If several servers
+    run, name one or use --all.
 
     \b
-    Exit codes: 0 all have ended, 1 one has not ended in time, 2 it is not clear which one is meant,
-    5 none runs.
+    Exit codes: 0 all servers have ended, 1 a server has not ended in time, 2 several servers run
+    and none was named, 5 no server runs.
 
     \b
     Examples:
@@ -72,7 +72,7 @@ def _described(server: RunningServer) -> str:
 
 
 def _ended(server: RunningServer, timeout_s: float) -> bool:
-    """Ask a server to end, and wait for it."""
+    """Send SIGTERM to a server and wait; return True if it has ended."""
     pidfd = server.ask_to_end()
     if pidfd is None:
         return True

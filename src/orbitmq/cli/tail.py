@@ -1,7 +1,7 @@
-"""``orbitmq tail``: messages as they come, seen by nobody.
+"""``orbitmq tail``: new messages of a topic, without effect on consumer groups.
 
-Queues are read one after the other, without a group of one's own and without a connection that
-brokers would count as a consumer's: nothing is committed, no queue is taken from anybody.
+Queues are read one after the other, without a group and without registering as a consumer. So no
+offset is committed, and no consumer loses a queue.
 """
 
 from __future__ import annotations
@@ -32,12 +32,23 @@ __all__ = ["tail"]
 PAUSE_S = 0.25
 
 
-@click.command(cls=Verb, short_help="Print messages as they come, without a group")
+@click.command(cls=Verb, short_help="Print new messages of a topic, without a group")
 @topic_argument()
-@click.option("--tags", default="*", show_default=True, help="Only these: 'a || b'.")
-@click.option("--from", "moment", type=MOMENT, default="latest", help="Where to begin.")
-@click.option("--limit", type=click.IntRange(1), help="End after so many.")
-@click.option("--no-follow", is_flag=True, help="End when all that is there is printed.")
+@click.option(
+    "--tags",
+    default="*",
+    show_default=True,
+    help="Print only messages with one of these tags, such as 'a || b'.",
+)
+@click.option(
+    "--from",
+    "moment",
+    type=MOMENT,
+    default="latest",
+    help="Start: earliest, latest, a time, or an age such as 10m. [default: latest]",
+)
+@click.option("--limit", type=click.IntRange(1), help="End after this number of messages.")
+@click.option("--no-follow", is_flag=True, help="End after the last stored message.")
 @FORMAT
 @reaches
 def tail(
@@ -49,7 +60,7 @@ def tail(
     no_follow: bool,
     line_format: LineFormat,
 ) -> None:
-    """Print the messages of a topic as they come, until Ctrl-C; no group and no offset is touched.
+    """Print messages of a topic as they arrive, until Ctrl-C; no offset is committed.
 
     \b
     Examples:
@@ -75,7 +86,7 @@ def _follow(
     while True:
         found = 0
         for queue, ends in admin.topic_ends(topic).items():
-            # A queue that was not there before is read from its first message on.
+            # A new queue is read from its first message.
             start = max(offsets.get(queue, 0), ends.min_offset)
             for message in messages_of_queue(admin, queue, start, ends.max_offset, tags=tags):
                 print_message(message, line_format)

@@ -1,4 +1,4 @@
-"""``orbitmq up``."""
+"""``orbitmq up``: runs nameserver and broker in one process."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ __all__ = ["up"]
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("orbitmq-data"),
     show_default=True,
-    help="Directory of the store; a RocketMQ store directory will do.",
+    help="Directory of the message store; an existing store of RocketMQ can be used.",
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=9876, show_default=True)
 @click.option(
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="Address to listen on. 0.0.0.0 lets other machines in: think of --set aclEnable=true.",
+    help="Address to listen on; with 0.0.0.0 consider --set aclEnable=true, since other machines "
+    "can connect.",
 )
 @click.option(
     "-s",
@@ -33,14 +34,14 @@ __all__ = ["up"]
     "settings",
     metavar="KEY=VALUE",
     multiple=True,
-    help="Set one of RocketMQ's broker settings; may be given several times.",
+    help="Broker setting, with RocketMQ's name; may be given several times.",
 )
 @click.pass_obj
 def up(verbosity: int, data: Path, port: int, host: str, settings: tuple[str, ...]) -> None:
-    """Run a whole RocketMQ in one process until SIGTERM or Ctrl-C.
+    """Run nameserver and broker in one process until SIGTERM or Ctrl-C.
 
-    Nameserver and broker share one port; clients that know it as their nameserver find everything
-    else. Topics are created when they are first sent to.
+    Nameserver and broker share one port, so clients need only this address as their nameserver.
+    Topics are created by the first message sent to them.
 
     \b
     Examples:
@@ -48,7 +49,7 @@ def up(verbosity: int, data: Path, port: int, host: str, settings: tuple[str, ..
       orbitmq up --data /srv/rocketmq/store --host 0.0.0.0
       orbitmq up --set flushDiskType=SYNC_FLUSH
     """
-    # Somebody looks at this in a terminal: only what is wrong, unless they want to see more.
+    # This command runs in a terminal, so log only warnings and errors unless -v is given.
     set_up_logging(verbosity - 1)
     # Imported late: the help needs no event loop.
     from orbitmq.cluster import Standalone

@@ -1,1 +1,1 @@
-"""Parts that commands share: options, output, exit codes, logs."""
+"""Modules that commands share: options, output, exit codes and logs."""

@@ -1,8 +1,8 @@
-"""Where commands find a cluster when neither the command line nor the environment says so.
+"""Files with cluster options, for options that neither command line nor environment sets.
 
-Two files, the first of which wins::
+There are two files, and the first one wins::
 
-    $ORBITMQ_CONFIG, else ~/.config/orbitmq/cluster.conf      properties, named as the options are
+    $ORBITMQ_CONFIG, else ~/.config/orbitmq/cluster.conf      properties with the options' names
         namesrv=10.0.0.1:9876;10.0.0.2:9876
         access-key=manager
         secret-key=…
@@ -12,7 +12,7 @@ Two files, the first of which wins::
         accessKey: manager
         secretKey: …
 
-A file that is named and cannot be used is an error; one that is not there is none.
+An explicitly named file that cannot be used is an error. A missing default file is not.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OF_TOOLS: Final = {"access-key": "accessKey", "secret-key": "secretKey"}
 
 
 def kept(option: str, known: frozenset[str]) -> str | None:
-    """Return what the files say of an option, None if nothing; `known` are all there can be."""
+    """Return the value of an option from the files, or None; `known` are all valid options."""
     values = _own(known)
     if option in values:
         return values[option]
@@ -43,7 +43,7 @@ def _own(known: frozenset[str]) -> Mapping[str, str]:
     text = _text(path, is_needed=bool(named))
     if text is None:
         return {}
-    # Imported late: most have no such file.
+    # Imported late: most users have no such file.
     from orbitmq.config import parse_properties
     from orbitmq.errors import OrbitError
 
@@ -69,7 +69,7 @@ def _of_tools() -> Mapping[str, str]:
     try:
         value: Any = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        # What YAML says of it quotes the line, which may be that of the secret.
+        # The error text of YAML quotes the line, which may contain the secret key.
         mark = getattr(error, "problem_mark", None)
         place = "" if mark is None else f": line {mark.line + 1}, column {mark.column + 1}"
         raise click.UsageError(f"{path} is not valid YAML{place}") from None

@@ -1,14 +1,14 @@
-"""Exit codes of all commands, and which error is which.
+"""Exit codes of all commands, and the code of each error.
 
 | Code | Meaning |
 | --- | --- |
-| 0 | done; of a look: all is in order |
+| 0 | done; for checks: everything is in order |
 | 1 | refused or failed |
 | 2 | nothing was started: the command line, a file or a setting is wrong |
-| 3 | looked at, and not in order: `explain` found something, a check failed |
+| 3 | checked and not in order: `explain` found a fault, or a check failed |
 | 4 | ended by a signal before it was done |
-| 5 | there is no such topic, group, message, broker or account |
-| 6 | nobody answers: nameservers or brokers cannot be reached |
+| 5 | the topic, group, message, broker or account does not exist |
+| 6 | no answer: nameservers or brokers cannot be reached |
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TICK_S: Final = 0.25
 
 
 class ExitCode(IntEnum):
-    """How a command ends."""
+    """Exit codes of the commands."""
 
     DONE = 0
     FAILED = 1
@@ -53,41 +53,42 @@ class ExitCode(IntEnum):
 
 EXIT_CODES_HELP: Final = (
     "Exit codes: 0 done or in order, 1 refused or failed, 2 wrong command line or settings, "
-    "3 looked at and not in order, 4 ended by a signal, 5 no such thing, 6 nobody answers."
+    "3 checked and not in order, 4 ended by a signal, 5 not found, 6 no server answers."
 )
 
 
 class NotStarted(click.ClickException):
-    """A setting or a file that nothing can be started with."""
+    """A setting or a file is wrong, so nothing was started."""
 
     exit_code = ExitCode.NOT_STARTED
 
 
 class NothingFound(Exception):
-    """What a command was asked for is not there."""
+    """The object that a command needs does not exist."""
 
 
 def fail(text: str, code: ExitCode) -> NoReturn:
-    """End with a line on stderr."""
+    """Print an error to stderr and exit with a code."""
     click.echo(f"Error: {text}", err=True)
     sys.exit(code)
 
 
 @contextmanager
 def _asked_to_end() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM end what is inside in order, and with an exit code.
+    """Let Ctrl-C and SIGTERM end the enclosed code cleanly and with an exit code.
 
-    They raise `KeyboardInterrupt` wherever the main thread is, as Python does for Ctrl-C, but for
-    two moments:
+    Both raise `KeyboardInterrupt` at any place of the main thread, as Python does for Ctrl-C.
+    Two moments need more care:
 
-    - While it enters or leaves a condition, whose lock nobody would let go of then: the background
-      thread would wait for it, and the command for the background thread, for ever.
-    - When it is about to read, but not in the system yet. Python only notes the signal then, and
-      acts on it once there is something to read, which may be never. So a timer wakes whoever
-      waits, and what was noted comes to pass.
+    - The main thread enters or leaves a condition. An exception would leave the condition's lock
+      taken: the background thread would wait for the lock, and the command for that thread,
+      for ever. So the exception is delayed until the thread has left this code.
+    - The main thread is about to read, but not in the system call yet. Python only records the
+      signal and handles it after the read, which may never end. A timer interrupts the read, so
+      that Python handles the recorded signal.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread hears signals
+        yield  # only the main thread receives signals
         return
     is_asked = False
 
@@ -102,7 +103,7 @@ def _asked_to_end() -> Iterator[None]:
 
     numbers = {signal.SIGINT, signal.SIGTERM, signal.SIGALRM}
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        numbers.remove(signal.SIGINT)  # a command in the background is none of the terminal's
+        numbers.remove(signal.SIGINT)  # keep ignoring Ctrl-C in a background job of a shell
     before = {number: signal.signal(number, stop) for number in numbers}
     signal.setitimer(signal.ITIMER_REAL, _TICK_S, _TICK_S)
     try:
@@ -115,8 +116,8 @@ def _asked_to_end() -> Iterator[None]:
 
 @contextmanager
 def exit_code_for_errors() -> Iterator[None]:
-    """Turn errors of a cluster into a line on stderr and the exit code that stands for them."""
-    # Imported late: the help of a command needs none of them.
+    """Turn errors of a cluster into a line on stderr and an exit code."""
+    # Imported late: the help of a command needs no error classes.
     from orbitmq.errors import OrbitError
 
     try:
@@ -129,7 +130,7 @@ def exit_code_for_errors() -> Iterator[None]:
 
 
 def exit_of(error: BaseException) -> ExitCode:
-    """Return the code that stands for an error, whichever command meets it."""
+    """Return the exit code of an error; all commands use the same code."""
     from orbitmq.errors import (
         BrokerRefused,
         ConfigError,
@@ -161,7 +162,7 @@ _OF_ROUTES: Final = {
     "no_permission": ExitCode.FAILED,
     "refused": ExitCode.FAILED,
 }
-"""Causes of `NoRoute` that are no lack of a topic or a broker."""
+"""Causes of `NoRoute` other than a missing topic or broker."""
 
 _NOT_THERE: Final = frozenset({17, 22, 26, 206})
 """TOPIC_NOT_EXIST, QUERY_NOT_FOUND, SUBSCRIPTION_GROUP_NOT_EXIST, CONSUMER_NOT_ONLINE."""

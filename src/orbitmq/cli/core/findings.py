@@ -1,4 +1,4 @@
-"""Findings as rows."""
+"""Findings of `explain` as table rows and as text."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _row(one: Finding) -> dict[str, Any]:
 def findings_of_messages(
     told: Iterable[tuple[ReceivedMessage, Iterable[Finding]]],
 ) -> OutputTable:
-    """Return findings about messages, each with the place, the time and the keys of its message."""
+    """Return findings with the position, the time and the keys of their messages."""
     rows = [
         message_row(message, with_body=False) | _row(one)
         for message, findings in told
@@ -53,7 +53,7 @@ def findings_of_messages(
 
 
 def place_in_words(message: ReceivedMessage) -> str:
-    """Return where a message is, since when, and what it is known by."""
+    """Return a line with a message's queue, offset, store time, keys, tag and id."""
     tag = f", tag {message.tags}" if message.tags else ""
     return (
         f"{message.stored_topic}, {message.queue.broker_name}, queue {message.queue_id}, "
@@ -63,7 +63,7 @@ def place_in_words(message: ReceivedMessage) -> str:
 
 
 def in_words(findings: Iterable[Finding]) -> str:
-    """Return findings as sentences."""
+    """Return findings as text, with the advice below each."""
     marks = {"fault": "✗", "note": "·", "ok": "✓"}
     lines = []
     for one in findings:

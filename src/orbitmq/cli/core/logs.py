@@ -1,4 +1,4 @@
-"""Logging of the commands: to stderr, coloured on a terminal, plain lines anywhere else."""
+"""Logging of commands to stderr: coloured on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEVELS = {-2: logging.ERROR, -1: logging.WARNING, 0: logging.INFO, 1: logging.D
 
 
 def set_up_logging(verbosity: int) -> None:
-    """Send what modules log to stderr; 0 is the usual amount, 1 all, -2 errors only."""
+    """Send log records to stderr: 0 logs info, 1 debug as well, -1 warnings, -2 errors only."""
     level = _LEVELS[max(-2, min(verbosity, 1))]
     handler: logging.Handler
     if sys.stderr.isatty():
@@ -28,16 +28,16 @@ def set_up_logging(verbosity: int) -> None:
     logging.basicConfig(level=level, handlers=[handler], force=True)
 
 
-# ---- Logs where RocketMQ's own are: ``~/logs/rocketmqlogs/broker.log`` and ``namesrv.log``
+# ---- Log files at RocketMQ's places: ``~/logs/rocketmqlogs/broker.log`` and ``namesrv.log``
 #
-# What is wrong goes to stderr as well. A file is put aside at 128 MiB, and ten of those are kept.
+# Warnings and errors go to stderr as well. A file is rotated at 128 MiB; ten old files are kept.
 
 MAX_BYTES = 128 << 20
 KEPT = 10
 
 
 def log_to_file(name: str, *, below: str = "") -> None:
-    """Send what modules log to a file; to stderr only, if the file cannot be written."""
+    """Send log records to a file, or to stderr only if the file cannot be written."""
     to_stderr = logging.StreamHandler()
     to_stderr.setLevel(logging.WARNING)
     to_stderr.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s - %(message)s"))

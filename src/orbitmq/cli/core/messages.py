@@ -1,4 +1,4 @@
-"""Messages as lines: their bodies, a line with all that matters, or JSON; until a signal comes."""
+"""Messages as table rows and as lines: the body, a summary, or JSON."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ MESSAGE_COLUMNS: Final = [
 
 
 def body_text(body: bytes) -> str:
-    """Return a body as text; bytes that are none show as the replacement character."""
+    """Return a body as text; bytes that are not UTF-8 become the replacement character."""
     return body.decode("utf-8", "replace")
 
 
 def message_row(message: ReceivedMessage, *, with_body: bool = True) -> dict[str, Any]:
-    """Return a message under the keys of `MESSAGE_COLUMNS`."""
+    """Return a message as a row with the keys of `MESSAGE_COLUMNS`."""
     return {
         "messageId": message.message_id,
         "topic": message.stored_topic,
@@ -67,13 +67,13 @@ def message_row(message: ReceivedMessage, *, with_body: bool = True) -> dict[str
 def message_rows(
     messages: Iterable[ReceivedMessage], *, with_body: bool = True
 ) -> tuple[list[Column], list[dict[str, Any]]]:
-    """Return columns and rows of messages."""
+    """Return columns and rows for messages."""
     columns = MESSAGE_COLUMNS if with_body else MESSAGE_COLUMNS[:-1]
     return list(columns), [message_row(one, with_body=with_body) for one in messages]
 
 
 def message_facts(message: ReceivedMessage) -> Facts:
-    """Return all there is to know of a message."""
+    """Return all attributes of a message."""
     return Facts(
         {
             **message_row(message),
@@ -92,7 +92,7 @@ def message_facts(message: ReceivedMessage) -> Facts:
     )
 
 
-# ---- Reading queues from here to there, by commands that only look
+# ---- Reading a range of a queue, for commands that do not consume
 
 BATCH = 32
 
@@ -100,7 +100,7 @@ BATCH = 32
 def messages_of_queue(
     admin: Admin, queue: MessageQueue, offset: int, end: int, *, tags: str = "*"
 ) -> Iterator[ReceivedMessage]:
-    """Return the messages of a queue from an offset up to before another."""
+    """Yield the messages of a queue from `offset` up to `end`, exclusive."""
     from orbitmq._native import decode_messages
 
     while offset < end:
@@ -125,7 +125,7 @@ FORMAT = click.option(
     type=click.Choice(["body", "line", "json"]),
     default="line",
     show_default=True,
-    help="What a message is on stdout: its body, a line, or a line of JSON.",
+    help="Format of each message on stdout: only its body, a summary line, or a line of JSON.",
 )
 
 
@@ -149,5 +149,5 @@ def print_message(message: ReceivedMessage, line_format: LineFormat) -> None:
 
 
 def until_signal() -> AbstractContextManager[None]:
-    """Let Ctrl-C and SIGTERM, as `exits` has them, end what is inside: that is how one ends it."""
+    """End the enclosed code on Ctrl-C or SIGTERM without an error: users end the command so."""
     return suppress(KeyboardInterrupt)

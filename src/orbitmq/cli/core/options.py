@@ -1,4 +1,4 @@
-"""What every command that asks a cluster has in common: how to reach it, and how to answer.
+"""Options and output that all commands with a cluster share: connection, login and format.
 
 ::
 
@@ -6,7 +6,7 @@
     @asks()
     def list_command(admin: Admin, cluster: str | None) -> Table: ...
 
-The options are put behind the command's own, in the help under a heading of their own.
+The shared options follow the command's own options; the help lists them under "Cluster".
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _IN_FILES = frozenset(name.replace("_", "-") for name in PLACE_NAMES)
 
 
 def _place_option(*names: str, help: str, last: str | None = None, **settings: Any) -> Any:
-    """Return an option that the environment and a file can give, too."""
+    """Return an option whose value may also come from the environment or from a file."""
     name = names[-1].removeprefix("--")
     variable = settings.pop("envvar", f"ORBITMQ_{name.upper().replace('-', '_')}")
     return click.option(
@@ -65,18 +65,26 @@ _PLACE_OPTIONS = [
         last="127.0.0.1:9876",
         show_default="127.0.0.1:9876",
         metavar="ADDRS",
-        help="Nameservers, host:port;host:port.",
+        help="Addresses of the nameservers, host:port;host:port.",
     ),
-    _place_option("--namespace", metavar="NAME", help="The namespace names are in."),
-    _place_option("--access-key", help="Sign requests."),
-    _place_option("--secret-key", help="With what."),
-    _place_option("--security-token", help="And by whose leave."),
-    _place_option("--tls", is_flag=True, help="Speak TLS."),
-    _place_option("--tls-ca", type=_PEM, help="Whose signatures to believe (implies --tls)."),
-    _place_option("--tls-cert", type=_PEM, help="Our own certificate (implies --tls)."),
-    _place_option("--tls-key", type=_PEM, help="Its key."),
-    _place_option("--tls-key-password", help="The key's password."),
-    _place_option("--tls-insecure", is_flag=True, help="Believe any certificate (implies --tls)."),
+    _place_option("--namespace", metavar="NAME", help="Namespace of all topics and groups named."),
+    _place_option("--access-key", help="Access key of the ACL account."),
+    _place_option("--secret-key", help="Secret key that belongs to --access-key."),
+    _place_option("--security-token", help="Temporary security token (STS) of the ACL account."),
+    _place_option("--tls", is_flag=True, help="Encrypt connections with TLS."),
+    _place_option(
+        "--tls-ca",
+        type=_PEM,
+        help="CA certificates used to verify servers, PEM (implies --tls).",
+    ),
+    _place_option("--tls-cert", type=_PEM, help="Client certificate, PEM (implies --tls)."),
+    _place_option("--tls-key", type=_PEM, help="Private key that belongs to --tls-cert, PEM."),
+    _place_option("--tls-key-password", help="Password of the private key in --tls-key."),
+    _place_option(
+        "--tls-insecure",
+        is_flag=True,
+        help="Do not verify the certificates of servers (implies --tls).",
+    ),
 ]
 _OUTPUT_OPTION = click.option(
     "-o",
@@ -84,20 +92,31 @@ _OUTPUT_OPTION = click.option(
     type=click.Choice(["table", "json"]),
     default="table",
     show_default=True,
-    help="What stdout gets; the keys of json do not change.",
+    help="Format of the output on stdout; JSON keys are stable across versions.",
 )
 _WATCH_OPTIONS = [
-    click.option("-w", "--watch", "is_watched", is_flag=True, help="Look again and again."),
     click.option(
-        "--every", "every_s", type=float, default=2.0, show_default=True, help="Seconds between."
+        "-w",
+        "--watch",
+        "is_watched",
+        is_flag=True,
+        help="Repeat the command and print its output each time.",
     ),
-    click.option("--times", type=click.IntRange(1), help="End after so many looks."),
+    click.option(
+        "--every",
+        "every_s",
+        type=float,
+        default=2.0,
+        show_default=True,
+        help="Seconds between two outputs of --watch.",
+    ),
+    click.option("--times", type=click.IntRange(1), help="Number of outputs of --watch."),
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
-    """How to reach a cluster, as the command line says."""
+    """Values of the cluster options: addresses, namespace, login and TLS."""
 
     namesrv: str
     namespace: str | None
@@ -136,17 +155,17 @@ class ClusterOptions:
         )
 
     def admin(self) -> Admin:
-        """Return what asks."""
+        """Return an `Admin` with these settings."""
         from orbitmq.admin.admin import Admin
 
         return Admin(self.settings())
 
 
 class Verb(click.Command):
-    """A command whose help tells its own options apart from those that all have."""
+    """A command whose help lists its own options and the shared cluster options separately."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write its own options, then the shared ones."""
+        """Write the command's own options, then the shared ones."""
         own: list[tuple[str, str]] = []
         shared: list[tuple[str, str]] = []
         for parameter in self.get_params(ctx):
@@ -160,13 +179,13 @@ class Verb(click.Command):
                 formatter.write_dl(shared)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Say what the exit codes are."""
+        """Write the exit codes, or the command's own epilog."""
         formatter.write_paragraph()
         formatter.write_text(self.epilog or EXIT_CODES_HELP)
 
 
 def reaches(function: Callable[..., Any]) -> Callable[..., None]:
-    """Give a function the cluster options as a `Place`, and its errors an exit code."""
+    """Pass the cluster options as `ClusterOptions` to a function; turn its errors to exit codes."""
 
     @functools.wraps(function)
     def command(**options: Any) -> None:
@@ -180,7 +199,7 @@ def reaches(function: Callable[..., Any]) -> Callable[..., None]:
 def admin_command(
     *, watched: bool = False
 ) -> Callable[[Callable[..., Answer]], Callable[..., None]]:
-    """Give a function an `Admin` and print what it returns; with `watched` as often as wished."""
+    """Pass an `Admin` to a function and print its answer; `watched` adds --watch and --every."""
 
     def decorate(function: Callable[..., Answer]) -> Callable[..., None]:
         @functools.wraps(function)

@@ -1,16 +1,16 @@
-"""Pid files: which servers of this user run on this machine, and how to end one of them.
+"""Pid files: list the servers of this user on this machine, and stop them.
 
-    ~/.orbitmq/run/broker-myhost-4711.pid      (or in $ORBITMQ_RUN_DIR)
-      4711
-      broker
-      /home/me/store
-      stopping                               (once it has been told to end)
+~/.orbitmq/run/broker-myhost-4711.pid      (or in $ORBITMQ_RUN_DIR)
+  4711
+  broker
+  /home/me/store
+  stopping                               (after the first signal)
 
-A server holds an fcntl lock on its file as long as it lives, and the kernel tells whose lock it is.
-So a file that a killed process has left behind names nobody, even if its number belongs to somebody
-else by now; it is deleted when it is found. A signal goes to a pidfd that was opened while the lock
-was held, and therefore to the holder and to no stranger. One that is stopping is only waited for: a
-second signal would end it there and then.
+  A server holds an fcntl lock on its file as long as it lives, and the kernel returns the
+  holder of a lock. So the file of a killed process is recognised as stale, even if another
+  process has its number by now. Stale files are deleted when they are found. A signal is sent
+  to a pidfd that was opened while the lock was held, so it always reaches the holder. A server
+  that is already stopping gets no further signal: a second signal would end it at once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 Kind = Literal["up", "broker", "nameserver"]
 KINDS: Final[tuple[Kind, ...]] = ("broker", "up", "nameserver")
-"""In the order in which they are ended: a broker takes leave of its nameservers."""
+"""Order of stopping: a broker unregisters at its nameservers, so these stop last."""
 
 STOPPING: Final = "stopping"
 _FLOCK: Final = struct.Struct("hhqqi4x")
@@ -43,13 +43,13 @@ _FLOCK: Final = struct.Struct("hhqqi4x")
 
 
 def run_directory() -> Path:
-    """Return where the pid files are."""
+    """Return the directory of the pid files."""
     given = os.environ.get("ORBITMQ_RUN_DIR")
     return Path(given) if given else Path.home() / ".orbitmq" / "run"
 
 
 class PidFile:
-    """The file of this process."""
+    """The pid file of this process."""
 
     def __init__(self, kind: Kind, place: str) -> None:
         directory = run_directory()
@@ -60,25 +60,25 @@ class PidFile:
         self._file.flush()
 
     def note_stopping(self) -> None:
-        """Tell others that a signal has come already."""
+        """Record in the file that the process has received a signal."""
         self._file.write(f"{STOPPING}\n")
         self._file.flush()
 
     def remove(self) -> None:
-        """Delete the file, and let go of it."""
+        """Delete the file and release its lock."""
         self._path.unlink(missing_ok=True)
         self._file.close()
 
 
 @contextmanager
 def announced(kind: Kind, place: str) -> Iterator[Callable[[], None]]:
-    """Let others find this process by its pid file; one that cannot be written is a warning.
+    """Write the pid file of this process; log a warning if that fails.
 
-    Gives a function to be called when a signal has come.
+    Yields a function that the process calls when a signal has arrived.
     """
     file: PidFile | None = None
     try:
-        running_servers()  # deletes what others have left behind
+        running_servers()  # deletes stale files
         file = PidFile(kind, place)
     except OSError as error:
         _log.warning("no pid file, so that orbitmq stop will not find this process: %s", error)
@@ -90,7 +90,7 @@ def announced(kind: Kind, place: str) -> Iterator[Callable[[], None]]:
 
 
 def _locked(path: Path) -> IO[str]:
-    """Open a file and lock it; not one that somebody deletes at the same time."""
+    """Open and lock a file; try again if another process deletes it meanwhile."""
     while True:
         file = path.open("a+", encoding="utf-8")
         try:
@@ -106,18 +106,18 @@ def _locked(path: Path) -> IO[str]:
 
 @dataclass(frozen=True, slots=True)
 class RunningServer:
-    """A server that runs."""
+    """A running server."""
 
     kind: Kind
     pid: int
     place: str
-    """Its store directory, or its port."""
+    """The store directory, or the port."""
     path: Path
 
     def ask_to_end(self) -> int | None:
-        """Send SIGTERM, unless it is stopping; returns a pidfd to wait with, None when it is gone.
+        """Send SIGTERM unless the server is stopping already.
 
-        The caller closes the pidfd.
+        Returns a pidfd to wait for, or None if the process has ended. The caller closes the pidfd.
         """
         try:
             pidfd = os.pidfd_open(self.pid)
@@ -126,7 +126,7 @@ class RunningServer:
         try:
             with self.path.open("rb+") as file:
                 if _holder(file) != self.pid:
-                    raise ProcessLookupError  # another process by now
+                    raise ProcessLookupError  # the file belongs to another process by now
                 if STOPPING.encode() not in file.read().splitlines()[3:]:
                     signal.pidfd_send_signal(pidfd, signal.SIGTERM)
         except (FileNotFoundError, ProcessLookupError):
@@ -139,14 +139,14 @@ class RunningServer:
 
     @staticmethod
     def has_ended(pidfd: int, timeout_s: float) -> bool:
-        """Wait until the process of a pidfd has ended; False when the time is over."""
+        """Wait until the process of a pidfd has ended; return False after the timeout."""
         poll = select.poll()
         poll.register(pidfd, select.POLLIN)
         return bool(poll.poll(max(0, round(timeout_s * 1000))))
 
 
 def running_servers() -> list[RunningServer]:
-    """Find the servers that run, in the order of `KINDS`; files of dead ones are deleted."""
+    """Return the running servers in the order of `KINDS`; delete the files of dead ones."""
     found = []
     host = socket.gethostname()
     with contextlib.suppress(FileNotFoundError):
@@ -159,7 +159,7 @@ def running_servers() -> list[RunningServer]:
 
 def _read(path: Path) -> RunningServer | None:
     if path.name.endswith(f"-{os.getpid()}.pid"):
-        return None  # to close a file of this process would let go of its lock
+        return None  # closing a second handle of our own file would release its lock
     try:
         with path.open("rb+") as file:
             holder = _holder(file)
@@ -169,15 +169,15 @@ def _read(path: Path) -> RunningServer | None:
                 return None
             _pid, kind, place, *_stopping = file.read().decode().splitlines()
     except (OSError, ValueError):
-        return None  # gone meanwhile, about to be written, or no file of ours
+        return None  # deleted meanwhile, not written yet, or not a pid file of OrbitMQ
     known = next((one for one in KINDS if one == kind), None)
-    if known is None or holder <= 0:  # a process that cannot be seen from here, as in a container
+    if known is None or holder <= 0:  # the process is not visible from here, as from a container
         return None
     return RunningServer(known, holder, place, path)
 
 
 def _holder(file: IO[bytes]) -> int | None:
-    """Return whose lock is on a file; None if there is none."""
+    """Return the process id of the holder of a file's lock, or None without a lock."""
     question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(file, fcntl.F_GETLK, question))
     return None if kind == fcntl.F_UNLCK else int(pid)

@@ -1,7 +1,7 @@
-"""Output that nobody reads to its end: ``orbitmq topic list | head -1`` ends quietly.
+"""Closed output pipes: ``orbitmq topic list | head -1`` ends without an error.
 
-The reader has what it wanted, so that is a success. What a command had to say besides, its exit
-code, stays as it is.
+The reader has read enough, so this is a success. If the command has set an exit code, that code
+is kept.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ __all__ = ["EndsQuietly", "goes_on_unread"]
 
 
 class EndsQuietly(click.Command):
-    """A command that is done when nobody reads on."""
+    """A command that ends quietly when the reader of its output is gone."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        """Read the command line, which may be a request for help."""
+        """Parse the command line, which may print the help."""
         with _ends_with_its_reader():
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command, and write all that it has printed."""
+        """Run the command and flush its output."""
         with _ends_with_its_reader():
             return super().invoke(ctx)
 
 
 @contextmanager
 def _ends_with_its_reader() -> Iterator[None]:
-    """End with code 0 when the reader of stdout is gone, and leave nothing to complain of."""
+    """End with code 0 when the reader of stdout is gone, without a message of the interpreter."""
     try:
         try:
             yield
         finally:
-            sys.stdout.flush()  # else the interpreter does it, and complains
+            sys.stdout.flush()  # else the interpreter flushes and prints an error
     except BrokenPipeError as error:
         if not _drop_unread_output():
-            raise  # of another pipe: that is no end
+            raise  # another pipe is broken, not stdout
         if isinstance(error.__context__, SystemExit):
             raise error.__context__ from None
         sys.exit(0)
@@ -50,7 +50,7 @@ def _ends_with_its_reader() -> Iterator[None]:
 
 @contextmanager
 def goes_on_unread() -> Iterator[None]:
-    """Go on behind what is inside when the reader of stdout is gone."""
+    """Skip the rest of the enclosed code when the reader of stdout is gone, and go on behind it."""
     try:
         yield
     except BrokenPipeError:
@@ -59,7 +59,7 @@ def goes_on_unread() -> Iterator[None]:
 
 
 def _drop_unread_output() -> bool:
-    """Send what is still to be written to stdout nowhere, if its reader is gone; say whether."""
+    """Redirect stdout to /dev/null if its reader is gone; return True in this case."""
     try:
         number = sys.stdout.fileno()
     except (OSError, ValueError):

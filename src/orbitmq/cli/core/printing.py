@@ -1,9 +1,9 @@
-"""The one place that prints what a command has found: for people as tables, for programs as JSON.
+"""Printing of the answers of all commands: tables for people, JSON for programs.
 
-A command returns an answer and does not print. In JSON a `Table` is a list of objects, a `Facts`
-one object, a `Done` an object with ``done`` and what was done; their keys are part of the interface
-and do not change. Times are epoch milliseconds there, local time in tables. Data goes to stdout,
-all talk to stderr.
+A command returns an answer and does not print. In JSON an `OutputTable` is a list of objects, a
+`Facts` one object, a `Done` an object with ``done`` and the values of the change. The keys are part
+of the interface and do not change. Times are epoch milliseconds in JSON and local time in tables.
+Data goes to stdout, messages for people go to stderr.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Output = Literal["table", "json"]
 
 
 class Column(NamedTuple):
-    """A column: its key in JSON, its heading in a table, and what it holds."""
+    """A column: key in JSON, heading in a table, and kind of values."""
 
     key: str
     heading: str
@@ -51,29 +51,29 @@ class Column(NamedTuple):
 
 @dataclass(slots=True)
 class OutputTable:
-    """Rows of values under the keys of the columns."""
+    """Table of rows, with values by the keys of the columns."""
 
     columns: Sequence[Column]
     rows: list[dict[str, Any]] = field(default_factory=list)
     title: str | None = None
     note: str | None = None
-    """A line below the table, for people only."""
+    """A line below the table; JSON does not contain it."""
 
     def as_json(self) -> Any:
-        """Return what a program gets."""
+        """Return the value to print as JSON."""
         keys = [column.key for column in self.columns]
         return [{key: row.get(key) for key in keys} for row in self.rows]
 
 
 @dataclass(slots=True)
 class Facts:
-    """One thing's values by name; a value may be a table of its own."""
+    """Values of one object by name; a value may be a table."""
 
     values: Mapping[str, Any]
     title: str | None = None
 
     def as_json(self) -> Any:
-        """Return what a program gets."""
+        """Return the value to print as JSON."""
         return {
             key: value.as_json() if isinstance(value, OutputTable) else value
             for key, value in self.values.items()
@@ -82,18 +82,18 @@ class Facts:
 
 @dataclass(slots=True)
 class Done:
-    """A change that was made: a sentence for people, values for programs."""
+    """A completed change: a sentence for people, values for programs."""
 
     text: str
     values: Mapping[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> Any:
-        """Return what a program gets."""
+        """Return the value to print as JSON."""
         return {"done": True, **self.values}
 
 
 def in_common(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the values that all rows have, None where they differ."""
+    """Return the values that are equal in all rows, and None for keys whose values differ."""
     first, *others = rows
     return {
         key: value if all(other[key] == value for other in others) else None
@@ -105,13 +105,13 @@ Answer = OutputTable | Facts | Done
 
 
 def present(answer: Answer, output: Output) -> None:
-    """Print an answer; if nobody reads it, the command goes on to its end and its exit code."""
+    """Print an answer; if the reader is gone, the command still runs to its end and exit code."""
     with goes_on_unread():
         _print(answer, output)
 
 
 def say(text: str) -> None:
-    """Print a text as `present` prints an answer."""
+    """Print a text, with the same handling of a closed pipe as `present`."""
     with goes_on_unread():
         click.echo(text)
 
@@ -126,9 +126,9 @@ def _print(answer: Answer, output: Output) -> None:
 
 
 def watch(look: Callable[[], Answer], output: Output, every_s: float, times: int | None) -> None:
-    """Look again and again, until Ctrl-C or so many times.
+    """Call `look` and print its answer repeatedly, `times` times or until Ctrl-C.
 
-    On a terminal the newest answer takes the place of the last one; JSON is one line for each look.
+    On a terminal the newest answer replaces the last one. In JSON each answer is one line.
     """
     looks = 0
     live = None
@@ -165,9 +165,9 @@ def _console() -> Console:
 
     class Piped(Console):
         def on_broken_pipe(self) -> None:
-            raise  # rich would end with code 1; `orbitmq.cli.core.pipes` knows better
+            raise  # rich would exit with code 1; `orbitmq.cli.core.pipes` handles this
 
-    # A table that goes to a file or a pipe is not folded: `grep` wants whole lines.
+    # Do not fold lines in a file or a pipe, so that `grep` finds whole rows.
     width = None if sys.stdout.isatty() else 10_000
     return Piped(file=sys.stdout, width=width, soft_wrap=False, highlight=False)
 
@@ -197,7 +197,7 @@ def _draw_table(table: OutputTable, *, header: bool = True) -> RenderableType:
     drawn = RichTable(
         box=box.SIMPLE_HEAD,
         show_header=header,
-        # As Text, for rich would take what stands in brackets in a plain str for markup.
+        # As Text, because rich interprets brackets in a plain str as markup.
         title=None if table.title is None else Text(table.title),
         title_justify="left",
         show_edge=False,
@@ -237,7 +237,7 @@ def _text(value: Any, kind: Kind) -> str:
 
 
 def local_time(epoch_ms: int) -> str:
-    """Return a time as people here write it.
+    """Return a time as local date and time with milliseconds.
 
     >>> local_time(0)[:4] in ("1969", "1970")
     True

@@ -1,8 +1,8 @@
-"""Run something with `start` and `stop` until a signal says stop.
+"""Runs a server, an object with `start` and `stop`, until a signal arrives.
 
-SIGTERM and SIGINT stop it cleanly and the command ends with code 0; a second one ends the process
-there and then. What keeps it from starting is told in one line, with code 1, or with 2 if it is a
-setting.
+SIGTERM and SIGINT stop the server cleanly and the command ends with code 0. A second signal ends
+the process at once. A failed start prints one line and ends with code 1, or with code 2 if a
+setting is wrong.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class App(Protocol):
-    """What can be run."""
+    """A server that can be started and stopped."""
 
     async def start(self) -> None:
-        """Begin to serve."""
+        """Start serving."""
 
     async def stop(self) -> None:
-        """Give everything back; harmless after a start that failed."""
+        """Release all resources; harmless after a failed start."""
 
 
 A = TypeVar("A", bound=App)
 
 
 def run(make: Callable[[], A], announce: Callable[[A], None], *, kind: Kind, place: str) -> None:
-    """Make an app on the event loop, start it, announce it, stop it when a signal comes.
+    """Create an app on the event loop, start and announce it, and stop it on a signal.
 
-    `kind` and `place` (its directory or port) go to the pid file, for `orbitmq stop`.
+    `kind` and `place` (the directory or port) are written to the pid file for `orbitmq stop`.
     """
     _allow_many_connections()
     keep_freed_memory()
@@ -68,7 +68,7 @@ def run(make: Callable[[], A], announce: Callable[[A], None], *, kind: Kind, pla
 
 
 def _allow_many_connections() -> None:
-    """Use all the descriptors this process may have; shells start programs with few."""
+    """Raise the limit of file descriptors to its maximum; shells start programs with few."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(ValueError, OSError):
@@ -83,9 +83,9 @@ async def _run(
 
     def stop() -> None:
         told.set()
-        for number in STOP_SIGNALS:  # the next one is not waited for
+        for number in STOP_SIGNALS:  # a second signal ends the process at once
             loop.remove_signal_handler(number)
-        with contextlib.suppress(OSError):  # of a full disk
+        with contextlib.suppress(OSError):  # the disk may be full
             stopping()
 
     for number in STOP_SIGNALS:
@@ -101,7 +101,7 @@ async def _run(
 
 
 def explain(error: Exception) -> str:
-    """Say in one line what kept an app from starting."""
+    """Return one line that explains why an app did not start."""
     if isinstance(error, OSError):
         place = re.search(r"\('([^']*)', (\d+)", str(error))
         where = f"{place[1]}:{place[2]}" if place else "the address"
@@ -114,14 +114,14 @@ def explain(error: Exception) -> str:
     return str(error)
 
 
-# ---- A broker or a nameserver in the foreground, announced in RocketMQ's own words
+# ---- Broker and nameserver in the foreground, announced with RocketMQ's own lines
 
 _log = logging.getLogger(__name__)
 
 
 def run_broker(config: BrokerConfig, hosts: Sequence[str]) -> None:
     """Run a broker until a signal ends it."""
-    # Imported late: a nameserver needs nothing of it.
+    # Imported late: a nameserver does not need the broker's modules.
     from orbitmq.broker.app import Broker
 
     def announce(_running: Broker) -> None:
@@ -138,7 +138,10 @@ def run_broker(config: BrokerConfig, hosts: Sequence[str]) -> None:
 def run_nameserver(
     config: NameserverConfig, hosts: Sequence[str], *, tells_address: bool = False
 ) -> None:
-    """Run a nameserver until a signal ends it; `tells_address` prints a line for scripts, too."""
+    """Run a nameserver until a signal ends it.
+
+    `tells_address` also prints its address in a line for scripts.
+    """
     from orbitmq.nameserver import Nameserver
 
     def announce(running: Nameserver) -> None:
@@ -151,6 +154,6 @@ def run_nameserver(
 
 
 def _say(line: str) -> None:
-    """Tell whoever waits on stdout, and whoever looks into the log."""
+    """Print a line on stdout, for scripts that wait for it, and write it to the log."""
     click.echo(line)
     _log.info("%s", line)

@@ -1,9 +1,9 @@
-"""Bars for what takes long: on stderr, on a terminal, and gone when it is over.
+"""Progress bars and spinners on stderr, for slow operations; removed when the operation ends.
 
-`progress` counts things one by one, `waiting` turns a wheel while one call takes its time. Neither
-shows anything in a pipe or in a file, nor below a table that `--watch` redraws in place.
+`progress` counts items in a bar, `waiting` shows a spinner during one call. Both need a terminal:
+they show nothing in a pipe, in a file, or below a table that `--watch` redraws in place.
 
-A wheel appears only after `PATIENCE_S`: most commands are over by then. It gives way to a bar.
+A spinner appears only after `PATIENCE_S`, because most commands end earlier. A bar replaces it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _is_shown() -> bool:
 
 
 def bar() -> Progress | None:
-    """Return a bar to start and to advance, None if nobody would see it."""
+    """Return a progress bar that is not started yet, or None if it would not be visible."""
     if not _is_shown():
         return None
     from rich.console import Console
@@ -57,7 +57,7 @@ def bar() -> Progress | None:
 
 
 def progress(items: Iterable[T], total: int | None, what: str) -> Iterator[T]:
-    """Give items, with a bar while somebody looks; without a total it only counts them."""
+    """Yield items, with a progress bar on a terminal; without a total the bar only counts."""
     shown = bar()
     if shown is None:
         yield from items
@@ -67,7 +67,7 @@ def progress(items: Iterable[T], total: int | None, what: str) -> Iterator[T]:
 
 
 class _Wheel:
-    """Turns once its time has come, unless it was stopped before."""
+    """A spinner that appears after `PATIENCE_S`, unless it is stopped before."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -97,7 +97,7 @@ class _Wheel:
 
 @contextmanager
 def waiting(text: str) -> Iterator[None]:
-    """Turn a wheel while what is inside takes its time."""
+    """Show a spinner while the enclosed code runs."""
     if not _is_shown():
         yield
         return
@@ -112,7 +112,7 @@ def waiting(text: str) -> Iterator[None]:
 
 @contextmanager
 def unshown() -> Iterator[None]:
-    """Show neither inside: something else is being redrawn."""
+    """Show no bar and no spinner in the enclosed code, because a table is being redrawn."""
     token = _is_unshown.set(True)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Test messages, timed one by one."""
+"""Test messages whose sends are timed one by one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["CHECK_COLUMNS", "TOOLS_GROUP", "timed_sends"]
 
 TOOLS_GROUP: Final = "orbitmq-tools"
-"""The producer group of commands."""
+"""Producer group of all commands that send."""
 
 CHECK_COLUMNS: Final = [
     Column("broker", "Broker"),
@@ -28,7 +28,7 @@ CHECK_COLUMNS: Final = [
 def timed_sends(
     place: ClusterOptions, topic: str, amount: int, size: int, *, broker: str | None = None
 ) -> list[dict[str, Any]]:
-    """Send messages to the queues of a topic in turn; returns what became of each."""
+    """Send messages to the queues of a topic in turn; return status and duration of each."""
     from orbitmq.admin.admin import Admin
     from orbitmq.client.producer.producer import Producer
     from orbitmq.errors import NoRoute, OrbitError

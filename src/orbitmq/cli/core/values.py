@@ -1,4 +1,4 @@
-"""Values that commands take: moments, brokers, names that a shell can complete."""
+"""Values of arguments and options: times, brokers, and names with shell completion."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _JAVA_TIME = re.compile(r"(\d{4}-\d\d-\d\d)#(\d\d:\d\d:\d\d)[:.](\d{3})")
 
 
 def parse_moment(text: str, now_ms: int) -> int | Literal["earliest", "latest"]:
-    """Read a moment in any of its forms.
+    """Parse a point in time in any of its forms.
 
     >>> parse_moment("1h", now_ms=7_200_000)
     3600000
@@ -57,7 +57,7 @@ def parse_moment(text: str, now_ms: int) -> int | Literal["earliest", "latest"]:
         return int(text)
     if (java := _JAVA_TIME.fullmatch(text)) is not None:
         text = f"{java[1]}T{java[2]}.{java[3]}"
-    moment = datetime.fromisoformat(text)  # of this machine's zone unless it says another
+    moment = datetime.fromisoformat(text)  # in this machine's time zone unless the text has one
     return round(moment.timestamp() * 1000)
 
 
@@ -82,7 +82,7 @@ MOMENT: Final = _Moment()
 
 
 def moment_ms(moment: int | str | None, *, default: int) -> int:
-    """Return a moment as epoch milliseconds, where an end of the queues is one of time."""
+    """Return a moment as epoch milliseconds: 0 for earliest, the largest time for latest."""
     if moment is None:
         return default
     if isinstance(moment, int):
@@ -91,7 +91,7 @@ def moment_ms(moment: int | str | None, *, default: int) -> int:
 
 
 def key_values(texts: Iterable[str]) -> dict[str, str]:
-    """Read ``KEY=VALUE`` texts."""
+    """Parse ``KEY=VALUE`` texts."""
     pairs = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -102,9 +102,10 @@ def key_values(texts: Iterable[str]) -> dict[str, str]:
 
 
 def check_taken(place: str, wanted: Mapping[str, str], shown: Mapping[str, str]) -> None:
-    """End with an error if a server does not show the settings that it was to take over.
+    """End with an error if a server does not report the changed settings.
 
-    A request with a key that nobody knows, or a value that is none, changes nothing and succeeds.
+    The check is needed because a request with an unknown key or an invalid value changes nothing
+    and succeeds.
     """
     wrong = []
     for key, text in wanted.items():
@@ -126,20 +127,22 @@ def _is_same(text: str, shown: str) -> bool:
         return False
 
 
-# ---- brokers
+# ---- Brokers
 
-CLUSTER = click.option("-c", "--cluster", metavar="NAME", help="All brokers of this cluster.")
+CLUSTER = click.option(
+    "-c", "--cluster", metavar="NAME", help="Name of a cluster: use all its brokers."
+)
 BROKER = click.option(
-    "-b", "--broker", metavar="BROKER", help="One broker, by its name or its address."
+    "-b", "--broker", metavar="BROKER", help="Name or address of a single broker to use."
 )
 
 
 def brokers_at(
     admin: Admin, broker: str | None, cluster: str | None, *, whole: bool = True
 ) -> dict[str, str]:
-    """Return the addresses that are meant, by broker name; nothing named means all masters.
+    """Return the addresses of the chosen brokers by name; without a choice, all masters.
 
-    With `whole` False a command that changes something wants to be told where.
+    Commands that change something pass `whole=False`, which makes a choice mandatory.
     """
     if broker is None and cluster is None and not whole:
         raise click.UsageError("Say where: a broker (-b) or a cluster (-c).")
@@ -148,7 +151,7 @@ def brokers_at(
         for name, places in info.brokers.items():
             if broker in places.addresses.values():
                 return {name: broker}
-        return {broker: broker}  # one that is not registered may be asked all the same
+        return {broker: broker}  # a broker that is not registered can be used by its address
     found = {
         name: places.master
         for name, places in info.brokers.items()
@@ -163,13 +166,13 @@ def brokers_at(
 
 
 def broker_names(admin: Admin, broker: str | None, cluster: str | None) -> list[str] | None:
-    """Return the names of the brokers that are meant, None for all."""
+    """Return the names of the chosen brokers, or None for all."""
     is_all = broker is None and cluster is None
     return None if is_all else list(brokers_at(admin, broker, cluster))
 
 
 def check_group(admin: Admin, group: str) -> None:
-    """Raise `NothingFound` for a group that no broker knows: a name with a slip is an error."""
+    """Raise `NothingFound` for a group unknown to all brokers, so that a typo is an error."""
     from orbitmq.errors import BrokerRefused
 
     if admin.group_lag(group).queues or admin.group_members(group) is not None:
@@ -177,23 +180,23 @@ def check_group(admin: Admin, group: str) -> None:
     try:
         known = group in admin.group_configs()
     except BrokerRefused:
-        return  # whoever may not list all groups is not hindered
+        return  # an account without permission to list groups may use the command all the same
     if not known:
         raise NothingFound(f"no broker knows group {group}")
 
 
-# ---- names that a shell completes
+# ---- Names with shell completion
 
 
 def topic_argument(name: str = "topic", **settings: Any) -> Callable[[Any], Any]:
-    """Return an argument that is a topic's name."""
+    """Return an argument for a topic name, with shell completion."""
     return click.argument(
         name, shell_complete=_complete(lambda admin: admin.topic_names()), **settings
     )
 
 
 def group_argument(name: str = "group", **settings: Any) -> Callable[[Any], Any]:
-    """Return an argument that is a consumer group's name."""
+    """Return an argument for the name of a consumer group, with shell completion."""
     return click.argument(
         name, shell_complete=_complete(lambda admin: list(admin.group_configs())), **settings
     )

@@ -1,4 +1,4 @@
-"""``orbitmq group``: consumer groups made, changed, looked at, deleted."""
+"""``orbitmq group``: create, change, show and delete consumer groups."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["group"]
 
 
-@click.group(short_help="Create, change, look at and delete consumer groups")
+@click.group(short_help="Create, change, show and delete consumer groups")
 def group() -> None:
-    """Consumer groups: made, changed, looked at, deleted. `group lag` tells how far they are."""
+    """Create, change, show and delete consumer groups. `group lag` shows their lag."""
 
 
 Verbs = Literal["create", "update", "put"]
@@ -30,11 +30,11 @@ Verbs = Literal["create", "update", "put"]
 WORDS: Final[dict[Verbs, tuple[str, str]]] = {
     "create": (
         "Create a consumer group",
-        """Create a consumer group; on all brokers unless told otherwise.
+        """Create a consumer group on all brokers, or only at --broker or --cluster.
 
-    A group that exists is never changed: if it is as wanted, that is a success, and else an error
-    that names the difference. With --if-not-exists it is left as it is, and that is a success, too.
-    What is not given is as a group is made by default.
+    An existing group is never changed. If it has the given settings, the command succeeds,
+    otherwise it fails and names the difference. With --if-not-exists it succeeds in both cases.
+    Options that are not given have their defaults.
 
     \b
     Example:
@@ -43,22 +43,22 @@ WORDS: Final[dict[Verbs, tuple[str, str]]] = {
     ),
     "update": (
         "Change a consumer group",
-        """Change a consumer group; on all brokers that know it, unless told otherwise.
+        """Change a consumer group on all brokers that have it, or only at --broker or --cluster.
 
-    What is not given stays as it is.
+    Options that are not given keep their values.
 
     \b
     Examples:
       orbitmq group update billing --retry-times 3
-      orbitmq group update billing --no-consume      # nobody gets anything until --consume
+      orbitmq group update billing --no-consume      # no member gets messages until --consume
     """,
     ),
     "put": (
-        "Create a consumer group or set it up anew",
-        """Create a consumer group or set it up anew, as updateSubGroup of mqadmin does.
+        "Create or overwrite a consumer group",
+        """Create or overwrite a consumer group, as updateSubGroup of mqadmin does.
 
-    What is not given becomes as a group is made by default, whatever it was before. 'group create'
-    and 'group update' are safer.
+    Options that are not given are reset to their defaults. 'group create' and 'group update'
+    are safer.
 
     \b
     Example:
@@ -75,16 +75,44 @@ def _made(command: Verbs) -> click.Command:
     @group_argument()
     @BROKER
     @CLUSTER
-    @click.option("--consume/--no-consume", default=None, help="Whether it may consume. [yes]")
-    @click.option("--broadcast/--no-broadcast", default=None, help="Or every member all. [yes]")
     @click.option(
-        "--from-min/--no-from-min", default=None, help="Whether it may begin at the first."
+        "--consume/--no-consume",
+        default=None,
+        help="Allow the group to consume. [default: yes]",
     )
-    @click.option("--retry-queues", type=int, help="Queues of its retries. [1]")
-    @click.option("--retry-times", type=int, help="How often a message is tried again. [16]")
-    @click.option("--broker-id", type=int, help="From which of a name's brokers to read. [0]")
-    @click.option("--slow-broker-id", type=int, help="And from which while it is slow. [1]")
-    @click.option("--notify/--no-notify", default=None, help="Whether members hear of each other.")
+    @click.option(
+        "--broadcast/--no-broadcast",
+        default=None,
+        help="Allow broadcast consumers, where each member gets every message. [default: yes]",
+    )
+    @click.option(
+        "--from-min/--no-from-min",
+        default=None,
+        help="Allow a new group to begin at the first stored message.",
+    )
+    @click.option(
+        "--retry-queues", type=int, help="Queues of the group's retry topic. [default: 1]"
+    )
+    @click.option(
+        "--retry-times",
+        type=int,
+        help="Retries of a failed message before it becomes a dead letter. [default: 16]",
+    )
+    @click.option(
+        "--broker-id",
+        type=int,
+        help="Broker id to read from, 0 is the master. [default: 0]",
+    )
+    @click.option(
+        "--slow-broker-id",
+        type=int,
+        help="Broker id to read from when the group is far behind. [default: 1]",
+    )
+    @click.option(
+        "--notify/--no-notify",
+        default=None,
+        help="Notify members when the membership changes, so that they rebalance at once.",
+    )
     @admin_command()
     def run(
         admin: Admin, group: str, broker: str | None, cluster: str | None, **given: Any
@@ -97,7 +125,9 @@ def _made(command: Verbs) -> click.Command:
     if command == "create":
         run.params.append(
             click.Option(
-                ["--if-not-exists"], is_flag=True, help="Leave a group that exists as it is."
+                ["--if-not-exists"],
+                is_flag=True,
+                help="Succeed without a change if the group exists.",
             )
         )
     return run
@@ -113,7 +143,7 @@ FIELDS = {
     "slow_broker_id": "which_broker_when_consume_slowly",
     "notify": "notify_consumer_ids_changed_enable",
 }
-"""Option → field of the group."""
+"""Names of options → fields of `SubscriptionGroup`."""
 
 
 def put_group(
@@ -126,7 +156,7 @@ def put_group(
     given: dict[str, Any],
     if_not_exists: bool,
 ) -> Done:
-    """Create or change a group; a change begins with what each broker has."""
+    """Create or change a group; a change keeps the other fields of each broker."""
     from dataclasses import replace
 
     from orbitmq.protocol.bodies import SubscriptionGroup
@@ -151,7 +181,7 @@ def put_group(
 def _done(
     configs: list[SubscriptionGroup], kept: Mapping[str, SubscriptionGroup] | None = None
 ) -> Done:
-    """Say how a group is set up now."""
+    """Return the answer with a group's settings after a change."""
     (group,) = {config.group_name for config in configs}
     said = "\n".join(
         f"group {group} is set up: {text}" for text in dict.fromkeys(map(_said, configs))
@@ -173,16 +203,22 @@ def _said(config: SubscriptionGroup) -> str:
     return f"{may}, {config.retry_max_times} retries in {config.retry_queue_nums} queues"
 
 
-@click.command("delete", cls=Verb, short_help="Delete a group")
+@click.command("delete", cls=Verb, short_help="Delete a consumer group")
 @group_argument()
 @CLUSTER
-@click.option("--keep-offsets", is_flag=True, help="Let a group of that name go on from there.")
-@click.option("--keep-topics", is_flag=True, help="Keep its retries and its dead letters.")
+@click.option(
+    "--keep-offsets",
+    is_flag=True,
+    help="Keep the committed offsets, so that a new group with this name continues there.",
+)
+@click.option(
+    "--keep-topics", is_flag=True, help="Keep the group's retry topic and dead letter topic."
+)
 @admin_command()
 def delete_command(
     admin: Admin, group: str, cluster: str | None, keep_offsets: bool, keep_topics: bool
 ) -> Done:
-    """Delete a group from all brokers, with its offsets, its retries and its dead letters.
+    """Delete a consumer group from all brokers, with its offsets, retries and dead letters.
 
     \b
     Examples:
@@ -195,11 +231,11 @@ def delete_command(
     return Done(f"group {group} is deleted", {"group": group})
 
 
-@click.command("config", cls=Verb, short_help="Show how brokers have a group set up")
+@click.command("config", cls=Verb, short_help="Show a group's settings on each broker")
 @group_argument()
 @admin_command()
 def config_command(admin: Admin, group: str) -> OutputTable:
-    """Show how each broker has a group set up.
+    """Show the settings of a consumer group on each broker.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""Looking at consumer groups: which there are, how far they are, who is in them."""
+"""Verbs that show consumer groups: their names, lag, members and running consumers."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ QUEUE_COLUMNS: Final = [
 
 
 @click.command("list", cls=Verb, short_help="List consumer groups")
-@click.option("-c", "--cluster", metavar="NAME", help="Only those of one cluster.")
-@click.option("--all", "with_internal", is_flag=True, help="Also RocketMQ's own.")
+@click.option("-c", "--cluster", metavar="NAME", help="List only groups of this cluster.")
+@click.option("--all", "with_internal", is_flag=True, help="Also list RocketMQ's own groups.")
 @admin_command()
 def list_command(admin: Admin, cluster: str | None, with_internal: bool) -> OutputTable:
-    """List the consumer groups that brokers know; RocketMQ's own only with --all.
+    """List consumer groups; RocketMQ's own groups only with --all.
 
     \b
     Example:
@@ -67,19 +67,19 @@ def list_command(admin: Admin, cluster: str | None, with_internal: bool) -> Outp
 
 
 def is_internal(name: str) -> bool:
-    """Whether a group is RocketMQ's own."""
+    """Return True for RocketMQ's own groups."""
     from orbitmq.protocol.names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS
 
     return name in SYSTEM_GROUPS or name.startswith(SYSTEM_GROUP_PREFIX)
 
 
-@click.command("lag", cls=Verb, short_help="Show how far groups are")
+@click.command("lag", cls=Verb, short_help="Show the lag of consumer groups")
 @group_argument(required=False)
-@click.option("-t", "--topic", help="Only this topic.")
-@click.option("--clients", is_flag=True, help="Also say which client has each queue.")
+@click.option("-t", "--topic", help="Show only the queues of this topic.")
+@click.option("--clients", is_flag=True, help="Also show which client consumes each queue.")
 @admin_command(watched=True)
 def lag_command(admin: Admin, group: str | None, topic: str | None, clients: bool) -> OutputTable:
-    """Show how far a group is in each queue, or, without one, how far behind every group is.
+    """Show the offsets and the lag of GROUP in each queue; without GROUP the lag of all groups.
 
     \b
     Examples:
@@ -133,7 +133,7 @@ def _all_groups(admin: Admin) -> OutputTable:
 
 
 def group_rows(admin: Admin) -> list[dict[str, Any]]:
-    """Return a row for each group that is not RocketMQ's own."""
+    """Return a row for each group except RocketMQ's own."""
     rows = []
     names = [name for name in admin.group_configs() if not is_internal(name)]
     for name in progress(names, len(names), "Groups"):
@@ -151,11 +151,11 @@ def group_rows(admin: Admin) -> list[dict[str, Any]]:
     return rows
 
 
-@click.command("members", cls=Verb, short_help="Show who is in a group and what it wants")
+@click.command("members", cls=Verb, short_help="Show members and subscriptions of a group")
 @group_argument()
 @admin_command(watched=True)
 def members_command(admin: Admin, group: str) -> Facts:
-    """Show who is connected as a member of a group, and what the group subscribes to.
+    """Show the connected members of a consumer group, and the group's subscriptions.
 
     \b
     Example:
@@ -190,13 +190,13 @@ def members_command(admin: Admin, group: str) -> Facts:
     )
 
 
-@click.command("running-info", cls=Verb, short_help="Have consumers say how they are")
+@click.command("running-info", cls=Verb, short_help="Show the state of running consumers")
 @group_argument()
-@click.option("-i", "--client", "client_id", help="Only the member with this id.")
-@click.option("-s", "--stacks", is_flag=True, help="Also what its threads do.")
+@click.option("-i", "--client", "client_id", help="Show only the member with this client id.")
+@click.option("-s", "--stacks", is_flag=True, help="Also show the stacks of its threads.")
 @admin_command(watched=True)
 def running_info_command(admin: Admin, group: str, client_id: str | None, stacks: bool) -> Facts:
-    """Have the members of a group say how they are: settings, queues, what they hold of them.
+    """Request the state of a group's members: settings, queues, and messages cached of each.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""``orbitmq message``: messages found, printed, sent, tried, sent back."""
+"""``orbitmq message``: find, print, send, test and resend messages."""
 
 from __future__ import annotations
 
@@ -23,21 +23,34 @@ if TYPE_CHECKING:
 __all__ = ["message"]
 
 
-@click.group(short_help="Find, print, send and send back messages")
+@click.group(short_help="Find, print, send and resend messages")
 def message() -> None:
-    """Messages: found, printed, sent, tried, sent back."""
+    """Find, print, send, test and resend messages."""
 
 
 @click.command("send", cls=Verb, short_help="Send a message")
 @topic_argument()
-@click.option("--body", help="Its body as text; stdin if there is none.")
-@click.option("-k", "--key", "keys", multiple=True, help="A key to find it by; may be repeated.")
-@click.option("--tag", help="Its tag.")
+@click.option("--body", help="Body of the message as text; read from stdin by default.")
+@click.option(
+    "-k",
+    "--key",
+    "keys",
+    multiple=True,
+    help="Key to find the message by; may be given several times.",
+)
+@click.option("--tag", help="Tag of the message.")
 @click.option("-p", "--property", "properties", multiple=True, metavar="KEY=VALUE")
-@click.option("--delay-level", type=click.IntRange(0), default=0, help="Hold it back: 1 to 18.")
-@click.option("-b", "--broker", metavar="NAME", help="The broker to send it to.")
-@click.option("-q", "--queue", "queue_id", type=int, help="The queue to send it to.")
-@click.option("--trace", is_flag=True, help="Trace it.")
+@click.option(
+    "--delay-level",
+    type=click.IntRange(0),
+    default=0,
+    help="Delay level of the message, 1 to 18; 0 delivers at once.",
+)
+@click.option("-b", "--broker", metavar="NAME", help="Name of the broker to send to.")
+@click.option(
+    "-q", "--queue", "queue_id", type=int, help="Id of the queue to send to; needs --broker."
+)
+@click.option("--trace", is_flag=True, help="Write message trace for the message.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
 @reaches
 def send_command(
@@ -53,7 +66,7 @@ def send_command(
     trace: bool,
     output: Output,
 ) -> None:
-    """Send one message and say where it is.
+    """Send one message and show where it is stored.
 
     \b
     Examples:
@@ -92,12 +105,14 @@ def send_command(
 @click.argument("message_id")
 @click.option("-t", "--topic", help="The message's topic, if the id is its producer's.")
 @click.option("-g", "--group", required=True, help="The consumer group.")
-@click.option("-i", "--client", "client_id", help="Which member; the first if none is named.")
+@click.option(
+    "-i", "--client", "client_id", help="Client id of the member; by default the first member."
+)
 @admin_command()
 def consume_directly_command(
     admin: Admin, message_id: str, topic: str | None, group: str, client_id: str | None
 ) -> Facts:
-    """Have a consumer handle a message now, whatever its offsets are, and say what came of it.
+    """Have a consumer handle a message now, and show the result; offsets do not change.
 
     \b
     Example:
@@ -121,14 +136,14 @@ def consume_directly_command(
     )
 
 
-@click.command("resend", cls=Verb, short_help="Send messages again, or dead letters back")
+@click.command("resend", cls=Verb, short_help="Send messages or dead letters again")
 @click.argument("message_id", required=False)
 @click.option("-t", "--topic", help="The message's topic, if the id is its producer's.")
-@click.option("-g", "--group", help="The group whose dead letters go back.")
-@click.option("--all", "everything", is_flag=True, help="All dead letters of the group.")
+@click.option("-g", "--group", help="The group whose dead letters are sent again.")
+@click.option("--all", "everything", is_flag=True, help="Send all dead letters of the group again.")
 @click.option("--to", type=click.Choice(["group", "topic"]), default="group", show_default=True)
-@click.option("--limit", type=click.IntRange(1), help="At most so many.")
-@click.option("--dry-run", is_flag=True, help="Only list what would be sent.")
+@click.option("--limit", type=click.IntRange(1), help="Largest number of messages to send.")
+@click.option("--dry-run", is_flag=True, help="Only list the messages, without sending them.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
 @reaches
 def resend_command(
@@ -142,12 +157,12 @@ def resend_command(
     dry_run: bool,
     output: Output,
 ) -> None:
-    """Send a message again, or the dead letters of a group back to it.
+    """Send a message again, or send dead letters back to their group.
 
-    With --to group only the group gets a dead letter again, and its attempts start anew; with --to
-    topic it is a new message for all. Dead letters stay where they are; what was sent back has the
-    property REDRIVEN_FROM. Of a dead letter that was sent back and died again --all takes only the
-    newest copy.
+    With --to group only this group receives a dead letter again, with all its retries. With --to
+    topic it is a new message for all groups. Dead letters stay in their topic; the new messages
+    have the property REDRIVEN_FROM. If a resent message has become a dead letter again, --all sends
+    only the newest copy.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""Sending messages again: dead letters to their group, or any message to its topic."""
+"""Resending of messages: dead letters to their group, or any message to its topic."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 __all__ = ["dead_letters", "send_again"]
 
 REDRIVEN_FROM = "REDRIVEN_FROM"
-"""The property that names the place of the dead letter that a message was."""
+"""Property with the position of the dead letter from which a message was made."""
 
 
 def dead_letters(admin: Admin, group: str, limit: int | None) -> Iterator[ReceivedMessage]:
-    """Return the dead letters of a group that are there now, at most so many.
+    """Yield the present dead letters of a group, at most `limit`.
 
-    The ends of the queues are read once, so what is sent back meanwhile is not among them. A dead
-    letter whose redriven copy is a dead letter, too, is left out: one message would be two then.
+    The ends of the queues are read once, so letters that arrive meanwhile are left out. A dead
+    letter whose resent copy is a dead letter again is left out as well: otherwise one message would
+    become two.
     """
     from orbitmq.cli.core.messages import messages_of_queue
     from orbitmq.errors import NoRoute
@@ -38,14 +39,14 @@ def dead_letters(admin: Admin, group: str, limit: int | None) -> Iterator[Receiv
         if error.cause != "no_topic":
             raise
         check_group(admin, group)
-        return  # brokers make the topic when the first one comes
+        return  # brokers create the topic with the first dead letter
     there = sum(ends.max_offset - ends.min_offset for ends in queues.values())
 
     def letters() -> Iterator[ReceivedMessage]:
         for queue, ends in queues.items():
             yield from messages_of_queue(admin, queue, ends.min_offset, ends.max_offset)
 
-    # Read twice rather than kept: there may be far more of them than the limit.
+    # Read the letters twice instead of keeping them: there may be far more than the limit.
     redriven = {
         message.get_property(REDRIVEN_FROM) for message in progress(letters(), there, "Looking")
     }
@@ -57,11 +58,12 @@ def dead_letters(admin: Admin, group: str, limit: int | None) -> Iterator[Receiv
 def send_again(
     place: ClusterOptions, messages: Sequence[ReceivedMessage], group: str | None
 ) -> tuple[list[str], list[dict[str, str]]]:
-    """Send messages again, to their topics, or to a group, where their attempts start anew.
+    """Send messages again, to their topics or to a group, where they have all retries again.
 
-    Returns the new ids, and the places and reasons of messages that can never be sent: one of them
-    stops no other. In a group's retry topic a message says which topic it is of; consumers of the
-    group take it for one of that topic, nobody else sees it.
+    Returns the new ids, and the positions and reasons of messages that can never be sent; these do
+    not stop the others. For a group, messages go to its retry topic with their original topic in a
+    property. Consumers of the group handle them as messages of that topic; other groups do not
+    receive them.
     """
     from orbitmq.client.producer.producer import Producer
     from orbitmq.rpc.refusals import is_hopeless

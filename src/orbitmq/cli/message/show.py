@@ -1,4 +1,4 @@
-"""Looking at messages: found by id, key or place, printed, traced; ids taken apart."""
+"""Verbs that show messages: find by id, key or position, print, trace, and decode ids."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ END_OF_TIME_MS = 2**63 - 1
 
 
 def find_message(admin: Admin, message_id: str, topic: str | None) -> ReceivedMessage:
-    """Return the message with an id, or say that there is none."""
+    """Return the message with an id; raise `NothingFound` if it does not exist."""
     found = admin.message_by_id(topic or "", message_id) if topic else admin.message_at(message_id)
     if found is None:
         hint = f"in topic {topic}" if topic else "at a broker; an id of a producer needs --topic"
@@ -37,15 +37,19 @@ def find_message(admin: Admin, message_id: str, topic: str | None) -> ReceivedMe
     return found
 
 
-@click.command("get", cls=Verb, short_help="Find a message by id, key or place")
+@click.command("get", cls=Verb, short_help="Find a message by id, key or position")
 @click.argument("message_id", required=False)
-@click.option("-t", "--topic", help="Its topic.")
-@click.option("-k", "--key", help="One of its keys.")
-@click.option("-b", "--broker", metavar="NAME", help="The broker that has it.")
-@click.option("-q", "--queue", "queue_id", type=int, help="Its queue.")
-@click.option("--offset", type=int, help="Its place in the queue.")
-@click.option("--begin", type=MOMENT, help="With a key: stored from then on.")
-@click.option("--end", type=MOMENT, help="With a key: stored until then.")
+@click.option("-t", "--topic", help="Topic of the message.")
+@click.option("-k", "--key", help="One of the message's keys.")
+@click.option("-b", "--broker", metavar="NAME", help="Name of the broker with the message.")
+@click.option("-q", "--queue", "queue_id", type=int, help="Queue id of the message.")
+@click.option("--offset", type=int, help="Offset of the message in its queue.")
+@click.option(
+    "--begin", type=MOMENT, help="With --key: find only messages stored at this time or later."
+)
+@click.option(
+    "--end", type=MOMENT, help="With --key: find only messages stored at this time or earlier."
+)
 @click.option("--limit", type=click.IntRange(1), default=64, show_default=True)
 @admin_command()
 def get_command(
@@ -60,9 +64,10 @@ def get_command(
     end: Any,
     limit: int,
 ) -> OutputTable | Facts:
-    """Find a message by either of its ids, by a key, or by its place.
+    """Find a message by one of its ids, by a key, or by broker, queue and offset.
 
-    An id that a broker gave says where the message is; one that a producer gave needs --topic.
+    An id assigned by a broker contains the position of the message. An id assigned by a producer
+    needs --topic.
 
     \b
     Examples:
@@ -101,15 +106,27 @@ def _at_place(admin: Admin, topic: str, broker: str, queue_id: int, offset: int)
 
 @click.command("print", cls=Verb, short_help="Print the messages of a topic")
 @topic_argument()
-@click.option("-b", "--broker", metavar="NAME", help="Only those on this broker.")
-@click.option("-q", "--queue", "queue_id", type=int, help="Only those of this queue.")
-@click.option("--tags", default="*", show_default=True, help="Only these: 'a || b'.")
-@click.option("--begin", type=MOMENT, help="Only those stored from then on.")
-@click.option("--end", type=MOMENT, help="Only those stored until then.")
-@click.option("--offset", type=int, help="Only from this offset on.")
-@click.option("--limit", type=click.IntRange(1), help="At most so many of each queue.")
-@click.option("--body/--no-body", "with_body", default=True, help="With their bodies.")
-@click.option("--count-tags", is_flag=True, help="Only count them, by tag.")
+@click.option("-b", "--broker", metavar="NAME", help="Print only messages on this broker.")
+@click.option(
+    "-q", "--queue", "queue_id", type=int, help="Print only messages in queues with this id."
+)
+@click.option(
+    "--tags",
+    default="*",
+    show_default=True,
+    help="Print only messages with one of these tags, such as 'a || b'.",
+)
+@click.option("--begin", type=MOMENT, help="Print only messages stored at this time or later.")
+@click.option("--end", type=MOMENT, help="Print only messages stored at this time or earlier.")
+@click.option("--offset", type=int, help="First offset to print in each queue.")
+@click.option("--limit", type=click.IntRange(1), help="Largest number of messages from each queue.")
+@click.option(
+    "--body/--no-body",
+    "with_body",
+    default=True,
+    help="Print the bodies of the messages. [default: yes]",
+)
+@click.option("--count-tags", is_flag=True, help="Print the number of messages by tag instead.")
 @admin_command()
 def print_command(
     admin: Admin,
@@ -124,7 +141,7 @@ def print_command(
     with_body: bool,
     count_tags: bool,
 ) -> OutputTable:
-    """Print the messages of a topic, queue by queue; no group's offsets are touched.
+    """Print the messages of a topic, queue by queue; no offset is committed.
 
     \b
     Examples:
@@ -156,7 +173,7 @@ def print_command(
         messages = (
             message
             for message in messages_of_queue(admin, queue, start, last[queue], tags=tags)
-            # Brokers return the nearest message to a time, which may be one before it.
+            # Brokers return the message nearest to a time, which may be an earlier one.
             if moment_ms(begin, default=0) <= message.store_timestamp <= end_ms
         )
         return islice(messages, limit)
@@ -171,12 +188,12 @@ def print_command(
     return OutputTable(*message_rows(found, with_body=with_body), note=f"{len(found):,} messages")
 
 
-@click.command("trace", cls=Verb, short_help="Show what clients traced of a message")
+@click.command("trace", cls=Verb, short_help="Show the trace of a message")
 @click.argument("message_id")
 @click.option("--trace-topic", default="RMQ_SYS_TRACE_TOPIC", show_default=True)
 @admin_command()
 def trace_command(admin: Admin, message_id: str, trace_topic: str) -> OutputTable:
-    """Show who sent and who consumed a message, when, and how long it took them.
+    """Show when a message was sent and consumed, by which groups, and how long this took.
 
     \b
     Example:
@@ -211,13 +228,13 @@ def trace_command(admin: Admin, message_id: str, trace_topic: str) -> OutputTabl
     return OutputTable(columns, rows)
 
 
-@click.command("decode-id", short_help="Take a message id apart")
+@click.command("decode-id", short_help="Decode message ids")
 @click.argument("message_ids", nargs=-1, required=True, metavar="ID...")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
 def decode_id_command(message_ids: tuple[str, ...], output: Output) -> None:
-    """Take message ids apart: where a broker has stored a message, or when a producer made it.
+    """Decode message ids: the position at a broker, or the producer and the time of creation.
 
-    Both kinds look alike, so both readings are shown. No cluster is asked.
+    Both kinds of id look alike, so both interpretations are shown. No cluster is needed.
 
     \b
     Example:
@@ -254,7 +271,7 @@ def decode_id_command(message_ids: tuple[str, ...], output: Output) -> None:
 
 
 def _born(month_ms: int) -> int:
-    """Return the time an id tells, of this month or, if that is yet to come, of the last one."""
+    """Return the time in an id, which lies in this month or, if that is the future, the last."""
     now = datetime.now(UTC)
     begin = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     born = round(begin.timestamp() * 1000) + month_ms

@@ -1,7 +1,7 @@
-"""``orbitmq mqadmin``: the commands of RocketMQ's own tool, by its names and option letters.
+"""``orbitmq mqadmin``: the commands of RocketMQ's mqadmin, with its names and option letters.
 
-Each is translated into one of ours, whose answer it prints: the same facts, but our tables (and
-``--output json``), not mqadmin's columns. What an option becomes stands in `mqadmin_table`.
+Each command is translated into an ``orbitmq`` command and prints its answer: the same facts as
+mqadmin, but in our tables (or with ``--output json``). `mqadmin.table` lists the translations.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ __all__ = ["mqadmin", "translate"]
 
 
 _BY_LOWER: Final = {name.lower(): name for name in (*ALIASES, *OTHER_NAMES)}
-"""mqadmin does not tell small letters from capitals."""
+"""Names by lower case, because mqadmin ignores the case of command names."""
 
 
 class Aliases(click.Group):
-    """A command for each alias."""
+    """Group with a command for each alias."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """List them in mqadmin's own order."""
+        """Return the names in mqadmin's order."""
         return list(ALIASES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Make the command of an alias; it reads its words itself."""
+        """Return the command of an alias, which parses its own arguments."""
         if cmd_name == "help":
             return help_command
         cmd_name = _BY_LOWER.get(cmd_name.lower(), cmd_name)
@@ -53,7 +53,7 @@ class Aliases(click.Group):
         return run
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write each name with what it is here."""
+        """Write each name with its description."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, alias.in_words) for name, alias in ALIASES.items()])
 
@@ -88,7 +88,10 @@ def help_command(context: click.Context, name: str | None) -> None:
 
 
 def translate(name: str, alias: Alias, words: list[str]) -> list[str]:
-    """Return our words for mqadmin's; raises `click.UsageError` for what mqadmin would not take."""
+    """Return the ``orbitmq`` command line for one of mqadmin.
+
+    Raises `click.UsageError` for arguments that mqadmin would reject.
+    """
     given, ours = _read(name, alias, words)
     missing = [
         f"-{option.letter}"
@@ -109,7 +112,7 @@ def translate(name: str, alias: Alias, words: list[str]) -> list[str]:
 
 
 def _read(name: str, alias: Alias, words: list[str]) -> tuple[dict[str, str], list[str]]:
-    """Return mqadmin's options by letter, and words that are ours already (-n, -o json …)."""
+    """Return mqadmin's options by letter, and arguments for ``orbitmq`` (-n, -o json …)."""
     known = {f"-{option.letter}": option for option in alias.options}
     known |= {f"--{option.name}": option for option in alias.options}
     given: dict[str, str] = {}
@@ -145,7 +148,7 @@ def usage(name: str, alias: Alias) -> str:
 
 
 def _run(context: click.Context, words: list[str]) -> None:
-    """Run one of our commands in the place of the alias."""
+    """Run an ``orbitmq`` command in place of the alias."""
     root = context.find_root()
     command = root.command
     assert isinstance(command, click.Group)

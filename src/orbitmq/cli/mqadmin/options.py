@@ -1,4 +1,4 @@
-"""What an option of mqadmin becomes: `Value`, `Argument`, `Flag`, `Switch` or `Ignored`."""
+"""Translations of mqadmin's options: `Value`, `Argument`, `Flag`, `Switch` or `Ignored`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Alias", "Argument", "Flag", "Ignored", "Option", "Switch", "Value"]
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option of mqadmin: its letter, its long name, and what becomes of it."""
+    """An option of mqadmin: its letter, its long name and its translation."""
 
     letter: str
     name: str
@@ -19,11 +19,11 @@ class Option:
     is_argument: bool = False
     takes_value: bool = True
     other: str = ""
-    """Of a switch: what becomes of false."""
+    """Translation of false, for a switch."""
     is_switch: bool = False
 
     def ours(self, value: str) -> list[str]:
-        """Return our words for a value."""
+        """Return the arguments of ``orbitmq`` for a value."""
         if self.is_argument:
             return [value]
         if self.is_switch:
@@ -34,7 +34,7 @@ class Option:
         return [self.to, value] if self.takes_value else [self.to]
 
     def meaning(self) -> str:
-        """Return what it becomes, for the help."""
+        """Return the translation as text for the help."""
         if self.is_argument:
             return "the argument"
         if self.is_switch:
@@ -43,12 +43,12 @@ class Option:
 
 
 def Value(letter: str, name: str, to: str, *, required: bool = False) -> Option:
-    """An option whose value is passed on."""
+    """An option whose value is passed on with an option of ours."""
     return Option(letter, name, to, required)
 
 
 def Argument(letter: str, name: str, *, required: bool = True) -> Option:
-    """An option that is an argument here."""
+    """An option that becomes a positional argument."""
     return Option(letter, name, required=required, is_argument=True)
 
 
@@ -58,21 +58,21 @@ def Flag(letter: str, name: str, to: str) -> Option:
 
 
 def Switch(letter: str, name: str, to: str, other: str = "") -> Option:
-    """An option that says true or false."""
+    """An option with the value true or false."""
     return Option(letter, name, to, other=other, is_switch=True)
 
 
 def Ignored(letter: str, name: str) -> Option:
-    """An option that there is nothing to do for."""
+    """An option that has no effect here."""
     return Option(letter, name)
 
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """One of mqadmin's commands."""
+    """A command of mqadmin and its translation."""
 
     verb: tuple[str, ...]
     in_words: str
     options: tuple[Option, ...] = ()
     special: Callable[[Mapping[str, str]], list[str]] | None = field(default=None, compare=False)
-    """For those whose options choose between commands of ours: letters → all our words."""
+    """Translates options by letter into a whole command line, if options select the command."""

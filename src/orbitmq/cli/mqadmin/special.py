@@ -1,6 +1,6 @@
-"""mqadmin's commands whose options choose between commands of ours, or whose defaults differ.
+"""Translations of mqadmin's commands whose options select the command or whose defaults differ.
 
-Each takes the options that were given, by letter, and returns all our words.
+Each function takes the given options by letter and returns the whole ``orbitmq`` command line.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = [
 
 Given = Mapping[str, str]
 EXPORT_DIRECTORY = "/tmp/rocketmq/export"
-"""mqadmin's own default."""
+"""Default directory of mqadmin."""
 
 
 def _where(given: Given) -> list[str]:
@@ -38,7 +38,7 @@ def _where(given: Given) -> list[str]:
 
 
 def delete_group(given: Given) -> list[str]:
-    """Keep the offsets unless told otherwise, as mqadmin does."""
+    """Delete a group, but keep its offsets unless -r is true, as mqadmin does."""
     words = ["group", "delete", given["g"]]
     if "c" in given:
         words += ["--cluster", given["c"]]
@@ -46,7 +46,7 @@ def delete_group(given: Given) -> list[str]:
 
 
 def account(given: Given) -> list[str]:
-    """Change an account; one that is not called an administrator is none, as mqadmin has it."""
+    """Change an account; without -m it loses the admin flag, as with mqadmin."""
     words = ["acl", "set", given["a"], "--account-secret", given["s"], *_where(given)]
     ours = {"w": "--from", "i": "--topics", "u": "--groups", "t": "--topic", "g": "--group"}
     for letter, option in ours.items():
@@ -77,13 +77,13 @@ def by_id(given: Given) -> list[str]:
 
 
 def watched_status(given: Given) -> list[str]:
-    """Look once, or every so many seconds."""
+    """Show the status of clusters once, or with -i repeatedly."""
     words = ["cluster", "status", *(["--more"] if "m" in given else [])]
     return [*words, "--watch", "--every", given["i"]] if "i" in given else words
 
 
 def order(given: Given) -> list[str]:
-    """Show, fix or free the queues of an ordered topic."""
+    """Show, fix or release the queues of an ordered topic."""
     words = ["topic", "order", given["t"]]
     match given["m"]:
         case "get":
@@ -99,7 +99,7 @@ def order(given: Given) -> list[str]:
 
 
 def _clean(verb: str, given: Given) -> list[str]:
-    """Clean one broker, a cluster, or, when nothing is named, mqadmin's all: the default one."""
+    """Clean one broker or a cluster; by default the cluster DefaultCluster, as mqadmin does."""
     where = _where(given) or ["--cluster", "DefaultCluster"]
     nameservers = ["--namesrv", given["n"]] if "n" in given else []
     return ["broker", verb, *where, *nameservers]
@@ -116,12 +116,12 @@ def clean_log(given: Given) -> list[str]:
 
 
 def clean_topics(given: Given) -> list[str]:
-    """Delete topics that nobody uses."""
+    """Delete unused topics."""
     return _clean("clean-topics", given)
 
 
 def export(what: str) -> Callable[[Given], list[str]]:
-    """Return the translation of an export, which names a directory, not a file."""
+    """Return the translation of an export, whose -f names a directory instead of a file."""
 
     def words(given: Given) -> list[str]:
         directory = given.get("f", EXPORT_DIRECTORY).rstrip("/")

@@ -1,7 +1,7 @@
-"""Which of our commands each command of mqadmin 4.9.7 is, and what its options become.
+"""Table of the commands of mqadmin 4.9.7 and their translations into ``orbitmq`` commands.
 
-`Value` passes its value on behind an option of ours, `Argument` as an argument, `Flag` takes no
-value, `Switch` takes true or false, `Ignored` has nothing to do here.
+`Value` passes its value on with an option of ours, `Argument` as an argument. `Flag` has no value,
+`Switch` has the value true or false, `Ignored` has no effect here.
 """
 
 from __future__ import annotations
@@ -418,11 +418,11 @@ ALIASES: Final[Mapping[str, Alias]] = {
         special=special.export("metrics"),
     ),
 }
-"""In the order in which mqadmin lists them."""
+"""Translations by command name, in mqadmin's order."""
 
 OTHER_NAMES: Final[Mapping[str, str]] = {
     "QueryMsgTraceById": "queryMsgTraceById",
     "deleteAccessConfig": "deleteAclConfig",
     "getAccessConfigSubCommand": "getAclConfig",
 }
-"""mqadmin's own second names."""
+"""Alternative command names of mqadmin."""

@@ -1,4 +1,4 @@
-"""``orbitmq topic``: topics made, changed, looked at, deleted."""
+"""``orbitmq topic``: create, change, show and delete topics."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ DEFAULT_QUEUES = 8
 PERM = click.Choice(list(PERMISSIONS), case_sensitive=False)
 
 
-@click.group(short_help="Create, change, look at and delete topics")
+@click.group(short_help="Create, change, show and delete topics")
 def topic() -> None:
-    """Topics: made, changed, looked at, deleted."""
+    """Create, change, show and delete topics."""
 
 
 Verbs = Literal["create", "update", "put"]
@@ -37,11 +37,11 @@ Verbs = Literal["create", "update", "put"]
 WORDS: Final[dict[Verbs, tuple[str, str]]] = {
     "create": (
         "Create a topic",
-        """Create a topic; every nameserver knows of it when this ends.
+        """Create a topic; the command ends when every nameserver has its route.
 
-    A topic that exists is never changed: if it is as wanted, that is a success, and else an error
-    that names the difference. With --if-not-exists it is left as it is, and that is a success, too.
-    What is not given is as a topic is made by default.
+    An existing topic is never changed. If it has the given settings, the command succeeds,
+    otherwise it fails and names the difference. With --if-not-exists it succeeds in both cases.
+    Options that are not given have their defaults.
 
     \b
     Examples:
@@ -51,11 +51,12 @@ WORDS: Final[dict[Verbs, tuple[str, str]]] = {
     ),
     "update": (
         "Change a topic",
-        """Change a topic; every nameserver knows of it when this ends.
+        """Change a topic; the command ends when every nameserver has the changed route.
 
-    What is not given stays as it is. Messages in queues that are no longer read cannot be consumed
-    any more: with fewer queues to read this ends with code 1 and counts those messages, unless
-    --shrink is given. First reduce --write-queues, and let consumers empty the others.
+    Options that are not given keep their values. Messages in removed read queues can no longer be
+    consumed. So a command that removes read queues with messages fails with code 1 and the number
+    of messages, unless --shrink is given. To remove queues without loss, first reduce
+    --write-queues, then wait until consumers have emptied the other queues.
 
     \b
     Examples:
@@ -65,11 +66,11 @@ WORDS: Final[dict[Verbs, tuple[str, str]]] = {
     """,
     ),
     "put": (
-        "Create a topic or set it up anew",
-        """Create a topic or set it up anew, as updateTopic of mqadmin does.
+        "Create or overwrite a topic",
+        """Create or overwrite a topic, as updateTopic of mqadmin does.
 
-    What is not given becomes as a topic is made by default, whatever it was before, and messages in
-    queues that are cut off can no longer be consumed. 'topic create' and 'topic update' are safer.
+    Options that are not given are reset to their defaults, and messages in removed queues can no
+    longer be consumed. 'topic create' and 'topic update' are safer.
 
     \b
     Example:
@@ -87,14 +88,36 @@ def _made(command: Verbs) -> click.Command:
     @BROKER
     @CLUSTER
     @click.option(
-        "--queues", type=click.IntRange(1, 65_535), help="Queues to write and to read. [8]"
+        "--queues",
+        type=click.IntRange(1, 65_535),
+        help="Number of write queues and of read queues, per broker. [default: 8]",
     )
-    @click.option("--write-queues", type=click.IntRange(0, 65_535), help="Queues to write.")
-    @click.option("--read-queues", type=click.IntRange(0, 65_535), help="Queues to read.")
-    @click.option("--perm", type=PERM, help="What may be done: 2 (w), 4 (r), 6 (rw). [6]")
-    @click.option("--order/--no-order", default=None, help="Whether it is an ordered topic. [no]")
-    @click.option("--unit/--no-unit", default=None, help="Whether it belongs to a unit.")
-    @click.option("--unit-sub/--no-unit-sub", default=None, help="Whether units subscribe to it.")
+    @click.option(
+        "--write-queues",
+        type=click.IntRange(0, 65_535),
+        help="Number of queues producers write to, per broker.",
+    )
+    @click.option(
+        "--read-queues",
+        type=click.IntRange(0, 65_535),
+        help="Number of queues consumers read from, per broker.",
+    )
+    @click.option(
+        "--perm",
+        type=PERM,
+        help="Permission of clients: 2 (w) write, 4 (r) read, 6 (rw) both. [default: 6]",
+    )
+    @click.option(
+        "--order/--no-order", default=None, help="Mark the topic as ordered. [default: no]"
+    )
+    @click.option(
+        "--unit/--no-unit", default=None, help="Mark the topic as part of a unit (flag UNIT)."
+    )
+    @click.option(
+        "--unit-sub/--no-unit-sub",
+        default=None,
+        help="Mark the topic as subscribed to by units (flag UNIT_SUB).",
+    )
     @admin_command()
     def run(
         admin: Admin, topic: str, broker: str | None, cluster: str | None, **given: Any
@@ -104,13 +127,17 @@ def _made(command: Verbs) -> click.Command:
     if command == "create":
         run.params.append(
             click.Option(
-                ["--if-not-exists"], is_flag=True, help="Leave a topic that exists as it is."
+                ["--if-not-exists"],
+                is_flag=True,
+                help="Succeed without a change if the topic exists.",
             )
         )
     elif command == "update":
         run.params.append(
             click.Option(
-                ["--shrink"], is_flag=True, help="Cut off queues, with the messages in them."
+                ["--shrink"],
+                is_flag=True,
+                help="Remove read queues even if they contain messages.",
             )
         )
     return run
@@ -127,7 +154,7 @@ def put_topic(
     shrink: bool = False,
     **given: Any,
 ) -> Done:
-    """Create or change a topic; a change begins with what each broker has."""
+    """Create or change a topic; a change keeps the other fields of each broker."""
     from orbitmq.protocol.bodies import TopicConfig
 
     names = broker_names(admin, broker, cluster)
@@ -149,7 +176,7 @@ def put_topic(
 def _configs(
     admin: Admin, topic: str, broker: str | None, cluster: str | None
 ) -> dict[str, TopicConfig]:
-    """Return how a topic is set up on the brokers that are meant and have it."""
+    """Return a topic's configurations on those of the chosen brokers that have it."""
     names, found = broker_names(admin, broker, cluster), admin.topic_configs(topic)
     configs = {name: found[name] for name in names or sorted(found) if name in found}
     if not configs:
@@ -168,7 +195,7 @@ def _changed(
     unit: bool | None,
     unit_sub: bool | None,
 ) -> TopicConfig:
-    """Return a configuration with what is given of it."""
+    """Return a copy of a configuration with the values that are given."""
     from dataclasses import replace
 
     def first(*values: int | None) -> int:
@@ -191,7 +218,7 @@ def _changed(
 def _done(
     topic: str, configs: dict[str, TopicConfig], kept: Mapping[str, TopicConfig] | None = None
 ) -> Done:
-    """Say how a topic is set up now, together for the brokers that have it alike."""
+    """Return the answer with a topic's settings after a change; equal brokers share a line."""
     alike: dict[tuple[int, int], list[str]] = {}
     for name, config in configs.items():
         alike.setdefault((config.write_queue_nums, config.read_queue_nums), []).append(name)
@@ -215,7 +242,7 @@ def _done(
     return Done(text, values if kept is None else values | {"existed": sorted(kept)})
 
 
-@click.command("perm", cls=Verb, short_help="Change what may be done with a topic")
+@click.command("perm", cls=Verb, short_help="Change the permission of a topic")
 @topic_argument()
 @click.argument("perm", type=PERM)
 @BROKER
@@ -224,11 +251,11 @@ def _done(
 def perm_command(
     admin: Admin, topic: str, perm: str, broker: str | None, cluster: str | None
 ) -> Done:
-    """Change whether a topic may be written (w, 2), read (r, 4) or both (rw, 6).
+    """Change whether clients may write (w, 2) a topic, read it (r, 4), or both (rw, 6).
 
     \b
     Examples:
-      orbitmq topic perm orders r              # nobody can send to it any more
+      orbitmq topic perm orders r              # producers can no longer send to it
       orbitmq topic perm orders rw -b broker-a
     """
     from dataclasses import replace
@@ -253,7 +280,7 @@ def delete_command(admin: Admin, topic: str, cluster: str | None) -> Done:
     Example:
       orbitmq topic delete orders
     """
-    admin.topic_route(topic)  # a name with a slip in it is an error, not a success
+    admin.topic_route(topic)  # raises for an unknown topic, so that a typo is an error
     admin.delete_topic(topic, cluster=cluster)
     return Done(f"topic {topic} is deleted", {"topic": topic})
 
@@ -261,14 +288,20 @@ def delete_command(admin: Admin, topic: str, cluster: str | None) -> Done:
 @click.command("order", cls=Verb, short_help="Show or fix the queues of an ordered topic")
 @topic_argument()
 @click.option(
-    "--set", "value", metavar="BROKER:N;…", help="Fix them, such as broker-a:4;broker-b:4."
+    "--set",
+    "value",
+    metavar="BROKER:N;…",
+    help="Fix the number of queues per broker, such as broker-a:4;broker-b:4.",
 )
-@click.option("--delete", is_flag=True, help="Leave them to the brokers again.")
+@click.option(
+    "--delete", is_flag=True, help="Remove the fixed numbers; the brokers' own numbers apply."
+)
 @admin_command()
 def order_command(admin: Admin, topic: str, value: str | None, delete: bool) -> Facts | Done:
-    """Show, fix or free the queues that producers of an ordered topic use.
+    """Show, fix or release the queues that producers of an ordered topic use.
 
-    While they are fixed a broker that is down keeps its queues, so that the order stays.
+    With fixed queues, the queues of a stopped broker remain part of the topic, so the order of
+    messages is kept.
 
     \b
     Examples:
@@ -289,12 +322,14 @@ def order_command(admin: Admin, topic: str, value: str | None, delete: bool) -> 
     return Facts({"topic": topic, "order": found})
 
 
-@click.command("allocate", cls=Verb, short_help="Show which client would get which queues")
+@click.command("allocate", cls=Verb, short_help="Show how clients would share the queues")
 @topic_argument()
-@click.option("-i", "--clients", required=True, metavar="ID,…", help="The ids of the clients.")
+@click.option(
+    "-i", "--clients", required=True, metavar="ID,…", help="Client ids, separated by commas."
+)
 @admin_command()
 def allocate_command(admin: Admin, topic: str, clients: str) -> OutputTable:
-    """Show which queues of a topic each of some clients would get, by the usual rule.
+    """Show which queues of a topic each client would get, by the default allocation strategy.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""How busy topics are, and how fast they take messages."""
+"""Verbs that show message rates of topics and time test messages."""
 
 from __future__ import annotations
 
@@ -21,16 +21,28 @@ __all__ = ["VERBS"]
 
 @click.command("send-check", cls=Verb, short_help="Send test messages and time them")
 @topic_argument()
-@click.option("--amount", type=click.IntRange(1), default=100, show_default=True, help="Messages.")
-@click.option("--size", type=click.IntRange(1), default=128, show_default=True, help="Their bytes.")
+@click.option(
+    "--amount",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    help="Number of test messages.",
+)
+@click.option(
+    "--size",
+    type=click.IntRange(1),
+    default=128,
+    show_default=True,
+    help="Bytes of each test message's body.",
+)
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
 @reaches
 def send_check_command(
     place: ClusterOptions, topic: str, amount: int, size: int, output: Output
 ) -> None:
-    """Send test messages to all queues of a topic and say how long each took.
+    """Send test messages to all queues of a topic and show the duration of each send.
 
-    Consumers of the topic get them. Ends with code 3 if one of them failed.
+    Consumers of the topic receive the test messages. The exit code is 3 if a message failed.
 
     \b
     Example:
@@ -46,12 +58,17 @@ def send_check_command(
         raise SystemExit(ExitCode.NOT_IN_ORDER)
 
 
-@click.command("stats", cls=Verb, short_help="Show how many messages come and go")
+@click.command("stats", cls=Verb, short_help="Show message rates of topics and groups")
 @topic_argument(required=False)
-@click.option("-a", "--active", is_flag=True, help="Only topics that had messages in the last day.")
+@click.option(
+    "-a",
+    "--active",
+    is_flag=True,
+    help="Show only topics and groups with messages in the last day.",
+)
 @admin_command(watched=True)
 def stats_command(admin: Admin, topic: str | None, active: bool) -> OutputTable:
-    """Show rates and sums of what is sent to topics and taken by their groups.
+    """Show rates and daily counts of messages sent to topics and pulled by their groups.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""Looking at topics: which there are, where, how full, and what is in their queues."""
+"""Verbs that show topics: names, routes, settings, groups, and contents of queues."""
 
 from __future__ import annotations
 
@@ -27,16 +27,21 @@ QUEUE_COLUMNS: Final = [
 
 
 @click.command("list", cls=Verb, short_help="List topics")
-@click.option("-c", "--cluster", metavar="NAME", help="Only those of one cluster.")
-@click.option("--with-groups", is_flag=True, help="Also say which clusters and groups they have.")
+@click.option("-c", "--cluster", metavar="NAME", help="List only topics of this cluster.")
 @click.option(
-    "--all", "with_internal", is_flag=True, help="Also retries, dead letters, RocketMQ's own."
+    "--with-groups", is_flag=True, help="Also show the clusters and consumer groups of each topic."
+)
+@click.option(
+    "--all",
+    "with_internal",
+    is_flag=True,
+    help="Also list retry topics, dead letter topics and RocketMQ's own topics.",
 )
 @admin_command()
 def list_command(
     admin: Admin, cluster: str | None, with_groups: bool, with_internal: bool
 ) -> OutputTable:
-    """List topics; those of retries, of dead letters and RocketMQ's own only with --all.
+    """List topics; retry topics, dead letter topics and RocketMQ's own only with --all.
 
     \b
     Examples:
@@ -45,7 +50,7 @@ def list_command(
     """
     names = admin.topic_names(cluster)
     if not with_internal:
-        info = admin.cluster_info()  # each cluster and each broker has a topic of its name
+        info = admin.cluster_info()  # each cluster and each broker has a topic with its name
         own = {*info.clusters, *info.brokers}
         names = [name for name in names if name not in own and not _is_internal(name)]
     if not with_groups:
@@ -66,11 +71,11 @@ def _is_internal(name: str) -> bool:
     return name in SYSTEM_TOPICS or name.startswith(prefixes) or name.endswith("_REPLY_TOPIC")
 
 
-@click.command("route", cls=Verb, short_help="Show where a topic is")
+@click.command("route", cls=Verb, short_help="Show the brokers of a topic")
 @topic_argument()
 @admin_command()
 def route_command(admin: Admin, topic: str) -> OutputTable:
-    """Show which brokers have a topic, with how many queues, and what may be done with them.
+    """Show the brokers of a topic, with their numbers of queues and permissions.
 
     \b
     Example:
@@ -102,11 +107,11 @@ def route_command(admin: Admin, topic: str) -> OutputTable:
     return OutputTable(columns, rows)
 
 
-@click.command("status", cls=Verb, short_help="Show how full a topic's queues are")
+@click.command("status", cls=Verb, short_help="Show the offsets of a topic's queues")
 @topic_argument()
 @admin_command(watched=True)
 def status_command(admin: Admin, topic: str) -> OutputTable:
-    """Show the first and the next offset of each queue, and when it was last written.
+    """Show the minimum and maximum offset of each queue, and the time of its last message.
 
     \b
     Examples:
@@ -146,7 +151,7 @@ def clusters_command(admin: Admin, topic: str) -> OutputTable:
 @topic_argument()
 @admin_command()
 def groups_command(admin: Admin, topic: str) -> OutputTable:
-    """Show the groups that consume a topic, or have done so.
+    """Show the groups that consume a topic or have consumed it.
 
     \b
     Example:
@@ -156,11 +161,11 @@ def groups_command(admin: Admin, topic: str) -> OutputTable:
     return OutputTable([Column("group", "Group")], rows)
 
 
-@click.command("config", cls=Verb, short_help="Show how brokers have a topic set up")
+@click.command("config", cls=Verb, short_help="Show a topic's settings on each broker")
 @topic_argument()
 @admin_command()
 def config_command(admin: Admin, topic: str) -> OutputTable:
-    """Show how each broker has a topic set up.
+    """Show the settings of a topic on each broker.
 
     \b
     Example:
@@ -191,12 +196,22 @@ def config_command(admin: Admin, topic: str) -> OutputTable:
 @click.command("entries", cls=Verb, short_help="Show entries of a consume queue")
 @topic_argument()
 @click.option(
-    "-b", "--broker", metavar="NAME", help="The broker; the topic's first if none is named."
+    "-b",
+    "--broker",
+    metavar="NAME",
+    help="Name of the queue's broker; by default the topic's first broker.",
 )
-@click.option("-q", "--queue", "queue_id", type=int, required=True, help="The queue.")
-@click.option("--from", "index", type=int, default=0, show_default=True, help="The first offset.")
+@click.option("-q", "--queue", "queue_id", type=int, required=True, help="Id of the queue.")
+@click.option(
+    "--from",
+    "index",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Offset of the first entry to show.",
+)
 @click.option("--count", type=click.IntRange(1, 10_000), default=10, show_default=True)
-@click.option("-g", "--group", help="Also say what this group wants of the topic.")
+@click.option("-g", "--group", help="Also show this group's subscription to the topic.")
 @admin_command()
 def entries_command(
     admin: Admin,
@@ -207,7 +222,7 @@ def entries_command(
     count: int,
     group: str | None,
 ) -> OutputTable:
-    """Show entries of a consume queue: where each message is in the log, and its tag's hash.
+    """Show entries of a consume queue: position and size in the commit log, and the tag's hash.
 
     \b
     Example:
