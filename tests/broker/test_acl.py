@@ -126,12 +126,12 @@ def pull(wire: Signed, topic: str, group: str) -> Command:
     return wire.signed(RequestCode.PULL_MESSAGE, pull_ext(topic, 0, consumerGroup=group))
 
 
-def test_who_may_and_signs_is_served(shopkeeper: Signed) -> None:
+def test_a_signed_request_of_an_account_with_rights_is_served(shopkeeper: Signed) -> None:
     assert send(shopkeeper, "orders", "grün".encode(), properties="näme\x01välue").code == 0
     assert pull(shopkeeper, "orders", "clerks").code == 0
 
 
-def test_unsigned(login: Login) -> None:
+def test_unsigned_requests_are_refused(login: Login) -> None:
     wire = login("nobody", "signs-nothing")
     refused(wire.send("orders"), "No accessKey is configured")
     refused(wire.ask(RequestCode.GET_BROKER_CONFIG), "No accessKey is configured")
@@ -141,7 +141,7 @@ def test_unsigned(login: Login) -> None:
     refused(unsigned, "Check signature failed for accessKey=shopkeeper")
 
 
-def test_wrong_key(login: Login) -> None:
+def test_requests_signed_with_a_wrong_key_are_refused(login: Login) -> None:
     wrong = login("shopkeeper", "012345679")
     refused(send(wrong, "orders"), "Check signature failed for accessKey=shopkeeper")
     refused(send(login("stranger", "012345678"), "orders"), "No acl config for stranger")
@@ -150,7 +150,7 @@ def test_wrong_key(login: Login) -> None:
 
 
 @pytest.mark.parametrize("what", ["body", "field", "added", "removed", "code"])
-def test_replayed_with_a_change(shopkeeper: Signed, what: str) -> None:
+def test_a_signature_is_refused_when_the_request_was_changed(shopkeeper: Signed, what: str) -> None:
     code, ext, body = int(RequestCode.SEND_MESSAGE), send_ext("orders", flag="7"), b"pay 10"
     shopkeeper._sign(code, ext, body)
     assert shopkeeper.ask(code, ext, body).code == 0
@@ -170,7 +170,7 @@ def test_replayed_with_a_change(shopkeeper: Signed, what: str) -> None:
     refused(shopkeeper.ask(code, ext, body), "Check signature failed for accessKey=shopkeeper")
 
 
-def test_out_of_bounds(shopkeeper: Signed) -> None:
+def test_requests_outside_the_rights_of_an_account_are_refused(shopkeeper: Signed) -> None:
     refused(send(shopkeeper, "prices"), "No default permission for topic:prices")
     refused(send(shopkeeper, "secrets"), "No default permission for topic:secrets")
     refused(pull(shopkeeper, "news", "clerks"), "No default permission for topic:news")
@@ -186,7 +186,7 @@ def test_out_of_bounds(shopkeeper: Signed) -> None:
 
 
 @pytest.mark.parametrize("signs_it", [True, False])
-def test_queries_of_old_and_new_clients(shopkeeper: Signed, signs_it: bool) -> None:
+def test_queries_of_old_and_new_clients_are_checked(shopkeeper: Signed, signs_it: bool) -> None:
     query = {
         "topic": "orders", "key": "k", "maxNum": "1",
         "beginTimestamp": "0", "endTimestamp": "1",
@@ -198,7 +198,7 @@ def test_queries_of_old_and_new_clients(shopkeeper: Signed, signs_it: bool) -> N
     assert not (answer.remark or "").startswith(ACL_ERROR), answer.remark
 
 
-def test_administration(shopkeeper: Signed, manager: Signed) -> None:
+def test_administrative_requests_need_an_administrator(shopkeeper: Signed, manager: Signed) -> None:
     topic = {
         "topic": "made", "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1",
         "perm": "6", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
@@ -211,7 +211,7 @@ def test_administration(shopkeeper: Signed, manager: Signed) -> None:
     assert send(manager, "made").code == 0
 
 
-def test_the_trace_is_everybodys(shopkeeper: Signed) -> None:
+def test_every_account_may_write_the_trace_topic(shopkeeper: Signed) -> None:
     assert send(shopkeeper, "RMQ_SYS_TRACE_TOPIC").code == 0
 
 
@@ -250,7 +250,7 @@ def test_replies_are_checked_by_a_strict_broker(
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_looking_by_id_is_checked_by_a_strict_broker(
+def test_viewing_a_message_by_id_is_checked_by_a_strict_broker(
     home: Path, encoding: Encoding, strict: bool
 ) -> None:
     with guarded(home, strict) as cluster:
@@ -278,7 +278,7 @@ def changed(path: Path, text: str) -> None:
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1_000_000_000))
 
 
-def test_changes_are_taken_while_it_runs(
+def test_changed_accounts_take_effect_in_a_running_broker(
     cluster: LocalCluster, home: Path, login: Login, shopkeeper: Signed,
     on_broker: Callable[[Callable[[], Any]], Any],
 ) -> None:  # fmt: skip
@@ -301,7 +301,9 @@ def test_changes_are_taken_while_it_runs(
     assert shopkeeper.send("orders").code == 0, "without any signature"
 
 
-def test_files_are_read_again_by_themselves(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_account_files_are_reread_when_they_change(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(app, "RELOAD_S", 0.02)
     settings = {"aclEnable": "true", "rocketmqHome": str(home)}
     with LocalCluster(settings=settings) as cluster:
@@ -316,7 +318,7 @@ def test_files_are_read_again_by_themselves(home: Path, monkeypatch: pytest.Monk
         wire.close()
 
 
-def test_a_broken_file_is_an_error_at_the_start(home: Path) -> None:
+def test_a_broken_account_file_prevents_the_start(home: Path) -> None:
     path = home / "conf" / "plain_acl.yml"
     for text in (
         "accounts: [",
@@ -348,7 +350,9 @@ def test_a_broken_file_is_an_error_at_the_start(home: Path) -> None:
         ("fe80:1:2-f:*", ["fe80:1:a::1"], ["fe80:1:10::1", "10.1.2.3"]),
     ],
 )
-def test_address_patterns(pattern: str, inside: list[str], outside: list[str]) -> None:
+def test_address_patterns_match_only_addresses_inside_them(
+    pattern: str, inside: list[str], outside: list[str]
+) -> None:
     matches = address_pattern(pattern)
     assert all(matches(address) for address in inside)
     assert not any(matches(address) for address in outside)
@@ -357,13 +361,13 @@ def test_address_patterns(pattern: str, inside: list[str], outside: list[str]) -
 @pytest.mark.parametrize(
     "pattern", ["10.1", "10.1.2.300", "10.1.2.9-3", "*.1.2.3", "10.1.{1,2}", "x"]
 )
-def test_patterns_that_are_none(pattern: str) -> None:
+def test_invalid_address_patterns_are_refused(pattern: str) -> None:
     with pytest.raises(ConfigError):
         address_pattern(pattern)
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_who_is_not_strict_is_told_at_the_start(
+def test_a_broker_without_strict_checks_warns_at_the_start(
     home: Path, strict: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     with guarded(home, strict):

@@ -108,7 +108,7 @@ def test_an_account_is_added_changed_and_removed(manager: Signed, login: Login, 
     assert sends(login("shopkeeper", "012345678"), "orders")
 
 
-def test_an_account_is_changed_where_it_stands(manager: Signed, home: Path) -> None:
+def test_an_account_is_changed_in_the_file_that_has_it(manager: Signed, home: Path) -> None:
     update(manager, accessKey="elsewhere", secretKey="elsewhere2", defaultTopicPerm="SUB")
     entry = entries(home / "conf" / "acl" / "more.yml")["elsewhere"]
     assert (entry["secretKey"], entry["defaultTopicPerm"]) == ("elsewhere2", "SUB")
@@ -124,7 +124,7 @@ def test_an_account_is_changed_where_it_stands(manager: Signed, home: Path) -> N
         ({"whiteRemoteAddress": "10.1.2.9-3"}, "10.1.2.9-3"),
     ],
 )
-def test_what_is_no_account(
+def test_invalid_accounts_are_refused(
     manager: Signed, home: Path, fields: dict[str, str], words: str
 ) -> None:
     if len(fields) == 1 and "accessKey" not in fields:
@@ -135,7 +135,9 @@ def test_what_is_no_account(
     assert (home / "conf" / "plain_acl.yml").read_text() == ACCOUNTS
 
 
-def test_white_addresses(manager: Signed, cluster: LocalCluster, home: Path) -> None:
+def test_white_addresses_are_changed_by_administrators(
+    manager: Signed, cluster: LocalCluster, home: Path
+) -> None:
     code = RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG
     stranger = Wire(broker_address(cluster))
     victim = home / "victim.txt"
@@ -155,7 +157,7 @@ def test_white_addresses(manager: Signed, cluster: LocalCluster, home: Path) -> 
     stranger.close()
 
 
-def test_versions_and_accounts_are_told(manager: Signed, home: Path) -> None:
+def test_versions_and_accounts_are_returned(manager: Signed, home: Path) -> None:
     asked = RequestCode.GET_BROKER_CLUSTER_ACL_INFO
     before = json.loads(manager.signed(asked).get_ext("version") or "{}")
     update(manager, accessKey="newcomer", secretKey="newcomer1")
@@ -176,7 +178,9 @@ def test_versions_and_accounts_are_told(manager: Signed, home: Path) -> None:
     assert config["plainAccessConfigs"][0]["admin"] is True
 
 
-def test_who_may_change_accounts(cluster: LocalCluster, login: Login) -> None:
+def test_accounts_are_changed_by_administrators_when_checks_are_strict(
+    cluster: LocalCluster, login: Login
+) -> None:
     (broker,) = cluster.brokers.values()
     answer = update(login("shopkeeper", "012345678"), accessKey="newcomer", secretKey="newcomer1")
     if broker.config.acl_strict:
@@ -189,7 +193,7 @@ def test_who_may_change_accounts(cluster: LocalCluster, login: Login) -> None:
     unsigned.close()
 
 
-def test_without_access_control_nothing_is_changed_and_everything_answered() -> None:
+def test_account_changes_are_refused_when_access_control_is_off() -> None:
     with LocalCluster() as cluster:
         wire = Wire(broker_address(cluster))
         fields = {"accessKey": "newcomer", "secretKey": "newcomer1", "globalWhiteAddrs": "*"}

@@ -73,7 +73,7 @@ def test_consumers_and_producers_are_listed(wire: Wire, consumer: Consumer) -> N
     assert producer["remoteIP"] == "/" + connection["clientAddr"]
 
 
-def test_groups_that_are_not_there(wire: Wire) -> None:
+def test_requests_for_groups_that_are_not_online_are_refused(wire: Wire) -> None:
     answer = wire.ask(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": "g"})
     assert answer.code == ResponseCode.CONSUMER_NOT_ONLINE
     assert answer.remark == "the consumer group[g] not online"
@@ -99,7 +99,7 @@ def test_a_consumers_running_info_is_relayed(wire: Wire, consumer: Consumer) -> 
     assert asked.get_ext("jstackEnable") == "true"
 
 
-def test_a_message_is_consumed_directly(wire: Wire, consumer: Consumer) -> None:
+def test_a_message_is_consumed_directly_by_the_named_client(wire: Wire, consumer: Consumer) -> None:
     offset_id = wire.send("t", b"now").get_ext("msgId") or ""
     serving = consumer.answer_next(b'{"consumeResult":"CR_SUCCESS"}')
     answer = wire.ask(RequestCode.CONSUME_MESSAGE_DIRECTLY, RUNNING | {"msgId": offset_id})
@@ -114,7 +114,7 @@ def test_a_message_is_consumed_directly(wire: Wire, consumer: Consumer) -> None:
         assert answer.code == ResponseCode.SYSTEM_ERROR
 
 
-def test_a_consumer_that_goes_away_does_not_leave_the_asker_waiting(
+def test_a_relayed_request_is_answered_when_the_consumer_disconnects(
     wire: Wire, consumer: Consumer
 ) -> None:
     opaque = wire.post(RequestCode.GET_CONSUMER_RUNNING_INFO, RUNNING)
@@ -125,7 +125,7 @@ def test_a_consumer_that_goes_away_does_not_leave_the_asker_waiting(
     assert (answer.remark or "").startswith("invoke consumer <g> <c1> Exception: ")
 
 
-def test_old_clients_are_not_asked(wire: Wire, old_consumer: Consumer) -> None:
+def test_clients_too_old_for_a_request_are_not_sent_it(wire: Wire, old_consumer: Consumer) -> None:
     answer = wire.ask(RequestCode.GET_CONSUMER_RUNNING_INFO, RUNNING)
     assert answer.remark == (
         "The Consumer <c1> Version <V3_0_6> too low to finish, please upgrade it to V3_1_8_SNAPSHOT"
@@ -157,7 +157,9 @@ def reset(wire: Wire, **changes: str) -> Command:
     return wire.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext)
 
 
-def test_members_are_told_where_to_start_over(wire: Wire, consumer: Consumer) -> None:
+def test_members_are_sent_their_new_offsets_when_a_group_is_reset(
+    wire: Wire, consumer: Consumer
+) -> None:
     for _ in range(3):
         wire.send("t")
     commit_all(wire, 2)
@@ -174,7 +176,7 @@ def test_members_are_told_where_to_start_over(wire: Wire, consumer: Consumer) ->
     assert asked.get_ext("offset") == "2", "the broker's own table is the clients' to change"
 
 
-def test_a_reset_without_force_only_goes_back(wire: Wire, consumer: Consumer) -> None:
+def test_a_reset_without_force_never_moves_forward(wire: Wire, consumer: Consumer) -> None:
     for _ in range(3):
         wire.send("t")
     commit_all(wire, 1)
@@ -183,7 +185,7 @@ def test_a_reset_without_force_only_goes_back(wire: Wire, consumer: Consumer) ->
     assert table == {0: 1, 1: 0, 2: 0, 3: 0}
 
 
-def test_resets_that_cannot_be(wire: Wire) -> None:
+def test_impossible_resets_are_refused(wire: Wire) -> None:
     answer = reset(wire, topic="none")
     assert answer.remark == (
         "[reset-offset] reset offset failed, no topic in this broker. topic=none"
@@ -198,7 +200,7 @@ def test_resets_that_cannot_be(wire: Wire) -> None:
     )
 
 
-def test_cpp_requesters_have_members_told_in_a_list(
+def test_a_reset_by_a_cpp_client_sends_offsets_as_a_list(
     wire: Wire, consumer: Consumer, encoding: Encoding
 ) -> None:
     wire.send("t")

@@ -30,7 +30,9 @@ def settings(wire: Wire) -> dict[str, str]:
     return dict(line.split("=", 1) for line in answer.body.decode().splitlines())
 
 
-def test_live_settings_change_and_count_as_a_version(wire: Wire, cluster: LocalCluster) -> None:
+def test_changed_settings_take_effect_and_raise_the_version(
+    wire: Wire, cluster: LocalCluster
+) -> None:
     version = wire.ask(RequestCode.GET_BROKER_CONFIG).get_ext("version") or ""
     body = b"maxMsgsNumBatch=7\nautoCreateSubscriptionGroup=false\nnobodyKnows=1\n"
     assert wire.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body).code == ResponseCode.SUCCESS
@@ -70,7 +72,7 @@ def test_settings_that_name_files_or_addresses_are_refused_with_all_others(
     assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "string2Properties error")
 
 
-def test_a_broker_that_may_not_be_read_says_so(wire: Wire) -> None:
+def test_pulls_are_refused_when_the_broker_is_not_readable(wire: Wire) -> None:
     wire.send("t")
     wire.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=2")
     answer = wire.pull("t")
@@ -100,13 +102,13 @@ def test_an_empty_broker_has_no_earliest_message(wire: Wire) -> None:
     assert table["putMessageTimesTotal"] == "1", "as Java has it, to divide by"
 
 
-def test_sizes_as_people_read_them() -> None:
+def test_sizes_are_printed_in_binary_units() -> None:
     assert [readable_size(n) for n in (0, 1023, 1024, 1536, 5 << 20, 3 << 40)] == [
         *("0 B", "1023 B", "1.0 KiB", "1.5 KiB", "5.0 MiB", "3.0 TiB")
     ]
 
 
-def test_counters_are_viewed(wire: Wire, on_broker: Callable[..., object]) -> None:
+def test_counters_are_returned(wire: Wire, on_broker: Callable[..., object]) -> None:
     wire.send("t")
     wire.pull("t")
     for name, key in (
@@ -127,7 +129,7 @@ def test_counters_are_viewed(wire: Wire, on_broker: Callable[..., object]) -> No
     )
 
 
-def test_mornings_are_remembered() -> None:
+def test_totals_of_today_and_yesterday_morning_are_kept() -> None:
     day_ms = 86_400_000
     now = 1_700_000_000_000
     stats = BrokerStats("c", lambda: now)
@@ -143,7 +145,7 @@ def test_mornings_are_remembered() -> None:
     assert (stats.today_morning.put, stats.yesterday_morning.put) == (7, 5)
 
 
-def test_rates_of_all_pulls_are_numbers_from_the_start() -> None:
+def test_pull_rates_are_numbers_from_the_start() -> None:
     now = 0
     stats = BrokerStats("c", lambda: now)
     assert stats.per_second("put") == "  "
@@ -159,7 +161,7 @@ def queue(wire: Wire, **changes: str) -> dict[str, str]:
     return {"topic": "t", "queueId": "0", "index": "0", "count": "10"} | changes
 
 
-def test_entries_of_a_consume_queue(wire: Wire) -> None:
+def test_entries_of_a_consume_queue_are_returned(wire: Wire) -> None:
     first = wire.send("t", properties="TAGS\x01a")
     wire.send("t")
     answer = wire.ask(RequestCode.QUERY_CONSUME_QUEUE, queue(wire))
@@ -173,7 +175,7 @@ def test_entries_of_a_consume_queue(wire: Wire) -> None:
     assert loads_lenient(answer.body)["queueData"] == [two]
 
 
-def test_entries_that_are_not_there(wire: Wire) -> None:
+def test_queries_for_missing_queue_entries_are_answered(wire: Wire) -> None:
     answer = wire.ask(RequestCode.QUERY_CONSUME_QUEUE, queue(wire))
     assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "0@t is not exist!")
     wire.send("t")
@@ -183,7 +185,7 @@ def test_entries_that_are_not_there(wire: Wire) -> None:
         assert (answer.remark, answer.body) == (f"Index {index} of 0@t is not exist!", b"")
 
 
-def test_entries_with_a_groups_subscription(wire: Wire) -> None:
+def test_queue_entries_come_with_the_subscription_of_a_group(wire: Wire) -> None:
     wire.send("t")
     answer = wire.ask(RequestCode.QUERY_CONSUME_QUEUE, queue(wire, consumerGroup="g"))
     assert loads_lenient(answer.body)["filterData"] == "g@t is not online!"
@@ -194,7 +196,7 @@ def test_entries_with_a_groups_subscription(wire: Wire) -> None:
     assert body["subscriptionData"]["subString"] == "*"
 
 
-def test_cleaning_on_request(wire: Wire, cluster: LocalCluster) -> None:
+def test_expired_files_are_deleted_on_request(wire: Wire, cluster: LocalCluster) -> None:
     wire.send("t")
     assert wire.ask(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE).code == ResponseCode.SUCCESS
     (broker,) = cluster.brokers.values()
@@ -203,7 +205,7 @@ def test_cleaning_on_request(wire: Wire, cluster: LocalCluster) -> None:
     assert broker.retention.is_due()
 
 
-def test_a_new_limit_of_messages_counts_at_once(wire: Wire) -> None:
+def test_a_new_message_size_limit_takes_effect_at_once(wire: Wire) -> None:
     for limit, size, code in (
         (100, 101, ResponseCode.MESSAGE_ILLEGAL),
         (8 << 20, 5 << 20, ResponseCode.SUCCESS),

@@ -52,7 +52,7 @@ def test_a_body_that_names_no_group_is_refused(wire: Wire) -> None:
     assert groups(wire) == before
 
 
-def test_a_group_takes_its_offsets_along_only_if_asked_to(wire: Wire) -> None:
+def test_deleting_a_group_removes_its_offsets_only_on_request(wire: Wire) -> None:
     commit(wire, "t", "g", 0, 5)
     commit(wire, "t", "other", 0, 6)
     wire.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "g"})
@@ -61,7 +61,7 @@ def test_a_group_takes_its_offsets_along_only_if_asked_to(wire: Wire) -> None:
     assert offsets(wire) == {"t@other": {0: 6}}
 
 
-def test_where_groups_stand(wire: Wire) -> None:
+def test_consume_stats_show_the_position_of_a_group(wire: Wire) -> None:
     for _ in range(3):
         wire.send("t")
     wire.pull("t")
@@ -84,7 +84,7 @@ def test_where_groups_stand(wire: Wire) -> None:
     assert loads_lenient(answer.body)["totalDiff"] == 0
 
 
-def test_an_online_group_is_judged_by_what_it_subscribes_to(wire: Wire) -> None:
+def test_consume_stats_of_an_online_group_follow_its_subscription(wire: Wire) -> None:
     wire.send("t")
     commit(wire, "t", "g", 0, 1)
     wire.heartbeat("g", "another")
@@ -92,14 +92,14 @@ def test_an_online_group_is_judged_by_what_it_subscribes_to(wire: Wire) -> None:
     assert loads_lenient(answer.body)["offsetTable"] == {}
 
 
-def test_who_consumes_a_topic(wire: Wire) -> None:
+def test_groups_that_consume_a_topic_are_listed(wire: Wire) -> None:
     wire.heartbeat("online", "t")
     commit(wire, "t", "was-here", 0, 1)
     answer = wire.ask(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "t"})
     assert loads_lenient(answer.body) == {"groupList": ["online", "was-here"]}
 
 
-def test_time_spans(wire: Wire) -> None:
+def test_consume_time_spans_are_returned_by_queue(wire: Wire) -> None:
     for _ in range(2):
         wire.send("t")
     commit(wire, "t", "g", 0, 1)
@@ -115,7 +115,7 @@ def test_time_spans(wire: Wire) -> None:
     assert answer.code == ResponseCode.TOPIC_NOT_EXIST
 
 
-def test_the_group_farthest_behind(wire: Wire) -> None:
+def test_correction_offsets_are_those_of_the_slowest_group(wire: Wire) -> None:
     for group, offset in (("slow", 3), ("fast", 7), ("ignored", 1)):
         commit(wire, "t", group, 0, offset)
     ext = {"topic": "t", "compareGroup": "fast", "filterGroups": "ignored"}
@@ -137,7 +137,7 @@ def test_offsets_are_cloned(wire: Wire) -> None:
     assert offsets(wire)["u@all"] == {0: 1}
 
 
-def test_delay_offsets_are_told(wire: Wire) -> None:
+def test_delay_offsets_are_returned(wire: Wire) -> None:
     wire.send("t", properties="DELAY\x014")
     answer = wire.ask(RequestCode.GET_ALL_DELAY_OFFSET)
     assert answer.code == ResponseCode.SUCCESS

@@ -51,9 +51,7 @@ def topics(wire: Wire) -> dict[str, Any]:
     return table
 
 
-def test_a_created_topic_is_known_everywhere_when_the_answer_comes(
-    wire: Wire, cluster: LocalCluster
-) -> None:
+def test_a_created_topic_is_registered_before_the_answer(wire: Wire, cluster: LocalCluster) -> None:
     assert create(wire, perm="4").code == ResponseCode.SUCCESS
     known = route(cluster, "t")
     assert known is not None
@@ -63,7 +61,7 @@ def test_a_created_topic_is_known_everywhere_when_the_answer_comes(
     assert topics(wire)["t"]["writeQueueNums"] == 2
 
 
-def test_a_nameserver_that_was_away_learns_of_all_topics_with_the_next(
+def test_a_restarted_nameserver_gets_all_topics_with_the_next_creation(
     wire: Wire, cluster: LocalCluster
 ) -> None:
     create(wire, topic="older")
@@ -74,7 +72,7 @@ def test_a_nameserver_that_was_away_learns_of_all_topics_with_the_next(
     assert route(cluster, "older") is not None
 
 
-def test_creating_again_replaces_all_of_it(wire: Wire) -> None:
+def test_creating_a_topic_again_replaces_all_its_settings(wire: Wire) -> None:
     create(wire, topicSysFlag="1", topicFilterType="MULTI_TAG")
     create(wire, readQueueNums="8", writeQueueNums="8", perm="2")
     assert topics(wire)["t"] == {
@@ -102,7 +100,7 @@ def test_creating_again_replaces_all_of_it(wire: Wire) -> None:
         (" ", "The specified topic is blank."),
     ],
 )
-def test_names_nobody_may_create_or_delete(wire: Wire, name: str, remark: str) -> None:
+def test_reserved_and_invalid_topic_names_are_refused(wire: Wire, name: str, remark: str) -> None:
     for answer in (
         create(wire, topic=name),
         wire.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": name}),
@@ -110,7 +108,7 @@ def test_names_nobody_may_create_or_delete(wire: Wire, name: str, remark: str) -
         assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, remark)
 
 
-def test_a_topic_needs_all_its_fields(wire: Wire) -> None:
+def test_a_topic_is_refused_when_a_field_is_missing(wire: Wire) -> None:
     for field in ("readQueueNums", "writeQueueNums", "perm", "topicFilterType"):
         ext = {name: value for name, value in CREATE.items() if name != field}
         answer = wire.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext)
@@ -160,7 +158,7 @@ def test_queues_without_a_topic_are_cleaned_on_request(
     assert broker.store.queues() == [("SCHEDULE_TOPIC_XXXX", 3)]
 
 
-def test_messages_that_wait_for_their_time_outlive_other_topics(
+def test_delayed_messages_outlive_the_deletion_of_other_topics(
     wire: Wire, cluster: LocalCluster
 ) -> None:
     wire.send("gone")
@@ -171,7 +169,7 @@ def test_messages_that_wait_for_their_time_outlive_other_topics(
     assert broker.store.queues() == [(TIMER_TOPIC, 0)]
 
 
-def test_a_topics_queues_are_measured(wire: Wire) -> None:
+def test_topic_stats_show_the_offsets_of_each_queue(wire: Wire) -> None:
     create(wire)
     wire.send("t", queueId="1")
     wire.send("t", queueId="1")
@@ -193,7 +191,7 @@ def test_system_topics_are_listed(wire: Wire) -> None:
     assert {"TBW102", "broker-a", "DefaultCluster", "DefaultCluster_REPLY_TOPIC"} <= set(listed)
 
 
-def test_the_template_of_new_topics_stays_as_it_is_while_topics_are_not_created_by_sending(
+def test_the_topic_template_is_unchanged_without_automatic_creation(
     cluster: LocalCluster, wire: Wire
 ) -> None:
     (broker,) = cluster.brokers.values()

@@ -40,7 +40,7 @@ def _unlock(wire: Wire, client_id: str) -> None:
     wire.ask(RequestCode.UNLOCK_BATCH_MQ, body=dumps_lenient(body))
 
 
-def test_a_member_whose_connection_is_lost_stays_one_and_nobody_is_told(
+def test_a_member_stays_without_notices_when_its_connection_is_lost(
     patient: LocalCluster,
 ) -> None:
     one, two = Wire(broker_address(patient)), Wire(broker_address(patient))
@@ -60,7 +60,7 @@ def test_a_member_whose_connection_is_lost_stays_one_and_nobody_is_told(
     again.close()
 
 
-def test_a_member_that_does_not_come_back_is_given_up_and_the_others_are_told(
+def test_other_members_are_notified_when_one_does_not_come_back(
     connect: Callable[[], Wire],
 ) -> None:
     one, two = connect(), connect()
@@ -73,7 +73,7 @@ def test_a_member_that_does_not_come_back_is_given_up_and_the_others_are_told(
     assert members(one, "g") == ["one"]
 
 
-def test_members_of_before_a_restart_are_awaited(patient: LocalCluster) -> None:
+def test_members_are_awaited_after_a_restart(patient: LocalCluster) -> None:
     wires = [Wire(broker_address(patient)) for _ in range(3)]
     for number, wire in enumerate(wires):
         wire.heartbeat("g", "t", client_id=f"c{number}")
@@ -88,7 +88,7 @@ def test_members_of_before_a_restart_are_awaited(patient: LocalCluster) -> None:
         each.close()
 
 
-def test_members_of_before_a_restart_are_not_awaited_when_the_setting_is_zero() -> None:
+def test_members_are_not_awaited_after_a_restart_when_the_setting_is_zero() -> None:
     with LocalCluster(settings={"startMemberGraceMillis": "0"}) as cluster:
         wire = Wire(broker_address(cluster))
         wire.heartbeat("g", "t", client_id="one")
@@ -100,9 +100,7 @@ def test_members_of_before_a_restart_are_not_awaited_when_the_setting_is_zero() 
         again.close()
 
 
-def test_offsets_are_on_disk_when_a_queue_has_been_given_back(
-    wire: Wire, cluster: LocalCluster
-) -> None:
+def test_offsets_are_on_disk_when_a_queue_was_unlocked(wire: Wire, cluster: LocalCluster) -> None:
     wire.send("t")
     _lock(wire, "one")
     wire.ask(RequestCode.UPDATE_CONSUMER_OFFSET, PLACE | {"commitOffset": "1"})
@@ -111,7 +109,7 @@ def test_offsets_are_on_disk_when_a_queue_has_been_given_back(
     assert loads_lenient(file.read_bytes())["offsetTable"]["t@g"] == {0: 1}
 
 
-def test_a_lock_without_an_order_ends_with_its_member_and_one_with_an_order_does_not(
+def test_only_locks_of_orderly_queues_outlive_their_member(
     wire: Wire,
 ) -> None:
     wire.heartbeat("g", "t", client_id="one")
@@ -122,7 +120,7 @@ def test_a_lock_without_an_order_ends_with_its_member_and_one_with_an_order_does
     assert _lock(wire, "three") == []
 
 
-def test_the_next_member_gets_an_offset_once_the_queue_is_given_back(
+def test_an_offset_is_returned_once_the_previous_owner_unlocks_the_queue(
     connect: Callable[[], Wire],
 ) -> None:
     ours, java, tool = connect(), connect(), connect()
@@ -139,7 +137,7 @@ def test_the_next_member_gets_an_offset_once_the_queue_is_given_back(
     assert (answer.code, answer.get_ext("offset")) == (ResponseCode.SUCCESS, "1")
 
 
-def test_a_member_that_has_not_noticed_its_loss_of_a_queue_does_not_send_the_owner_back(
+def test_a_commit_of_a_former_owner_does_not_move_the_offset_back(
     connect: Callable[[], Wire],
 ) -> None:
     ours, java = connect(), connect()

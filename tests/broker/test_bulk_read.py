@@ -49,13 +49,15 @@ def offsets(response: Command) -> list[int]:
     return found
 
 
-def test_it_is_announced(broker: tuple[BlockingNetwork, str]) -> None:
+def test_the_bulk_read_feature_is_announced(broker: tuple[BlockingNetwork, str]) -> None:
     network, address = broker
     answer = network.invoke(address, RequestCode.GET_BROKER_RUNTIME_INFO)
     assert BULK_READ in features_of(loads_lenient(answer.body)["table"])
 
 
-def test_a_stretch_and_no_more(broker: tuple[BlockingNetwork, str]) -> None:
+def test_a_read_returns_exactly_the_offsets_of_its_range(
+    broker: tuple[BlockingNetwork, str],
+) -> None:
     response = ask(broker, fromOffset=7, toOffset=207)
     assert offsets(response) == list(range(7, 207))
     assert response.get_ext("nextOffset") == "207"
@@ -63,7 +65,7 @@ def test_a_stretch_and_no_more(broker: tuple[BlockingNetwork, str]) -> None:
     assert response.get_ext("maxOffset") == str(COUNT)
 
 
-def test_answers_end_at_the_bytes_asked_for(broker: tuple[BlockingNetwork, str]) -> None:
+def test_answers_end_at_the_requested_number_of_bytes(broker: tuple[BlockingNetwork, str]) -> None:
     at, rounds = 0, 0
     while at < COUNT:
         response = ask(broker, fromOffset=at, maxBytes=20_000)
@@ -83,7 +85,9 @@ def test_tags_are_compared_by_hash_code(broker: tuple[BlockingNetwork, str]) -> 
     assert response.get_ext("nextOffset") == str(COUNT)
 
 
-def test_where_there_is_nothing(broker: tuple[BlockingNetwork, str]) -> None:
+def test_reads_beyond_the_last_message_say_where_to_go_on(
+    broker: tuple[BlockingNetwork, str],
+) -> None:
     at_the_end = ask(broker, fromOffset=COUNT, toOffset=COUNT + 1)
     assert at_the_end.code == ResponseCode.PULL_NOT_FOUND
     beyond = ask(broker, fromOffset=COUNT + 9, toOffset=COUNT + 10)
@@ -106,7 +110,7 @@ def test_where_there_is_nothing(broker: tuple[BlockingNetwork, str]) -> None:
         ({"fromOffset": "x"}, ResponseCode.SYSTEM_ERROR, "fromOffset"),
     ],
 )
-def test_refusals(
+def test_invalid_bulk_reads_are_refused(
     broker: tuple[BlockingNetwork, str], fields: dict[str, object], code: int, text: str
 ) -> None:
     response = ask(broker, **fields)

@@ -20,7 +20,7 @@ def members(wire: Wire, group: str) -> list[str]:
     return sorted(ids)
 
 
-def test_members_come_and_go_and_the_others_are_told(connect: Callable[[], Wire]) -> None:
+def test_members_are_notified_when_others_come_and_go(connect: Callable[[], Wire]) -> None:
     one, two, three = connect(), connect(), connect()
     assert members(one, "g") == []
     one.heartbeat("g", "t", client_id="one")
@@ -36,7 +36,7 @@ def test_members_come_and_go_and_the_others_are_told(connect: Callable[[], Wire]
     assert members(one, "g") == ["one"]
 
 
-def test_the_same_heartbeat_again_tells_nobody(wire: Wire) -> None:
+def test_a_repeated_heartbeat_sends_no_notices(wire: Wire) -> None:
     wire.heartbeat("g", "t")
     wire.next_push()
     wire.heartbeat("g", "t")
@@ -52,7 +52,7 @@ def test_a_consumer_group_gets_its_retry_topic(wire: Wire, cluster: LocalCluster
     assert (topic.read_queue_nums, topic.perm) == (1, 6)
 
 
-def test_offsets_are_kept_and_new_groups_start_at_the_beginning(wire: Wire) -> None:
+def test_offsets_are_stored_and_new_groups_start_at_the_beginning(wire: Wire) -> None:
     ext = {"consumerGroup": "g", "topic": "t", "queueId": "2"}
     wire.send("t")
     assert wire.ask(RequestCode.QUERY_CONSUMER_OFFSET, ext).get_ext("offset") == "0"

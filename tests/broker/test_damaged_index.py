@@ -36,7 +36,7 @@ def query(wire: Wire, key: str) -> Command:
 
 @pytest.mark.parametrize("number", [-1, 0x7FFFFFFF, 1 << 24, -(1 << 31)])
 @pytest.mark.parametrize("place", [SLOTS_USED, NEXT_ENTRY])
-def test_a_damaged_count_is_survived(
+def test_queries_are_answered_when_the_entry_count_is_damaged(
     cluster: LocalCluster, wire: Wire, place: int, number: int
 ) -> None:
     wire.send("t", b"before", properties="KEYS\x01k1")
@@ -55,7 +55,7 @@ def test_a_damaged_count_is_survived(
 
 @pytest.mark.parametrize("number", [-1, (1 << 63) - 1, -(1 << 63)])
 @pytest.mark.parametrize("place", [BEGIN_TIMESTAMP, END_TIMESTAMP, END_PHYSICAL])
-def test_a_damaged_time_or_place_is_survived(
+def test_queries_are_answered_when_a_time_or_offset_is_damaged(
     cluster: LocalCluster, wire: Wire, place: int, number: int
 ) -> None:
     wire.send("t", b"before", properties="KEYS\x01k1")

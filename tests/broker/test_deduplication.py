@@ -83,14 +83,14 @@ def once(own: LocalCluster) -> Iterator[Wire]:
     wire.close()
 
 
-def test_the_feature_is_announced(once: Wire) -> None:
+def test_the_deduplication_feature_is_announced(once: Wire) -> None:
     answer = once.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
     import json
 
     assert DEDUPLICATE in features_of(json.loads(answer.body)["table"])
 
 
-def test_what_is_stored_is_not_stored_again(once: Wire) -> None:
+def test_stored_messages_are_not_stored_again(once: Wire) -> None:
     assert suppressed(send(once, range(3))) == 0
     assert suppressed(send(once, range(3))) == 3
     assert suppressed(send(once, range(1, 5))) == 2
@@ -107,13 +107,13 @@ def test_a_send_that_must_be_a_repeat_stores_nothing_new(once: Wire) -> None:
     assert suppressed(send(once, range(1, 5))) == 2, "what was asked for is not noted as stored"
 
 
-def test_another_batch_and_another_sender_are_something_else(once: Wire) -> None:
+def test_equal_ids_of_another_batch_or_sender_are_stored(once: Wire) -> None:
     for scope in ("query/1", "query/2", "other/1"):
         assert suppressed(send(once, range(2), scope)) == 0
     assert stored(once) == [0, 1] * 3
 
 
-def test_a_batch_that_is_over_is_refused(once: Wire) -> None:
+def test_a_send_of_a_finished_batch_is_refused(once: Wire) -> None:
     send(once, range(2), "query/7")
     answer = send(once, range(2), "query/6")
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
@@ -121,7 +121,7 @@ def test_a_batch_that_is_over_is_refused(once: Wire) -> None:
     assert stored(once) == [0, 1]
 
 
-def test_single_messages_and_delayed_ones(once: Wire) -> None:
+def test_single_and_delayed_messages_are_deduplicated(once: Wire) -> None:
     for level, again in (("", 0), ("", 1), ("\2DELAY\0011", 1)):
         properties = f"UNIQ_KEY\1{name_of(1)}\2WAIT\1true{level}"
         one = ext("query/1", m="false", i=properties)
@@ -134,7 +134,7 @@ def test_single_messages_and_delayed_ones(once: Wire) -> None:
     }
 
 
-def test_too_many_ids_are_refused_rather_than_forgotten(once: Wire, own: LocalCluster) -> None:
+def test_sends_are_refused_when_too_many_ids_are_remembered(once: Wire, own: LocalCluster) -> None:
     assert suppressed(send(once, range(20))) == 0
     answer = send(once, range(20, 21))
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
@@ -143,7 +143,7 @@ def test_too_many_ids_are_refused_rather_than_forgotten(once: Wire, own: LocalCl
     assert suppressed(send(once, range(20), "query/2")) == 0, "the next batch has its own"
 
 
-def test_senders_of_long_ago_make_room(own: LocalCluster, once: Wire) -> None:
+def test_idle_senders_make_room_for_new_ones(own: LocalCluster, once: Wire) -> None:
     (broker,) = own.brokers.values()
     send(once, range(20))
     broker.config.deduplication_window_ms = -1
@@ -151,7 +151,7 @@ def test_senders_of_long_ago_make_room(own: LocalCluster, once: Wire) -> None:
     assert len(broker.deduplication) == 5
 
 
-def test_a_job_that_is_over_makes_room_and_its_stragglers_are_refused(
+def test_a_finished_job_makes_room_and_its_late_sends_are_refused(
     own: LocalCluster, once: Wire
 ) -> None:
     (broker,) = own.brokers.values()
@@ -169,7 +169,7 @@ def test_a_job_that_is_over_makes_room_and_its_stragglers_are_refused(
     wire.close()
 
 
-def test_a_snapshot_follows_the_log_when_others_write_to_it(
+def test_a_snapshot_is_renewed_when_other_messages_grow_the_log(
     own: LocalCluster, once: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deduplication, "LOG_BEHIND_BYTES", 100_000)
@@ -201,7 +201,9 @@ def test_bad_scopes_and_ids_are_refused(once: Wire) -> None:
 
 
 @pytest.mark.parametrize("crash", [False, True], ids=["stopped", "crashed"])
-def test_the_window_survives(own: LocalCluster, once: Wire, crash: bool) -> None:
+def test_remembered_ids_survive_a_restart_or_a_crash(
+    own: LocalCluster, once: Wire, crash: bool
+) -> None:
     send(once, range(5))
     wire = restart(own, crash=crash)
     assert suppressed(send(wire, range(7))) == 5
@@ -209,7 +211,9 @@ def test_the_window_survives(own: LocalCluster, once: Wire, crash: bool) -> None
     wire.close()
 
 
-def test_a_snapshot_in_between_and_the_log_behind_it(own: LocalCluster, once: Wire) -> None:
+def test_ids_are_restored_from_a_snapshot_and_the_log_behind_it(
+    own: LocalCluster, once: Wire
+) -> None:
     (broker,) = own.brokers.values()
     send(once, range(5))
     own.run(broker.deduplication.save())
@@ -230,14 +234,16 @@ def test_without_a_readable_snapshot_the_whole_log_is_read(own: LocalCluster, on
     wire.close()
 
 
-def test_a_broker_that_nobody_uses_this_way_has_no_snapshot(own: LocalCluster, once: Wire) -> None:
+def test_a_broker_without_exactly_once_sends_writes_no_snapshot(
+    own: LocalCluster, once: Wire
+) -> None:
     once.send("orders", b"x")
     (broker,) = own.brokers.values()
     own.run(broker.deduplication.save())
     assert not list(own.data.rglob(f"{SNAPSHOT}*"))
 
 
-def test_a_repeat_is_answered_when_the_first_is_safe(tmp_path: Path) -> None:
+def test_a_repeated_send_is_answered_when_the_first_one_is_flushed(tmp_path: Path) -> None:
     with LocalCluster(data=tmp_path, settings={"flushDiskType": "SYNC_FLUSH"}) as cluster:
         (broker,) = cluster.brokers.values()
         wire = Wire(broker.config.address)
@@ -247,7 +253,7 @@ def test_a_repeat_is_answered_when_the_first_is_safe(tmp_path: Path) -> None:
         wire.close()
 
 
-def test_two_attempts_at_once_store_one(once: Wire, own: LocalCluster) -> None:
+def test_two_concurrent_attempts_store_one_message(once: Wire, own: LocalCluster) -> None:
     (broker,) = own.brokers.values()
     second = Wire(broker.config.address)
     body = encode_batch([(0, b"1", {"UNIQ_KEY": name_of(1)})])
@@ -260,7 +266,7 @@ def test_two_attempts_at_once_store_one(once: Wire, own: LocalCluster) -> None:
     second.close()
 
 
-def test_asyncio_is_not_blocked_by_a_snapshot(own: LocalCluster, once: Wire) -> None:
+def test_a_snapshot_does_not_block_the_event_loop(own: LocalCluster, once: Wire) -> None:
     (broker,) = own.brokers.values()
     send(once, range(5))
 

@@ -59,9 +59,7 @@ def spy(cluster: LocalCluster) -> Iterator[SignedOnce]:
     wire.close()
 
 
-def test_rows_are_stored_whatever_another_account_has_sent(
-    victim: SignedOnce, spy: SignedOnce
-) -> None:
+def test_equal_ids_of_another_account_are_stored(victim: SignedOnce, spy: SignedOnce) -> None:
     assert suppressed(send(spy, range(3))) == 0
     assert send(spy, range(3), "query/9").code == ResponseCode.SUCCESS
     assert suppressed(send(victim, range(3))) == 0, "neither stored already nor over"
@@ -70,20 +68,20 @@ def test_rows_are_stored_whatever_another_account_has_sent(
     assert suppressed(send(victim, range(3))) == 3, "nobody else ends the batch"
 
 
-def test_rows_of_another_topic_are_something_else(victim: SignedOnce) -> None:
+def test_equal_ids_of_another_topic_are_stored(victim: SignedOnce) -> None:
     assert suppressed(send(victim, range(3))) == 0
     assert suppressed(send(victim, range(3), b="elsewhere")) == 0
     assert suppressed(send(victim, range(3), b="elsewhere")) == 3
 
 
-def test_an_account_fills_its_own_room_only(victim: SignedOnce, spy: SignedOnce) -> None:
+def test_an_account_exhausts_only_its_own_limit_of_ids(victim: SignedOnce, spy: SignedOnce) -> None:
     assert suppressed(send(spy, range(20))) == 0
     assert send(spy, range(20, 21)).code == ResponseCode.MESSAGE_ILLEGAL
     assert suppressed(send(victim, range(20))) == 0
 
 
 @pytest.mark.parametrize("crash", [False, True], ids=["stopped", "crashed"])
-def test_whose_ids_they_are_survives(
+def test_the_owner_of_ids_survives_a_restart(
     cluster: LocalCluster, victim: SignedOnce, spy: SignedOnce, crash: bool
 ) -> None:
     (broker,) = cluster.brokers.values()
@@ -158,7 +156,7 @@ def test_a_half_message_has_no_id(victim: SignedOnce) -> None:
     assert suppressed(send(victim, range(1))) == 0
 
 
-def test_ids_from_before_there_were_accounts_still_count(
+def test_ids_stored_before_access_control_still_count(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """A batch that is sent again after access control was turned on is not stored twice."""

@@ -21,7 +21,7 @@ def wait_for(wire: Wire, topic: str, offset: int = 0) -> Record:
     return decode_records(answer.body)[0]
 
 
-def test_a_delayed_message_arrives_when_its_level_says(wire: Wire) -> None:
+def test_a_delayed_message_arrives_after_the_time_of_its_level(wire: Wire) -> None:
     wire.send("t", b"warm up")
     before = time.time()
     sent = wire.send("t", b"later", properties="DELAY\x012\x02TAGS\x01A\x02WAIT\x01true")
@@ -40,7 +40,7 @@ def test_a_delayed_message_arrives_when_its_level_says(wire: Wire) -> None:
     }
 
 
-def test_levels_past_the_last_are_the_last(wire: Wire, cluster: LocalCluster) -> None:
+def test_delay_levels_above_the_last_are_the_last(wire: Wire, cluster: LocalCluster) -> None:
     wire.send("t", properties="DELAY\x0199")
     (broker,) = cluster.brokers.values()
     unit = broker.store.unit_at("SCHEDULE_TOPIC_XXXX", 3, 0)
@@ -74,7 +74,7 @@ def test_a_message_sent_back_is_retried_and_in_the_end_a_dead_letter(wire: Wire)
     assert (missing.code, missing.remark) == (1, "look message by offset failed, 1")
 
 
-def test_what_can_never_be_delivered_is_refused_at_once(wire: Wire) -> None:
+def test_delayed_messages_that_can_never_be_delivered_are_refused(wire: Wire) -> None:
     wire.send("t", b"poison")
     (record,) = decode_records(wire.pull("t").body)
     long = "g" * 121  # its topic of retries has a name that no record has room for
@@ -82,7 +82,7 @@ def test_what_can_never_be_delivered_is_refused_at_once(wire: Wire) -> None:
     assert wire.ask(RequestCode.CONSUMER_SEND_MSG_BACK, ext).code != ResponseCode.SUCCESS
 
 
-def test_what_can_never_be_delivered_holds_nothing_up(
+def test_an_undeliverable_delayed_message_delays_no_other(
     wire: Wire, cluster: LocalCluster, on_broker: Callable[[Callable[[], Any]], Any]
 ) -> None:
     (broker,) = cluster.brokers.values()
@@ -95,7 +95,7 @@ def test_what_can_never_be_delivered_holds_nothing_up(
     assert wait_for(wire, "t", 1).body == b"later"
 
 
-def test_what_waited_while_the_broker_was_down_is_delivered_once(cluster: LocalCluster) -> None:
+def test_messages_due_while_the_broker_was_down_are_delivered_once(cluster: LocalCluster) -> None:
     wire = Wire(next(iter(cluster.brokers.values())).config.address)
     wire.send("t", b"one", properties="DELAY\x011")
     assert wait_for(wire, "t").body == b"one"

@@ -55,7 +55,7 @@ def table() -> Table:
     return Table()
 
 
-def test_the_positions_are_those_of_java() -> None:
+def test_bloom_filter_positions_are_those_of_java() -> None:
     assert BloomSize(bits=112, hashes=3) == BLOOM
     assert BLOOM.positions("grp#OrderTopic") == [96, 100, 70]
     assert BloomSize.of(20, 64).positions("grp#OrderTopic") == [72, 4, 102]
@@ -72,7 +72,7 @@ def test_a_newer_expression_replaces_an_older_one(table: Table) -> None:
     assert table.heard("a > 1", 9, kind="TAG") is None
 
 
-def test_what_nobody_uses_is_dead_and_forgotten_after_a_day(table: Table) -> None:
+def test_an_unused_filter_is_dead_and_removed_after_a_day(table: Table) -> None:
     data = table.heard("a > 1", 5)
     table.filters.heard("g", [])
     assert data.is_dead, "the group no longer subscribes to the topic"
@@ -89,7 +89,7 @@ def test_what_nobody_uses_is_dead_and_forgotten_after_a_day(table: Table) -> Non
     assert table.filters.as_json() == {"filterDataByTopic": {}}
 
 
-def test_the_file_is_javas_and_is_read_back(table: Table) -> None:
+def test_the_filter_file_has_javas_format_and_is_read_back(table: Table) -> None:
     table.heard("a > 5 AND b = 'x'", 9, topic="OrderTopic")
     value = table.filters.as_json()
     assert value["filterDataByTopic"]["OrderTopic"]["groupFilterData"]["g"] == {
@@ -113,7 +113,7 @@ def test_the_file_is_javas_and_is_read_back(table: Table) -> None:
     assert not data.is_dead
 
 
-def test_a_file_with_other_parameters_is_ignored(table: Table) -> None:
+def test_a_filter_file_with_other_parameters_is_ignored(table: Table) -> None:
     table.heard("a > 5")
     other = ConsumerFilters(BloomSize.of(20, 64), lambda: DAY_MS, lambda: table.now)
     other.load(table.filters.as_json())
@@ -163,7 +163,7 @@ def test_a_nested_between_is_an_expression_like_any_other(table: Table) -> None:
     assert table.heard(bomb()) is not None
 
 
-def test_an_expression_beyond_the_limits_is_no_filter(table: Table) -> None:
+def test_an_expression_beyond_the_limits_is_refused(table: Table) -> None:
     assert table.heard("a = '" + "x" * Filter.MAX_TEXT_BYTES + "'") is None
     assert table.filters.get("T", "g") is None, "its text is not even kept"
     assert table.heard("a" + " OR a" * 5000, 2) is None
@@ -217,7 +217,7 @@ def test_compiled_filters_are_kept_while_there_is_room() -> None:
         b"[" * 100_000,
     ],
 )
-def test_a_saved_file_of_no_use_does_not_prevent_a_start(tmp_path: Path, content: bytes) -> None:
+def test_an_unusable_filter_file_does_not_prevent_the_start(tmp_path: Path, content: bytes) -> None:
     with LocalCluster(data=tmp_path) as cluster:
         (broker,) = cluster.brokers.values()
         file = Path(broker.config.store_path_root_dir) / "config" / "consumerFilter.json"
@@ -228,7 +228,7 @@ def test_a_saved_file_of_no_use_does_not_prevent_a_start(tmp_path: Path, content
         assert broker.filters.as_json() == {"filterDataByTopic": {}}
 
 
-def test_a_saved_bomb_does_not_stall_a_start(table: Table) -> None:
+def test_a_saved_expression_of_extreme_size_does_not_stall_the_start(table: Table) -> None:
     table.heard("a > 1")
     value = table.filters.as_json()
     entry = value["filterDataByTopic"]["T"]["groupFilterData"]["g"]
@@ -266,7 +266,7 @@ def check(wire: Wire, expression: str, kind: str | None = "SQL92") -> Command:
     return wire.ask(RequestCode.CHECK_CLIENT_CONFIG, body=dumps_lenient(body))
 
 
-def test_a_client_asks_before_it_begins(wire: Wire) -> None:
+def test_a_client_can_check_an_expression_before_it_subscribes(wire: Wire) -> None:
     assert check(wire, "a > 5").code == 0
     assert check(wire, "whatever >", "TAG").code == 0
     bad = check(wire, "a = NULL")
@@ -289,7 +289,7 @@ OF_GROUP: dict[str, Any] = {"sysFlag": "0"}
 SQL: dict[str, Any] = {"expressionType": "SQL92"}
 
 
-def test_a_pull_is_given_what_its_groups_filter_matches(wire: Wire) -> None:
+def test_a_pull_returns_messages_that_match_the_filter_of_its_group(wire: Wire) -> None:
     numbered(wire)
     heartbeat(wire, "n BETWEEN 3 AND 5")
     found = wire.pull("t", **OF_GROUP)
@@ -302,7 +302,7 @@ def test_a_pull_is_given_what_its_groups_filter_matches(wire: Wire) -> None:
     assert newer.code == ResponseCode.SUBSCRIPTION_NOT_LATEST
 
 
-def test_a_pull_may_bring_its_own_filter(wire: Wire) -> None:
+def test_a_pull_may_carry_its_own_filter(wire: Wire) -> None:
     numbered(wire)
     assert bodies(wire.pull("t", **SQL, subscription="n IN ('1', '7')")) == [b"1", b"7"]
     assert len(bodies(wire.pull("t", **SQL, subscription="n >"))) == 10, "none, so all"
@@ -310,7 +310,7 @@ def test_a_pull_may_bring_its_own_filter(wire: Wire) -> None:
     assert empty.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
 
 
-def test_a_group_whose_expression_is_none_is_told(wire: Wire) -> None:
+def test_pulls_of_a_group_with_an_invalid_expression_are_refused(wire: Wire) -> None:
     numbered(wire)
     heartbeat(wire, "n >")
     refused = wire.pull("t", **OF_GROUP)
@@ -320,7 +320,9 @@ def test_a_group_whose_expression_is_none_is_told(wire: Wire) -> None:
     )
 
 
-def test_a_broker_that_does_not_filter_says_so(cluster: LocalCluster, wire: Wire) -> None:
+def test_filtered_pulls_are_refused_when_filters_are_disabled(
+    cluster: LocalCluster, wire: Wire
+) -> None:
     (broker,) = cluster.brokers.values()
     numbered(wire)
     heartbeat(wire, "n > 5")
@@ -334,7 +336,7 @@ def test_a_broker_that_does_not_filter_says_so(cluster: LocalCluster, wire: Wire
         assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, remark)
 
 
-def test_a_broker_that_does_not_filter_compiles_nothing(
+def test_no_expression_is_compiled_when_filters_are_disabled(
     cluster: LocalCluster, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (broker,) = cluster.brokers.values()
@@ -360,7 +362,7 @@ def test_a_pull_whose_own_filter_is_too_large_is_refused(wire: Wire) -> None:
     assert "more than 8192 words" in (refused.remark or "")
 
 
-def test_a_held_pull_is_woken_by_what_it_wants_alone(wire: Wire) -> None:
+def test_a_held_pull_is_woken_only_by_messages_that_match(wire: Wire) -> None:
     numbered(wire, 3)
     heartbeat(wire, "n = 7")
     held = wire.post(
@@ -375,7 +377,7 @@ def test_a_held_pull_is_woken_by_what_it_wants_alone(wire: Wire) -> None:
     assert (found.code, bodies(found)) == (0, [b"7"])
 
 
-def test_a_look_that_fails_ends_no_other_wait(
+def test_a_failed_read_of_one_held_pull_ends_no_other(
     cluster: LocalCluster, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(longpoll, "SCAN_S", 3600.0)  # the arrival alone shall wake them
@@ -416,7 +418,9 @@ def test_a_look_that_fails_ends_no_other_wait(
         assert bodies(wire.answer(opaque)) == [b"7"], "woken at once, both of them"
 
 
-def test_retried_messages_are_filtered_if_wished(cluster: LocalCluster, wire: Wire) -> None:
+def test_retried_messages_are_filtered_when_the_setting_is_on(
+    cluster: LocalCluster, wire: Wire
+) -> None:
     (broker,) = cluster.brokers.values()
     heartbeat(wire, "n > 5")
     for number in (1, 9):

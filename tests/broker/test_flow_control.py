@@ -71,7 +71,7 @@ def loop() -> Loop:
     return Loop()
 
 
-def test_whoever_is_served_late_in_the_second_long_turn_has_waited(loop: Loop) -> None:
+def test_sends_late_in_the_second_long_turn_are_refused_as_busy(loop: Loop) -> None:
     loop.long_turn()
     assert loop.remark(SEND) is None
     loop.now_s += 0.199
@@ -91,7 +91,7 @@ def test_whoever_is_served_late_in_the_second_long_turn_has_waited(loop: Loop) -
     assert loop.flow.refused == 4
 
 
-def test_a_long_turn_after_a_rest_is_the_first_again(loop: Loop) -> None:
+def test_a_long_turn_after_a_pause_counts_as_the_first(loop: Loop) -> None:
     loop.long_turn()
     loop.end_turn()  # nothing to do
     assert loop.remark(SEND) is None
@@ -99,7 +99,7 @@ def test_a_long_turn_after_a_rest_is_the_first_again(loop: Loop) -> None:
     assert loop.remark(SEND) is None
 
 
-def test_a_turn_follows_the_one_before_however_long_the_machine_stopped_in_between(
+def test_consecutive_turns_count_even_when_the_machine_was_suspended(
     loop: Loop,
 ) -> None:
     loop.long_turn()
@@ -118,7 +118,7 @@ def test_a_short_turn_ends_the_flow_control(loop: Loop) -> None:
     loop.long_turn()
 
 
-def test_limits_are_settings(loop: Loop) -> None:
+def test_flow_control_limits_are_settings(loop: Loop) -> None:
     loop.config.update({"waitTimeMillsInSendQueue": "1000"})
     loop.long_turn()
     loop.remark(SEND)
@@ -130,7 +130,7 @@ def test_limits_are_settings(loop: Loop) -> None:
     assert loop.remark(SEND) is None
 
 
-def test_a_stuck_disk_refuses_sends_alone(loop: Loop) -> None:
+def test_a_stuck_disk_refuses_only_sends(loop: Loop) -> None:
     disk = loop.flow.unflushed = Unflushed(waiting=3, oldest_waited_ms=1000.0)
     assert loop.remark(SEND) is None
     disk.oldest_waited_ms = 1001.0
@@ -139,7 +139,7 @@ def test_a_stuck_disk_refuses_sends_alone(loop: Loop) -> None:
     assert loop.remark(PULL) is None
 
 
-def test_only_so_many_sends_wait_for_the_disk(loop: Loop) -> None:
+def test_the_number_of_sends_that_wait_for_the_disk_is_limited(loop: Loop) -> None:
     disk = loop.flow.unflushed = Unflushed(waiting=9999)
     assert loop.remark(SEND) is None
     disk.waiting = 10_000
@@ -149,7 +149,7 @@ def test_only_so_many_sends_wait_for_the_disk(loop: Loop) -> None:
     assert loop.remark(SEND) is None
 
 
-def test_other_requests_are_not_even_asked_about(loop: Loop) -> None:
+def test_handlers_of_other_requests_are_not_wrapped(loop: Loop) -> None:
     def handler(_request: object, _connection: object) -> None: ...
 
     router = FlowControlledRouter(loop.flow)
@@ -158,7 +158,7 @@ def test_other_requests_are_not_even_asked_about(loop: Loop) -> None:
     assert router.find(SEND) is not handler
 
 
-def test_a_oneway_request_is_served_however_busy_the_broker_is(loop: Loop) -> None:
+def test_a_oneway_request_is_served_when_the_broker_is_busy(loop: Loop) -> None:
     served: list[Command] = []
     router = FlowControlledRouter(loop.flow)
     router.add(lambda request, _connection: served.append(request), [SEND])
@@ -202,7 +202,7 @@ def slow_down(cluster: LocalCluster, meanwhile: Callable[[], None]) -> None:
     slow.meanwhile = meanwhile
 
 
-def test_producers_of_a_stalled_broker_are_told(
+def test_sends_to_a_stalled_broker_are_refused_as_busy(
     busy_cluster: LocalCluster, encoding: Encoding
 ) -> None:
     early, *late = producers = [Wire(broker_address(busy_cluster), encoding) for _ in range(5)]
@@ -245,7 +245,7 @@ class StuckDisk:
         return self._flushed if self.is_stuck else self._store.flushed_offset
 
 
-def test_producers_are_told_of_a_disk_that_does_not_flush() -> None:
+def test_sends_are_refused_as_busy_when_the_disk_does_not_flush() -> None:
     settings = {
         "flushDiskType": "SYNC_FLUSH",
         "syncFlushTimeout": "60000",
@@ -277,7 +277,7 @@ def test_producers_are_told_of_a_disk_that_does_not_flush() -> None:
         wire.close()
 
 
-def test_a_send_whose_flush_takes_too_long_is_answered_as_late() -> None:
+def test_a_send_is_answered_with_a_flush_timeout_when_the_flush_is_late() -> None:
     settings = {"flushDiskType": "SYNC_FLUSH", "syncFlushTimeout": "100"}
     with LocalCluster(settings=settings) as cluster:
         wire = Wire(broker_address(cluster))

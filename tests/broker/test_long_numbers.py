@@ -11,7 +11,9 @@ TWENTY_DIGITS = "12345678901234567890"
 
 
 @pytest.mark.parametrize("field", ["queueId", "sysFlag", "bornTimestamp", "flag"])
-def test_in_sends(wire: Wire, field: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_sends_with_numbers_beyond_64_bits_are_refused_without_a_traceback(
+    wire: Wire, field: str, caplog: pytest.LogCaptureFixture
+) -> None:
     answer = wire.ask(RequestCode.SEND_MESSAGE, send_ext("t", **{field: TWENTY_DIGITS}))
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert field in str(answer.remark)
@@ -19,7 +21,9 @@ def test_in_sends(wire: Wire, field: str, caplog: pytest.LogCaptureFixture) -> N
 
 
 @pytest.mark.parametrize("field", ["queueId", "queueOffset", "maxMsgNums", "sysFlag"])
-def test_in_pulls(wire: Wire, field: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_pulls_with_numbers_beyond_64_bits_are_refused_without_a_traceback(
+    wire: Wire, field: str, caplog: pytest.LogCaptureFixture
+) -> None:
     wire.send("t")
     answer = wire.ask(RequestCode.PULL_MESSAGE, pull_ext("t", 0, **{field: TWENTY_DIGITS}))
     assert answer.code == ResponseCode.SYSTEM_ERROR

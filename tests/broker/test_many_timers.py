@@ -20,7 +20,7 @@ def anonymous_kb() -> int:
     raise AssertionError("no RssAnon")
 
 
-def test_a_million_wait_in_bounded_memory_and_over_a_restart(tmp_path: Path) -> None:
+def test_a_million_timers_need_bounded_memory_and_survive_a_restart(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "store")
     start, before_kb = bench.now, anonymous_kb()
     later_ms = (8 * MINUTE_MS, 3 * HOUR_MS, 8 * MINUTE_MS, 30 * DAY_MS)

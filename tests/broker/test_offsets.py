@@ -28,7 +28,7 @@ def committed(wire: Wire, **changes: str) -> str | None:
     return wire.ask(RequestCode.QUERY_CONSUMER_OFFSET, GROUP | changes).get_ext("offset")
 
 
-def test_a_topic_that_is_made_again_is_consumed_from_its_beginning(wire: Wire) -> None:
+def test_a_recreated_topic_is_consumed_from_its_beginning(wire: Wire) -> None:
     for _ in range(5):
         wire.send("t")
     wire.heartbeat("g", "t")
@@ -52,7 +52,7 @@ def test_deleting_a_topic_drops_the_offsets_of_all_groups(wire: Wire) -> None:
     assert table == {"other@g": {0: 1}, "other@h": {0: 1}}
 
 
-def test_offsets_behind_the_end_of_a_queue_are_taken_back_at_the_start(
+def test_offsets_beyond_the_end_of_a_queue_are_corrected_at_the_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with LocalCluster(data=tmp_path) as cluster:
@@ -100,7 +100,7 @@ def test_a_commit_that_drops_the_oldest_of_its_own_group_is_kept() -> None:
     assert offsets.of_group("u", "g") == {1: 2}
 
 
-def test_locks_that_nobody_renews_are_dropped() -> None:
+def test_locks_that_are_not_renewed_are_dropped() -> None:
     locks = QueueLocks(is_founded=lambda group, _queue: group == "known")
     queues = [MessageQueue("t", "b", number) for number in range(MAX_UNFOUNDED + 5)]
     assert len(locks.lock("made-up", "c", queues, now_ms=0)) == MAX_UNFOUNDED

@@ -74,7 +74,7 @@ def cut_power(alive: Running, data: Path, left: Path) -> None:
     PowerCut(root, flushed_offset, 0, Remains.ZEROS, random.Random(1)).strike()
 
 
-def test_a_delayed_message_survives(tmp_path: Path) -> None:
+def test_a_delayed_message_survives_a_power_cut(tmp_path: Path) -> None:
     data, left = tmp_path / "data", tmp_path / "left"
     with running(data) as alive:
         assert alive.wire.send("t", b"later", properties="DELAY\x011").code == 0
@@ -87,7 +87,7 @@ def test_a_delayed_message_survives(tmp_path: Path) -> None:
         assert wait_for(after.wire, "t").body == b"later"
 
 
-def test_a_timed_message_survives(tmp_path: Path) -> None:
+def test_a_timed_message_survives_a_power_cut(tmp_path: Path) -> None:
     data, left = tmp_path / "data", tmp_path / "left"
     with running(data) as alive:
         assert alive.wire.send("t", b"timed", properties="TIMER_DELAY_MS\x01200").code == 0
@@ -100,7 +100,7 @@ def test_a_timed_message_survives(tmp_path: Path) -> None:
         assert wait_for(after.wire, "t").body == b"timed"
 
 
-def test_a_half_message_survives(tmp_path: Path) -> None:
+def test_a_half_message_survives_a_power_cut(tmp_path: Path) -> None:
     data, left = tmp_path / "data", tmp_path / "left"
     with running(data) as alive:
         begin(alive.wire, b"pay")
@@ -134,7 +134,7 @@ class LateDisk:
         ("timers.json", lambda broker: broker.tables.save_timers()),
     ],
 )
-def test_offsets_wait_for_a_disk_that_is_late(
+def test_offsets_are_not_saved_before_the_log_is_flushed(
     tmp_path: Path, name: str, save: Callable[[Broker], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is written, and the next save tries again."""

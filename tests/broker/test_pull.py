@@ -25,7 +25,7 @@ from .conftest import Wire, broker_address, pull_ext
 SUSPEND = {"sysFlag": "6", "suspendTimeoutMillis": "15000"}
 
 
-def test_messages_come_with_the_place_to_go_on(wire: Wire) -> None:
+def test_messages_come_with_the_next_offset(wire: Wire) -> None:
     for i in range(5):
         wire.send("t", str(i).encode())
     first = wire.pull("t", maxMsgNums="3")
@@ -40,7 +40,7 @@ def test_messages_come_with_the_place_to_go_on(wire: Wire) -> None:
     assert [record.body for record in decode_records(rest.body)] == [b"3", b"4"]
 
 
-def test_a_client_of_ours_may_ask_for_more_at_once(wire: Wire) -> None:
+def test_orbit_clients_may_request_more_messages_at_once(wire: Wire) -> None:
     for i in range(100):
         wire.send("t", str(i).encode())
 
@@ -62,7 +62,7 @@ def test_tags_are_filtered_at_the_broker(wire: Wire) -> None:
     assert (nothing.ext or {})["nextBeginOffset"] == "5"
 
 
-def test_a_message_that_the_disk_cannot_read_is_an_error_that_names_its_place(
+def test_an_unreadable_message_is_an_error_that_names_its_offset(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with LocalCluster(data=tmp_path, settings={"flushDiskType": "SYNC_FLUSH"}) as cluster:
@@ -91,7 +91,7 @@ def test_a_message_that_the_disk_cannot_read_is_an_error_that_names_its_place(
         (-1, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_TOO_SMALL", "0"),
     ],
 )
-def test_offsets_outside_the_queue(
+def test_offsets_outside_the_queue_are_moved_into_it(
     wire: Wire, offset: int, code: int, status: str, next_offset: str
 ) -> None:
     wire.send("t")
@@ -105,7 +105,9 @@ def test_offsets_outside_the_queue(
         assert event.keys == ("g",)
 
 
-def test_a_lost_place_is_told_also_when_the_disk_is_full(wire: Wire, cluster: LocalCluster) -> None:
+def test_an_offset_outside_the_queue_is_moved_when_the_disk_is_full(
+    wire: Wire, cluster: LocalCluster
+) -> None:
     wire.send("t")
     (broker,) = cluster.brokers.values()
     broker.putting.is_writable = False
@@ -114,7 +116,7 @@ def test_a_lost_place_is_told_also_when_the_disk_is_full(wire: Wire, cluster: Lo
     assert moved.get_ext("nextBeginOffset") == "1"
 
 
-def test_an_empty_queue_is_not_found_at_its_beginning_and_moved_elsewhere(wire: Wire) -> None:
+def test_pulls_of_an_empty_queue_find_nothing_at_0_and_are_moved_elsewhere(wire: Wire) -> None:
     wire.send("t")
     assert wire.pull("t", 0, queueId="3").code == ResponseCode.PULL_NOT_FOUND
     assert wire.pull("t", 7, queueId="3").code == ResponseCode.PULL_OFFSET_MOVED
@@ -176,14 +178,14 @@ def test_only_a_wanted_tag_wakes_a_held_pull(connect: Callable[[], Wire]) -> Non
     assert tags_code(record.tags or "") == tags_code("B")
 
 
-def test_a_held_pull_is_answered_when_its_time_is_over(wire: Wire) -> None:
+def test_a_held_pull_is_answered_after_its_timeout(wire: Wire) -> None:
     wire.send("t")
     ext = pull_ext("t", 1, sysFlag="6", suspendTimeoutMillis="200")
     answer = wire.ask(RequestCode.PULL_MESSAGE, ext)
     assert (answer.code, answer.remark) == (19, "OFFSET_OVERFLOW_ONE")
 
 
-def test_the_scan_answers_a_held_pull_that_nothing_wanted_has_woken(
+def test_the_scan_answers_a_held_pull_when_no_message_matched(
     connect: Callable[[], Wire], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert longpoll.SCAN_S == 5.0, "the period of Java's hold service"
@@ -208,7 +210,7 @@ def short_polling(cluster: LocalCluster) -> BrokerConfig:
     return broker.config
 
 
-def test_without_long_polling_a_pull_waits_only_the_short_time(
+def test_a_pull_waits_only_the_short_time_without_long_polling(
     wire: Wire, short_polling: BrokerConfig
 ) -> None:
     assert short_polling.short_polling_time_mills == 1000, "Java's default"
@@ -220,7 +222,7 @@ def test_without_long_polling_a_pull_waits_only_the_short_time(
     assert time.monotonic() - started < 14, "not the time that the client asked for"
 
 
-def test_without_long_polling_arrivals_wake_nobody(
+def test_arrivals_wake_no_pull_without_long_polling(
     connect: Callable[[], Wire], short_polling: BrokerConfig, on_broker: Callable[..., Any]
 ) -> None:
     short_polling.short_polling_time_mills = 60_000
@@ -234,7 +236,7 @@ def test_without_long_polling_arrivals_wake_nobody(
     assert waiting not in consumer._responses
 
 
-def test_the_lag_of_a_group_is_noted_in_bytes_and_milliseconds(
+def test_the_lag_of_a_group_is_recorded_in_bytes_and_milliseconds(
     wire: Wire, cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (broker,) = cluster.brokers.values()
@@ -297,7 +299,7 @@ def test_held_pulls_of_a_closed_connection_are_forgotten(
     assert len(broker.held) == 0
 
 
-def test_messages_that_are_only_on_disk_are_read_by_a_thread(
+def test_messages_that_are_not_in_memory_are_read_by_a_thread(
     wire: Wire, cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for i in range(20):
@@ -321,7 +323,7 @@ def test_messages_that_are_only_on_disk_are_read_by_a_thread(
     assert "orbitmq-cluster" not in threads
 
 
-def test_what_is_committed_while_a_disk_is_read_stays(
+def test_an_offset_committed_during_a_disk_read_is_kept(
     wire: Wire, cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wire.send("t")
@@ -340,7 +342,7 @@ def test_what_is_committed_while_a_disk_is_read_stays(
     assert broker.offsets.get("t", "g", 0) == 5
 
 
-def test_a_client_has_only_so_many_pulls_held(
+def test_held_pulls_of_one_client_are_limited(
     wire: Wire,
     cluster: LocalCluster,
     on_broker: Callable[[Callable[[], Any]], Any],
@@ -360,7 +362,7 @@ def test_a_client_has_only_so_many_pulls_held(
     assert on_broker(lambda: len(broker.held)) == 0
 
 
-def test_pulls_of_a_client_that_is_gone_are_dropped(
+def test_pulls_of_a_disconnected_client_are_dropped(
     connect: Callable[[], Wire],
     cluster: LocalCluster,
     on_broker: Callable[[Callable[[], Any]], Any],
@@ -381,7 +383,7 @@ def test_pulls_of_a_client_that_is_gone_are_dropped(
     assert stays.answer(waiting).code == ResponseCode.SUCCESS
 
 
-def test_a_held_pull_keeps_neither_body_nor_fields(
+def test_a_held_pull_retains_neither_body_nor_fields(
     cluster: LocalCluster, connect: Callable[[], Wire]
 ) -> None:
     wire = connect()
@@ -401,7 +403,7 @@ def test_a_held_pull_keeps_neither_body_nor_fields(
     assert decode_records(answer.body)[0].body == b"second"
 
 
-def test_pulls_beyond_what_may_be_kept_of_all_are_answered(
+def test_held_pulls_beyond_the_common_limit_are_answered_at_once(
     cluster: LocalCluster, connect: Callable[[], Wire]
 ) -> None:
     (broker,) = cluster.brokers.values()

@@ -11,7 +11,7 @@ from orbitmq.testing import LocalCluster
 from tests.broker.conftest import Wire, broker_address
 
 
-def test_nothing_is_told_before_a_period_is_over() -> None:
+def test_no_put_times_are_reported_before_a_period_ends() -> None:
     times = PutTimes()
     times.count(3)
     assert times.distribution() is None
@@ -19,7 +19,7 @@ def test_nothing_is_told_before_a_period_is_over() -> None:
     assert times.slowest_ms == 3
 
 
-def test_classes_have_javas_bounds() -> None:
+def test_put_time_classes_have_javas_bounds() -> None:
     times = PutTimes()
     for ms in (-1, 0, 0.9, 1, 9, 10, 49, 50, 99, 100, 199, 200, 499, 500, 999, 1000, 1999):
         times.count(ms)
@@ -33,7 +33,7 @@ def test_classes_have_javas_bounds() -> None:
     assert times.slowest_ms == SLOWEST_MS
 
 
-def test_percentiles() -> None:
+def test_percentiles_are_those_of_the_last_period() -> None:
     times = PutTimes()
     for _ in range(989):
         times.count(0)
@@ -46,7 +46,7 @@ def test_percentiles() -> None:
     assert times.slowest_ms == 500, "ever"
 
 
-def test_periods_are_minutes() -> None:
+def test_put_times_are_reported_by_the_minute() -> None:
     now_ms = 1_700_000_000_000
     stats = BrokerStats("c", lambda: now_ms)
     counters = stats.put_times_ms.now

@@ -34,7 +34,7 @@ def _read_queues(cluster: LocalCluster, topic: str) -> int:
 
 
 @pytest.mark.parametrize("queues", ["8", "2"])
-def test_a_group_is_notified_at_once_when_its_topic_has_other_queues(
+def test_a_group_is_notified_at_once_when_the_queues_of_its_topic_change(
     connect: Callable[[], Wire], cluster: LocalCluster, queues: str
 ) -> None:
     admin, consumer = connect(), connect()
@@ -49,7 +49,7 @@ def test_a_group_is_notified_at_once_when_its_topic_has_other_queues(
     assert admin.answer(opaque).code == ResponseCode.SUCCESS
 
 
-def test_nothing_is_sent_when_consumers_would_see_no_difference(
+def test_no_notice_is_sent_when_consumers_would_see_no_difference(
     connect: Callable[[], Wire],
 ) -> None:
     admin, consumer = connect(), connect()
@@ -65,7 +65,7 @@ def test_nothing_is_sent_when_consumers_would_see_no_difference(
     assert not consumer.notices, "one notice, for the one change of queues that are read"
 
 
-def test_a_group_that_wants_no_notices_gets_none(
+def test_a_group_with_notices_disabled_gets_none(
     connect: Callable[[], Wire], cluster: LocalCluster, on_broker: Callable[..., object]
 ) -> None:
     admin, quiet, other = connect(), connect(), connect()
@@ -86,7 +86,7 @@ def test_a_group_that_wants_no_notices_gets_none(
     assert not quiet.notices
 
 
-def test_a_new_topic_and_a_deleted_one_are_changes_too(connect: Callable[[], Wire]) -> None:
+def test_creating_and_deleting_a_topic_sends_notices(connect: Callable[[], Wire]) -> None:
     admin, consumer = connect(), connect()
     _joined(consumer)
     create(admin)
@@ -132,7 +132,7 @@ def test_notices_are_repeated_for_clients_that_fetch_routes_by_a_timer(
     asyncio.run(run())
 
 
-def test_a_change_that_no_nameserver_took_waits_for_the_next_registration() -> None:
+def test_a_notice_waits_for_a_registration_that_a_nameserver_accepts() -> None:
     async def run() -> None:
         played = Notices()
         played.notices.changed("t")

@@ -47,7 +47,7 @@ class OnAFullDisk(Registrar):
         raise OSError("no space left on device")
 
 
-def test_one_that_failed_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_registration_goes_on_after_a_failed_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     real_sleep = asyncio.sleep
     monkeypatch.setattr(asyncio, "sleep", lambda _: real_sleep(0))
 
@@ -92,7 +92,7 @@ class Answering:
         (Answering(changed="true"), True),
     ],
 )
-def test_without_force_nameservers_are_sent_only_what_is_news_to_them(
+def test_unforced_registration_sends_only_what_changed(
     monkeypatch: pytest.MonkeyPatch, answering: Answering, registers_again: bool
 ) -> None:
     real_sleep = asyncio.sleep
@@ -115,7 +115,7 @@ def test_without_force_nameservers_are_sent_only_what_is_news_to_them(
     assert (RequestCode.REGISTER_BROKER in later) is registers_again
 
 
-def test_a_compressed_registration_says_the_same() -> None:
+def test_a_compressed_registration_has_the_same_content() -> None:
     config = BrokerConfig()
     topics = TopicTable(config, lambda: 7)
     topics.put(TopicConfig("orders", 3, 5, perm=4))

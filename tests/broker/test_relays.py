@@ -37,7 +37,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LocalClu
 
 
 @pytest.mark.parametrize("code", ASKED)
-def test_a_consumer_is_asked_without_the_askers_key(
+def test_a_relayed_request_has_no_credentials_of_the_requester(
     cluster: LocalCluster, code: RequestCode
 ) -> None:
     manager = Signed(broker_address(cluster), "json", "manager1", "s3cret-s3cret")

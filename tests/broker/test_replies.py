@@ -74,7 +74,7 @@ def test_a_reply_is_pushed_and_stored(connect: Connect, code: int) -> None:
     assert stored.properties == decode_properties(PROPERTIES)
 
 
-def test_a_reply_to_nobody_is_a_failure_though_it_is_stored(connect: Connect) -> None:
+def test_a_reply_fails_but_is_stored_when_the_requester_is_offline(connect: Connect) -> None:
     replier = connect()
     code = RequestCode.SEND_REPLY_MESSAGE_V2
     for properties, remark in (
@@ -90,7 +90,7 @@ def test_a_reply_to_nobody_is_a_failure_though_it_is_stored(connect: Connect) ->
         assert answer.get_ext("queueOffset") is not None
 
 
-def test_an_asker_that_does_not_take_the_reply(connect: Connect) -> None:
+def test_a_reply_fails_when_the_requester_refuses_it(connect: Connect) -> None:
     asker, replier = connect(), connect()
     asks(asker)
     code = RequestCode.SEND_REPLY_MESSAGE_V2
@@ -107,7 +107,7 @@ def test_an_asker_that_does_not_take_the_reply(connect: Connect) -> None:
     assert answer.remark == "push reply message to askerfail."
 
 
-def test_replies_need_not_be_stored() -> None:
+def test_replies_are_not_stored_when_the_setting_is_off() -> None:
     with LocalCluster(settings={"storeReplyMessageEnable": "false"}) as cluster:
         address = next(iter(cluster.brokers.values())).config.address
         asker, replier = Wire(address), Wire(address)
@@ -122,14 +122,14 @@ def test_replies_need_not_be_stored() -> None:
         replier.close()
 
 
-def test_a_reply_to_a_topic_that_is_not_there(connect: Connect) -> None:
+def test_a_reply_to_a_missing_topic_is_refused(connect: Connect) -> None:
     code = RequestCode.SEND_REPLY_MESSAGE
     answer = connect().ask(code, header(code, topic="SCHEDULE_TOPIC_XXXX"), b"x")
     assert answer.code == ResponseCode.NO_PERMISSION
     assert answer.get_ext("MSG_REGION") == "DefaultRegion"
 
 
-def test_replies_that_wait_for_their_askers_hold_up_nothing_else(connect: Connect) -> None:
+def test_replies_that_wait_for_requesters_delay_no_other_request(connect: Connect) -> None:
     """A hundred replies go to a client that takes them and says nothing."""
     asker, replier = connect(), connect()
     asks(asker)

@@ -80,7 +80,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.store.close()
 
 
-def test_expired_files_stay_until_their_hour(world: World) -> None:
+def test_expired_files_are_kept_until_the_hour_of_deletion(world: World) -> None:
     world.age()
     world.retention.run()
     assert world.first == 0
@@ -91,7 +91,7 @@ def test_expired_files_stay_until_their_hour(world: World) -> None:
     assert world.stats.disk_used_ratio == 0.3
 
 
-def test_what_has_not_expired_stays_in_any_hour(world: World) -> None:
+def test_files_that_have_not_expired_are_kept_at_any_hour(world: World) -> None:
     world.set(deleteWhen=world.hour(0))
     world.retention.run()
     world.age()
@@ -103,7 +103,7 @@ def test_what_has_not_expired_stays_in_any_hour(world: World) -> None:
     assert world.first > 0
 
 
-def test_a_fuller_disk_is_reason_enough_for_what_has_expired(world: World) -> None:
+def test_expired_files_are_deleted_at_once_when_the_disk_fills(world: World) -> None:
     world.disk.used_ratio = 0.76
     world.retention.run()
     assert world.first == 0, "nothing has expired"
@@ -116,7 +116,7 @@ def test_a_fuller_disk_is_reason_enough_for_what_has_expired(world: World) -> No
     assert world.first == world.written_to
 
 
-def test_a_disk_that_is_nearly_full_takes_files_of_any_age(world: World) -> None:
+def test_files_of_any_age_are_deleted_when_the_disk_is_nearly_full(world: World) -> None:
     world.disk.used_ratio = 0.86
     world.set(cleanFileForciblyEnable="false")
     world.retention.run()
@@ -126,7 +126,7 @@ def test_a_disk_that_is_nearly_full_takes_files_of_any_age(world: World) -> None
     assert world.first > 0
 
 
-def test_a_request_counts_for_a_number_of_rounds(world: World) -> None:
+def test_a_deletion_request_lasts_for_several_rounds(world: World) -> None:
     world.retention.request()
     for _ in range(MANUAL_ROUNDS):
         assert world.retention.is_due()

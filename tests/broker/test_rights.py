@@ -131,9 +131,7 @@ def check_round(cluster: LocalCluster) -> None:
 # ---- the table
 
 
-def test_every_code_has_one_row_and_every_server_its_codes(
-    cluster: LocalCluster, tmp_path: Path
-) -> None:
+def test_every_request_code_has_one_row_and_a_server(cluster: LocalCluster, tmp_path: Path) -> None:
     tables = [BROKER_RULES, NAMESERVER_RULES, UNSERVED_CODES]
     for code in RequestCode:
         assert sum(code in table for table in tables) == 1, f"{code!r} needs one row in rules.py"
@@ -144,7 +142,7 @@ def test_every_code_has_one_row_and_every_server_its_codes(
     assert all(rule.why for table in tables for rule in table.values())
 
 
-def test_the_page_of_rights_is_the_table() -> None:
+def test_the_documentation_of_rights_equals_the_table() -> None:
     path = Path(__file__).parents[2] / "docs" / "rights.md"
     regenerate = "python -m orbitmq.acl.page > docs/rights.md"
     assert path.read_text() == page(), f"docs/rights.md is old: {regenerate}"
@@ -169,7 +167,7 @@ def everything_of_the_victims(login: Login) -> tuple[dict[str, str], bytes]:
 
 
 @pytest.mark.parametrize("account", ["nothing1", "spy-spy", "guest-1"])
-def test_an_account_without_rights_gets_nowhere(login: Login, account: str) -> None:
+def test_every_request_of_an_account_without_rights_is_refused(login: Login, account: str) -> None:
     ext, body = everything_of_the_victims(login)
     for code in RequestCode:
         wire = login(account)
@@ -179,7 +177,7 @@ def test_an_account_without_rights_gets_nowhere(login: Login, account: str) -> N
         assert is_refused(answer) is not is_open, f"{code!r}: {answer.remark}"
 
 
-def test_whoever_signs_nothing_gets_nowhere_at_all(cluster: LocalCluster, login: Login) -> None:
+def test_every_unsigned_request_is_refused(cluster: LocalCluster, login: Login) -> None:
     ext, body = everything_of_the_victims(login)
     wire = Wire(broker_address(cluster))
     for code in RequestCode:
@@ -216,7 +214,7 @@ def hear_of_producer(wire: Signed, client_id: str = "c") -> None:
     assert wire.signed(RequestCode.HEART_BEAT, None, dumps_lenient(body)).code == 0
 
 
-def test_only_those_are_asked_about_a_transaction_who_could_have_sent_it(
+def test_only_permitted_producers_are_asked_about_a_transaction(
     cluster: LocalCluster, login: Login
 ) -> None:
     victim, spy, guest = login("victim1"), login("spy-spy"), login("guest-1")
@@ -234,7 +232,7 @@ def test_only_those_are_asked_about_a_transaction_who_could_have_sent_it(
         assert (half.topic, half.body) == ("secrets", b"hush")
 
 
-def test_another_accounts_half_message_is_shown_to_those_who_may_read_its_topic(
+def test_half_messages_of_others_are_shown_only_to_readers_of_the_topic(
     cluster: LocalCluster, login: Login
 ) -> None:
     """An account that may only write to the topic, too, sees no body of another's."""
@@ -246,7 +244,7 @@ def test_another_accounts_half_message_is_shown_to_those_who_may_read_its_topic(
     assert pushed.code == RequestCode.CHECK_TRANSACTION_STATE
 
 
-def test_a_client_id_in_use_is_not_taken_over_with_its_replies(login: Login) -> None:
+def test_a_client_id_in_use_cannot_be_taken_over(login: Login) -> None:
     victim, spy, again = login("victim1"), login("spy-spy"), login("victim1")
     hear_of_producer(victim)
     body = dumps_lenient({"clientID": "c", "producerDataSet": [{"groupName": "any"}]})
@@ -277,7 +275,7 @@ def colliding_key(prefix: str, wanted: str) -> str:
     return out
 
 
-def test_a_key_of_the_same_hash_finds_no_other_topics_messages(login: Login) -> None:
+def test_a_key_with_an_equal_hash_finds_no_messages_of_other_topics(login: Login) -> None:
     victim, spy = login("victim1"), login("spy-spy")
     send(victim, "secrets", b"hush", properties="KEYS\x01order-7")
     key = colliding_key("own#", "secrets#order-7")
@@ -292,7 +290,7 @@ def test_a_key_of_the_same_hash_finds_no_other_topics_messages(login: Login) -> 
     assert [record.body for record in decode_records(found.body)] == [b"mine"]
 
 
-def test_what_looks_like_a_message_inside_a_body_is_no_way_to_the_next_ones(login: Login) -> None:
+def test_a_forged_record_inside_a_body_reveals_no_other_message(login: Login) -> None:
     """Its beginning in one message and its end in another have what lies between for a body."""
     victim, spy, manager = login("victim1"), login("spy-spy"), login("manager1")
 
@@ -326,9 +324,7 @@ def test_what_looks_like_a_message_inside_a_body_is_no_way_to_the_next_ones(logi
      "OFFSET_MOVED_EVENT", "RMQ_SYS_TRACE_TOPIC", "DefaultCluster_REPLY_TOPIC", "%DLQ%clerks",
      "%RETRY%clerks"],
 )  # fmt: skip
-def test_a_default_permission_opens_no_topic_with_everybodys_messages(
-    login: Login, topic: str
-) -> None:
+def test_a_default_permission_does_not_open_system_topics(login: Login, topic: str) -> None:
     guest = login("guest-1")
     assert is_refused(guest.signed(RequestCode.PULL_MESSAGE, pull_ext(topic, 0)))
     read = {"topic": topic, "queueId": "0", "fromOffset": "0", "toOffset": "9", "maxBytes": "99"}
@@ -336,7 +332,7 @@ def test_a_default_permission_opens_no_topic_with_everybodys_messages(
     assert not is_refused(guest.signed(RequestCode.PULL_MESSAGE, pull_ext("others", 0)))
 
 
-def test_dead_letters_belong_to_their_group_and_the_trace_takes_everybodys(login: Login) -> None:
+def test_dead_letters_belong_to_their_group_and_the_trace_is_writable(login: Login) -> None:
     spy = login("spy-spy")
     assert not is_refused(
         spy.signed(RequestCode.PULL_MESSAGE, pull_ext("%DLQ%spies", 0, consumerGroup="spies"))
@@ -344,7 +340,7 @@ def test_dead_letters_belong_to_their_group_and_the_trace_takes_everybodys(login
     assert send(spy, "RMQ_SYS_TRACE_TOPIC").code == 0
 
 
-def test_a_delayed_message_may_be_looked_at_by_those_who_may_read_its_topic(login: Login) -> None:
+def test_a_delayed_message_is_visible_only_to_readers_of_its_topic(login: Login) -> None:
     offset = place(send(login("victim1"), "secrets", properties="DELAY\x0118"))
     look = {"offset": str(offset)}
     assert login("reader1").signed(RequestCode.VIEW_MESSAGE_BY_ID, look).code == 0
@@ -355,9 +351,7 @@ def test_a_delayed_message_may_be_looked_at_by_those_who_may_read_its_topic(logi
 
 
 @pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2])
-def test_a_retry_topic_is_written_by_its_own_group_whatever_another_field_says(
-    login: Login, code: RequestCode
-) -> None:
+def test_only_its_own_group_writes_a_retry_topic(login: Login, code: RequestCode) -> None:
     spy, victim = login("spy-spy"), login("victim1")
     long = send_ext("%RETRY%clerks", group="spies")
     short = {"a": "spies", "b": "%RETRY%clerks", "c": "TBW102", "d": "1", "e": "0", "f": "0"}

@@ -28,7 +28,7 @@ def test_a_message_is_stored_with_what_the_broker_adds(wire: Wire) -> None:
     assert record.properties == {"TAGS": "A", "UNIQ_KEY": "U1", "CLUSTER": "DefaultCluster"}
 
 
-def test_the_short_names_mean_the_same(wire: Wire) -> None:
+def test_short_field_names_mean_the_same_as_long_ones(wire: Wire) -> None:
     ext = {"a": "p", "b": "short", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "5", "h": "0"}
     assert wire.ask(RequestCode.SEND_MESSAGE_V2, ext, b"x").code == ResponseCode.SUCCESS
     assert decode_records(wire.pull("short", queueId="1").body)[0].born_timestamp == 5
@@ -90,12 +90,14 @@ def test_refusals_have_javas_codes_and_words(
         ({"properties": "DELAY\x01x"}, "HeaderFault: property DELAY is not a number: 'x'"),
     ],
 )
-def test_what_is_no_number_is_refused(wire: Wire, changes: dict[str, str], remark: str) -> None:
+def test_sends_with_malformed_numbers_are_refused(
+    wire: Wire, changes: dict[str, str], remark: str
+) -> None:
     refused = wire.ask(RequestCode.SEND_MESSAGE, send_ext("t") | changes, b"hello")
     assert (refused.code, refused.remark) == (ResponseCode.SYSTEM_ERROR, remark)
 
 
-def test_a_number_nobody_needs_may_be_none(wire: Wire) -> None:
+def test_malformed_optional_numbers_are_ignored(wire: Wire) -> None:
     sent = wire.send("t", maxReconsumeTimes="x", reconsumeTimes="y")
     assert sent.code == ResponseCode.SUCCESS
 
@@ -124,7 +126,9 @@ def test_sync_flush_acknowledges_what_is_on_disk() -> None:
         wire.close()
 
 
-def test_wait_false_is_acknowledged_before_the_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_send_with_wait_false_is_acknowledged_before_the_flush(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with LocalCluster(settings={"flushDiskType": "SYNC_FLUSH"}) as cluster:
         (broker,) = cluster.brokers.values()
         acks = broker.acks
@@ -151,7 +155,7 @@ def test_wait_false_is_acknowledged_before_the_flush(monkeypatch: pytest.MonkeyP
         wire.close()
 
 
-def test_a_message_for_a_full_disk_is_refused_until_there_is_room(cluster: LocalCluster) -> None:
+def test_sends_are_refused_while_the_disk_is_full(cluster: LocalCluster) -> None:
     (broker,) = cluster.brokers.values()
     wire = Wire(broker.config.address)
     broker.store.clean(used_ratio=0.95)

@@ -58,15 +58,13 @@ ODD = "k\x01a\x01b"
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else str(value),
 )
-def test_the_state_of_the_machine_passes_and_a_bad_message_does_not(
-    error: BaseException, may_pass: bool
-) -> None:
+def test_only_errors_of_the_machine_are_temporary(error: BaseException, may_pass: bool) -> None:
     assert passes(error) is may_pass
     assert SetAside("message").takes(MessagePosition("T", 0, 1, 2), error) is not may_pass
 
 
 @pytest.mark.parametrize("error", [StoreIOError("bad sector"), StorePanic("read past the end")])
-def test_a_message_that_cannot_be_read_is_tried_some_times(error: StoreError) -> None:
+def test_an_unreadable_message_is_tried_several_times(error: StoreError) -> None:
     aside = SetAside("message", read_attempts=3)
     bad, other = MessagePosition("T", 0, 1, 100), MessagePosition("T", 1, 1, 200)
     assert [aside.takes(place, error) for place in (bad, bad, other, bad)] == [
@@ -81,7 +79,7 @@ def test_a_message_that_cannot_be_read_is_tried_some_times(error: StoreError) ->
     assert aside.count == 1
 
 
-def test_a_message_set_aside_is_named(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_message_set_aside_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     SetAside("delayed message").takes(MessagePosition("T", 3, 7, 4711), ValueError("no queue"))
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
@@ -146,7 +144,7 @@ GOOD = {"REAL_TOPIC": "t", "REAL_QID": "0"}
     ],
     ids=["no number", "negative", "huge", "no topic", "no directory", "half topic"],
 )
-def test_a_delayed_message_that_belongs_nowhere_holds_nothing_up(
+def test_a_delayed_message_without_a_valid_target_delays_no_other(
     level: Level, properties: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     level.hold(b"stuck", properties)
@@ -157,7 +155,7 @@ def test_a_delayed_message_that_belongs_nowhere_holds_nothing_up(
 
 
 @pytest.mark.parametrize("error", [BUSY, DiskFull("no room"), OSError(5, "the disk is away")])
-def test_a_delayed_message_is_kept_while_the_store_takes_nothing(
+def test_a_delayed_message_is_kept_while_the_store_is_not_writable(
     level: Level, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orbitmq.broker.write.delay.FAULT_RETRY_MS", 10)
@@ -166,7 +164,7 @@ def test_a_delayed_message_is_kept_while_the_store_takes_nothing(
     assert asyncio.run(level.deliver()) == [b"good"]
 
 
-def test_an_odd_property_survives_delay_and_retries(wire: Wire) -> None:
+def test_a_property_with_separators_survives_delay_and_retries(wire: Wire) -> None:
     wire.send("t", b"first")
     assert wire.send("t", b"odd", properties=f"DELAY\x011\x02{ODD}").code == 0
     record = wait_for(wire, "t", 1)
@@ -195,7 +193,7 @@ def append_timer(bench: Bench, queue_id: int, **changes: str) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"TIMER_OUT_MS": "x"}, {"TIMER_OUT_MS": "-1"}])
-def test_a_broker_starts_with_a_timer_that_names_no_time(
+def test_a_broker_starts_with_a_timer_without_a_valid_time(
     bench: Bench, changes: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     append_timer(bench, 0, **changes)
@@ -205,7 +203,7 @@ def test_a_broker_starts_with_a_timer_that_names_no_time(
     assert f"topic {TIMER_TOPIC}, queue 0, offset 0, physical offset 0" in caplog.text
 
 
-def test_a_timer_that_belongs_nowhere_holds_nothing_up(
+def test_a_timer_without_a_valid_target_delays_no_other(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     append_timer(bench, 0, REAL_QID="x")
@@ -218,7 +216,7 @@ def test_a_timer_that_belongs_nowhere_holds_nothing_up(
     assert f"topic {TIMER_TOPIC}, queue 1, offset 0" in caplog.text
 
 
-def test_a_timer_is_kept_while_the_store_takes_nothing(
+def test_a_timer_is_kept_while_the_store_is_not_writable(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.hold("near", 1000)
@@ -257,7 +255,7 @@ def test_a_group_whose_retries_cannot_be_stored_is_refused(
     assert on_broker(lambda: [name for name in broker.groups.groups if "/" in name]) == []
 
 
-def test_a_topic_that_cannot_be_stored_takes_no_message_for_later(
+def test_delayed_messages_for_an_invalid_topic_are_refused(
     wire: Wire, cluster: LocalCluster, on_broker: Callable[[Callable[[], Any]], Any]
 ) -> None:
     """Such topics may stand in the tables of a broker that has made them before."""

@@ -67,7 +67,7 @@ def test_a_client_without_heartbeats_is_dropped(
     assert len(on_broker(lambda: broker.consumers.groups["g"].members)) == 2
 
 
-def test_a_lock_that_is_not_renewed_is_free_after_a_minute() -> None:
+def test_a_lock_that_is_not_renewed_expires_after_a_minute() -> None:
     locks = QueueLocks()
     queue = MessageQueue("t", "b", 0)
     assert locks.lock("g", "one", [queue], 1000) == [queue]
@@ -80,7 +80,7 @@ def test_a_lock_that_is_not_renewed_is_free_after_a_minute() -> None:
     assert locks.lock("g", "one", [queue], 2002 + MAX_LIVE_MS) == [], "it is another's by now"
 
 
-def test_work_that_fails_comes_around_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_periodic_task_runs_again(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         housekeeping = PeriodicTasks()
         done: asyncio.Queue[int] = asyncio.Queue()

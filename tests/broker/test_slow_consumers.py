@@ -33,7 +33,7 @@ def groups_behind(wire: Wire) -> Wire:
 
 @pytest.mark.parametrize("encoding", ["json"], indirect=True)
 @pytest.mark.parametrize(("wanted", "disabled"), [("true", {"slow"}), ("false", set())])
-def test_a_group_far_behind_may_no_longer_consume(
+def test_a_group_far_behind_loses_the_right_to_consume(
     cluster: LocalCluster, groups_behind: Wire, on_broker: OnBroker, wanted: str, disabled: set[str]
 ) -> None:
     (broker,) = cluster.brokers.values()

@@ -33,7 +33,7 @@ def world() -> World:
     return World()
 
 
-def test_the_lags_that_are_remembered_are_limited() -> None:
+def test_the_number_of_recorded_lags_is_limited() -> None:
     lags = GroupLags(max_lags=2)
     for queue_id in (0, 1, 0, 2):
         lags.note("t", "g", queue_id, size=queue_id, time_ms=10 * queue_id)
@@ -44,7 +44,7 @@ def test_the_lags_that_are_remembered_are_limited() -> None:
     assert lags.value("GROUP_GET_NUMS", "2@t@g") is None
 
 
-def test_a_minute_forgets_what_is_older(world: World) -> None:
+def test_counts_older_than_a_minute_leave_the_minute_total(world: World) -> None:
     world.pass_seconds(60, messages=5)
     assert world.rate("minute").sum == pytest.approx(300, abs=50)
     assert world.rate("minute").tps == pytest.approx(5, rel=0.01)
@@ -58,7 +58,7 @@ def test_a_minute_forgets_what_is_older(world: World) -> None:
     assert world.stats.rate("TOPIC_PUT_NUMS", "unknown", "minute") is None
 
 
-def test_what_no_producer_sent_counts_for_the_broker_alone(world: World) -> None:
+def test_messages_without_a_producer_count_only_for_the_broker(world: World) -> None:
     world.stats.put("t", 1, 100)
     world.stats.put("t", 1, 100, counts=False)
     world.pass_seconds(11)
@@ -66,7 +66,7 @@ def test_what_no_producer_sent_counts_for_the_broker_alone(world: World) -> None
     assert world.stats.put_times == 2
 
 
-def test_delays_and_send_backs_have_counters_of_their_own(world: World) -> None:
+def test_delayed_and_sent_back_messages_have_separate_counters(world: World) -> None:
     world.stats.scheduled(3, 50)
     world.stats.sent_back("t", "g")
     world.stats.got("t", "g", 2, 80)

@@ -33,7 +33,7 @@ def opened(root: Path) -> Broker:
     return broker
 
 
-def test_a_save_under_way_is_over_before_the_last_one(
+def test_a_running_save_ends_before_the_last_one_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began, may_go_on = threading.Event(), threading.Event()
@@ -67,7 +67,9 @@ def test_a_save_under_way_is_over_before_the_last_one(
     assert saved == {"offsetTable": {"t@g": {0: 2}}}
 
 
-def test_a_save_that_fails_stops_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_save_does_not_prevent_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     really_save = persist.save
 
     def save(path: Path, content: bytes) -> None:
@@ -86,7 +88,7 @@ def test_a_save_that_fails_stops_no_other(tmp_path: Path, monkeypatch: pytest.Mo
     assert (tmp_path / "config" / "timers.json").exists()
 
 
-def test_a_save_that_failed_is_tried_again_though_nothing_has_moved(
+def test_a_failed_save_is_repeated_when_nothing_has_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     really_save = persist.save
@@ -116,7 +118,7 @@ def test_a_save_that_failed_is_tried_again_though_nothing_has_moved(
     asyncio.run(save_twice())
 
 
-def test_nobody_is_served_on_a_shared_port_once_the_last_save_begins(
+def test_a_shared_port_is_closed_before_the_last_save_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     standalone = Standalone(tmp_path, port=0, settings={"mappedFileSizeCommitLog": str(1 << 20)})

@@ -32,7 +32,7 @@ def config_of(root: Path, **settings: str) -> BrokerConfig:
         ("duplicationEnable", "true", "leave the setting out"),
     ],
 )
-def test_what_would_be_ignored_is_refused_before_anything_is_touched(
+def test_unsupported_settings_are_refused_before_files_are_created(
     tmp_path: Path, key: str, value: str, way_out: str
 ) -> None:
     root = tmp_path / "store"
@@ -41,7 +41,7 @@ def test_what_would_be_ignored_is_refused_before_anything_is_touched(
     assert not root.exists()
 
 
-def test_a_log_that_is_named_where_it_is_or_linked_is_taken(tmp_path: Path) -> None:
+def test_a_log_path_equal_or_linked_to_the_default_is_accepted(tmp_path: Path) -> None:
     root, elsewhere = tmp_path / "store", tmp_path / "elsewhere"
     open_store(config_of(root, storePathCommitLog=f"{root}/./commitlog"), [1000]).close()
     (root / "commitlog").rename(elsewhere)
@@ -49,7 +49,7 @@ def test_a_log_that_is_named_where_it_is_or_linked_is_taken(tmp_path: Path) -> N
     open_store(config_of(root, storePathCommitLog=str(elsewhere)), [1000]).close()
 
 
-def test_what_has_no_effect_is_warned_of_when_the_store_opens(
+def test_settings_without_effect_are_logged_when_the_store_opens(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     open_store(config_of(tmp_path, transientStorePoolEnable="true"), [1000]).close()

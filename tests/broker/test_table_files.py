@@ -11,7 +11,7 @@ from orbitmq.testing import LocalCluster
 from tests.broker.conftest import Wire, broker_address
 
 
-def test_a_broker_at_rest_leaves_the_disk_be(tmp_path: Path) -> None:
+def test_an_idle_broker_writes_no_table_files(tmp_path: Path) -> None:
     with LocalCluster(data=tmp_path) as cluster:
         (broker,) = cluster.brokers.values()
         files = [
@@ -69,7 +69,7 @@ def spoil(path: Path, table: str, **rows: object) -> None:
     path.write_bytes(dumps_lenient(value))
 
 
-def test_a_table_that_is_none_is_taken_from_its_backup(tmp_path: Path) -> None:
+def test_an_unreadable_table_is_loaded_from_its_backup(tmp_path: Path) -> None:
     with LocalCluster(data=tmp_path) as cluster:
         wire = Wire(broker_address(cluster))
         for topic in ("one", "two", "three"):

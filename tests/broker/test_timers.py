@@ -93,7 +93,9 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     [(1, 0), (10 * MINUTE_MS - 1, 0), (10 * MINUTE_MS, 1), (HOUR_MS, 1), (2 * HOUR_MS, 2),
      (DAY_MS, 3), (40 * DAY_MS, 3)],
 )  # fmt: skip
-def test_the_highest_tier_that_fits(bench: Bench, in_ms: int, queue_id: int) -> None:
+def test_a_message_is_held_in_the_highest_tier_that_fits(
+    bench: Bench, in_ms: int, queue_id: int
+) -> None:
     assert bench.hold("m", in_ms) == queue_id
 
 
@@ -115,7 +117,7 @@ def test_messages_come_in_the_order_in_which_they_are_due(bench: Bench) -> None:
         assert 0 <= at_ms - start - wanted[name] <= 97_003
 
 
-def test_what_is_delivered_is_what_was_sent(bench: Bench) -> None:
+def test_a_delivered_message_equals_the_sent_one(bench: Bench) -> None:
     bench.hold("m", 3 * HOUR_MS)
     bench.run(bench.now + 4 * HOUR_MS, 30_000)
     (record,) = bench.store.read("T", 1, 0).records()
@@ -123,7 +125,7 @@ def test_what_is_delivered_is_what_was_sent(bench: Bench) -> None:
     assert record.properties == {"p": "v", "REAL_TOPIC": "T", "REAL_QID": "1"}
 
 
-def test_nearby_has_a_bound_in_memory(tmp_path: Path) -> None:
+def test_the_number_of_near_timers_in_memory_is_limited(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "store", max_near=100)
     start = bench.now
     for number in range(500):
@@ -136,7 +138,7 @@ def test_nearby_has_a_bound_in_memory(tmp_path: Path) -> None:
     bench.store.close()
 
 
-def test_a_restart_delivers_the_rest_and_nothing_twice(bench: Bench) -> None:
+def test_a_restart_delivers_the_remaining_timers_once(bench: Bench) -> None:
     start = bench.now
     for minute in range(30):
         bench.hold(str(minute), minute * MINUTE_MS + 1)
@@ -148,7 +150,7 @@ def test_a_restart_delivers_the_rest_and_nothing_twice(bench: Bench) -> None:
     assert [body for _, body in first + second] == [b"%d" % minute for minute in range(30)]
 
 
-def test_a_crash_repeats_what_was_not_noted_and_loses_nothing(bench: Bench) -> None:
+def test_a_crash_loses_no_timer_and_repeats_only_unsaved_ones(bench: Bench) -> None:
     start = bench.now
     for minute in range(30):
         bench.hold(str(minute), minute * MINUTE_MS + 1)
@@ -163,7 +165,7 @@ def test_a_crash_repeats_what_was_not_noted_and_loses_nothing(bench: Bench) -> N
     assert not {body for _, body in before} & {body for _, body in after}
 
 
-def test_what_became_due_while_nobody_was_there_comes_at_once(bench: Bench) -> None:
+def test_messages_due_while_the_broker_was_down_come_at_once(bench: Bench) -> None:
     bench.hold("near", MINUTE_MS)
     bench.hold("far", 3 * DAY_MS)
     bench.save()
@@ -173,7 +175,7 @@ def test_what_became_due_while_nobody_was_there_comes_at_once(bench: Bench) -> N
     assert {r.body for r in bench.store.read("T", 1, 0).records()} == {b"near", b"far"}
 
 
-def test_a_second_stop_before_all_overdue_ones_were_delivered_loses_none(bench: Bench) -> None:
+def test_a_second_stop_loses_no_overdue_message(bench: Bench) -> None:
     names = [b"%d" % number for number in range(300)]
     for name in names:
         bench.hold(name.decode(), MINUTE_MS)
@@ -189,7 +191,7 @@ def test_a_second_stop_before_all_overdue_ones_were_delivered_loses_none(bench: 
     assert {record.body for record in records} == set(names)
 
 
-def test_a_place_that_the_log_has_lost_is_not_waited_for(bench: Bench) -> None:
+def test_positions_beyond_the_end_of_the_log_are_corrected(bench: Bench) -> None:
     bench.service.load({"heads": {"1": 5}, "near": {"end": 0, "dueUntil": 0}})
     bench.service.find_near()
     due = bench.now + 15 * MINUTE_MS
@@ -198,7 +200,7 @@ def test_a_place_that_the_log_has_lost_is_not_waited_for(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("restart", [False, True], ids=["live", "restart"])
-def test_a_log_that_keeps_less_than_before_delivers_what_waits_in_high_tiers(
+def test_timers_in_high_tiers_are_delivered_after_a_shorter_retention(
     bench: Bench, restart: bool
 ) -> None:
     due = bench.now + 30 * HOUR_MS
@@ -214,7 +216,7 @@ def test_a_log_that_keeps_less_than_before_delivers_what_waits_in_high_tiers(
     assert [body for _, body in got] == [b"m", b"later"]
 
 
-def test_a_shorter_time_of_the_log_is_followed_at_once(
+def test_a_shorter_retention_takes_effect_at_once(
     wire: Wire, cluster: LocalCluster, on_broker: Callable[[Callable[[], Any]], Any]
 ) -> None:
     (broker,) = cluster.brokers.values()
@@ -232,7 +234,7 @@ def test_a_shorter_time_of_the_log_is_followed_at_once(
     assert (TIMER_TOPIC, 2) in broker.store.queues()
 
 
-def test_what_is_held_between_opening_and_starting_comes_once(tmp_path: Path) -> None:
+def test_a_timer_held_between_open_and_start_is_loaded_once(tmp_path: Path) -> None:
     async def held_in_between() -> int:
         config = BrokerConfig(store_path_root_dir=str(tmp_path), namesrv_addr=None)
         broker = Broker(config, hosts=())
@@ -255,7 +257,7 @@ def now_ms() -> int:
 
 
 @pytest.mark.parametrize("name", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
-def test_a_message_comes_when_its_sender_said(wire: Wire, name: str) -> None:
+def test_a_message_comes_at_the_requested_time(wire: Wire, name: str) -> None:
     wire.send("t", b"before")
     began = now_ms()
     value = {
@@ -277,7 +279,7 @@ def test_a_message_comes_when_its_sender_said(wire: Wire, name: str) -> None:
 BATCH = {"a": "p", "b": "t", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0"}
 
 
-def test_a_message_of_a_batch_has_a_time_of_its_own(wire: Wire) -> None:
+def test_each_message_of_a_batch_has_its_own_delivery_time(wire: Wire) -> None:
     began = now_ms()
     later = f"TIMER_DELIVER_MS\x01{began + 700}"
     body = encode_batch([(0, b"now", ""), (0, b"later", later), (0, b"now, too", "")])
@@ -291,21 +293,21 @@ def test_a_message_of_a_batch_has_a_time_of_its_own(wire: Wire) -> None:
     assert record.store_timestamp >= began + 700
 
 
-def test_a_batch_with_a_time_that_cannot_be_kept_is_refused_as_a_whole(wire: Wire) -> None:
+def test_a_batch_with_an_unsupported_delivery_time_is_refused_as_a_whole(wire: Wire) -> None:
     body = encode_batch([(0, b"now", ""), (0, b"never", "TIMER_DELAY_SEC\x01soon")])
     refused = wire.ask(RequestCode.SEND_BATCH_MESSAGE, BATCH | {"m": "true"}, body)
     assert refused.code == ResponseCode.MESSAGE_ILLEGAL
     assert wire.pull("t").code != 0
 
 
-def test_a_time_that_is_over_means_now(wire: Wire) -> None:
+def test_a_delivery_time_in_the_past_delivers_at_once(wire: Wire) -> None:
     wire.send("t", b"now", properties="TIMER_DELIVER_MS\x011000")
     assert [record.body for record in decode_records(wire.pull("t").body)] == [b"now"]
 
 
 @pytest.mark.parametrize("half", ["", "TRAN_MSG\x01true\x02PGROUP\x01p\x02"], ids=["", "half"])
 @pytest.mark.parametrize("value", ["99999999999999", "soon"])
-def test_a_time_that_cannot_be_kept_is_refused(wire: Wire, value: str, half: str) -> None:
+def test_an_unsupported_delivery_time_is_refused(wire: Wire, value: str, half: str) -> None:
     refused = wire.send("t", properties=f"{half}TIMER_DELAY_MS\x01{value}")
     assert refused.code == ResponseCode.MESSAGE_ILLEGAL
     assert (refused.remark or "").startswith("timer message illegal")
@@ -333,7 +335,7 @@ def test_the_horizon_is_forty_days_unless_set_otherwise(wire: Wire, horizon_s: i
         assert f"{horizon_s * 1000}ms (timerMaxDelaySec of the broker)" in (refused.remark or "")
 
 
-def test_nobody_sends_to_the_timers_themselves(wire: Wire) -> None:
+def test_sends_to_the_timer_topic_are_refused(wire: Wire) -> None:
     assert wire.send(TIMER_TOPIC).code == ResponseCode.NO_PERMISSION
 
 

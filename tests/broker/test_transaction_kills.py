@@ -123,7 +123,7 @@ def survivor(data: Path) -> Iterator[Survivor]:
     ],
     ids=["commit-begun", "committed-not-noted", "committed", "rollback-begun", "rolled-back"],
 )
-def test_killed_while_it_ends(
+def test_a_decision_holds_or_is_asked_again_when_killed_during_the_end(
     tmp_path: Path, decision: str, topic: str, moment: str, seen: int, is_asked: bool
 ) -> None:
     with victim(tmp_path, topic, moment) as process:
@@ -141,7 +141,9 @@ def test_killed_while_it_ends(
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_killed_while_it_begins(tmp_path: Path, moment: str) -> None:
+def test_a_half_message_is_whole_or_absent_when_killed_during_the_send(
+    tmp_path: Path, moment: str
+) -> None:
     """Nobody was told that it is stored: it may be there or not, and is asked about if it is."""
     with victim(tmp_path, TRANS_HALF_TOPIC, moment) as process:
         wire = connected(process)
@@ -159,7 +161,9 @@ def test_killed_while_it_begins(tmp_path: Path, moment: str) -> None:
 
 @pytest.mark.parametrize("decision", [COMMIT, ROLLBACK], ids=["commit", "rollback"])
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_killed_while_it_asks(tmp_path: Path, moment: str, decision: str) -> None:
+def test_a_transaction_is_decided_once_when_killed_during_a_check(
+    tmp_path: Path, moment: str, decision: str
+) -> None:
     with victim(tmp_path, TRANS_HALF_TOPIC, moment) as process:
         wire = connected(process)
         hear_of_producer(wire)
@@ -175,7 +179,9 @@ def test_killed_while_it_asks(tmp_path: Path, moment: str, decision: str) -> Non
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_killed_while_it_discards(tmp_path: Path, moment: str) -> None:
+def test_a_message_is_never_delivered_when_killed_during_its_discard(
+    tmp_path: Path, moment: str
+) -> None:
     with victim(tmp_path, TRANS_CHECK_MAX_TIME_TOPIC, moment) as process:
         wire = connected(process)
         begin(wire, b"lost")

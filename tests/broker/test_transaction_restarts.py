@@ -52,7 +52,7 @@ def half_of(key: str) -> str:
 
 
 @pytest.mark.parametrize("decided", ["first place", "latest copy"])
-def test_late_decision_counts_once_when_the_broker_has_restarted(
+def test_a_late_decision_counts_once_when_the_broker_has_restarted(
     tmp_path: Path, decided: str
 ) -> None:
     with running(tmp_path) as before:
@@ -68,7 +68,7 @@ def test_late_decision_counts_once_when_the_broker_has_restarted(
         assert list(after.asked_in_a_round()) == [b"open"]
 
 
-def test_late_decision_counts_when_the_broker_restarts_before_the_next_round(
+def test_a_late_decision_counts_when_a_restart_precedes_the_next_round(
     tmp_path: Path,
 ) -> None:
     with running(tmp_path) as before:

@@ -87,7 +87,7 @@ def asked_about(wire: Wire) -> list[bytes]:
     return found
 
 
-def test_an_odd_property_is_asked_about_and_committed(
+def test_a_half_message_with_separators_in_a_property_is_committed(
     wire: Wire, check_round: Round, stored: Stored
 ) -> None:
     half = begin(wire, b"odd", HALF + "\x02k\x01a\x01b")
@@ -107,7 +107,7 @@ def test_an_odd_property_is_asked_about_and_committed(
     ],
     ids=["no queue", "no room for a count"],
 )
-def test_a_half_message_that_cannot_be_asked_about_stops_no_round(
+def test_a_half_message_that_cannot_be_checked_stops_no_round(
     wire: Wire,
     append: Append,
     check_round: Round,
@@ -132,7 +132,7 @@ def test_a_half_message_that_cannot_be_asked_about_stops_no_round(
     ]
 
 
-def test_a_half_message_waits_while_the_store_takes_nothing(
+def test_a_half_message_waits_while_the_store_is_not_writable(
     wire: Wire, cluster: LocalCluster, check_round: Round, stored: Stored
 ) -> None:
     (broker,) = cluster.brokers.values()
@@ -174,7 +174,7 @@ def test_an_error_in_the_middle_of_a_round_repeats_no_copy(
     assert copies.count(b"first") == 3, "once per round"
 
 
-def test_a_question_that_cannot_be_sent_is_asked_the_next_time(
+def test_a_check_that_cannot_be_sent_is_sent_in_the_next_round(
     wire: Wire, check_round: Round, stored: Stored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin(wire, b"good")
@@ -187,7 +187,7 @@ def test_a_question_that_cannot_be_sent_is_asked_the_next_time(
     assert len(stored(TRANS_HALF_TOPIC)) == 3
 
 
-def test_damaged_op_messages_are_passed_over(
+def test_damaged_op_messages_are_skipped(
     wire: Wire, cluster: LocalCluster, check_round: Round, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     halves = [begin(wire, b"%d" % number) for number in range(3)]
@@ -241,7 +241,7 @@ def test_a_half_message_without_a_queue_cannot_be_revived(
 
 
 @pytest.mark.parametrize("age_hours", [37, 73])
-def test_the_time_a_message_may_ask_for_has_a_bound(
+def test_the_immunity_time_of_a_message_is_limited(
     wire: Wire, cluster: LocalCluster, check_round: Round, stored: Stored, age_hours: int
 ) -> None:
     """Half of the 72 hours that the log keeps messages; after all of them it is discarded."""
@@ -254,7 +254,7 @@ def test_the_time_a_message_may_ask_for_has_a_bound(
     assert len(stored(TRANS_CHECK_MAX_TIME_TOPIC)) == (age_hours > 72)
 
 
-def test_a_count_below_zero_does_not_make_more_checks(
+def test_a_negative_check_count_does_not_allow_more_checks(
     wire: Wire, check_round: Round, stored: Stored
 ) -> None:
     begin(wire, b"x", HALF + "\x02TRANSACTION_CHECK_TIMES\x01-1000000")
@@ -300,7 +300,7 @@ def test_a_decision_in_the_middle_of_a_round_counts(
     assert broker.transaction_check._decided == set()
 
 
-def test_two_decisions_about_two_places_of_a_message_deliver_it_once(
+def test_decisions_about_two_copies_of_a_message_deliver_it_once(
     wire: Wire, cluster: LocalCluster, check_round: Round
 ) -> None:
     """The producer's own end and its answer to the check may cross."""

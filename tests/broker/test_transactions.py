@@ -121,7 +121,7 @@ def test_a_half_message_is_seen_when_it_is_committed(wire: Wire, stored: Stored)
 
 
 @pytest.mark.parametrize("decision", [COMMIT, ROLLBACK])
-def test_under_sync_flush_an_end_is_on_disk_when_it_is_acknowledged(decision: str) -> None:
+def test_a_sync_flushed_decision_is_on_disk_when_it_is_acknowledged(decision: str) -> None:
     with LocalCluster(settings=SETTINGS | {"flushDiskType": "SYNC_FLUSH"}) as cluster:
         (broker,) = cluster.brokers.values()
         wire = Wire(broker_address(cluster))
@@ -131,7 +131,7 @@ def test_under_sync_flush_an_end_is_on_disk_when_it_is_acknowledged(decision: st
         wire.close()
 
 
-def test_one_that_is_rolled_back_never_is(wire: Wire, stored: Stored) -> None:
+def test_a_rolled_back_message_is_never_delivered(wire: Wire, stored: Stored) -> None:
     assert end(wire, begin(wire), ROLLBACK).code == 0
     assert bodies(wire) == []
     assert [op.body for op in stored(TRANS_OP_HALF_TOPIC)] == [b"0"]
@@ -145,7 +145,7 @@ def test_one_that_is_rolled_back_never_is(wire: Wire, stored: Stored) -> None:
         ({"tranStateTableOffset": "7"}, "The transaction state table offset wrong"),
     ],
 )
-def test_an_end_that_does_not_fit_is_refused(
+def test_an_end_that_does_not_match_its_half_message_is_refused(
     wire: Wire, stored: Stored, changes: dict[str, str], remark: str
 ) -> None:
     answer = end(wire, begin(wire), **changes)
@@ -165,7 +165,7 @@ def test_an_ordinary_message_cannot_be_committed(wire: Wire, stored: Stored) -> 
     assert len(stored_final) == 1
 
 
-def test_a_decision_that_is_none_is_refused(wire: Wire) -> None:
+def test_an_unknown_decision_is_refused(wire: Wire) -> None:
     half = begin(wire)
     answer = end(wire, half, "5")
     assert answer.code == ResponseCode.SYSTEM_ERROR
@@ -174,7 +174,9 @@ def test_a_decision_that_is_none_is_refused(wire: Wire) -> None:
     assert unknown not in wire._responses
 
 
-def test_transactions_can_be_forbidden(cluster: LocalCluster, wire: Wire) -> None:
+def test_transactions_are_refused_when_the_setting_forbids_them(
+    cluster: LocalCluster, wire: Wire
+) -> None:
     (broker,) = cluster.brokers.values()
     broker.config.reject_transaction_message = True
     answer = wire.send("t", properties=HALF)
@@ -185,7 +187,7 @@ def test_transactions_can_be_forbidden(cluster: LocalCluster, wire: Wire) -> Non
 # ---- asking back
 
 
-def test_a_producer_is_asked_by_the_place_of_the_copy(wire: Wire, check_round: Round) -> None:
+def test_a_check_names_the_offset_of_the_copy(wire: Wire, check_round: Round) -> None:
     begin(wire, b"pay")
     hear_of_producer(wire)
     check_round()
@@ -205,7 +207,7 @@ def test_a_producer_is_asked_by_the_place_of_the_copy(wire: Wire, check_round: R
     assert wire.pushed == []
 
 
-def test_what_is_decided_is_not_asked_about(
+def test_decided_transactions_are_not_checked(
     wire: Wire, check_round: Round, stored: Stored, cluster: LocalCluster
 ) -> None:
     hear_of_producer(wire)
@@ -220,7 +222,7 @@ def test_what_is_decided_is_not_asked_about(
 
 
 @pytest.mark.parametrize("topic", [TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC])
-def test_a_queue_that_begins_anew_is_followed(
+def test_check_rounds_follow_a_queue_that_begins_anew(
     wire: Wire, check_round: Round, stored: Stored, cluster: LocalCluster, topic: str
 ) -> None:
     (broker,) = cluster.brokers.values()
@@ -240,7 +242,7 @@ def test_a_queue_that_begins_anew_is_followed(
     assert b"left" in asked_about
 
 
-def test_a_place_that_the_log_has_lost_is_not_waited_for(data: Path) -> None:
+def test_offsets_beyond_the_end_of_the_log_are_corrected(data: Path) -> None:
     with LocalCluster(settings=SETTINGS, data=data) as cluster:
         wire = Wire(broker_address(cluster))
         end(wire, begin(wire))
@@ -267,7 +269,7 @@ def test_a_late_decision_about_the_first_copy_counts(
     assert bodies(wire) == [b"x"]
 
 
-def test_after_the_last_check_it_is_discarded_and_can_be_revived(
+def test_a_message_is_discarded_after_the_last_check_and_can_be_revived(
     wire: Wire, check_round: Round, stored: Stored
 ) -> None:
     begin(wire, b"lost")
@@ -289,7 +291,9 @@ def test_after_the_last_check_it_is_discarded_and_can_be_revived(
     assert missing.code == ResponseCode.SYSTEM_ERROR
 
 
-def test_a_message_may_ask_for_more_time(wire: Wire, check_round: Round, stored: Stored) -> None:
+def test_a_message_may_request_a_longer_immunity_time(
+    wire: Wire, check_round: Round, stored: Stored
+) -> None:
     hear_of_producer(wire)
     half = begin(wire, b"slow", HALF + "\x02CHECK_IMMUNITY_TIME_IN_SECONDS\x013600")
     begin(wire, b"quick")
@@ -307,7 +311,7 @@ def test_a_message_may_ask_for_more_time(wire: Wire, check_round: Round, stored:
     assert slow == [], "decided by its first place, it is not put again"
 
 
-def test_what_is_too_young_is_left_alone(
+def test_young_half_messages_are_not_checked(
     wire: Wire, check_round: Round, stored: Stored, cluster: LocalCluster
 ) -> None:
     (broker,) = cluster.brokers.values()
@@ -317,7 +321,7 @@ def test_what_is_too_young_is_left_alone(
     assert len(stored(TRANS_HALF_TOPIC)) == 1
 
 
-def test_a_restart_changes_nothing(data: Path, encoding: str) -> None:
+def test_decided_and_open_transactions_survive_a_restart(data: Path, encoding: str) -> None:
     with LocalCluster(settings=SETTINGS, data=data) as cluster:
         wire = Wire(broker_address(cluster))
         committed, open_one = begin(wire, b"done"), begin(wire, b"open")
