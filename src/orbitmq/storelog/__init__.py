@@ -1,4 +1,4 @@
-"""The log of a store directory as a table, for every library that takes Arrow.
+"""Log of a store directory as a table, for every library that reads Arrow.
 
 ::
 
@@ -11,8 +11,8 @@
     messages = log.scan(start="2026-11-16T00:00:00Z", columns=["topic"])
     duckdb.sql("select topic, count(*) from messages group by topic")
 
-A scan takes no lock, writes nothing and asks no broker. Its rows are fixed when it is created:
-messages that a running broker stores later are not included.
+A scan takes no lock, writes nothing and sends no request to a broker. The creation of a scan fixes
+its rows: messages that a running broker stores later are not included.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class StoreLog:
 
     @property
     def topics(self) -> list[str]:
-        """The topics that have queues."""
+        """Topics that have queues."""
         return self.snapshot.topics
 
     @property
@@ -156,8 +156,8 @@ class StoreLog:
           column needs no list.
         - ``broker_name``: value of the column ``brokerName``, because no file contains it.
         - ``fail_on_damage``: True (the default) raises `CorruptStore` for an unreadable message,
-          `MissingFile` for a missing log file between others and `FileExpired` for one that
-          expires during the scan; False skips them and counts them in `StoreScan.report`.
+          `MissingFile` for a gap between log files and `FileExpired` for a file that expires
+          during the scan. False skips these parts and counts them in `StoreScan.report`.
         - ``verify_crc``: compare bodies with their checksums.
         - ``prune``: use queues, index and times to skip parts of the log; False for stores whose
           queues are unreliable.
@@ -186,9 +186,9 @@ def _check_directory(path: Path, what: str) -> None:
 def _split_count(total: int, at_once: int) -> int:
     """Return the number of splits for a number of bytes to read.
 
-    The number is that of the parallel tasks, because every further split costs the start of a
-    task. If splits became too large, the number is a multiple of it, so that every round of tasks
-    is full.
+    Normally each parallel task gets one split, because every further split costs the start of a
+    task. If these splits were too large, the number is a multiple of `at_once`, so that every round
+    of tasks is full.
     """
     rounds = -(-total // (at_once * SPLIT_BYTES))
     if rounds > 1:

@@ -44,7 +44,7 @@ def is_internal_topic(topic: str) -> bool:
 
 
 def matching_topics(pattern: str, topics: Iterable[str]) -> list[str]:
-    """Return the users' topics that a pattern fully matches; internal ones must be named."""
+    """Return the users' topics that a pattern fully matches; internal topics must be named."""
     try:
         compiled = re.compile(pattern)
     except re.error as error:

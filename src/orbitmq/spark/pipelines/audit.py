@@ -8,8 +8,8 @@
     ignore = ["missing-index-entry"]        # reported, but not counted as a fault
 
 The audit checks the checksum and the structure of every record. It checks that each message has its
-unit in its queue and its keys in the index, and that each unit and each index entry leads to its
-message.
+unit in its queue and its keys in the index. It also checks that each unit and each index entry
+leads to its message.
 
 Kinds of findings: ``log-gap``, ``damaged-record``, ``no-queues``, ``missing-unit``, ``wrong-unit``,
 ``stray-unit``, ``queue-gap``, ``no-index``, ``missing-index-entry``, ``wrong-index-entry``,
@@ -58,7 +58,7 @@ __all__ = [
 #
 # Spark runs the tasks on any machine. A piece is one call of `StoreAudit`: a range of the log, of a
 # queue or of an index file. Pieces are dealt out to tasks by their weight, so that tasks take about
-# equally long. Each task checks the directory up to the log end of the plan. It returns rows of
+# the same time. Each task checks the directory up to the log end of the plan. It returns rows of
 # four sections: ``finding``, ``count`` (of a kind), ``checked`` and ``size`` (of a topic).
 #
 # If all queues or the whole index are missing, messages are not compared with them. `find_absences`

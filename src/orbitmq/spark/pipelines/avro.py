@@ -137,8 +137,8 @@ def spark_schema(spark: SparkSession, schema: str) -> StructType:
 # records of the original schema can be read with the rewritten one:
 #
 # ===================================  ==========================================================
-# ``uuid``, ``time-millis`` and the    without their logical type: Spark has a text or a number,
-# like                                 except for times of the day that its version supports
+# ``uuid``, ``time-millis`` etc.       without their logical type: Spark has a text or a number,
+#                                      except for times of the day that its version supports
 # ``["null", "int", "string"]``        Spark has a struct of ``member0`` and ``member1``. A record
 #                                      of one field has the encoding of the field alone, so each
 #                                      branch becomes a record whose field has the member's name

@@ -1,8 +1,8 @@
 """``orbitmq pipeline init``: an example project for Spark's own declarative pipelines.
 
-The project has three datasets, like the tutorials of Spark. A streaming table reads messages of a
-topic, a materialised view aggregates the table, and a sink sends a part of the rows to another
-topic. ``spark-pipelines run`` brings all of them up to date and ends. The next run continues at the
+The project has three datasets, like the tutorials of Spark: a streaming table of the messages of a
+topic, a materialised view of the table, and a sink that sends some rows to another topic.
+``spark-pipelines run`` brings all datasets up to date and ends. The next run continues at the
 positions of the last run.
 
 Spark runs such projects through Spark Connect. Its server finds the format ``rocketmq`` without a

@@ -7,10 +7,10 @@
 ``avro``    the fields of the Avro record; needs its schema, as JSON (``.avsc``)
 ==========  ==========================================================================
 
-The message's own columns keep their names with a prefix ``_`` (``_topic``, ``_keys``,
-``_storeTimestamp`` …), so that fields of the body can have almost any name. With ``json`` and
-``avro``, a body that cannot be decoded becomes a row whose fields are null and whose ``_malformed``
-is true: a bad message must not stop a stream, and must not vanish either.
+The message's own columns get the prefix ``_`` (``_topic``, ``_keys``, ``_storeTimestamp`` …), so
+that fields of the body can have almost any name. With ``json`` and ``avro``, a body that cannot be
+decoded becomes a row whose fields are null and whose ``_malformed`` is true: a bad message must not
+stop a stream, and must not vanish either.
 """
 
 from __future__ import annotations

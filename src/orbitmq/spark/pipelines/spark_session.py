@@ -1,9 +1,11 @@
 """Spark session of the command ``orbitmq pipeline``.
 
-A program uses a session of its own instead. The settings come from three places, and later ones
-take precedence: settings that suit a command (no console bars, few log lines, secrets struck out of
-plans), safe settings that matter for messages (`orbitmq.spark.session`), and the settings of the
-file.
+A program uses a session of its own instead. The settings come from three places. Later places take
+precedence:
+
+1. settings that suit a command: no console bars, few log lines, secrets struck out of plans;
+2. safe settings that matter for messages (`orbitmq.spark.session`);
+3. the settings of the file.
 
 Spark is a separate process with child processes. A terminal or a service manager that stops the
 command sends the signal to all of these processes. Only this process may act on the signal, because

@@ -8,8 +8,8 @@ run repeats at most the messages of the crashed run.
 
 By default, messages go to the retry topic of their group. Only this group then receives them, under
 their original topic; other groups, which have handled the messages already, do not. The attempts
-of a redriven message are counted from the start. The sink therefore sets a limit for them, because
-a group with ``retryMaxTimes=0`` would make the message a dead letter again at once, and the ledger
+of a redriven message are counted from the start. The sink sets a limit for them. Without it, a
+group with ``retryMaxTimes=0`` would make the message a dead letter again at once, and the ledger
 would not contain this dead letter.
 """
 

@@ -30,10 +30,10 @@ __all__ = ["ReplayPace", "TopicCount", "due_slices", "send", "send_paced"]
 # ---- Paced sending
 #
 # Each task sends its share of the rows, in the order of their store times, through the sink. Before
-# each slice the task waits until the first row is due (after the original gap, scaled by the speed)
-# and until the rate allows more rows. All tasks count from one start time, which the driver chose,
-# so they keep in step. The number of tasks must not exceed the number that can run at once, because
-# some tasks would start late.
+# each slice the task waits until the first row is due and until the rate allows more rows. A row is
+# due after its original gap, scaled by the speed. All tasks count from one start time, which the
+# driver chose, so they keep in step. The number of tasks must not exceed the number that can run at
+# once, because some tasks would start late.
 #
 # The rate is a limit, not an average. Each row has a slot, and the next slot follows after a fixed
 # time, never earlier. Slots that stay unused after a gap in the past, a late start of a task or a
@@ -66,7 +66,7 @@ class ReplayPace:
 
     @property
     def slot_s(self) -> float:
-        """Minimum time in seconds between two rows of a task."""
+        """Minimum time in seconds between two rows of the same task."""
         return 0.0 if self.rate is None else self.tasks / self.rate
 
     def first_slot_s(self, task: int, now_s: float) -> float:

@@ -1,8 +1,8 @@
 """``sql``: Spark SQL over topics and tables, to topics, Parquet or the console.
 
-Each source and each step becomes a temporary view. A sink is one query over its view, with a
-checkpoint of its own, so that every sink has the same guarantees as in a pipeline with one sink.
-With the trigger ``batch``, or without a streaming source, all rows are read and written once.
+Each source and each step becomes a temporary view. A sink is one query over its view. Every sink
+has its own checkpoint, and therefore the same guarantees as in a pipeline with one sink. With the
+trigger ``batch``, or without a streaming source, all rows are read and written once.
 """
 
 from __future__ import annotations
