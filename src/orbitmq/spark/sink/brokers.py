@@ -1,9 +1,9 @@
-"""What the brokers behind a sink can do, asked before any task starts.
+"""Checks the features of a sink's brokers before any task starts.
 
-Two things that rows may ask for are not in every broker: that repeats are suppressed
-(`deduplicate`, OrbitMQ's own) and that a message waits for a moment rather than for one of 18 delay
-levels (`deliverAt`, OrbitMQ's and RocketMQ's from version 5 on). A broker that does not know them
-would take the rows all the same and break the promise, so it is asked.
+Two features that rows may need are not in every broker. Suppressing repeats (`deduplicate`) is
+OrbitMQ's own. Delivery at a given time instead of after one of 18 delay levels (`deliverAt`) is in
+OrbitMQ and in RocketMQ from version 5 on. A broker without these features would accept the rows and
+break the promise. So `check_cluster` requests the features of the brokers first.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ from orbitmq.spark.sink.runs import Runs
 
 __all__ = ["BrokerAbilities", "SinkProcess", "ask_brokers", "check_cluster", "sink_process"]
 
-# ---- State of a writing process for its later tasks: connections, routes, turns, pinned brokers
+# ---- State of a writing process
+#
+# Later tasks of the process reuse its connections, routes, turns and pinned brokers.
 
 
 class SinkProcess:
-    """The connections and routes of this process, by the cluster they lead to."""
+    """Connections, routes, turns and pins of this process for one cluster."""
 
     def __init__(self, connection: ConnectionOptions) -> None:
         settings = connection.client_settings()
@@ -48,7 +50,7 @@ _processes: dict[ConnectionOptions, SinkProcess] = {}
 
 
 def sink_process(connection: ConnectionOptions) -> SinkProcess:
-    """Return what this process has of a cluster; a forked one has nothing of its parent's."""
+    """Return this process's state for a cluster; a forked process does not use its parent's."""
     found = _processes.get(connection)
     if found is None or found.pid != os.getpid():
         found = _processes[connection] = SinkProcess(connection)
@@ -59,13 +61,13 @@ _log = logging.getLogger(__name__)
 
 CHECK_AGAIN_S = 30.0
 ASK_AGAIN_S = 0.5
-"""How long to wait before a broker that is away is asked again."""
+"""Pause before the next request to a broker that is away."""
 _VERSION = re.compile(r"V?(\d+)[._]")
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerAbilities:
-    """A broker and what it says of itself."""
+    """Broker and the runtime info it returned, with checks of its features."""
 
     name: str
     address: str
@@ -96,11 +98,11 @@ class BrokerAbilities:
 
 
 def ask_brokers(connection: ConnectionOptions, topic: str | None) -> list[BrokerAbilities]:
-    """Ask the masters that have a topic, of any topic all of the cluster.
+    """Return the runtime infos of the masters that have a topic; without `topic`, of all.
 
-    Raises an error that is `retriable` when one does not answer for now.
+    Raises a `retriable` error if a broker does not answer for now.
     """
-    # Loaded late: tasks load this module, too, and ask nothing; it would cost each 0.15 s.
+    # Imported late: tasks import this module but do not call this; it would cost each 0.15 s.
     from orbitmq.admin.admin import Admin
 
     with Admin(connection.client_settings()) as admin:
@@ -133,12 +135,14 @@ _checked: dict[tuple[SinkOptions, frozenset[str]], tuple[float, tuple[str, ...]]
 
 
 def check_cluster(options: SinkOptions, columns: frozenset[str]) -> tuple[str, ...]:
-    """Refuse what the cluster cannot do; returns the brokers that the rows go to, if it matters.
+    """Raise if brokers lack a needed feature; return the brokers that get rows, if needed.
 
-    Spark makes a new writer for every micro-batch, often in a new process. What was found lately is
-    not asked again. A broker that is gone for a moment does not end a query that has begun well: a
-    process that has asked before goes on with what it knows, another waits as long as a task would
-    (`retryTimeoutMs`). A broker that has joined since, and breaks a promise, ends it.
+    The result is empty if the rows need no special feature. Spark creates a new writer for every
+    micro-batch, often in a new process, so results are cached for `CHECK_AGAIN_S`.
+
+    A broker that is away for a moment does not end a running query. A process that has checked
+    before continues with its last result. Another process waits as long as a task would
+    (`retryTimeoutMs`). A new broker without a needed feature ends the query.
     """
     key, now = (options, columns), _clock()
     checked_at, brokers = _checked.get(key, (-CHECK_AGAIN_S, ()))
@@ -150,13 +154,13 @@ def check_cluster(options: SinkOptions, columns: frozenset[str]) -> tuple[str, .
         if key not in _checked or not error.retriable:
             raise
         hidden = options.connection.hide_secrets(str(error))
-        _log.warning("the cluster was not asked again what it can do: %s", hidden)
+        _log.warning("check of broker features failed; using the last result: %s", hidden)
     _checked[key] = now, brokers
     return brokers
 
 
 def _await(options: SinkOptions, columns: frozenset[str]) -> tuple[str, ...]:
-    """Ask the cluster until it answers: brokers may be restarting."""
+    """Check the cluster, with retries until it answers: brokers may be restarting."""
     deadline, is_told = _clock() + options.retry_timeout_ms / 1000, False
     while True:
         try:
@@ -166,7 +170,7 @@ def _await(options: SinkOptions, columns: frozenset[str]) -> tuple[str, ...]:
                 raise
             if not is_told:
                 is_told = True
-                _log.warning("waiting: %s", options.connection.hide_secrets(str(error)))
+                _log.warning("waiting for broker: %s", options.connection.hide_secrets(str(error)))
         _pause(ASK_AGAIN_S)
 
 

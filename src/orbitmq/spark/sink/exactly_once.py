@@ -1,25 +1,28 @@
-"""Exactly once: what makes a repeat recognisable, and what it takes.
+"""Exactly-once delivery: the ids by which brokers recognise repeats, and the pinned brokers.
 
-An id for every row, made of *sender*, *batch*, *partition* and what the row says (`RowPacker`), is
-the same whenever a batch is sent again, and the broker that has stored it suppresses the repeat
-(`orbitmq.broker.write.dedup`). Sender and batch are
+Every row has an id, made of *sender*, *batch*, *partition* and the content of the row
+(`RowPacker`). The id is the same whenever a batch is sent again. The broker that has stored the id
+suppresses the repeat (`orbitmq.broker.write.dedup`). Sender and batch are
 
-- for a query its id and the number of the micro-batch, both from the checkpoint, so that they are
+- for a query: its id and the number of the micro-batch, both from the checkpoint, so that they are
   the same after the driver was killed;
-- for a batch job a random name, which protects from tasks that are run again; with `deduplicateId`
-  (and `deduplicateBatch`) the name the user gives, which protects from running the job again, too.
+- for a batch job: a random name, which protects from tasks that run again;
+- with `deduplicateId` (and `deduplicateBatch`): the name the user gives, which also protects from
+  running the job again.
 
-A broker knows only what it has stored itself. So a batch that is replayed must spread its rows over
-the same brokers, and a broker that has died in between must be waited for, although nameservers
-forget it within moments. That is why the brokers of a sender are *pinned* for each of its topics:
-the first task ever that writes to a topic notes their names in the nameservers' key-value table,
-and every later one finds them there. A query that should use brokers that have joined since starts
-with a new checkpoint. The brokers of a job without a name travel with the job where they can, and
-where they cannot (its rows name their topics) their pins are taken back when the job is over.
+A broker can recognise only rows that it has stored itself. So a batch that is replayed must spread
+its rows over the same brokers. If one of these brokers has died in between, the tasks must wait for
+it, although nameservers drop it within moments. Therefore the brokers of a sender are *pinned* for
+each of its topics. The first task that writes to a topic stores the names of the brokers in the
+nameservers' key-value table, and every later task reads them there.
 
-Rows whose content differs in a replay (random numbers, ``uuid()``), or that are spread over other
-partitions, are new rows to any broker: a query must be deterministic for this to mean anything. A
-named job that has ended is held to that (`sink_runs`).
+A query that should use brokers added later needs a new checkpoint. The brokers of a job without a
+name are part of the job that Spark sends to the tasks. If its rows name their topics, this is
+impossible: then the brokers are pinned, and the pins are deleted when the job is over.
+
+If the content of a row differs in a replay (random numbers, ``uuid()``), brokers store it as a new
+row. The same holds for a row in another partition. So only a deterministic query is exactly once.
+For a named job that has ended, `runs` checks this.
 """
 
 from __future__ import annotations
@@ -39,12 +42,12 @@ __all__ = ["Pins", "Scope", "query_scope", "sender_name"]
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
 MOST_KNOWN = 1000
-"""How many pins a process remembers; the nameservers have all of them."""
+"""Number of pins a process caches; the nameservers have all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose messages, of which batch and partition."""
+    """Sender, batch and partition of messages, which make repeats recognisable."""
 
     sender: str
     batch: int
@@ -52,7 +55,7 @@ class Scope:
 
     @property
     def of_batch(self) -> str:
-        """What brokers are told."""
+        """Scope that sends carry to brokers: the sender and the batch."""
         return f"{self.sender}/{self.batch}"
 
     def __str__(self) -> str:
@@ -60,12 +63,12 @@ class Scope:
 
 
 def sender_name(name: str) -> str:
-    """Return the short name of a sender, which every one of its messages carries."""
+    """Return the short name of a sender, which each of its messages contains."""
     return hashlib.sha256(name.encode()).hexdigest()[:16]
 
 
 def query_scope(name: str | None, batch: int | None) -> Scope:
-    """Return the scope of the running task; `name` and `batch` come before those of the query."""
+    """Return the scope of the running task; `name` and `batch` replace those of the query."""
     context = TaskContext.get()
     if context is None:
         raise ConfigError("deduplicate needs a Spark task to run in")
@@ -81,7 +84,7 @@ def query_scope(name: str | None, batch: int | None) -> Scope:
 
 
 class Pins:
-    """The pinned brokers of the senders that this process works for, asked for once."""
+    """Cache of the pinned brokers of the senders that this process works for."""
 
     def __init__(self, table: NameserverTable) -> None:
         self._table = table
@@ -91,9 +94,9 @@ class Pins:
     def brokers(
         self, sender: str, topic: str, wished: Callable[[], Sequence[str]]
     ) -> tuple[str, ...]:
-        """Return the brokers of a sender's topic: those of its first task, which are the wished.
+        """Return the pinned brokers of a sender's topic; pin those of `wished` if there are none.
 
-        Raises `NoRoute` when no nameserver can say.
+        Raises `NoRoute` if no nameserver returns or stores the pins.
         """
         key = self._table.key(sender, topic)
         with self._lock:
@@ -106,24 +109,27 @@ class Pins:
             return found
 
     def take_back(self, sender: str, topics: Iterable[str]) -> None:
-        """Have nameservers forget a sender that will not come again, as far as they answer."""
+        """Delete the pins of a finished sender at all nameservers that answer."""
         for topic in topics:
             self._table.delete(self._table.key(sender, topic))
 
     def _found_or_noted(
         self, key: str, old_key: str, wished: Callable[[], Sequence[str]]
     ) -> tuple[str, ...]:
-        """`old_key` is the one that earlier versions used where there is a namespace."""
+        """Return the pins at the nameservers, or store new ones.
+
+        `old_key` is the key that earlier versions used if there is a namespace.
+        """
         notes = self._table.read(key)
         found = next(filter(None, notes.values()), None)
         if found is None and old_key != key:
             found = next(filter(None, self._table.read(old_key).values()), None)
         without = [address for address, note in notes.items() if not note]
         if found is not None:
-            # The next time only those may be up that were down when it was noted.
+            # Next time only nameservers may be up that were down when the pins were stored.
             self._table.write(without, key, found)
             return tuple(found.split(","))
-        # One that has lost its table may say that there is nothing; one that says nothing may not.
+        # An empty answer counts, even of a nameserver that has lost its table; no answer does not.
         if not without:
             raise self._table.unreachable("says which brokers the query has used before")
         names = tuple(wished())

@@ -1,7 +1,7 @@
-"""The notes of exactly-once senders in the nameservers' key-value table.
+"""Notes of exactly-once senders in the nameservers' key-value table.
 
-Every nameserver has a table of its own. A note goes to all of them, and one that answers is enough
-to read it. Apache's nameserver keeps such values, too.
+Every nameserver has a table of its own. A note is written to all of them, and one answer is enough
+to read it. Apache's nameserver also stores such values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["NameserverTable"]
 
 
 class NameserverTable:
-    """The tables of a cluster's nameservers."""
+    """Reads and writes the key-value tables of a cluster's nameservers."""
 
     def __init__(
         self,
@@ -35,12 +35,12 @@ class NameserverTable:
     def key(self, sender: str, topic: str) -> str:
         """Return the key of a sender's note on a topic.
 
-        It has the topic's whole name: nameservers ask for the right to send to that one.
+        The key contains the topic's whole name, because nameservers check the right to send to it.
         """
         return f"{sender}@{wrap(self._namespace, topic)}"
 
     def read(self, key: str) -> dict[str, str]:
-        """Return the note of each nameserver that answers, empty where there is none."""
+        """Return the note of each nameserver that answers, an empty text for a missing note."""
         found = {}
         for address in self.nameservers:
             code, value = self._ask(address, RequestCode.GET_KV_CONFIG, key)
@@ -51,17 +51,17 @@ class NameserverTable:
         return found
 
     def write(self, nameservers: Sequence[str], key: str, value: str) -> bool:
-        """Have nameservers keep a note; returns whether one of them does."""
+        """Store a note at nameservers; return True if at least one has stored it."""
         codes = [self._ask(each, RequestCode.PUT_KV_CONFIG, key, value)[0] for each in nameservers]
         return ResponseCode.SUCCESS in codes
 
     def delete(self, key: str) -> None:
-        """Have nameservers forget a note, as far as they answer."""
+        """Delete a note at all nameservers that answer."""
         for address in self.nameservers:
             self._ask(address, RequestCode.DELETE_KV_CONFIG, key)
 
     def unreachable(self, what: str) -> NoRoute:
-        """Return the error for a table of which no nameserver `what`."""
+        """Return the error for "no nameserver `what`", such as "has noted which brokers …"."""
         return NoRoute(
             f"deduplicate: no nameserver of {', '.join(self.nameservers)} {what}. Check that one "
             "runs there, and that the account may change its table if it asks for accounts.",

@@ -1,23 +1,23 @@
-"""The options of the sink: read, checked, and refused in one line before any task starts.
+"""Options of the sink; every mistake raises one line before any task starts.
 
 ======================  ================  ==========================================================
- option                  default           means
+ option                  default           meaning
 ======================  ================  ==========================================================
- topic                                     where rows go; beats the column of that name
- producerGroup           orbitmq-spark     the group brokers see as the sender
- batchBytes              256k              how large a send of several rows may become
- maxMessageBytes         4m                the largest body; brokers have a limit of their own
- maxInFlight             4                 how many sends of a task wait for their answers
- sendTimeoutMs           10s               for one request
- retryTimeoutMs          2m                for one send with all attempts and pauses
- deduplicate             false             have brokers suppress repeats: exactly once
- deduplicateId                             names a batch job, so that its repetition is one, too
-                                           (in as many partitions, see `sink_runs`)
- deduplicateBatch                          the number of a job's run; a later one ends the earlier
- redrive                 false             rows go back to a group: the property RETRY_TOPIC is sent
+ topic                                     topic of all rows; replaces the column of that name
+ producerGroup           orbitmq-spark     producer group of the sends
+ batchBytes              256k              largest size of a send of several rows
+ maxMessageBytes         4m                largest body; brokers have a limit of their own
+ maxInFlight             4                 number of sends of a task that wait for answers
+ sendTimeoutMs           10s               timeout of one request
+ retryTimeoutMs          2m                timeout of one send with all attempts and pauses
+ deduplicate             false             brokers suppress repeats: exactly once
+ deduplicateId                             name of a batch job, so that repeating the job is a
+                                           repeat, too (in as many partitions, see `runs`)
+ deduplicateBatch                          number of a job's run; a later one ends the earlier
+ redrive                 false             rows go back to a group: sends property RETRY_TOPIC
 ======================  ================  ==========================================================
 
-The connection's options are those of the source. Spark itself adds `path` and `checkpointLocation`.
+The connection options are those of the source. Spark itself adds `path` and `checkpointLocation`.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _GROUP = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
 DEFAULT_GROUP = "orbitmq-spark"
 MOST_IN_FLIGHT = 64
 LARGEST_MESSAGE_BYTES = 15 << 20
-"""A frame has 16 MiB; the rest is for its header."""
+"""Limit below the 16 MiB of a frame; the rest is for the frame's header."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """How rows are sent."""
+    """All options of a sink."""
 
     connection: ConnectionOptions
     topic: str | None = None
@@ -63,7 +63,7 @@ class SinkOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str], *, is_query: bool = False) -> SinkOptions:
-        """Read Spark's options; their names may be written in any case."""
+        """Parse Spark's options; their names may be written in any case."""
         given = Options(
             options, (*SINK_OPTIONS, *_OF_SPARK, *CONNECTION_OPTIONS), "the rocketmq sink"
         )
@@ -84,7 +84,7 @@ class SinkOptions:
         ).checked(is_query=is_query)
 
     def checked(self, *, is_query: bool) -> SinkOptions:
-        """Return the options if they do not contradict each other."""
+        """Return these options; raise `ConfigError` if they contradict each other."""
         if is_query and (self.deduplicate_id or self.deduplicate_batch is not None):
             raise ConfigError(
                 "options deduplicateId and deduplicateBatch are for batch jobs: a query has its "

@@ -1,12 +1,12 @@
-"""Sends cut into pieces, so that the rows of a small task lie on all queues of its topic.
+"""Cuts sends into pieces, so that the rows of a small task are spread over all queues.
 
-A send goes to one queue. A task with fewer sends than its topic has queues, most micro-batches
-among them, would leave queues empty, and with them the consumers that have these. So what leaves
-the choice of its queue is cut while that matters: the first sends of a task, as many as there are
-queues, and the last. Those between are whole, which is fastest.
+A send goes to one queue. Most micro-batches have fewer sends per task than the topic has queues.
+They would leave queues empty, and the consumers of these queues idle. So sends without a fixed
+queue are cut while this matters: the first sends of a task, as many as there are queues, and the
+last sends. The sends in between stay whole, which is fastest.
 
-A piece has `LEAST_ROWS` rows or `LEAST_BYTES` bytes at least, and a task has `MOST_MORE` requests
-more than it has sends at most: a request for each row would cost more than it spreads.
+A piece has at least `LEAST_ROWS` rows or `LEAST_BYTES` bytes, and cutting adds at most `MOST_MORE`
+requests to a task: a request per row would cost more than the spreading is worth.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ LEAST_ROWS: Final = 4
 LEAST_BYTES: Final = 16 << 10
 MOST_MORE: Final = 512
 _LENGTH: Final = struct.Struct(">i")
-"""The length of a whole message, at the beginning of each in the body of a batch."""
+"""Length of a whole message, at the beginning of each message in the body of a batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a packed send: a batch of some of its messages."""
+    """Part of a packed send: a batch of some of its messages."""
 
     topic: str
     broker_name: str | None
@@ -42,20 +42,23 @@ class Piece:
 
 
 Outbound = PackedSend | Piece
-"""A request's worth of messages."""
+"""Messages of one request."""
 
 
 class Pieces:
     """Cuts the sends of one task."""
 
     def __init__(self, queue_count: Callable[[PackedSend], int]) -> None:
-        """`queue_count` returns how many queues a send has the choice of."""
+        """Create the cutter; `queue_count` returns the number of queues a send may go to."""
         self._queue_count = queue_count
         self._seen: Counter[tuple[str, str | None]] = Counter()
         self._more = 0
 
     def of(self, send: PackedSend, *, is_last: bool) -> Sequence[Outbound]:
-        """Return what to send instead; `is_last` says that it did not wait for more rows."""
+        """Return the pieces to send instead of `send`.
+
+        `is_last` is true for the sends of `RowPacker.finish`, which do not wait for more rows.
+        """
         if send.properties is not None or send.rows < 2 or self._more >= MOST_MORE:
             return (send,)
         count = self._queue_count(send)
@@ -69,7 +72,7 @@ class Pieces:
 
 
 def cut(send: PackedSend, most: int) -> Sequence[Outbound]:
-    """Return a batch in so many pieces at most, each with about as many rows."""
+    """Return a batch in at most `most` pieces, each with about the same number of rows."""
     worth = max(send.rows // LEAST_ROWS, len(send.body) // LEAST_BYTES)
     count = min(most, worth, send.rows)
     if count < 2:

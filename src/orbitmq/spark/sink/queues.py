@@ -1,16 +1,17 @@
-"""Which queue a send goes to, and where its broker is.
+"""Choice of the queue for a send, and routes of the sink.
 
-A row may leave the choice (the next queue in turn, after a failure one of another broker), name the
-broker, name the queue, or have its sharding key choose. Turns go on from task to task of a process
-and begin anywhere: were the first queue of each task the same, tasks that send once, which those of
-small micro-batches do, would put everything there. Routes are kept for `ROUTE_TTL_S` and read again
-when a broker could not be reached.
+A row may have no fixed queue: then the send goes to the next queue in turn, and after a failure to
+a queue of another broker. A row may also name its broker or its queue, or its sharding key chooses
+the queue. Turns continue from task to task of a process and begin at a random queue. If the first
+queue of each task were the same, the tasks of small micro-batches, which send once, would all use
+that queue. Routes are cached for `ROUTE_TTL_S`, and read again after a broker could not be reached.
 
-With *pinned* brokers, those that suppress the repeats of a query, each partition of a batch has one
-broker that depends on nothing but the two: a batch that is replayed must meet the brokers that know
-it. Within the broker the turns choose: it knows its ids whatever queue they are in. For the same
-reason a sharding key chooses its broker first and then one of that broker's
-queues, which may have become more since. A broker that is missing is waited for, never gone around.
+With *pinned* brokers, which suppress the repeats of a query, each partition of a batch has one
+broker. This broker depends only on the batch and the partition, because a replayed batch must reach
+the brokers that have its ids. Within the broker the turns choose, because the broker recognises its
+ids in any of its queues. For the same reason a sharding key first chooses its broker and then one
+of that broker's queues, of which there may be more by then. If a pinned broker is missing, the task
+waits for it and never uses another one.
 """
 
 from __future__ import annotations
@@ -35,20 +36,20 @@ __all__ = ["RouteCache", "SinkQueues", "Turns"]
 ROUTE_TTL_S = 30.0
 DOUBT_TTL_S = 0.5
 SILENCE_TTL_S = 5.0
-"""How long a route is good that no nameserver could confirm."""
+"""Validity of a route that no nameserver could confirm."""
 MOST_TURNS = 10_000
-"""How many topics a process remembers the turn of; beyond that it begins anywhere again."""
+"""Number of turns a process keeps; beyond that all turns begin at a random queue again."""
 
 
 class Turns:
-    """Whose turn it is, by topic and broker; shared by the tasks of a process."""
+    """Counters of queues in turn, by topic and broker; shared by the tasks of a process."""
 
     def __init__(self) -> None:
         self._turns: dict[tuple[str, str | None], int] = {}
         self._lock = threading.Lock()
 
     def next(self, topic: str, broker: str | None) -> int:
-        """Return a number that is one more each time; the first is any."""
+        """Return a number that grows by one with each call; the first one is random."""
         key = topic, broker
         with self._lock:
             turn = self._turns.get(key)
@@ -61,7 +62,7 @@ class Turns:
 
 
 class RouteCache:
-    """The routes a process knows; shared by its tasks, one after the other."""
+    """Cache of routes, shared by consecutive tasks of a process."""
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class RouteCache:
         self._lock = threading.Lock()
 
     def route(self, topic: str) -> TopicRoute:
-        """Return a route with queues to write to; raises `NoRoute` with the reason."""
+        """Return a route with queues to write to; raise `NoRoute` with the reason."""
         topic = wrap(self._namespace, topic)
         with self._lock:
             good_until = self._good_until.get(topic)
@@ -97,7 +98,7 @@ class RouteCache:
             return route
 
     def _read_again(self, topic: str) -> bool:
-        """Ask for a route that is known; without a nameserver the known one has to do."""
+        """Refresh a known route; return False, and keep the known one, if no nameserver answers."""
         try:
             found = perform(fetch_route(self._table, topic, self._timeout_ms), self._network)
         except NoRoute as error:
@@ -109,7 +110,7 @@ class RouteCache:
         return True
 
     def doubt(self, topic: str) -> None:
-        """Read a topic's route again soon: a broker of it could not be reached."""
+        """Expire a topic's route within `DOUBT_TTL_S`, because a broker could not be reached."""
         topic = wrap(self._namespace, topic)
         with self._lock:
             if topic in self._good_until:
@@ -122,7 +123,7 @@ class RouteCache:
 
 
 class SinkQueues:
-    """The choices of one task."""
+    """Chooses the queues for the sends of one task."""
 
     def __init__(
         self,
@@ -135,8 +136,9 @@ class SinkQueues:
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`pinned` tells the brokers of a topic, `patience_s` how long queues are waited for.
+        """Create the choice of queues for a task.
 
+        `pinned` returns the brokers of a topic; `patience_s` limits the wait for missing queues.
         `first` chooses one of the pinned brokers, `turns` the queue.
         """
         self._routes = routes
@@ -153,13 +155,13 @@ class SinkQueues:
         return self._routes.address(broker_name)
 
     def doubt(self, topic: str) -> None:
-        """Read a topic's route again soon."""
+        """Expire a topic's route soon."""
         self._routes.doubt(topic)
 
     def slots(self, topic: str) -> list[int]:
-        """Return among how many queues sharding keys choose, from now on for this task.
+        """Return the numbers of queues among which sharding keys choose, fixed for this task.
 
-        That is one number for each pinned broker; where the choice is free, one for all together.
+        There is one number per pinned broker; without pinned brokers, one for all brokers.
         """
         queues = self._slots.get(topic)
         if queues is None:
@@ -170,7 +172,7 @@ class SinkQueues:
         return [counts[name] for name in sorted(counts)]
 
     def fixed(self, send: Outbound) -> MessageQueue | None:
-        """Return the only queue a send may go to, None if there is a choice."""
+        """Return the only queue a send may go to, None if it may go to several."""
         if send.slot is not None:
             return self._slots[send.topic][send.slot]
         if send.queue_id is None:
@@ -194,7 +196,7 @@ class SinkQueues:
         return MessageQueue(send.topic, broker, send.queue_id)
 
     def choose(self, send: Outbound, last: MessageQueue | None) -> MessageQueue:
-        """Return the next queue for a send that leaves the choice."""
+        """Return the next queue in turn for a send without a fixed queue."""
         broker, queues = self._choice(send)
         if broker is None and last is not None:
             others = tuple(queue for queue in queues if queue.broker_name != last.broker_name)
@@ -202,7 +204,7 @@ class SinkQueues:
         return queues[self._turns.next(send.topic, broker) % len(queues)]
 
     def choices(self, send: Outbound) -> int:
-        """Return how many queues a send may go to; 1 as well while that is not known."""
+        """Return the number of queues a send may go to, 1 while the route is unknown."""
         if send.slot is not None or send.queue_id is not None:
             return 1
         try:
@@ -211,7 +213,7 @@ class SinkQueues:
             return 1
 
     def _choice(self, send: Outbound) -> tuple[str | None, tuple[MessageQueue, ...]]:
-        """Return the queues that a send has the choice of, and their broker if it must be one."""
+        """Return the broker a send is bound to, or None, and the queues it may go to."""
         queues = self._routes.route(send.topic).publish_queues
         broker = send.broker_name
         if broker is None and self._pinned is not None:
@@ -229,9 +231,9 @@ class SinkQueues:
         return broker, queues
 
     def _writable(self, topic: str, broker: str | None = None) -> tuple[MessageQueue, ...]:
-        """Return the queues rows may go to, in order of their brokers; waits for what is missing.
+        """Return the queues that rows may go to, by broker; wait for missing pinned brokers.
 
-        A row that names its broker needs no other.
+        A row that names its broker needs no other broker.
         """
         deadline = self._clock() + self._patience_s
         while True:
@@ -250,7 +252,7 @@ class SinkQueues:
 def _of_all(
     brokers: set[str], queues: Sequence[MessageQueue], topic: str
 ) -> tuple[MessageQueue, ...]:
-    """Return the queues of these brokers, by broker; raises if one of them is not there."""
+    """Return the queues of these brokers, by broker; raise if a broker is missing."""
     if missing := brokers - {queue.broker_name for queue in queues}:
         raise NoRoute(
             f"broker {', '.join(sorted(missing))} is not there, whose part of topic {topic!r} must "

@@ -1,23 +1,23 @@
-"""The columns a row to be sent may have, and how they become what the packer takes.
+"""Columns of rows to send, and their conversion to the types of the packer.
 
 =============  ==========================================  =========================================
- column         types                                       means
+ column         types                                       meaning
 =============  ==========================================  =========================================
- body           binary, string                              the message; the only one that must be
- topic          string                                      where to, unless the option says it
+ body           binary, string                              the message; the only required column
+ topic          string                                      its topic, unless option topic is set
  tags           string                                      the tag
  keys           array<string>, string (spaces separate)     keys to find it by
- properties     map<string, string>                         properties of the sender's own
- delayLevel     an integer                                  1 to 18: the broker holds it back
- deliverAt      timestamp, or epoch milliseconds            the time the broker holds it back to
- shardingKey    string                                      rows of one key keep their order
- queueId        an integer                                  the queue, for those who know it
- brokerName     string                                      the broker, likewise
+ properties     map<string, string>                         user properties
+ delayLevel     an integer                                  level of its delay, 1 to 18
+ deliverAt      timestamp, or epoch milliseconds            time of its delivery
+ shardingKey    string                                      rows with equal keys keep their order
+ queueId        an integer                                  a fixed queue
+ brokerName     string                                      a fixed broker
 =============  ==========================================  =========================================
 
-Columns that only the source has are ignored, so that what was read can be written as it is; any
-other name is refused, because it is most likely one of these misspelt. Nulls and empty texts mean
-that the row says nothing there. Properties that are RocketMQ's own are left out.
+Columns that only the source has are ignored, so that rows can be written as they were read. Any
+other name is rejected, because it is probably a misspelt column. Nulls and empty texts count as
+missing values. RocketMQ's own properties are left out.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ _RULES = _rules()
 
 
 def check_columns(schema: t.StructType, topic: str | None) -> frozenset[str]:
-    """Return which of the sink's columns there are; refuse what cannot be sent."""
+    """Return the sink's columns in a schema; raise `ConfigError` for columns it cannot send."""
     found = set()
     for field in schema.fields:
         rule = _RULES.get(field.name)
@@ -124,9 +124,9 @@ def check_columns(schema: t.StructType, topic: str | None) -> frozenset[str]:
 
 
 def sendable(batch: pa.RecordBatch, columns: frozenset[str]) -> pa.RecordBatch:
-    """Return the sink's columns of a batch in the types the packer takes.
+    """Return the sink's columns of a batch in the types of the packer.
 
-    Only views change hands, unless a type has to be made narrower.
+    Nothing is copied, except to convert a column to another type.
     """
     fields, arrays = [], []
     for name in columns:
@@ -152,7 +152,7 @@ def _converted(name: str, array: Any, wanted: pa.DataType) -> Any:
 
 
 def _lists_of_one(texts: Any) -> Any:
-    """Return each text as a list of what stands between its spaces."""
+    """Return each text as the list of its words between spaces."""
     import pyarrow.compute as pc
 
     return pc.split_pattern(pc.utf8_trim_whitespace(texts), " ")

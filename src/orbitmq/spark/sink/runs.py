@@ -1,22 +1,23 @@
-"""The runs of a named batch job: a run that is repeated must divide its rows as the first one did.
+"""Notes on runs of a named batch job: a repeated run must divide its rows like the first one.
 
-The id of a row depends on its partition (`sink_once`), so the same rows in other partitions are new
-to any broker: a job that runs again with other cores would store everything twice. A task cannot
-ask how many partitions its job has; the driver learns it when the tasks are over. So the driver
-notes for each topic, beside the pinned brokers in the nameservers' table,
+The id of a row depends on its partition (`exactly_once`), so a broker takes the same rows in other
+partitions for new ones. A job that runs again with other cores would store everything twice. A task
+cannot find out the number of partitions of its job; the driver gets this number when the tasks are
+over. So the driver stores for each topic, in the same nameserver table as the pinned brokers,
 
-- the batch (`deduplicateBatch`), how many partitions its run had, and
-- which of them have sent all of their rows, which are all of them unless the run failed.
+- the batch (`deduplicateBatch`) and the number of partitions of its run, and
+- the partitions that have sent all of their rows: all of them, unless the run failed.
 
 A task of a later run of the same batch reads the note. A partition that the first run did not have
-is refused. Of a partition that has sent all of its rows every row is a repeat: its sends say so
-(``repeatsOnly``), and a broker stores nothing of a send with a row that it does not have. That
-refuses a run with fewer partitions as well, and one whose rows have changed. Only the unfinished
-partitions of a run that failed can take rows of others, if the next one has fewer partitions: that
-run fails in the end, when the driver knows the number.
+is rejected. If a partition has sent all of its rows before, every row is a repeat. Its sends are
+marked ``repeatsOnly``, and a broker stores nothing of such a send if one of the rows is new to it.
+This also rejects a run with fewer partitions, or one whose rows have changed.
 
-A run whose driver was killed, and one of a version before these notes, leave none: the next run
-is taken for the first.
+One case remains: if the run after a failed one has fewer partitions, the unfinished partitions can
+get rows of others. That run fails at its end, when the driver has the number.
+
+A run whose driver was killed leaves no note, nor does a run of a version before these notes. The
+next run then counts as the first.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """A run of a job's batch, as it is noted: ``7/4/0-2`` for batch 7, 4 partitions, 0 to 2 done.
+    """Run of a job's batch; the note ``7/4/0-2`` means batch 7, 4 partitions, 0 to 2 done.
 
     >>> str(Run(7, 4, frozenset({0, 1, 3})))
     '7/4/0-1,3-3'
@@ -53,11 +54,11 @@ class JobRun:
     batch: int
     partitions: int
     done: frozenset[int]
-    """The partitions that have sent all of their rows."""
+    """Partitions that have sent all of their rows."""
 
     @classmethod
     def of(cls, text: str) -> JobRun | None:
-        """Read a note; None for one of another make."""
+        """Parse a note; return None for a note in another format."""
         try:
             batch, partitions, ranges = text.split("/")
             done: set[int] = set()
@@ -77,11 +78,11 @@ class JobRun:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every partition has sent all of its rows."""
+        """True if every partition has sent all of its rows."""
         return len(self.done) == self.partitions
 
     def joined(self, other: JobRun | None) -> JobRun:
-        """Return what is known of the newer batch; of one batch the done partitions of both."""
+        """Return the run of the newer batch; for the same batch, join the done partitions."""
         if other is None or other.batch < self.batch:
             return self
         if other.batch > self.batch:
@@ -92,17 +93,17 @@ class JobRun:
 
 
 class Runs:
-    """The notes of runs at the nameservers."""
+    """Reads and writes the notes on runs at the nameservers."""
 
     def __init__(self, table: NameserverTable) -> None:
         self._table = table
 
     def key(self, sender: str, topic: str) -> str:
-        """Return the key of a note."""
+        """Return the key of the note on a sender's topic."""
         return self._table.key(f"{sender}.run", topic)
 
     def find(self, sender: str, topic: str) -> JobRun | None:
-        """Return the run that is noted; raises `NoRoute` when no nameserver answers."""
+        """Return the noted run, None without a note; raise `NoRoute` if no nameserver answers."""
         notes = self._table.read(self.key(sender, topic))
         if not notes:
             raise self._table.unreachable("says in how many partitions the job has run before")
@@ -113,7 +114,7 @@ class Runs:
         return found
 
     def note(self, sender: str, topic: str, run: JobRun) -> JobRun:
-        """Note a run that is over; returns what is noted now, an earlier run's if they differ."""
+        """Note a finished run; return the run noted now, which is an earlier one if they differ."""
         noted = self.find(sender, topic)
         joined = run if noted is None else noted.joined(run)
         if joined != noted and not self._table.write(
@@ -124,10 +125,10 @@ class Runs:
 
 
 class EarlierRun:
-    """What a task of a named job must keep to: the run of its batch before this one."""
+    """Checks the sends of a named job's task against the previous run of the same batch."""
 
     def __init__(self, runs: Runs, scope: Scope, name: str, patience_s: float = 0.0) -> None:
-        """`name` is the one that the user knows the job by."""
+        """Create the check; `name` is the job's name in option ``deduplicateId``."""
         self._runs = runs
         self._scope = scope
         self._name = name
@@ -136,9 +137,9 @@ class EarlierRun:
         self._lock = threading.Lock()
 
     def leaves_only_repeats(self, topic: str) -> bool:
-        """Whether this partition has sent all of its rows to a topic before.
+        """Return True if this partition has sent all of its rows to a topic before.
 
-        Raises `ConfigError` when the earlier run did not have this partition.
+        Raises `ConfigError` if the earlier run did not have this partition.
         """
         scope = self._scope
         with self._lock:
@@ -153,13 +154,13 @@ class EarlierRun:
         return scope.partition in run.done
 
     def _ask(self, topic: str) -> JobRun | None:
-        """Return the earlier run of this batch."""
+        """Return the earlier run of this batch, None if there is none."""
         sender = self._scope.sender
         run = _patiently(lambda: self._runs.find(sender, topic), self._patience_s)
         return run if run is not None and run.batch == self._scope.batch else None
 
     def other_rows(self, topic: str, rows: int, repeats: int) -> ConfigError:
-        """Return the error for a send that has other rows than the earlier run."""
+        """Return the error for a send with rows that the earlier run did not send."""
         scope, run = self._scope, self._known[topic]
         assert run is not None
         return ConfigError(
@@ -181,7 +182,7 @@ def note_run(
     run: JobRun,
     patience_s: float = 0.0,
 ) -> None:
-    """Note a run for each of its topics; raises for one that differs from the run before."""
+    """Note a run for each of its topics; raise if it differs from the run before."""
     for topic in sorted(topics):
         noted = _patiently(partial(runs.note, scope.sender, topic, run), patience_s)
         if noted.batch == run.batch and noted.partitions != run.partitions:
@@ -197,7 +198,7 @@ def note_run(
 
 
 def _patiently(ask: Callable[[], _T], patience_s: float) -> _T:
-    """Return what nameservers answer, asked again for so long while none does."""
+    """Return the result of `ask`; retry for `patience_s` while no nameserver answers."""
     deadline = time.monotonic() + patience_s
     while True:
         try:

@@ -1,25 +1,25 @@
-"""Sending what was packed: several requests under way, each until a broker has taken it.
+"""Sends packed rows with several requests under way, and retries until a broker stores them.
 
-Theory of operation. `Sender.submit` hands a packed send to one of a few threads and returns; it
-waits while as many sends are under way as may be, so a task's memory is bounded. A thread writes
-the request and waits for its answer; the rest of the time it holds nothing. `drain` returns when
+Theory of operation. `Sender.submit` passes a packed send to one of a few threads and returns. It
+waits while the largest number of sends is under way, so a task's memory is bounded. A thread writes
+the request and waits for its answer. Between sends, a thread holds no data. `drain` returns when
 every send has been answered. The first failure ends the task: `submit` and `drain` raise it.
 
-Order. Sends to one given queue (a sharding key, a queue id) go one after the other, in the order
-they were submitted in; a *lane* holds those that wait. Other sends may overtake each other.
+Order. Sends to one fixed queue (a sharding key, a queue id) go one after the other, in the order of
+submission. A *lane* holds the ones that wait. Other sends may overtake each other.
 
-What becomes of an answer:
+Handling of answers:
 
 ==============================  ====================================================================
  stored                          done
- not now (`NOT_NOW`), lost       again after a pause, on another queue if the row left the choice;
+ busy (`NOT_NOW`), lost          again after a pause, on another queue if the queue is not fixed;
  connection, no answer,          within `retry_timeout_ms` for the whole send
  no master
- stored but not safe, refused    likewise, but `MAX_REFUSALS` times at most: flush or slave timeouts
- for another reason              do not go away by sending the same thing for minutes
- MESSAGE_ILLEGAL                 an error at once: no broker will take it
- stored before, but not all,     an error at once, see `sink_runs`
- where all must be
+ stored but not safe, rejected   likewise, but `MAX_REFUSALS` times at most: flush or slave timeouts
+ for another reason              do not go away by resending for minutes
+ MESSAGE_ILLEGAL                 an error at once: no broker will accept it
+ rows not stored before in a     an error at once, see `runs`
+ ``repeatsOnly`` send
 ==============================  ====================================================================
 """
 
@@ -55,22 +55,22 @@ MAX_REFUSALS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendSettings:
-    """How a task sends."""
+    """Settings for the sends of a task."""
 
     group: str
     namespace: str | None = None
     max_in_flight: int
     send_timeout_ms: int
-    """For one request."""
+    """Timeout of one request."""
     retry_timeout_ms: int
-    """For one send with all its attempts and pauses."""
+    """Timeout of one send with all its attempts and pauses."""
     once: str | None = None
-    """The scope in which brokers suppress repeats, None for none."""
+    """Scope in which brokers suppress repeats; None means that they store repeats."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """What a task has done."""
+    """Counts of a task's rows, sends, retries and suppressed repeats."""
 
     rows: int = 0
     sends: int = 0
@@ -96,7 +96,7 @@ class Counts:
 
 
 class Sender:
-    """The sends of one task. A context manager: leaving it ends its threads."""
+    """Sends the requests of one task. A context manager: leaving it ends the threads."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Sender:
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`earlier` is the run that this one may repeat."""
+        """Create the sender; `earlier` is the run that this one may repeat."""
         self.counts = Counts()
         self._settings = settings
         self._network = network
@@ -132,7 +132,7 @@ class Sender:
         self._threads.shutdown()
 
     def submit(self, send: Outbound) -> None:
-        """Have something sent; returns when there is room for the next."""
+        """Queue a send; return when there is room for the next one."""
         queue = self._queues.fixed(send)
         with self._changed:
             while self._under_way >= 2 * self._settings.max_in_flight and self._failure is None:
@@ -149,14 +149,14 @@ class Sender:
         self._threads.submit(self._run, send, queue)
 
     def drain(self) -> None:
-        """Return when everything has been taken by a broker."""
+        """Wait until brokers have stored all sends."""
         with self._changed:
             while self._under_way and self._failure is None:
                 self._changed.wait()
             if self._failure is not None:
                 raise self._failure
 
-    # ---- on the threads
+    # ---- Code on the threads
 
     def _run(self, send: Outbound, queue: MessageQueue | None) -> None:
         following: Outbound | None = send

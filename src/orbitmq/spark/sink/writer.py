@@ -1,14 +1,15 @@
 """The sink: ``df.write.format("rocketmq")`` and ``writeStream``.
 
-Theory of operation. Spark makes a writer from the options on the driver, which is where all that
-can be wrong is found: options, columns, a topic that is not there, brokers that cannot do what is
-asked. The writer then travels to the tasks. A task's rows come as Arrow batches, become packed
-sends in Rust (`RowPacker`), and leave through a `Sender`; the task ends when a broker has taken
-every one of them. So a task that has ended well has lost nothing; one that is run again repeats
-rows, unless brokers suppress the repeats (`deduplicate`, see `sink_once`).
+Theory of operation. Spark creates a writer from the options on the driver. There the sink checks
+everything that can be wrong: options, columns, a missing topic, brokers without a needed feature.
+Spark then sends the writer to the tasks. A task gets its rows as Arrow batches, `RowPacker` (in
+Rust) makes packed sends of them, and a `Sender` sends these. The task ends when brokers have stored
+every send. So a task that has succeeded has lost nothing. A task that runs again repeats rows,
+unless brokers suppress the repeats (`deduplicate`, see `exactly_once`).
 
-A worker process serves many tasks: its connections and routes are kept for the next one
-(`sink_process`). Spark's own classes around this stand in `sink_writers`.
+A worker process runs many tasks and keeps its connections and routes for the next one
+(`sink_process`). The classes that Spark calls, `RocketMQWriter` and `RocketMQStreamWriter`, are at
+the end of this module.
 """
 
 from __future__ import annotations
@@ -50,32 +51,32 @@ __all__ = ["Sink", "SinkCommit", "batch_writer", "stream_writer"]
 _log = logging.getLogger(__name__)
 
 WAITING_BATCHES = 16
-"""How many batches' worth of bytes may wait for more rows, over all topics and queues of a task."""
+"""Limit of a task's bytes that wait for more rows, as a multiple of option ``batchBytes``."""
 
 
 @dataclass(slots=True)
 class SinkCommit(WriterCommitMessage):
-    """What a task tells the driver."""
+    """Result that a task returns to the driver."""
 
     counts: Counts = field(default_factory=Counts)
     topics: frozenset[str] = frozenset()
-    """Those it has pinned brokers for."""
+    """Topics for which the task has pinned brokers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """What both kinds of writer do; travels to the tasks."""
+    """Sends the rows of both kinds of writer; Spark copies it to the tasks."""
 
     options: SinkOptions
     columns: frozenset[str]
     sender: str | None = None
-    """Who the rows are of, for brokers that suppress repeats; None for the running query."""
+    """Sender of the rows, for brokers that suppress repeats; None means the running query."""
     brokers: tuple[str, ...] = ()
-    """The brokers that suppress them."""
+    """Brokers that suppress the repeats."""
 
     @classmethod
     def of(cls, options: Mapping[str, str], schema: StructType, *, is_query: bool) -> Sink:
-        """Check everything that can be checked before a task starts."""
+        """Check options, columns and brokers before a task starts, and return the sink."""
         tune_worker()
         read = SinkOptions.of(options, is_query=is_query)
         columns = check_columns(schema, read.topic)
@@ -90,14 +91,14 @@ class Sink:
 
     @property
     def is_nameless(self) -> bool:
-        """Whether the rows are of a job that nobody can run again."""
+        """True if the rows belong to a job without a name, whose repeats are not recognisable."""
         return self.sender is not None and self.options.deduplicate_id is None
 
     def write(self, batches: Iterator[pa.RecordBatch], *, at_once: bool = False) -> SinkCommit:
-        """Send the rows of one task; returns when a broker has taken each of them.
+        """Send the rows of one task; return when brokers have stored all of them.
 
-        With `at_once` the rows of a batch do not wait for more, and the next batch is asked for
-        when a broker has taken them.
+        With `at_once`, the rows of a batch do not wait for more rows. The next batch is then
+        requested after brokers have stored this one.
         """
         tune_worker()
         with self.options.connection.hiding_secrets():
@@ -129,7 +130,7 @@ class Sink:
             _send_all(packer, pieces, sender)
         counts = sender.counts
         if counts.busy:
-            _log.warning("partition %d: brokers were busy %d times", partition, counts.busy)
+            _log.warning("partition %d: retried after %d busy answers", partition, counts.busy)
         return SinkCommit(counts, frozenset(pinned))
 
     def _earlier_run(self, process: SinkProcess, scope: Scope) -> EarlierRun | None:
@@ -143,9 +144,10 @@ class Sink:
         return earlier
 
     def note_run(self, topics: Collection[str], partitions: int, done: Collection[int]) -> None:
-        """Note a run that is over for the next one of its name, and those that have sent all.
+        """Note a finished run of a named job, with the partitions that have sent all rows.
 
-        `topics` are those its rows have named. Raises for a run that differs from the one before.
+        `topics` are the topics that its rows have named. Raises if the run differs from the one
+        before.
         """
         name, options = self.options.deduplicate_id, self.options
         if self.sender is None or name is None:
@@ -184,7 +186,7 @@ class Sink:
     def _pinning(
         self, process: SinkProcess, sender: str, pinned: dict[str, Sequence[str]]
     ) -> Callable[[str], Sequence[str]]:
-        """Return what tells the brokers of a topic; `pinned` collects what it has told."""
+        """Return a function from a topic to its brokers; `pinned` collects its results."""
         if self.is_nameless and self.options.topic is not None:
             return lambda _topic: self.brokers
 
@@ -209,10 +211,10 @@ class Sink:
         return brokers
 
     def end(self, topics: Collection[str]) -> None:
-        """Have brokers and nameservers let go of a job that is over and that nobody can run again.
+        """Delete the ids and pins of a finished job without a name at brokers and nameservers.
 
-        `topics` are those its rows have named. What cannot be reached forgets it by itself, or has
-        a few bytes too many.
+        `topics` are the topics that its rows have named. An unreachable broker drops the ids by
+        itself later; an unreachable nameserver keeps a few needless bytes.
         """
         if self.sender is None or not self.is_nameless:
             return
@@ -232,7 +234,7 @@ class Sink:
                         process.network.invoke(address, RequestCode.ORBIT_END_BATCH, ext=ext)
             except OrbitError as error:
                 hidden = options.connection.hide_secrets(str(error))
-                _log.info("ids of a job that is over stay with brokers for now: %s", hidden)
+                _log.info("a broker keeps the ids of a finished job for now: %s", hidden)
 
     def _packed(
         self, batch: pa.RecordBatch, packer: RowPacker, queues: SinkQueues
@@ -246,7 +248,7 @@ class Sink:
 
 
 def _send_all(packer: RowPacker, pieces: Pieces, sender: Sender) -> None:
-    """Send what waits for more rows, and wait until everything has been taken."""
+    """Send the rows that wait for more, and wait until brokers have stored everything."""
     for send in packer.finish():
         _submit(pieces.of(send, is_last=True), sender)
     sender.drain()
@@ -262,7 +264,7 @@ def _partition() -> int:
     return 0 if context is None else context.partitionId()
 
 
-# ---- The sink as Spark asks for it: a writer for a batch job, and one for the batches of a query
+# ---- Writers that Spark calls, for a batch job and for the batches of a query
 
 
 class RocketMQWriter(DataSourceArrowWriter):
@@ -276,21 +278,21 @@ class RocketMQWriter(DataSourceArrowWriter):
         return self._sink.write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Note what was sent, and how it was divided."""
+        """Log the counts, and note the run and its number of partitions."""
         topics = _pinned_topics(messages)
         if _committed(messages, "job").rows:
             self._sink.note_run(topics, len(messages), range(len(messages)))
         self._sink.end(topics)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Say that rows of the tasks that ended well are in their topics."""
+        """Log the counts of the tasks that succeeded: their rows are in the topics."""
         _committed(messages, "aborted job, already sent")
         topics = _pinned_topics(messages)
         done = [number for number, one in enumerate(messages) if isinstance(one, SinkCommit)]
         try:
             self._sink.note_run(topics, len(messages), done)
         except OrbitError as error:
-            _log.warning("%s", error)  # the job has failed for a reason of its own
+            _log.warning("%s", error)  # only logged: the job has already failed for another reason
         self._sink.end(topics)
 
 
@@ -305,18 +307,18 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
         return self._sink.write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Note what was sent."""
+        """Log the counts of the batch."""
         _committed(messages, f"batch {batchId}")
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Say that rows of the tasks that ended well are in their topics."""
+        """Log the counts of the tasks that succeeded: their rows are in the topics."""
         _committed(messages, f"aborted batch {batchId}, already sent")
 
 
 def batch_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> DataSourceArrowWriter:
-    """Return what writes a batch job's rows; raises for what cannot be written."""
+    """Return the writer of a batch job; raise for rows that cannot be sent."""
     if overwrite:
         raise ConfigError("a topic cannot be overwritten: use mode('append')")
     return RocketMQWriter(Sink.of(options, schema, is_query=False))
@@ -325,10 +327,10 @@ def batch_writer(
 def stream_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> DataSourceStreamArrowWriter:
-    """Return what writes a query's micro-batches; raises for what cannot be written.
+    """Return the writer of a query's micro-batches; raise for rows that cannot be sent.
 
-    In complete mode (`overwrite`) the whole result is sent anew with each batch, as Kafka's sink
-    does: a topic has no rows to replace.
+    In complete mode (`overwrite`), each batch sends the whole result again, as Kafka's sink does,
+    because a topic has no rows to replace.
     """
     return RocketMQStreamWriter(Sink.of(options, schema, is_query=True))
 

@@ -4,11 +4,11 @@
 
     spark.read.format("rocketmq-store").option("topics", "orders").load("/var/lib/rocketmq/store")
 
-The directory is looked at once, when the query is planned: its files, the end of its log, and the
-byte ranges that can hold what is wanted. Each task reads its ranges and builds Arrow batches in
-Rust. Every executor must see the directory under the same path. What cannot be read fails the
-query, or, with ``failOnCorruption=false``, is left out, counted and named in the worker's log;
-``table=damages`` lists it as a table.
+The planner inspects the directory once: its files, the end of its log, and the byte ranges that can
+contain selected messages. Each task reads its ranges and builds Arrow batches in Rust. Every
+executor must have the directory under the same path. Data that cannot be read fails the query. With
+``failOnCorruption=false`` it is left out, counted and named in the worker's log. ``table=damages``
+lists such data as a table.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ DAMAGE_SCHEMA = StructType(
         StructField("queueOffset", LongType()),
     ]
 )
-"""The columns of ``table=damages``; kinds: ``damage``, ``gap``, ``expired`` and ``torn-tail``."""
+"""Columns of ``table=damages``; kinds: ``damage``, ``gap``, ``expired`` and ``torn-tail``."""
 
 
 class RocketMQStoreSource(DataSource):
-    """A store directory, ours or a Java broker's."""
+    """Data source for a store directory of OrbitMQ or of a Java broker."""
 
     parallelism: ClassVar[int | None] = None
-    """How many tasks the session can run at once, when that is known."""
+    """Number of tasks the session can run at once; None if unknown."""
 
     @classmethod
     def name(cls) -> str:
@@ -68,13 +68,13 @@ class RocketMQStoreSource(DataSource):
         return "rocketmq-store"
 
     def schema(self) -> StructType:
-        """Return the columns that the options ask for."""
+        """Return the columns that the options select."""
         tune_worker()
         options = StoreOptions.of(self.options)
         return DAMAGE_SCHEMA if options.table == "damages" else message_schema(options.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Look at the directory and plan the scan."""
+        """Inspect the directory and plan the scan."""
         tune_worker()
         options = StoreOptions.of(self.options)
         log = options.open()
@@ -85,7 +85,7 @@ class RocketMQStoreSource(DataSource):
         say_torn_tail(log)
         columns = column_names(schema)
         if options.push_filters:
-            # Spark refuses readers that take filters while its own switch for that is off.
+            # Spark rejects readers that take filters while its own setting for that is off.
 
             check_switch()
 
@@ -96,7 +96,7 @@ class RocketMQStoreSource(DataSource):
         return StoreReader(options.plan(log, selection, columns, self.parallelism))
 
     def streamReader(self, schema: StructType) -> NoReturn:
-        """Refuse: files do not tell when messages come."""
+        """Raise `ConfigError`: files cannot notify a stream of new messages."""
         raise ConfigError(
             "format rocketmq-store is read once, with spark.read; to follow messages, read their "
             "topic with spark.readStream.format('rocketmq')"
@@ -104,7 +104,7 @@ class RocketMQStoreSource(DataSource):
 
 
 class SplitPartition(InputPartition):
-    """One split of the plan."""
+    """Number of one split of the plan."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -119,7 +119,7 @@ class StoreReader(DataSourceReader):
 
     @property
     def plan(self) -> ScanPlan:
-        """What is read."""
+        """Plan of the scan."""
         return self._plan
 
     def partitions(self) -> list[SplitPartition]:
@@ -127,14 +127,14 @@ class StoreReader(DataSourceReader):
         return [SplitPartition(number) for number in range(max(1, len(self.plan.splits)))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return the wanted messages of a split as record batches."""
+        """Return the selected messages of a split as record batches."""
         assert isinstance(partition, SplitPartition)
         if self.plan.splits:
             yield from read_split(self.plan, self.plan.splits[partition.number])
 
 
 class DamageReader(StoreReader):
-    """Reads everything and tells what cannot be read."""
+    """Reads all splits and returns the data that cannot be read."""
 
     def __init__(self, plan: ScanPlan, known: list[dict[str, Any]]) -> None:
         super().__init__(plan)
@@ -172,7 +172,7 @@ def _damage_row(
 
 
 def _torn_tail(log: StoreLog, plan: ScanPlan) -> list[dict[str, Any]]:
-    """Return what stands behind the end of the log, where no split reads."""
+    """Return the torn tail, which follows the end of the log and is in no split."""
     if log.snapshot.tail is None:
         return []
     size, reason = log.snapshot.tail
@@ -187,22 +187,22 @@ def _damage_arrow_schema() -> pa.Schema:
     return pa.schema(list(kinds.items()))
 
 
-# ---- Filters that Spark hands over to the scan of a store directory (``pushFilters=true``)
+# ---- Filters that Spark pushes down (``pushFilters=true``)
 #
-# | on | becomes |
+# | filter on | result |
 # | --- | --- |
 # | topic, queueId | fewer queues |
 # | queueOffset | shorter ranges of them |
 # | storeTimestamp | fewer files |
 #
-# Spark looks at all rows again: the scan reads less, it does not decide. What the options leave
-# open stays open, whether the directory has queues for it or not.
+# Spark checks all rows again: the scan only reads less. A selection that the options leave open
+# stays open, whether or not the directory has queues for it.
 
 
 class PushingStoreReader(StoreReader):
-    """Reads the messages of each split, of as few splits as the query's conditions allow.
+    """Reads the messages of each split, with as few splits as the query's filters allow.
 
-    It is planned when it is first asked what it reads: by then Spark has pushed its filters.
+    The plan is made at the first use of `plan`, because Spark has pushed its filters by then.
     """
 
     def __init__(self, selection: Selection, planning: Callable[[Selection], ScanPlan]) -> None:
@@ -212,24 +212,24 @@ class PushingStoreReader(StoreReader):
 
     @property
     def plan(self) -> ScanPlan:
-        """What is read."""
+        """Plan of the scan, narrowed by the pushed filters."""
         if self._planned is None:
             self._planned = self._planning(self._selection)
         return self._planned
 
     def __getstate__(self) -> dict[str, object]:
-        # Tasks need the plan, and a directory that was looked at cannot be sent to them.
+        # Tasks need the plan only; the inspected directory cannot be sent to them.
         return {"_planned": self.plan}
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take what the filters tell; Spark applies all of them itself."""
+        """Narrow the selection by the filters; return all of them, because Spark applies them."""
         self._selection = narrow(self._selection, filters)
         self._planned = None
         return filters
 
 
 def narrow(selection: Selection, filters: list[Filter]) -> Selection:
-    """Return a selection without some of what the filters rule out, and with all the rest."""
+    """Return a selection without some messages that the filters drop, and with all the others."""
     since, until = selection.start_ms, selection.end_ms
     for each in filters:
         if column_of(each) == "storeTimestamp":
@@ -249,7 +249,7 @@ def _narrow_topics(topics: QueueWishes | None, filters: list[Filter]) -> QueueWi
             offsets = narrowed
     if topics is None:
         if "topic" not in values:
-            return None  # queues are wanted by their topics
+            return None  # a selection of queues needs their topics
         topics = dict.fromkeys(sorted(values["topic"]))
     names = values.get("topic", topics)
     queue_ids = values.get("queueId")

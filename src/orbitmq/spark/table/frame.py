@@ -1,14 +1,14 @@
-"""`read_store`: the table of ``format("rocketmq-store")``, with whole rows sooner.
+"""`read_store`: the table of ``format("rocketmq-store")``, faster for whole rows.
 
 ::
 
-    format("rocketmq-store")   Arrow ─► row ─► the same row once more ─► query
+    format("rocketmq-store")   Arrow ─► row ─► copy of the row ─► query
     read_store                 Arrow ─► row ─► query
 
-Spark trusts no data source to make rows of its own kind, so what comes of one is copied once more,
-column by column; what a function of the query makes (`mapInArrow`) is not. The copy is only of the
-columns that a query needs, but where it needs whole messages, for a file or another topic, it takes
-a third of the time that Spark needs to bring them in.
+Spark does not trust a data source to create rows of Spark's own class. So Spark copies the rows of
+a data source, column by column, but not the rows that a function of the query (`mapInArrow`)
+returns. The copy contains only the columns that the query needs. If the query needs whole messages,
+for a file or another topic, the copy takes a third of the time Spark needs to load them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def frame(
     options: dict[str, Any],
     parallelism: int | None,
 ) -> DataFrame:
-    """Look at the directory and return its messages; see `orbitmq.spark.read_store`."""
+    """Inspect the directory and return its messages; see `orbitmq.spark.read_store`."""
     given = {name: _text(value) for name, value in options.items() if value is not None}
     if isinstance(options.get("topics"), Mapping):
         given["queues"] = given.pop("topics")
@@ -50,20 +50,20 @@ def frame(
     log = read.open()
     say_torn_tail(log)
     plan = read.plan(log, read.select(log), read.columns, parallelism)
-    # One number for each task: that of its split.
+    # Each task gets one number, that of its split.
     numbers = spark.range(0, len(plan.splits), 1, max(1, len(plan.splits)))
     return numbers.mapInArrow(_Splits(plan), message_schema(read.columns))
 
 
 def _text(value: object) -> str:
-    """Return a value as an option has it."""
+    """Return a value as the text of an option."""
     if isinstance(value, (bool, dict)):
         return json.dumps(value)
     return ",".join(value) if isinstance(value, (list, tuple, set, frozenset)) else str(value)
 
 
 class _Splits:
-    """The function of the query; it goes to executors by its module's name."""
+    """Function of the query that reads splits; executors import it by its module's name."""
 
     def __init__(self, plan: ScanPlan) -> None:
         self._plan = plan

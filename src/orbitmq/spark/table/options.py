@@ -1,23 +1,23 @@
-"""Options of ``format("rocketmq-store")`` as users write them, and the plan they make.
+"""Options of ``format("rocketmq-store")``, and the plan made of them.
 
 | Option | Meaning |
 | --- | --- |
 | ``path`` (``load(path)``) | the store directory, or a bare ``commitlog`` directory |
-| ``commitLogPath`` | directories of a log that lies elsewhere, separated by commas |
+| ``commitLogPath`` | directories of a commit log elsewhere, separated by commas |
 | ``topics``, ``subscribe`` | names, separated by commas |
-| ``topicPattern``, ``subscribePattern`` | in their place; matches no internal topics |
-| ``queues``, ``assign`` | ``{"orders":[0,1]}``: these queues only |
+| ``topicPattern``, ``subscribePattern`` | regular expression instead; no internal topics |
+| ``queues``, ``assign`` | only these queues, such as ``{"orders":[0,1]}`` |
 | ``startTime``, ``endTime`` | store time, the end exclusive: epoch milliseconds or ISO 8601 |
-| ``startingOffsets``, ``endingOffsets`` | ``{"orders":{"0":12}}``, the end exclusive |
-| ``keys`` | messages with one of these keys, separated by commas |
-| ``columns`` | the columns wanted; what is not asked for is not copied |
-| ``brokerName`` | what to put into that column, which no file tells |
-| ``splits``, ``minPartitions`` | how many tasks there should be |
-| ``failOnCorruption`` (true) | whether a message that cannot be read fails the query |
-| ``verifyCrc`` (true) | whether bodies are compared with their checksums |
-| ``prune`` (true) | whether consume queues, index and times may save reading |
-| ``pushFilters`` (false) | whether Spark's filters may save reading, too (its own switch is off) |
-| ``table`` (``messages``) | ``damages`` lists what cannot be read, in place of the messages |
+| ``startingOffsets``, ``endingOffsets`` | such as ``{"orders":{"0":12}}``, the end exclusive |
+| ``keys`` | only messages with one of these keys, separated by commas |
+| ``columns`` | columns to read; the others are not copied |
+| ``brokerName`` | value of that column, because no file contains it |
+| ``splits``, ``minPartitions`` | number of tasks |
+| ``failOnCorruption`` (true) | a message that cannot be read fails the query |
+| ``verifyCrc`` (true) | bodies are compared with their checksums |
+| ``prune`` (true) | consume queues, index and times may limit the reading |
+| ``pushFilters`` (false) | Spark's filters may limit it, too (Spark's own setting is off) |
+| ``table`` (``messages``) | ``damages`` lists data that cannot be read, instead of messages |
 
 Directories may be ``file:`` URLs.
 """
@@ -50,21 +50,21 @@ _WHOLE = {"startingOffsets": "earliest", "endingOffsets": "latest"}
 
 @dataclass(frozen=True)
 class StoreOptions:
-    """The options, read; `open` looks at the directory."""
+    """All options of a scan; `open` inspects the directory."""
 
     path: str
     commit_log_paths: tuple[str, ...]
     wishes: dict[str, Any]
-    """Which messages are wanted, as `StoreLog.select` takes it."""
+    """Selection of messages, as arguments of `StoreLog.select`."""
     manner: dict[str, Any]
-    """How they are read, as `StoreLog.plan` takes it."""
+    """Manner of reading, as arguments of `StoreLog.plan`."""
     table: Literal["messages", "damages"]
     columns: tuple[str, ...]
     push_filters: bool = False
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> StoreOptions:
-        """Read what the user wrote; nothing is opened."""
+        """Parse the options, without opening the directory."""
         options = Options(given, STORE_OPTIONS, "format rocketmq-store")
         path = options.text("path")
         if path is None:
@@ -107,11 +107,11 @@ class StoreOptions:
         return cls(_local(path), log_paths, wishes, manner, table, chosen, push_filters)
 
     def open(self) -> StoreLog:
-        """Look at the directory."""
+        """Inspect the directory and return its log."""
         return StoreLog(self.path, commit_log_paths=self.commit_log_paths)
 
     def select(self, log: StoreLog) -> Selection:
-        """Return which messages of the directory are wanted."""
+        """Return the selection of messages that the options describe."""
         try:
             return log.select(**self.wishes)
         except ValueError as error:
@@ -120,12 +120,12 @@ class StoreOptions:
     def plan(
         self, log: StoreLog, selection: Selection, columns: tuple[str, ...], tasks: int | None
     ) -> ScanPlan:
-        """Decide what to read; `tasks` is how many can run at once."""
+        """Plan the scan; `tasks` is the number of tasks that can run at once."""
         return log.plan(selection, columns=columns, at_once=tasks, **self.manner)
 
 
 def _local(path: str) -> str:
-    """Return the path of a ``file:`` URL, and any other path as it is."""
+    """Return the path of a ``file:`` URL; return any other path unchanged."""
     url = _URL.match(path)
     if url is None:
         return path
@@ -154,9 +154,9 @@ def _json(text: str, name: str, shape: str) -> dict[str, Any]:
 
 
 def _without_broker(value: object) -> object:
-    """Return the queues of a topic, also where they stand under a broker, as in format rocketmq.
+    """Return the queues of a topic, without a broker level as in format rocketmq.
 
-    Its name is not looked at: no file of a store tells whose it is.
+    The broker's name is ignored, because no file of a store contains it.
     """
     if isinstance(value, dict) and len(value) == 1:
         ((name, inner),) = value.items()

@@ -1,4 +1,4 @@
-"""A split of a store directory, read by a task: batches out, and a word on what cannot be read."""
+"""Reads a split of a store directory in a task, and logs data that cannot be read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger("orbitmq.spark.store")
 
 
 def read_split(plan: ScanPlan, split: Split) -> Iterator[pa.RecordBatch]:
-    """Return the wanted messages of a split as record batches."""
+    """Yield the selected messages of a split as record batches; log damaged parts."""
     import pyarrow as pa
 
     tune_worker()
@@ -40,7 +40,7 @@ def read_split(plan: ScanPlan, split: Split) -> Iterator[pa.RecordBatch]:
 
 
 def say_torn_tail(log: StoreLog) -> None:
-    """Say in the log of this process what no task will read."""
+    """Log an unfinished message at the end of the log, which no task reads."""
     if log.torn_bytes:
         _log.warning(
             "%s: %d bytes of an unfinished message follow the log's end at %d; left out",
