@@ -1,1 +1,1 @@
-"""The broker: takes messages, keeps them, hands them out."""
+"""The broker: receives messages, stores them, and returns them to consumers."""

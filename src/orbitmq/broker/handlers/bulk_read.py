@@ -1,14 +1,16 @@
-"""ORBIT_BULK_READ: the records of a stretch of a queue, as many as fit into one answer.
+"""ORBIT_BULK_READ: the records of an offset range of a queue, as many as fit into one answer.
 
-A consumer pulls messages as it handles them, 32 at a time. Whoever reads millions (Spark) would
-spend its time on round trips, so it asks for offsets from `fromOffset` up to before `toOffset` and
-gets their records back to back, as they stand in the log, up to `maxBytes`; `nextOffset` says where
-the next request begins. Nothing is held, no offset is committed, no group is needed.
+A consumer pulls messages as it handles them, 32 at a time. A reader of millions of messages (Spark)
+would spend its time on round trips. It therefore requests the range from `fromOffset` (inclusive)
+to `toOffset` (exclusive). The answer contains the records one after another, as stored in the log,
+up to `maxBytes`. The next request begins at `nextOffset`. The request is never held, commits no
+offset and needs no group.
 
-The bytes are read by a thread unless they are in memory, as in `handlers/pull.py`. What one
-connection can have read at once is bounded by the server, which stops reading from a peer whose
-answers pile up, and closes those that read nothing when there are too many of them (see
-`remoting/limits.py`); what is read from the disk for all of them, by `MAX_COLD_READS`.
+A thread reads the bytes unless they are in memory, as in `handlers/pull.py`. Two limits apply:
+
+- The server bounds the answers per connection. It stops reading from a peer whose answers pile up,
+  and closes peers that read nothing if there are too many of them (see `remoting/limits.py`).
+- `MAX_COLD_READS` bounds the concurrent reads from disk of all connections.
 """
 
 from __future__ import annotations
@@ -32,10 +34,10 @@ from orbitmq.remoting.router import Answer, Refused, Router, without_content
 __all__ = ["BulkReadHandlers", "BulkReadHeader"]
 
 MAX_BYTES = 12 << 20
-"""What one answer has at most, one record excepted: a frame has 16 MiB, a record 4 of them."""
+"""Maximum size of an answer with several records: a frame has 16 MiB, a record up to 4 MiB."""
 MAX_COLD_READS = 4
 RESIDENT_BYTES = 32 << 20
-"""The end of the log that is taken to be in memory: it was written a moment ago."""
+"""Size of the log's end that is assumed to be in memory, because it was just written."""
 
 _CODES = {
     "FOUND": ResponseCode.SUCCESS,
@@ -44,11 +46,11 @@ _CODES = {
     "OFFSET_TOO_SMALL": ResponseCode.PULL_OFFSET_MOVED,
     "OFFSET_OVERFLOW_BADLY": ResponseCode.PULL_OFFSET_MOVED,
 }
-"""Whatever else a read says means that there is nothing at this offset yet."""
+"""Response codes by read status; any other status means that the offset has no message yet."""
 
 
 class BulkReadHeader(Header):
-    """Which records of which queue."""
+    """Header of a bulk read: an offset range of a queue, with limits."""
 
     strict = True
 
@@ -58,14 +60,14 @@ class BulkReadHeader(Header):
     to_offset: Long
     max_bytes: int
     tags: str | None = None
-    """An expression of tags, whose hash codes are compared here; the reader compares the text."""
+    """Tag expression; the broker compares the hash codes, the reader compares the texts."""
     consumer_group: str | None = None
-    """On whose account the messages are counted."""
+    """Group for which the messages are counted."""
 
 
 @dataclass(slots=True)
 class BulkReadHandlers:
-    """Answers readers of whole queues."""
+    """Handles the requests of bulk readers."""
 
     config: BrokerConfig
     store: Store
@@ -76,11 +78,11 @@ class BulkReadHandlers:
     )
 
     def register(self, router: Router) -> None:
-        """Take over the codes of this family."""
+        """Register the handlers of this family with `router`."""
         router.add(self.read, [RequestCode.ORBIT_BULK_READ])
 
     def read(self, request: Command, _connection: Connection) -> Answer:
-        """Answer with the records of a stretch."""
+        """Return the records of an offset range."""
         header = BulkReadHeader.decode(request)
         tag_codes = self._checked(header)
         result = self._read(header, tag_codes, RESIDENT_BYTES)
@@ -96,7 +98,7 @@ class BulkReadHandlers:
         return self._answer(request, header, result)
 
     def _checked(self, header: BulkReadHeader) -> tuple[int, ...] | None:
-        """Return the tag codes that are wanted, None for all."""
+        """Check a request; return the requested tag codes, None for all messages."""
         if not self.config.broker_permission & Permission.READ:
             raise Refused(ResponseCode.NO_PERMISSION, "reading from this broker is forbidden")
         topic = self.topics.find(header.topic)

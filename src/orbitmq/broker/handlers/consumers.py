@@ -32,14 +32,17 @@ _log = logging.getLogger(__name__)
 
 HANDOVER_S = {"JAVA": 10.0}
 OTHERS_HANDOVER_S = 2.0
-"""Time for which a queue's next member waits at most for its offset. Java's takes a late answer for
-a reason to leave the queue for its next round; others may take it for a queue without an offset."""
+"""Maximum wait of a queue's next member for its offset.
+
+Java's clients handle a late answer by leaving the queue for their next round. Other clients may
+handle it like a queue without an offset.
+"""
 HANDOVER_STEP_S = 0.02
-"""How often it is looked whether the member before has given the queue back."""
+"""Interval of the checks if the previous member has returned the queue."""
 
 
 class UnregisterHeader(Header):
-    """Which client leaves which groups."""
+    """A client id, and the groups that the client leaves."""
 
     wire_names = {"client_id": "clientID"}  # noqa: RUF012
 
@@ -49,7 +52,7 @@ class UnregisterHeader(Header):
 
 
 class OffsetHeader(Header):
-    """A queue as a group sees it."""
+    """A group and a queue."""
 
     consumer_group: str
     topic: str
@@ -57,14 +60,14 @@ class OffsetHeader(Header):
 
 
 class CommitHeader(OffsetHeader):
-    """And where the group stands."""
+    """A group, a queue, and the offset to commit."""
 
     commit_offset: Long
 
 
 @dataclass(slots=True)
 class ConsumerHandlers:
-    """Answers what clients say of themselves."""
+    """Handles the requests of clients about memberships, offsets and locks."""
 
     config: BrokerConfig
     store: Store
@@ -80,10 +83,10 @@ class ConsumerHandlers:
     clock: Callable[[], int]
     memory_bytes: int
     key_of: Callable[[Command, Connection], str | None] = lambda _request, _connection: None
-    """Returns the access key of a request whose rights count."""
+    """Function that returns the access key of a request, if its rights are checked."""
 
     def register(self, router: Router) -> None:
-        """Take over the codes of this family."""
+        """Register the handlers of this family with `router`."""
         router.add(self.heartbeat, [RequestCode.HEART_BEAT])
         router.add(self.unregister, [RequestCode.UNREGISTER_CLIENT])
         router.add(self.check_config, [RequestCode.CHECK_CLIENT_CONFIG])
@@ -93,10 +96,10 @@ class ConsumerHandlers:
         router.add(self.lock, [RequestCode.LOCK_BATCH_MQ])
         router.add(self.unlock, [RequestCode.UNLOCK_BATCH_MQ])
 
-    # ---- who is there
+    # ---- Memberships
 
     def heartbeat(self, request: Command, connection: Connection) -> Command:
-        """Take note of a client and its groups."""
+        """Register a client as a member of the groups in its heartbeat."""
         heartbeat = Heartbeat.decode(request.body)
         client = ClientInfo(
             heartbeat.client_id,
@@ -140,12 +143,12 @@ class ConsumerHandlers:
         )
         self.filters.heard(name, consumer.subscriptions)
         was_awaited = is_new and self.awaited.came(name, client.client_id)
-        # Nobody has taken its queues over meanwhile.
+        # No other member has taken over the queues of an awaited member meanwhile.
         if changed and notify and not was_awaited:
             self.notify_members(name)
 
     def unregister(self, request: Command, connection: Connection) -> Command:
-        """Let a client leave its groups."""
+        """Remove a client from a producer group, a consumer group, or both."""
         header = UnregisterHeader.decode(request)
         if header.producer_group is not None:
             self.producers.unregister(header.producer_group, connection)
@@ -163,7 +166,7 @@ class ConsumerHandlers:
         return respond(request)
 
     def connection_closed(self, connection: Connection) -> None:
-        """Forget a client whose connection is gone, but give it time to come back to its groups."""
+        """Remove the client of a closed connection, but give it time to return to its groups."""
         self.producers.closed(connection)
         for name, client_id in self.consumers.closed(connection):
             self._member_left(name)
@@ -171,9 +174,9 @@ class ConsumerHandlers:
                 self.notify_members(name)
 
     def give_up_awaited(self) -> None:
-        """Have groups share out the queues of members that did not come back in time."""
+        """Make groups redistribute the queues of members that did not return in time."""
         for name, ids in self.awaited.expire().items():
-            _log.info("group %s is shared out without %s", name, ", ".join(ids))
+            _log.info("group %s rebalances without members %s", name, ", ".join(ids))
             self.notify_members(name)
 
     def _member_left(self, name: str) -> None:
@@ -181,9 +184,9 @@ class ConsumerHandlers:
             self.filters.group_left(name)
 
     def notify_members(self, name: str, topic: str | None = None) -> None:
-        """Tell a group's members that they must share out the queues anew.
+        """Notify a group's members, so that they rebalance.
 
-        `topic` names the topic whose queues have changed, if that is the reason; only OrbitMQ's
+        `topic` is the topic whose queues have changed, if that is the reason; only OrbitMQ's
         clients read it.
         """
         group = self.consumers.groups.get(name)
@@ -196,13 +199,13 @@ class ConsumerHandlers:
             connection.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext=ext)
 
     def queues_changed(self, name: str, topic: str) -> None:
-        """Notify a group's members of new queues, unless the group wants no notices."""
+        """Notify a group's members of new queues, unless the group has notices disabled."""
         group = self.groups.find(name)
         if group is None or group.notify_consumer_ids_changed_enable:
             self.notify_members(name, topic)
 
     def check_config(self, request: Command, _connection: Connection) -> Command:
-        """Say whether a subscription can be served."""
+        """Accept or reject a subscription, depending on its filter."""
         body = Members.read(request.body)
         subscription = Subscription.from_json(body.member("subscriptionData"))
         kind = subscription.expression_type
@@ -220,7 +223,7 @@ class ConsumerHandlers:
         return respond(request)
 
     def members(self, request: Command, _connection: Connection) -> Command:
-        """List the clients of a group."""
+        """List the client ids of a group's members."""
         name = (request.ext or {}).get("consumerGroup", "")
         ids = self.awaited.ids(name)
         if not ids:
@@ -228,13 +231,14 @@ class ConsumerHandlers:
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         return respond(request, body=dumps_lenient({"consumerIdList": ids}))
 
-    # ---- how far they are
+    # ---- Offsets
 
     def query_offset(self, request: Command, connection: Connection) -> Answer:
-        """Say where a group stands, or where a new one begins.
+        """Return the committed offset of a group, or the first offset of a new group.
 
-        A member of Java's asks as soon as a queue is its own. As long as one of ours still works on
-        it, the answer would send the messages which that has begun to both of them.
+        A Java client sends this request as soon as it is assigned a queue. While an OrbitMQ client
+        still consumes the queue, an answer would make both clients consume the messages that are
+        being processed. Such a request waits.
         """
         header = OffsetHeader.decode(request)
         if self._is_anothers(header, connection):
@@ -244,12 +248,12 @@ class ConsumerHandlers:
     def _is_anothers(self, header: OffsetHeader, connection: Connection) -> bool:
         client_id = self._member(header.consumer_group, connection)
         if client_id is None:
-            return False  # a tool that only looks
+            return False  # a tool that only reads offsets
         queue = MessageQueue(header.topic, self.config.broker_name, header.queue_id)
         return self.locks.is_anothers(header.consumer_group, client_id, queue, self.clock())
 
     def _member(self, group_name: str, connection: Connection) -> str | None:
-        """Return the client id by which a connection is a member of a group, None if it is none."""
+        """Return the client id of a connection in a group, None if it is not a member."""
         group = self.consumers.groups.get(group_name)
         client = None if group is None else group.members.get(connection)
         return None if client is None else client.client_id
@@ -257,10 +261,10 @@ class ConsumerHandlers:
     def may_commit(
         self, group: str, topic: str, queue_id: int, offset: int, connection: Connection
     ) -> bool:
-        """Return False for an offset that would send the owner of a queue back.
+        """Return False for an offset that would move the owner of a queue back.
 
-        A member of Java's that has not noticed yet that a queue is lent to another one commits how
-        far it came itself.
+        A Java client commits its own progress until it has noticed that its queue is lent to
+        another member.
         """
         stored = self.offsets.get(topic, group, queue_id)
         if stored is None or offset >= stored:
@@ -277,13 +281,13 @@ class ConsumerHandlers:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + HANDOVER_S.get(request.language, OTHERS_HANDOVER_S)
         while self._is_anothers(header, connection) and loop.time() < deadline:  # noqa: ASYNC110
-            await asyncio.sleep(HANDOVER_STEP_S)  # a lock that is over by its age tells nobody
+            await asyncio.sleep(HANDOVER_STEP_S)  # a lock that expires by age raises no event
         return self._offset(request, header)
 
     def _offset(self, request: Command, header: OffsetHeader) -> Command:
         offset = self.offsets.get(header.topic, header.consumer_group, header.queue_id)
         if offset is None or offset < 0:
-            # A new group on a young queue begins at its beginning, whatever it wishes.
+            # A new group on a young queue starts at offset 0, whatever start position it has set.
             if self.store.min_offset(header.topic, header.queue_id) > 0 or self._first_is_cold(
                 header.topic, header.queue_id
             ):
@@ -297,14 +301,14 @@ class ConsumerHandlers:
         return unit is not None and self.store.max_physical_offset - unit[0] > self.memory_bytes
 
     def update_offset(self, request: Command, connection: Connection) -> Command:
-        """Take a group's word for where it stands."""
+        """Commit the offset of a group in a queue."""
         header = CommitHeader.decode(request)
         group, offset = header.consumer_group, header.commit_offset
         if self.may_commit(group, header.topic, header.queue_id, offset, connection):
             self.offsets.commit(header.topic, group, header.queue_id, offset)
         return respond(request)
 
-    # ---- who may consume in order
+    # ---- Queue locks
 
     def lock(self, request: Command, _connection: Connection) -> Command:
         """Lock the queues that are free for a client."""
@@ -315,15 +319,17 @@ class ConsumerHandlers:
         return respond(request, body=dumps_lenient(body))
 
     async def unlock(self, request: Command, _connection: Connection) -> Command:
-        """Free the queues a client holds, once it is on disk how far it has come in them.
+        """Unlock the queues a client holds, once its offsets are on disk.
 
-        A broker that is killed now would send the next owner back otherwise.
+        Otherwise, if the broker were killed now, the next owner would start at older offsets.
         """
         group, client_id, queues = _lock_request(request)
         try:
             await self.save_offsets()
         except FAILURES as error:
-            _log.warning("offsets are not saved before queues change hands: %s", error)
+            _log.warning(
+                "cannot save offsets before queues are unlocked, unlocking them anyway: %s", error
+            )
         self.locks.unlock(group, client_id, queues)
         return respond(request)
 

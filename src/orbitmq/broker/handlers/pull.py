@@ -1,8 +1,8 @@
-"""Pulling: PULL_MESSAGE, answered at once or held until something arrives.
+"""PULL_MESSAGE: answered at once, or held until a message arrives.
 
 The event loop must not wait for the disk, or one consumer that reads old messages would slow down
-everybody. So a read is first tried with what is in memory; when that is not enough, a thread reads
-and the answer follows.
+all others. So a read is first tried in memory only. If the messages are not in memory, a thread
+reads them, and the answer follows later.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ __all__ = ["PullHandlers", "PullHeader"]
 _log = logging.getLogger(__name__)
 
 RESIDENT_BYTES = 32 << 20
-"""The end of the log that is taken to be in memory: it was written a moment ago."""
+"""Size of the log's end that is assumed to be in memory, because it was just written."""
 
 BULK_BYTES = 4 << 20
 BULK_MESSAGES = 8192
-"""What one answer has at most, however much a client of ours asks for."""
+"""Maximum size of one answer, in bytes and messages, for clients that send `orbitMaxBytes`."""
 
 _CODES = {
     "FOUND": ResponseCode.SUCCESS,
@@ -54,7 +54,7 @@ _LOOKED_AT_MESSAGES = ("FOUND", "NO_MATCHED_MESSAGE", "MESSAGE_WAS_REMOVING")
 
 
 class PullHeader(Header):
-    """What a consumer wants."""
+    """Header of a pull request."""
 
     strict = True
 
@@ -70,12 +70,12 @@ class PullHeader(Header):
     sub_version: Long | None = None
     expression_type: str | None = None
     orbit_max_bytes: int = 0
-    """A client of ours that wants more at once than Java's limits allow; others do not say it."""
+    """Maximum bytes of the answer, beyond Java's limits; only OrbitMQ's clients send the field."""
 
 
 @dataclass(slots=True)
 class PullHandlers:
-    """Answers consumers that pull."""
+    """Handles the pull requests of consumers."""
 
     config: BrokerConfig
     store: Store
@@ -87,21 +87,24 @@ class PullHandlers:
     stats: BrokerStats
     broker_host: tuple[str, int]
     memory_bytes: int
-    """Messages farther behind the end of the log than this are expected to come from the disk."""
+    """Messages farther behind the end of the log than this are assumed to be on disk only."""
     held: HeldPulls
     may_commit: Callable[[str, str, int, int, Connection], bool] = lambda *_: True
-    """Returns False for an offset of a group, topic and queue that a member may not commit now."""
+    """Function that returns False for an offset that a member may not commit now.
+
+    Its arguments are group, topic, queue id, offset and connection.
+    """
 
     def __post_init__(self) -> None:
         self.held.run = self._run_again
         self.held.finds = self._finds
 
     def register(self, router: Router) -> None:
-        """Take over the codes of this family."""
+        """Register the handlers of this family with `router`."""
         router.add(self.pull, [RequestCode.PULL_MESSAGE])
 
     def pull(self, request: Command, connection: Connection) -> Answer:
-        """Answer a pull, or hold it if it found nothing and may wait."""
+        """Answer a pull, or hold it if it found no message and may wait."""
         return self._pull(request, PullHeader.decode(request), connection, may_hold=True)
 
     def _run_again(self, pull: HeldPull) -> None:
@@ -118,7 +121,7 @@ class PullHandlers:
         wanted = self.wanting.of(header, group)
         result = self._read(header, wanted, RESIDENT_BYTES)
         if result.status == "NOT_RESIDENT":
-            # Now, and not once the disk has answered: the next commit may be faster than that.
+            # Committed now and not after the read: the next commit may arrive before its end.
             self._commit_offset(header, connection, may_hold)
             committed = replace(header, sys_flag=header.sys_flag & ~PullFlag.COMMIT_OFFSET)
             asked = without_content(request)
@@ -178,7 +181,7 @@ class PullHandlers:
         return result.answer(request, code, self._suggested_broker(group, result))
 
     def _note_lag(self, header: PullHeader, result: ReadResult, found_ms: int | None) -> None:
-        """Note how far the group is behind, as GROUP_GET_FALL_SIZE and GROUP_GET_FALL_TIME."""
+        """Note the lag of the group, as GROUP_GET_FALL_SIZE and GROUP_GET_FALL_TIME."""
         self.stats.lags.note(
             header.topic,
             header.consumer_group,
@@ -188,7 +191,7 @@ class PullHandlers:
         )
 
     def _commit_offset(self, header: PullHeader, connection: Connection, may_hold: bool) -> None:
-        """Take the offset that a pull brings along; one that was held has brought it before."""
+        """Commit the offset in a pull; a held pull has committed its offset before."""
         if not may_hold or not header.sys_flag & PullFlag.COMMIT_OFFSET:
             return
         if header.commit_offset is None:
@@ -269,14 +272,17 @@ class PullHandlers:
         return self.held.hold(pull, max(timeout_ms, 0))
 
     def _finds(self, pull: HeldPull) -> bool:
-        """Whether a held pull would find a message, looking at what was not looked at before."""
+        """Return True if a held pull would find a message among those not searched before."""
         begin = max(pull.looked_up_to, pull.offset)
         try:
             found = self.store.read(*pull.queue, begin, max_messages=1, filter=pull.filter)
         except FAILURES as error:
-            # The pull is run again and answered with the error; the others that wait are looked at.
+            # The pull runs again and is answered with the error; the other held pulls are checked.
             _log.warning(
-                "a look into queue %d of %s failed: %s", pull.queue[1], pull.queue[0], error
+                "search in queue %d of topic %s for a held pull failed, running the pull again: %s",
+                pull.queue[1],
+                pull.queue[0],
+                error,
             )
             return True
         pull.looked_up_to = found.next_offset
@@ -290,7 +296,7 @@ class PullHandlers:
         return group.broker_id
 
     def _tell_offset_moved(self, header: PullHeader, new_offset: int) -> None:
-        """Leave an event for those who watch consumers lose their place."""
+        """Store an event for tools that watch for consumers whose offset was out of range."""
         queue = MessageQueue(header.topic, self.config.broker_name, header.queue_id)
         event = {
             "consumerGroup": header.consumer_group,
@@ -310,5 +316,11 @@ class PullHandlers:
         try:
             self.putting.put(message, from_producer=False)
         except OrbitError as error:
-            # On a full disk the consumer must learn its new place all the same.
-            _log.warning("no event that %s lost its place in %s: %s", group, header.topic, error)
+            # The consumer must get its new offset even if the disk is full.
+            _log.warning(
+                "cannot store the event that the offset of group %s in topic %s was out of range, "
+                "answering without it: %s",
+                group,
+                header.topic,
+                error,
+            )

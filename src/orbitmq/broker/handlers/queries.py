@@ -1,4 +1,4 @@
-"""Looking up: messages by key and by place, offsets by time."""
+"""Queries: messages by key and by physical offset, queue offsets by time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["QueryHandlers"]
 
 
 class QueryHeader(Header):
-    """A key and when its messages were stored."""
+    """A topic, a key, and the time range in which its messages were stored."""
 
     wire_names = {"is_unique_key": "_UNIQUE_KEY_QUERY"}  # noqa: RUF012
 
@@ -30,7 +30,7 @@ class QueryHeader(Header):
 
 
 class PlaceHeader(Header):
-    """A place in the log."""
+    """A physical offset."""
 
     offset: Long
 
@@ -50,13 +50,13 @@ class QueueTimeHeader(QueueHeader):
 
 @dataclass(slots=True)
 class QueryHandlers:
-    """Answers those who look for something."""
+    """Handles queries for messages and offsets."""
 
     config: BrokerConfig
     store: Store
 
     def register(self, router: Router) -> None:
-        """Take over the codes of this family."""
+        """Register the handlers of this family with `router`."""
         router.add(self.by_key, [RequestCode.QUERY_MESSAGE])
         router.add(self.by_offset, [RequestCode.VIEW_MESSAGE_BY_ID])
         router.add(self.offset_by_time, [RequestCode.SEARCH_OFFSET_BY_TIMESTAMP])
@@ -65,7 +65,7 @@ class QueryHandlers:
         router.add(self.earliest_time, [RequestCode.GET_EARLIEST_MSG_STORETIME])
 
     def by_key(self, request: Command, _connection: Connection) -> Command:
-        """Return the messages of a topic that have a key, or one of the same hash."""
+        """Return the messages of a topic that have a key, or a key of the same hash."""
         header = QueryHeader.decode(request)
         if header.is_unique_key:
             max_messages = self.config.default_query_max_num
@@ -80,7 +80,7 @@ class QueryHandlers:
             begin_ms=header.begin_timestamp,
             end_ms=header.end_timestamp,
         )
-        # The index knows hashes: a key of another topic may have the same.
+        # The index contains hashes only: a key of another topic may have the same hash.
         records = [record for record in records if _topic_of(record) == header.topic]
         store_time, physical_offset = self.store.index_last_update if records else (0, 0)
         ext = {
@@ -102,11 +102,11 @@ class QueryHandlers:
         return respond(request, body=record)
 
     def message_at(self, physical_offset: int) -> Record | None:
-        """Return the message at a physical offset, for checks of what may be done with it.
+        """Return the message at a physical offset, for checks of the rights to it.
 
-        A message can be made to look as if others began inside its body, with any topic and a
-        length that reaches into the next ones. So what stands in no queue at this offset raises
-        `NeedsAdmin`.
+        A client can send a message whose body contains bytes that look like other messages, with
+        any topic and a length that reaches into the next messages. Therefore the method raises
+        `NeedsAdmin` if no queue entry points to this offset.
         """
         data = self.store.record_at(physical_offset)
         if data is None:
@@ -118,13 +118,13 @@ class QueryHandlers:
         return record
 
     def offset_by_time(self, request: Command, _connection: Connection) -> Command:
-        """Return the queue offset of a time."""
+        """Return the queue offset for a store time."""
         header = QueueTimeHeader.decode(request)
         offset = self.store.offset_by_time(header.topic, header.queue_id, header.timestamp)
         return respond(request, ext={"offset": str(offset)})
 
     def max_offset(self, request: Command, _connection: Connection) -> Command:
-        """Return the offset the queue's next message will get."""
+        """Return the offset of the queue's next message."""
         header = QueueHeader.decode(request)
         offset = self.store.max_offset(header.topic, header.queue_id)
         return respond(request, ext={"offset": str(offset)})
@@ -136,7 +136,7 @@ class QueryHandlers:
         return respond(request, ext={"offset": str(offset)})
 
     def earliest_time(self, request: Command, _connection: Connection) -> Command:
-        """Return when the queue's oldest message was stored."""
+        """Return the store time of the queue's oldest message."""
         header = QueueHeader.decode(request)
         stored = self.store.earliest_store_time(header.topic, header.queue_id)
         return respond(request, ext={"timestamp": str(-1 if stored is None else stored)})

@@ -1,9 +1,10 @@
-"""SEND_REPLY_MESSAGE: a reply goes straight down the asker's connection, and into the store, too.
+"""SEND_REPLY_MESSAGE: pushes a reply to the client that sent the request, and stores the reply.
 
-A request names the client that asked (`REPLY_TO_CLIENT`). Who replies sends to the reply topic of
-the broker that the request came from; the broker finds the asker among its producers and pushes the
-reply to it, waiting until it was taken. The code of the answer is that of the push: a reply that
-reaches nobody is a failure, even if it was stored. Checks, order and remarks are Java's.
+A request message contains the id of its client (`REPLY_TO_CLIENT`). The replier sends the reply to
+the reply topic of the broker that the request came from. The broker finds the client among its
+producers, pushes the reply to it, and waits for the client's answer. The response code is that of
+the push: a reply that does not reach its client is a failure, even if the reply was stored. Checks,
+order and remarks are Java's.
 """
 
 from __future__ import annotations
@@ -38,18 +39,18 @@ PUSH_TIMEOUT_MS = 10_000
 
 @dataclass(slots=True)
 class ReplyHandlers:
-    """Answers those who reply."""
+    """Handles replies to request messages."""
 
     sends: SendHandlers
     producers: ProducerClients
 
     def register(self, router: Router) -> None:
-        """Take over the codes of this family."""
+        """Register the handlers of this family with `router`."""
         codes = [RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2]
         router.add(awaits_peer(self.reply), codes)
 
     async def reply(self, request: Command, connection: Connection) -> Command:
-        """Push a reply to the client that asked, then store it."""
+        """Push a reply to the client that sent the request, then store the reply."""
         config = self.sends.config
         ext = {
             Property.MSG_REGION: config.region_id,
@@ -88,7 +89,7 @@ class ReplyHandlers:
         properties: dict[str, str],
         replier: Connection,
     ) -> str | None:
-        """Hand the reply over; returns what went wrong."""
+        """Push the reply to its client; return the reason of a failure, None on success."""
         asker = properties.get(Property.REPLY_TO_CLIENT)
         if asker is None:
             return f"reply message properties[{Property.REPLY_TO_CLIENT}] is null"
@@ -121,15 +122,21 @@ class ReplyHandlers:
                 timeout_ms=PUSH_TIMEOUT_MS,
             )
         except OrbitError as error:
-            _log.warning("a reply does not reach %s: %s", asker, error)
+            _log.warning(
+                "cannot push a reply to client %s, the replier gets the failure: %s", asker, error
+            )
             return f"push reply message to {asker}fail."
         if answer.code != ResponseCode.SUCCESS:
-            _log.warning("%s does not take a reply: %s", asker, answer.remark)
+            _log.warning(
+                "client %s rejected a reply, the replier gets the failure: %s",
+                asker,
+                answer.remark,
+            )
             return f"push reply message to {asker}fail."
         return None
 
     def _store(self, message: NewMessage, properties: str, queue_id: int) -> Appended | None:
-        """Keep the reply as it came; that it cannot be kept is not its sender's concern."""
+        """Store the reply as received; log a failure, which does not affect the response code."""
         kept = NewMessage(
             message.topic,
             message.body,
@@ -146,7 +153,7 @@ class ReplyHandlers:
         try:
             return self.sends.putting.put_as_is(kept)
         except OrbitError as error:
-            _log.warning("a reply was not stored: %s", error)
+            _log.warning("cannot store a reply, going on without it: %s", error)
             return None
 
 
@@ -155,7 +162,10 @@ def _is_long(request: Command) -> bool:
 
 
 def _as_send(request: Command) -> Command:
-    """Return the send whose header a reply has: the short names are those of every later code."""
+    """Return the send request with the header of a reply.
+
+    Every code but SEND_MESSAGE has short field names, so only the first version is converted.
+    """
     if not _is_long(request):
         return request
     return Command(RequestCode.SEND_MESSAGE, ext=request.ext, body=request.body)

@@ -1,7 +1,7 @@
-"""Sending: SEND_MESSAGE, its short-named second version, and batches.
+"""Sends: SEND_MESSAGE, its second version with short field names, and batches.
 
-The order of the checks, the codes and the remarks are Java's. A response carries the region and the
-trace switch whatever its code.
+The order of the checks, the codes and the remarks are Java's. Every response contains the region
+and the trace switch, whatever its code.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ from orbitmq.table_saver import TableSaver
 __all__ = ["OWN_PROPERTIES", "SendHandlers", "nobody", "without_own_properties"]
 
 SUCCESS = int(ResponseCode.SUCCESS)
-"""Once per send: an enumeration's member takes its time to find."""
+"""Success code as a plain number: looking up an enumeration's member for each send is slow."""
 TIMER_PROPERTIES = b"TIMER_DEL"
-"""In a batch with a message that names its time of delivery, and hardly in any other."""
+"""Bytes that occur in every batch with a delivery time, and hardly in any other."""
 OWN_PROPERTIES = b"ORBIT_"
-"""In a batch with a message that has a property that only brokers write."""
+"""Bytes that occur in every batch with a property that only brokers write."""
 
 
 def nobody(_request: Command) -> str:
-    """Return the account of a request where there is no access control."""
+    """Return the account of a request without access control: an empty text."""
     return ""
 
 
 @dataclass(slots=True)
 class SendHandlers:
-    """Answers producers."""
+    """Handles the sends of producers."""
 
     config: BrokerConfig
     topics: TopicTable
@@ -69,16 +69,16 @@ class SendHandlers:
     placing: TimedWriter
     store_host: tuple[str, int]
     acks: FlushAcks | None
-    """Set when a message must be on disk before it is acknowledged."""
+    """Responses that wait for the disk; None unless a message is acknowledged after its flush."""
     saver: TableSaver
-    """Tells when a topic that a message has created is on disk."""
+    """Saver of the topic table; signals when a topic created by a message is on disk."""
     half_owner: Callable[[Command], str] = nobody
-    """Returns what stands for the account of a half message's sender."""
+    """Function that returns the text for the account of a half message's sender."""
     unsaved: set[str] = field(default_factory=set)
-    """Topics that messages have created and that are not on disk yet."""
+    """Topics created by messages and not on disk yet."""
 
     def register(self, router: Router) -> None:
-        """Take over the codes of this family."""
+        """Register the handlers of this family with `router`."""
         router.add(
             self.send,
             [
@@ -89,7 +89,7 @@ class SendHandlers:
         )
 
     def send(self, request: Command, connection: Connection) -> Answer:
-        """Take one message, or a batch of them for one queue."""
+        """Store one message, or a batch of messages for one queue."""
         config = self.config
         try:
             sent = SendRequest(request)
@@ -130,7 +130,7 @@ class SendHandlers:
         waits = self.acks is not None and sent.waits
         if self.unsaved and sent.topic in self.unsaved:
             flushed = self.flushed(appended[-1].end) if waits else None
-            request = without_content(request)  # the body is not kept until the disk has it
+            request = without_content(request)  # the body is not kept during the wait
             return self._answer_when_saved(answer, sent.topic, flushed)
         if not waits:
             return answer(SUCCESS)
@@ -139,7 +139,7 @@ class SendHandlers:
         return None
 
     def flushed(self, end: int) -> asyncio.Future[bool]:
-        """Return a future that tells if the log was flushed up to an offset in time."""
+        """Return a future: True if the log was flushed up to `end` in time."""
         flushed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
         def release(in_time: bool) -> None:
@@ -156,20 +156,20 @@ class SendHandlers:
         topic: str,
         flushed: asyncio.Future[bool] | None,
     ) -> Command:
-        """Acknowledge a message once its new topic is on disk: nobody could read it without."""
+        """Answer once the new topic is on disk: without it the message could not be read."""
         await self.topic_saved(topic)
         in_time = flushed is None or await flushed
         return answer(SUCCESS if in_time else ResponseCode.FLUSH_DISK_TIMEOUT)
 
     async def topic_saved(self, topic: str) -> None:
-        """Wait until a topic that a message has created is on disk."""
+        """Wait until a topic created by a message is on disk."""
         try:
             await self.saver.saved(hurry=False)
         finally:
             self.unsaved.discard(topic)
 
     def checked_topic(self, sent: SendRequest, connection: Connection) -> TopicConfig:
-        """Return the topic a message is for, created if that is allowed; or refuse."""
+        """Return the topic of a message; create an unknown one if allowed, else reject the send."""
         config = self.config
         accept_from = config.start_accept_send_request_time_stamp
         if accept_from and self.putting.clock() < accept_from:
@@ -208,7 +208,7 @@ class SendHandlers:
 
     @staticmethod
     def flagged(sys_flag: int, topic: TopicConfig) -> int:
-        """Return a message's flag with what its topic adds."""
+        """Return a message's system flag, with MULTI_TAGS if the topic has that filter type."""
         return (
             sys_flag | MessageFlag.MULTI_TAGS
             if topic.topic_filter_type == "MULTI_TAG"
@@ -216,7 +216,7 @@ class SendHandlers:
         )
 
     def _divert_to_dlq(self, request: Command, sent: SendRequest, message: NewMessage) -> None:
-        """Send a message that its consumer has sent back too often to the dead letters."""
+        """Redirect a message that was retried too often to the dead-letter topic of its group."""
         if not sent.topic.startswith(RETRY_PREFIX):
             return
         name = group_of_retry_topic(sent.topic)
@@ -240,7 +240,7 @@ class SendHandlers:
         if self.config.reject_transaction_message:
             remark = f"the broker[{self.store_host[0]}] sending transaction message is forbidden"
             raise Refused(ResponseCode.NO_PERMISSION, remark)
-        self.placing.wishes.due_ms(message)  # a time that is refused had better be so now
+        self.placing.wishes.due_ms(message)  # reject an invalid delivery time before the commit
         self.putting.check_topic(message)
         becomes_half(message)
         if owner := self.half_owner(request):
@@ -259,7 +259,7 @@ class SendHandlers:
             for one in messages:
                 without_own_properties(one)
         if TIMER_PROPERTIES in request.body and self.placing.wait_for_a_time(messages):
-            # Each has a time of its own, so they are not side by side.
+            # Each message has its own time, so they cannot be appended as one batch.
             return [self.placing.put(one) for one in messages]
         return self.putting.put_batch(messages)
 
@@ -279,6 +279,9 @@ class SendHandlers:
 
 
 def without_own_properties(message: NewMessage) -> None:
-    """Take away what only brokers write; a message that was consumed and is sent on may have it."""
+    """Remove the properties that only brokers write.
+
+    A consumed message that a client sends again may contain them.
+    """
     for name in Property.OF_BROKERS:
         message.set_property(name, None)

@@ -1,7 +1,7 @@
-"""CONSUMER_SEND_MSG_BACK: a consumer could not handle a message and wants it again later.
+"""CONSUMER_SEND_MSG_BACK: a consumer returns a message it could not handle, to retry it later.
 
-The message goes to the group's retry topic, by way of the delay queue of a level that grows with
-each try; after the last try it goes to the group's dead letters.
+The message goes to the group's retry topic, through the delay queue of a level that grows with each
+try. After the last try it goes to the group's dead-letter topic.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FIRST_RETRY_LEVEL = 3
 
 
 class SendBackHeader(Header):
-    """Which message a group could not handle."""
+    """Header of a send-back: a message and the group that could not handle it."""
 
     offset: Long
     group: str
@@ -43,7 +43,7 @@ class SendBackHeader(Header):
 
 @dataclass(slots=True)
 class SendBackHandlers:
-    """Answers consumers that failed."""
+    """Handles messages that consumers send back."""
 
     config: BrokerConfig
     store: Store
@@ -55,11 +55,11 @@ class SendBackHandlers:
     saver: TableSaver
 
     def register(self, router: Router) -> None:
-        """Take over the codes of this family."""
+        """Register the handlers of this family with `router`."""
         router.add(self.send_back, [RequestCode.CONSUMER_SEND_MSG_BACK])
 
     def send_back(self, request: Command, _connection: Connection) -> Answer:
-        """Put a message into the group's retry topic, or among its dead letters."""
+        """Put a message into the group's retry topic or its dead-letter topic."""
         header, before = SendBackHeader.decode(request), self.topics.version
         if fault := group_name_fault(header.group):
             raise Refused(ResponseCode.SYSTEM_ERROR, f"field group {fault}")
@@ -91,7 +91,7 @@ class SendBackHandlers:
         return response if self.topics.version is before else self._when_saved(response)
 
     async def _when_saved(self, response: Command) -> Command:
-        """Acknowledge a message once the topic that was made for it is on disk, too."""
+        """Return the response once the topic that was created for the message is on disk."""
         await self.saver.saved(hurry=False)
         return response
 

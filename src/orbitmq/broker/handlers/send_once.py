@@ -1,23 +1,26 @@
-"""ORBIT_SEND_ONCE: a send whose repeats are suppressed, OrbitMQ's own.
+"""ORBIT_SEND_ONCE: a send whose repeats are suppressed; the request is OrbitMQ's own.
 
-The request is that of a plain or a batch send with one field more, ``scope``: the sender and the
-number of its batch, ``sender/batch``. Every message has its id as UNIQ_KEY. What is stored already
-is left out; the rest is appended as ever, side by side, and only then noted. The answer is a send's
-with one field more, ``suppressed``: how many were left out. When that is all of them, the answer
-still waits until the log is as safe as the broker is set up to make it.
+The request is that of a plain or a batch send with an additional field ``scope``: the sender and
+the number of its batch, ``sender/batch``. Every message has its id as UNIQ_KEY. Messages that are
+already stored are left out. The others are appended as in any send, next to each other, and their
+ids are noted afterwards. The answer is that of a send with an additional field ``suppressed``: the
+number of messages left out. If all messages are left out, the answer still waits until the log is
+flushed, if the broker is set up for that.
 
-With the field ``repeatsOnly`` nothing may be new: of a send with a message that is not stored yet
-nothing is stored, and ``suppressed`` says how many of it are there. A job that runs again asks so
-(see `orbitmq.spark.sink.runs`).
+With the field ``repeatsOnly`` the send must contain only stored messages. If a message is not
+stored yet, nothing is stored, and ``suppressed`` is the number of messages that are. A job that
+runs again sends this field (see `orbitmq.spark.sink.runs`).
 
-Checking, appending and noting happen in one go on the broker's loop: of two attempts that send the
-same thing at the same time one is suppressed.
+Checking, appending and noting happen in one step on the broker's event loop. If the same messages
+are sent twice at the same time, one of the sends is suppressed.
 
-A sender belongs to the account that signs for it and to the topic: the same scope of another
-account or topic is another sender. Without access control there is one account, which is empty.
+A sender belongs to the account that signs its requests and to the topic. The same scope with
+another account or topic is another sender. Without access control all senders have one account, the
+empty text.
 
-ORBIT_END_BATCH, with topic and ``scope``: the batch will not be sent again, as its sender is a job
-that is over. Its ids make room for those of others; who sends it all the same is refused.
+ORBIT_END_BATCH has a topic and a ``scope``. It announces that the batch will not be sent again,
+because the job that sent it has ended. Its ids are dropped to make room for others. A later send of
+the batch is rejected.
 """
 
 from __future__ import annotations
@@ -51,21 +54,21 @@ __all__ = ["SendOnceHandlers"]
 
 @dataclass(slots=True)
 class SendOnceHandlers:
-    """Answers exactly-once senders."""
+    """Handles the requests of exactly-once senders."""
 
     sends: SendHandlers
     putting: MessageWriter
     deduplication: Deduplication
     owner: Callable[[Command], str] = nobody
-    """Returns what stands for the account that signed a request."""
+    """Function that returns the text for the account that signed a request."""
 
     def register(self, router: Router) -> None:
-        """Take over the codes of this family."""
+        """Register the handlers of this family with `router`."""
         router.add(self.send_once, [RequestCode.ORBIT_SEND_ONCE])
         router.add(self.end_batch, [RequestCode.ORBIT_END_BATCH])
 
     def send_once(self, request: Command, connection: Connection) -> Answer:
-        """Store what is not stored yet of a message or a batch."""
+        """Store those messages of a send that are not stored yet."""
         sent = SendRequest(request)
         scope = self._scope(request, sent.topic)
         topic = self.sends.checked_topic(sent, connection)
@@ -106,7 +109,7 @@ class SendOnceHandlers:
         return request.respond(code, None, ext)
 
     def end_batch(self, request: Command, _connection: Connection) -> Command:
-        """Let go of the ids of a batch that will not be sent again."""
+        """Drop the ids of a batch that will not be sent again."""
         self.deduplication.end(self._scope(request, request.get_ext("b") or ""))
         return request.respond(ResponseCode.SUCCESS, None)
 
@@ -144,7 +147,7 @@ class SendOnceHandlers:
         message.set_property(Property.ACCOUNT, scope.account or None)
 
     def _refuse_half(self, message: NewMessage) -> None:
-        """Refuse half messages: they are stored again and again until they are decided."""
+        """Reject half messages: they are stored again and again until they are decided."""
         if message.sys_flag & MessageFlag.TRANSACTION_MASK or is_transactional(message):
             raise self.putting.illegal()
 

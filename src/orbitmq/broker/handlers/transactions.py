@@ -1,4 +1,4 @@
-"""END_TRANSACTION: a producer says what became of its half message; and the revival of others."""
+"""END_TRANSACTION commits or rolls back a half message; RESUME_CHECK_HALF_MESSAGE revives one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ROLLBACK = MessageFlag.TRANSACTION_ROLLBACK
 
 
 class EndTransactionHeader(Header):
-    """Which half message is over, and how."""
+    """A half message and the producer's decision about it."""
 
     producer_group: str
     tran_state_table_offset: Long
@@ -43,14 +43,14 @@ class EndTransactionHeader(Header):
 
 
 class ResumeHeader(Header):
-    """Which discarded message is to be asked about again."""
+    """A discarded half message whose checks start again."""
 
     msg_id: str = ""
 
 
 @dataclass(slots=True)
 class TransactionHandlers:
-    """Answers transactional producers."""
+    """Handles the requests of transactional producers."""
 
     config: BrokerConfig
     store: Store
@@ -62,12 +62,12 @@ class TransactionHandlers:
     check: TransactionCheck
 
     def register(self, router: Router) -> None:
-        """Take over the codes of this family."""
+        """Register the handlers of this family with `router`."""
         router.add(self.end, [RequestCode.END_TRANSACTION])
         router.add(self.resume_check, [RequestCode.RESUME_CHECK_HALF_MESSAGE])
 
     def end(self, request: Command, connection: Connection) -> Command | None:
-        """Commit or roll back a half message; what is not known yet will be asked about."""
+        """Commit or roll back a half message; after UNKNOWN the transaction check decides later."""
         header = EndTransactionHeader.decode(request)
         decision = header.commit_or_rollback
         if decision not in (UNKNOWN, COMMIT, ROLLBACK):
@@ -78,8 +78,11 @@ class TransactionHandlers:
             return None
         half = self._checked_half(header)
         if self.check.is_decided(half):
-            # Decided by way of an earlier copy while this one was asked about.
-            _log.info("half message %s is decided already, not once more", half.offset_id)
+            # An earlier copy was decided while the check of this copy was under way.
+            _log.info(
+                "half message %s is already decided, the repeated decision is ignored",
+                half.offset_id,
+            )
             safe_at: int | None = self.store.max_physical_offset
         else:
             safe_at = self._decide(half, decision)
@@ -95,7 +98,7 @@ class TransactionHandlers:
         return None
 
     def _decide(self, half: Record, decision: int) -> int | None:
-        """Carry a decision out; returns where the log ends that has it."""
+        """Store the messages of a decision; return the log offset behind them."""
         safe_at = None
         if decision == COMMIT:
             safe_at = self.placing.put(final(half), from_producer=False).end
@@ -120,8 +123,8 @@ class TransactionHandlers:
             raise _refused("The commit log offset wrong")
         unit = self.store.unit_at(half.topic, half.queue_id, half.queue_offset)
         if half.topic != TRANS_HALF_TOPIC or unit is None or unit[0] != half.physical_offset:
-            # Java would deliver an ordinary message a second time, or what only looks like a half
-            # message inside the body of another one.
+            # Java would deliver an ordinary message a second time, or bytes that look like a half
+            # message inside the body of another message.
             raise _refused("Find prepared transaction message failed")
         return half
 
@@ -130,7 +133,7 @@ class TransactionHandlers:
             return self.putting.put(op(half, self.host, self.clock()), from_producer=False)
         except OrbitError as error:
             _log.error(
-                "the end of half message %s is not stored, after a restart it is asked about "
+                "cannot store the op message of half message %s, after a restart it is checked "
                 "again: %s",
                 half.offset_id,
                 error,
@@ -148,7 +151,7 @@ class TransactionHandlers:
                 raise _refused(remark)
             (record,) = decode_records(data, check_crc=False)
             if not self._is_half(record, physical_offset):
-                # Java would take any message, whose properties are then its sender's.
+                # Java would accept any message, with properties chosen by its sender.
                 raise _refused(f"{remark} The message at {physical_offset} is no half message.")
             real_queue_id(record)
             self.putting.put_as_is(again(record, Property.TRANSACTION_CHECK_TIMES, "0"))

@@ -29,7 +29,7 @@ __all__ = ["SQL92", "CompiledFilters", "ConsumerFilters", "FilterData"]
 _log = logging.getLogger(__name__)
 
 CRASH_GRACE_MS = 30_000
-"""Time before its loading at which a filter counts as dead, if it was alive when saved."""
+"""Time before loading since which filters count as dead that were alive when they were saved."""
 MAX_FILTERS = 10_000
 MAX_CHARS = 16 << 20
 """Maximum length of the expressions of all filters together."""

@@ -1,8 +1,8 @@
-"""Administration of accounts by requests, once the broker checks who asks (``aclEnable``).
+"""Administration of accounts by requests, available with access control (``aclEnable``).
 
-In 4.9.7 whoever has a valid signature may use these, secrets included; with ``aclStrict=true``
-administrators alone may. Without access control Java's broker fails at the first three and leaves
-the others without any answer; here all are answered.
+In 4.9.7 every client with a valid signature may send these requests, and the answers contain
+secrets. With ``aclStrict=true`` only administrators may. Without access control Java's broker fails
+at the first three requests and does not answer the others. This broker answers all of them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OFF = "access control is not enabled at this broker, set aclEnable=true"
 
 
 class AccountHeader(Header):
-    """An account, or what is to be changed of one."""
+    """An account, or the changes to an account."""
 
     access_key: str = ""
     secret_key: str | None = None
@@ -42,7 +42,7 @@ class AccountHeader(Header):
 
 
 class WhiteHeader(Header):
-    """Addresses that are not checked, comma by comma."""
+    """Addresses whose requests are not checked, separated by commas."""
 
     global_white_addrs: str = ""
     acl_file_full_path: str | None = None
@@ -50,14 +50,14 @@ class WhiteHeader(Header):
 
 @dataclass(slots=True)
 class AccessAdminHandlers:
-    """Answers those who look after accounts; `files` is None without access control."""
+    """Handles requests about accounts; `files` and `editor` are unset without access control."""
 
     config: BrokerConfig
     files: AccountFiles | None
     editor: AccountEditor | None
 
     def register(self, router: Router) -> None:
-        """Take over the codes of this family."""
+        """Register the handlers of this family with `router`."""
         router.add(self.update, [RequestCode.UPDATE_AND_CREATE_ACL_CONFIG])
         router.add(self.delete, [RequestCode.DELETE_ACL_CONFIG])
         router.add(self.update_white, [RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG])
@@ -113,7 +113,7 @@ class AccessAdminHandlers:
             raise Refused(failed, str(error)) from None
         if not is_done:
             _log.warning(
-                "refused a request of %s: %s is no file of accounts",
+                "rejected a change of white addresses by %s: %s is not a file of accounts",
                 connection.remote_text,
                 header.acl_file_full_path,
             )
@@ -124,7 +124,7 @@ class AccessAdminHandlers:
         return respond(request)
 
     def versions(self, request: Command, _connection: Connection) -> Command:
-        """Tell which state every file is in."""
+        """Return the version of every file of accounts."""
         files = self.files
         if files is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, OFF)
@@ -139,7 +139,7 @@ class AccessAdminHandlers:
         return respond(request, ext=ext)
 
     def accounts(self, request: Command, _connection: Connection) -> Command:
-        """Tell all accounts, as the files say them."""
+        """Return all accounts and white addresses as they are in the files."""
         files = self.files
         if files is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, OFF)

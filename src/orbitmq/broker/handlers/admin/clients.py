@@ -1,8 +1,8 @@
-"""Connected clients as operators see them: listed, asked, told to start over.
+"""Administration of connected clients: lists, status requests and offset resets.
 
-What only a client knows is asked of it over the connection it opened; its answer goes back as it
-came. The question has the fields that are defined for it and no others: an administrator's key and
-signature are nothing for a consumer, which could use them again.
+For state that only a client has, the broker sends a request over the connection that the client has
+opened, and returns the answer unchanged. That request contains only its own defined fields. The key
+and signature of an administrator are never passed on, because a consumer could use them again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ProducerGroupHeader(Header):
 
 
 class ResetHeader(Header):
-    """Where a group shall start over: at a time, or at the end for -1."""
+    """New position of a group: a time, or the ends of the queues for -1."""
 
     topic: str
     group: str
@@ -56,7 +56,7 @@ class ResetHeader(Header):
 
 
 class StatusHeader(Header):
-    """Whose offsets are asked for; `client_addr` is a client's id."""
+    """Members whose offsets are requested; `client_addr` is a client id."""
 
     topic: str
     group: str
@@ -73,7 +73,7 @@ class MemberHeader(Header):
 
 @dataclass(slots=True)
 class ClientAdminHandlers:
-    """Answers those who look after clients."""
+    """Handles operators' requests about clients."""
 
     config: BrokerConfig
     store: Store
@@ -83,7 +83,7 @@ class ClientAdminHandlers:
     offsets: ConsumerOffsets
 
     def register(self, router: Router) -> None:
-        """Take over the codes of this family."""
+        """Register the handlers of this family with `router`."""
         router.add(self.consumer_connections, [RequestCode.GET_CONSUMER_CONNECTION_LIST])
         router.add(self.producer_connections, [RequestCode.GET_PRODUCER_CONNECTION_LIST])
         router.add(self.all_producers, [RequestCode.GET_ALL_PRODUCER_INFO])
@@ -94,10 +94,10 @@ class ClientAdminHandlers:
         router.add(awaits_peer(self.running_info), [RequestCode.GET_CONSUMER_RUNNING_INFO])
         router.add(awaits_peer(self.consume_directly), [RequestCode.CONSUME_MESSAGE_DIRECTLY])
 
-    # ---- who is there
+    # ---- Lists of clients
 
     def consumer_connections(self, request: Command, _connection: Connection) -> Command:
-        """List the members of a consumer group and what it subscribes to."""
+        """List the members and the subscriptions of a consumer group."""
         name = ConsumerGroupHeader.decode(request).consumer_group
         group = self.consumers.groups.get(name)
         if group is None:
@@ -141,10 +141,10 @@ class ClientAdminHandlers:
         }
         return respond(request, body=dumps_lenient({"data": data}))
 
-    # ---- starting over
+    # ---- Offset resets
 
     def reset_offset(self, request: Command, _connection: Connection) -> Command:
-        """Tell the members of a group where to start over; they commit it themselves."""
+        """Send new offsets to the members of a group; the members commit them."""
         header = ResetHeader.decode(request)
         table = self._reset_table(header)
         group = self.consumers.groups.get(header.group)
@@ -195,10 +195,10 @@ class ClientAdminHandlers:
             table[queue] = target if header.is_force or target < consumed else consumed
         return table
 
-    # ---- asking clients
+    # ---- Requests to clients
 
     async def consumer_status(self, request: Command, _connection: Connection) -> Command:
-        """Ask the members of a group how far they are; those that do not answer are left out."""
+        """Return the offsets of a group's members; members that do not answer are left out."""
         header = StatusHeader.decode(request)
         group = self.consumers.groups.get(header.group)
         if group is None:
@@ -219,20 +219,24 @@ class ClientAdminHandlers:
                 if answer.code == ResponseCode.SUCCESS and answer.body:
                     tables[client.client_id] = _offset_table(answer.body)
             except OrbitError as error:
-                _log.warning("%s does not tell its offsets: %s", client.client_id, error)
+                _log.warning(
+                    "client %s did not return its offsets, answering without them: %s",
+                    client.client_id,
+                    error,
+                )
             if wanted:
                 break
         body = {"consumerTable": tables, "messageQueueTable": {}}
         return respond(request, body=dumps_lenient(body))
 
     async def running_info(self, request: Command, _connection: Connection) -> Command:
-        """Ask a consumer how it is running."""
+        """Return the running info of a consumer."""
         header = MemberHeader.decode(request)
         ext = header.encode() | _given(request, "jstackEnable")
         return await self._relay(request, header, ext, lambda: None)
 
     async def consume_directly(self, request: Command, _connection: Connection) -> Command:
-        """Let a consumer consume a message now, and return what came of it."""
+        """Make a consumer consume a message now, and return the result."""
         header = MemberHeader.decode(request)
         _, physical_offset = decode_offset_id(header.msg_id or "")
         if self.store.record_at(physical_offset) is None:
@@ -250,7 +254,11 @@ class ClientAdminHandlers:
         ext: dict[str, str],
         read_body: Callable[[], bytes | None],
     ) -> Command:
-        """Ask a member and pass its answer on; keeps no body while a member takes its time."""
+        """Send a request to a member and return its answer.
+
+        `read_body` is called only once the connection is writable, so that no body is kept in
+        memory for a slow member.
+        """
         group_name, client_id = header.consumer_group, header.client_id
         group = self.consumers.groups.get(group_name)
         member = group.member(client_id) if group is not None else None

@@ -1,4 +1,4 @@
-"""Consumer groups as operators see them: created, deleted, listed."""
+"""Administration of consumer groups: creation, deletion, list."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["GroupAdminHandlers"]
 
 
 class DeleteGroupHeader(Header):
-    """Which group to forget, and whether its offsets, too."""
+    """Group to delete; with `remove_offset` its offsets are deleted, too."""
 
     group_name: str
     remove_offset: bool = False
@@ -29,7 +29,7 @@ class DeleteGroupHeader(Header):
 
 @dataclass(slots=True)
 class GroupAdminHandlers:
-    """Answers those who administer groups."""
+    """Handles operators' requests about consumer groups."""
 
     config: BrokerConfig
     groups: GroupTable
@@ -37,13 +37,13 @@ class GroupAdminHandlers:
     saver: TableSaver
 
     def register(self, router: Router) -> None:
-        """Take over the codes of this family."""
+        """Register the handlers of this family with `router`."""
         router.add(self.create, [RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP])
         router.add(self.delete, [RequestCode.DELETE_SUBSCRIPTIONGROUP])
         router.add(self.all_groups, [RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG])
 
     async def create(self, request: Command, _connection: Connection) -> Command:
-        """Create or replace a group; it is on disk before the answer."""
+        """Create or replace a group; answer once the group is on disk."""
         self._refuse_on_slave()
         value = loads_lenient(request.body)
         if value is None:
@@ -58,7 +58,7 @@ class GroupAdminHandlers:
         return respond(request)
 
     async def delete(self, request: Command, _connection: Connection) -> Command:
-        """Forget a group; one that is not there is gone already."""
+        """Delete a group; succeeds also if there is no such group."""
         self._refuse_on_slave()
         header = DeleteGroupHeader.decode(request)
         self.groups.delete(header.group_name)
@@ -72,5 +72,5 @@ class GroupAdminHandlers:
             raise Refused(ResponseCode.SYSTEM_ERROR, NOT_ON_SLAVE)
 
     def all_groups(self, request: Command, _connection: Connection) -> Command:
-        """Return the whole table."""
+        """Return the whole table of groups."""
         return respond(request, body=dumps_lenient(self.groups.as_json()))

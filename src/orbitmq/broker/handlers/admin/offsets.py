@@ -1,4 +1,4 @@
-"""Offsets of consumer groups as operators see them: read whole, compared, copied, measured."""
+"""Administration of consumer groups' offsets: tables, progress, correction, copies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["OffsetAdminHandlers"]
 
 
 class ConsumeStatsHeader(Header):
-    """A group, and perhaps one topic of it."""
+    """A group, and optionally one of its topics."""
 
     consumer_group: str
     topic: str | None = None
@@ -40,7 +40,7 @@ class TimeSpanHeader(Header):
 
 
 class CorrectionHeader(Header):
-    """A topic, and groups that do not count."""
+    """A topic, and groups that are left out."""
 
     topic: str
     compare_group: str | None = None
@@ -48,7 +48,7 @@ class CorrectionHeader(Header):
 
 
 class CloneHeader(Header):
-    """Whose offsets become whose."""
+    """Source and destination group of a copy of offsets."""
 
     src_group: str
     dest_group: str
@@ -58,7 +58,7 @@ class CloneHeader(Header):
 
 @dataclass(slots=True)
 class OffsetAdminHandlers:
-    """Answers those who watch or move groups."""
+    """Handles operators' requests about offsets."""
 
     config: BrokerConfig
     store: Store
@@ -71,7 +71,7 @@ class OffsetAdminHandlers:
     clock: Callable[[], int]
 
     def register(self, router: Router) -> None:
-        """Take over the codes of this family."""
+        """Register the handlers of this family with `router`."""
         router.add(self.all_offsets, [RequestCode.GET_ALL_CONSUMER_OFFSET])
         router.add(self.delay_offsets, [RequestCode.GET_ALL_DELAY_OFFSET])
         router.add(self.consume_stats, [RequestCode.GET_CONSUME_STATS])
@@ -81,20 +81,20 @@ class OffsetAdminHandlers:
         router.add(self.correction, [RequestCode.QUERY_CORRECTION_OFFSET])
         router.add(self.clone, [RequestCode.CLONE_GROUP_OFFSET])
 
-    # ---- whole tables, which slaves take over
+    # ---- Whole tables, which slaves copy
 
     def all_offsets(self, request: Command, _connection: Connection) -> Command:
         """Return the offsets of all groups."""
         return respond(request, body=dumps_lenient(self.offsets.as_json()))
 
     def delay_offsets(self, request: Command, _connection: Connection) -> Command:
-        """Return how far the delay levels are delivered."""
+        """Return the delivered offsets of the delay levels."""
         return respond(request, body=dumps_lenient(self.delay.as_json()))
 
-    # ---- where groups stand
+    # ---- Progress of groups
 
     async def consume_stats(self, request: Command, _connection: Connection) -> Command:
-        """Return where a group stands, in one topic or in all it has offsets for."""
+        """Return the progress of a group in one topic, or in all topics it has offsets for."""
         header = ConsumeStatsHeader.decode(request)
         group = header.consumer_group
         one = (header.topic or "").strip()
@@ -102,7 +102,7 @@ class OffsetAdminHandlers:
         return respond(request, body=dumps_lenient(await self.progress.of_group(group, topics)))
 
     async def broker_consume_stats(self, request: Command, _connection: Connection) -> Command:
-        """Return where every group stands."""
+        """Return the progress of every group."""
         only_ordered = (request.ext or {}).get("isOrder", "").lower() == "true"
         stats = await self.progress.by_group(self.groups.groups, only_ordered=only_ordered)
         return respond(request, body=dumps_lenient({"brokerAddr": self.config.address, **stats}))
@@ -114,7 +114,7 @@ class OffsetAdminHandlers:
         return respond(request, body=dumps_lenient({"groupList": sorted(groups)}))
 
     async def time_span(self, request: Command, _connection: Connection) -> Command:
-        """Return the times of the oldest, the newest and the last consumed message of queues."""
+        """Return the store times of the oldest, newest and last consumed message of each queue."""
         header = TimeSpanHeader.decode(request)
         topic = self.topics.find(header.topic)
         if topic is None:
@@ -148,13 +148,13 @@ class OffsetAdminHandlers:
             "messageQueue": MessageQueue(name, self.config.broker_name, queue_id).as_json(),
         }
 
-    # ---- moving groups
+    # ---- Correction and copies
 
     def correction(self, request: Command, _connection: Connection) -> Command:
         """Return, by queue, the offset of the group that is farthest behind.
 
-        Java's broker drops the offsets of the groups that shall not count; here they only do not
-        count.
+        Java's broker deletes the offsets of the groups to leave out. This broker only leaves them
+        out.
         """
         header = CorrectionHeader.decode(request)
         left_out = set((header.filter_groups or "").split(","))
@@ -169,7 +169,7 @@ class OffsetAdminHandlers:
         return respond(request, body=dumps_lenient(body))
 
     def clone(self, request: Command, _connection: Connection) -> Command:
-        """Let one group stand where another stands, in one topic or in all of them."""
+        """Copy the offsets of a group to another group, for one topic or for all topics."""
         header = CloneHeader.decode(request)
         one = (header.topic or "").strip()
         topics = [header.topic or ""] if one else self.offsets.topics_of(header.src_group)

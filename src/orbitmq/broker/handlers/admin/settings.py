@@ -1,4 +1,4 @@
-"""Settings and state of the broker itself."""
+"""Administration of the broker's settings, state and counters."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class ConfigAdminHandlers:
-    """Answers those who look at settings and change them.
+    """Handles requests that read or change settings.
 
-    Java lets a request change any setting, paths and commands included, and writes the whole
-    configuration over the operator's file. Here a request changes what is declared `live`, and what
-    it changes lasts as long as the process: the file stays the operator's.
+    In Java a request can change any setting, paths and commands included, and Java overwrites the
+    operator's file with the whole configuration. In OrbitMQ a request can change only settings
+    declared `live`. The change lasts as long as the process; the operator's file is not changed.
     """
 
     config: BrokerConfig
     runtime_info: RuntimeInfo
     clock: Callable[[], int]
     on_change: Callable[[list[str]], None]
-    """Called with the keys that were changed."""
+    """Function that is called with the keys that were changed."""
     version: DataVersion = field(init=False)
 
     def __post_init__(self) -> None:
         self.version = DataVersion(self.clock(), 0)
 
     def register(self, router: Router) -> None:
-        """Take over the codes of this family."""
+        """Register the handlers of this family with `router`."""
         router.add(self.update, [RequestCode.UPDATE_BROKER_CONFIG])
         router.add(self.get, [RequestCode.GET_BROKER_CONFIG])
         router.add(self.runtime, [RequestCode.GET_BROKER_RUNTIME_INFO])
 
     def update(self, request: Command, connection: Connection) -> Command:
-        """Change settings, all that are named or none; keys nobody knows change nothing."""
+        """Change all settings in the request, or none; unknown keys are ignored."""
         if not request.body:
             return respond(request)
         try:
@@ -62,29 +62,29 @@ class ConfigAdminHandlers:
             raise Refused(ResponseCode.NO_PERMISSION, remark)
         changed = self.config.update(properties)
         _log.info(
-            "update config by %s: %s", connection.remote_text, ", ".join(changed) or "nothing"
+            "settings changed by %s: %s", connection.remote_text, ", ".join(changed) or "nothing"
         )
         self.version = self.version.next(self.clock())
         self.on_change(changed)
         return respond(request)
 
     def get(self, request: Command, _connection: Connection) -> Command:
-        """Tell all settings, values as they are: no reader of this answer knows escapes."""
+        """Return all settings; values are not escaped, as no reader of this answer unescapes."""
         settings = self.config.as_properties()
         body = "".join(f"{key}={value}\n" for key, value in settings.items())
         version = dumps_lenient(self.version.as_json()).decode()
         return respond(request, ext={"version": version}, body=body.encode())
 
     def runtime(self, request: Command, _connection: Connection) -> Command:
-        """Tell how the broker is doing."""
+        """Return the runtime info of the broker."""
         return respond(request, body=dumps_lenient({"table": self.runtime_info.table()}))
 
 
-# ---- Counters, by name and key
+# ---- Counters
 
 
 class StatsHeader(Header):
-    """Which counter."""
+    """Name and key of a counter."""
 
     stats_name: str
     stats_key: str
@@ -92,16 +92,16 @@ class StatsHeader(Header):
 
 @dataclass(slots=True)
 class StatsAdminHandlers:
-    """Answers those who watch rates."""
+    """Handles requests for the values of counters."""
 
     stats: BrokerStats
 
     def register(self, router: Router) -> None:
-        """Take over the codes of this family."""
+        """Register the handlers of this family with `router`."""
         router.add(self.view, [RequestCode.VIEW_BROKER_STATS_DATA])
 
     def view(self, request: Command, _connection: Connection) -> Command:
-        """Return what a counter did in the last minute, hour and day."""
+        """Return sum and rates of a counter in the last minute, hour and day."""
         header = StatsHeader.decode(request)
         body = {}
         lag = self.stats.lags.value(header.stats_name, header.stats_key)

@@ -1,4 +1,4 @@
-"""The store as operators see it: entries of consume queues, and cleaning on request."""
+"""Administration of the store: entries of consume queues, and cleaning by request."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from orbitmq.remoting.router import Refused, Router, respond
 __all__ = ["StoreAdminHandlers"]
 
 MAX_ENTRIES = 100_000
-"""Of one answer: more of them than any reader wants, fewer than a frame holds."""
+"""Maximum number of entries in an answer: more than any reader needs, less than a frame holds."""
 
 
 class ConsumeQueueHeader(Header):
-    """Which entries of which queue."""
+    """Range of entries of a consume queue."""
 
     topic: str
     queue_id: int = 0
@@ -33,7 +33,7 @@ class ConsumeQueueHeader(Header):
 
 @dataclass(slots=True)
 class StoreAdminHandlers:
-    """Answers those who look into the store."""
+    """Handles operators' requests about the store."""
 
     store: Store
     consumers: ConsumerClients
@@ -41,13 +41,13 @@ class StoreAdminHandlers:
     retention: Retention
 
     def register(self, router: Router) -> None:
-        """Take over the codes of this family."""
+        """Register the handlers of this family with `router`."""
         router.add(self.consume_queue, [RequestCode.QUERY_CONSUME_QUEUE])
         router.add(self.clean_queues, [RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE])
         router.add(self.delete_expired, [RequestCode.DELETE_EXPIRED_COMMITLOG])
 
     def consume_queue(self, request: Command, _connection: Connection) -> Command:
-        """Return entries of a consume queue as they are."""
+        """Return entries of a consume queue, unfiltered."""
         header = ConsumeQueueHeader.decode(request)
         topic, queue_id = header.topic, header.queue_id
         if (topic, queue_id) not in self.store.queues():
@@ -84,12 +84,12 @@ class StoreAdminHandlers:
             body["subscriptionData"] = subscription.as_json()
 
     def clean_queues(self, request: Command, _connection: Connection) -> Command:
-        """Delete the queues all of whose messages have expired."""
+        """Delete the queues whose messages have all expired."""
         if self.store.remove_expired_queues(kept_topic=SCHEDULE_TOPIC):
-            self.offsets.fit(self.store.max_offset)  # what comes there now begins at 0
+            self.offsets.fit(self.store.max_offset)  # these queues start again at offset 0
         return respond(request)
 
     def delete_expired(self, request: Command, _connection: Connection) -> Command:
-        """Let the next rounds of cleaning delete what has expired, whatever the hour."""
+        """Make the next rounds of cleaning delete expired files at any hour."""
         self.retention.request()
         return respond(request)

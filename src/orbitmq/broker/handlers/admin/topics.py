@@ -1,4 +1,4 @@
-"""Topics as operators see them: created, deleted, listed, measured."""
+"""Administration of topics: creation, deletion, lists, queue ends."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 KEPT_WITHOUT_CONFIG = frozenset(
     {SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC}
 )
-"""Topics whose queues are never unused, though no configuration may name them."""
+"""Topics whose queues are always kept, although they may have no configuration."""
 
 
 class TopicHeader(Header):
-    """A topic."""
+    """Name of a topic."""
 
     topic: str
 
 
 class CreateTopicHeader(Header):
-    """A topic as it shall be."""
+    """A topic with its new settings."""
 
     topic: str | None = None
     read_queue_nums: int
@@ -61,7 +61,7 @@ class CreateTopicHeader(Header):
 
 @dataclass(slots=True)
 class TopicAdminHandlers:
-    """Answers those who administer topics."""
+    """Handles operators' requests about topics."""
 
     config: BrokerConfig
     store: Store
@@ -73,7 +73,7 @@ class TopicAdminHandlers:
     progress: ConsumeStats
 
     def register(self, router: Router) -> None:
-        """Take over the codes of this family."""
+        """Register the handlers of this family with `router`."""
         router.add(self.create, [RequestCode.UPDATE_AND_CREATE_TOPIC])
         router.add(self.delete, [RequestCode.DELETE_TOPIC_IN_BROKER])
         router.add(self.all_topics, [RequestCode.GET_ALL_TOPIC_CONFIG])
@@ -82,7 +82,7 @@ class TopicAdminHandlers:
         router.add(self.clean_unused, [RequestCode.CLEAN_UNUSED_TOPIC])
 
     async def create(self, request: Command, _connection: Connection) -> Command:
-        """Create or replace a topic; it is on disk and at all nameservers before the answer."""
+        """Create or replace a topic; answer once the topic is on disk and registered."""
         self._refuse_on_slave()
         name = self._checked_name((request.ext or {}).get("topic"))
         header = CreateTopicHeader.decode(request)
@@ -110,10 +110,11 @@ class TopicAdminHandlers:
         return respond(request)
 
     async def delete(self, request: Command, _connection: Connection) -> Command:
-        """Delete a topic, its queues and its offsets; one that is not there is gone already.
+        """Delete a topic, its queues and its offsets; succeeds also if there is no such topic.
 
-        Java deletes the queues of every topic without a configuration here. A table that was lost
-        in part would cost messages then, so others' queues are left to CLEAN_UNUSED_TOPIC.
+        Java also deletes the queues of every other topic without a configuration here. If a part
+        of the topic table was lost, that would delete messages. Therefore the queues of other
+        topics are left to CLEAN_UNUSED_TOPIC.
         """
         self._refuse_on_slave()
         name = self._checked_name((request.ext or {}).get("topic"))
@@ -123,7 +124,7 @@ class TopicAdminHandlers:
         return respond(request)
 
     def clean_unused(self, request: Command, _connection: Connection) -> Command:
-        """Delete the queues of topics that are no more."""
+        """Delete the queues of topics without a configuration."""
         for topic in {topic for topic, _ in self.store.queues()}:
             if self.topics.find(topic) is None and topic not in KEPT_WITHOUT_CONFIG:
                 self._remove_queues(topic)
@@ -150,15 +151,15 @@ class TopicAdminHandlers:
         return name
 
     def all_topics(self, request: Command, _connection: Connection) -> Command:
-        """Return the whole table."""
+        """Return the whole table of topics."""
         return respond(request, body=dumps_lenient(self.topics.as_json()))
 
     def system_topics(self, request: Command, _connection: Connection) -> Command:
-        """Return the topics nobody may create or delete."""
+        """Return the topics that clients cannot create or delete."""
         return respond(request, body=dumps_lenient({"topicList": sorted(self.topics.own)}))
 
     async def topic_stats(self, request: Command, _connection: Connection) -> Command:
-        """Return the ends of a topic's queues, and when they last grew."""
+        """Return the first and last offset of each queue of a topic, and its last store time."""
         name = TopicHeader.decode(request).topic
         topic = self.topics.find(name)
         if topic is None:
