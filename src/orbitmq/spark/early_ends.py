@@ -2,9 +2,9 @@
 
 A scan ends early when a `limit` has its rows. Spark then closes the connection, and the worker that
 is writing the next rows fails with `BrokenPipeError`, as intended. Spark's daemon, the parent of
-the workers, prints a traceback of this to the stderr of the driver or executor, as if it were a
-fault. The daemon's code looks up the module `traceback` in its global names. A worker, its child,
-can put an object there that prints every other error.
+the workers, prints a traceback of this, as if it were a fault, to the stderr of driver or executor.
+The daemon's code looks up the module `traceback` in its global names. A worker, its child, can put
+an object there that prints every other error.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A queue is a topic, a broker and a queue id. Queue ids repeat on each broker, so offsets have three
 levels. Spark compares offsets as text, so the written JSON is sorted, queues by their id. In option
-texts a user may omit the broker level of a topic on one broker; such queues have no broker name
+texts a user may omit the broker level of a topic on one broker. Such queues have no broker name
 until `with_brokers` adds it.
 
 The offsets of a stream also contain how the batch that ends there was planned. Spark writes them to

@@ -1,8 +1,8 @@
 """Columns of a message as Spark types.
 
 Every column and every element of keys and properties may be null, as in a schema that users write
-themselves, because Spark compares the schemas of batches exactly. The Arrow types of the same table
-are in ``crates/columns/src/column.rs``.
+themselves: Spark compares the schemas of batches exactly. The Arrow types of the same table are in
+``crates/columns/src/column.rs``.
 """
 
 from __future__ import annotations

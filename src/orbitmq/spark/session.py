@@ -13,8 +13,8 @@ Spark's defaults suit large batches. A stream of small batches mostly waits for
 - a garbage collection in each Python worker after each task, which visits all imported modules.
   It needs no setting: see `worker`.
 
-Two more settings give the sink batches of a sensible size, and let a stream that was killed at a
-bad moment start again (Spark takes a half-written file for the checkpoint of another query). No
+Two more settings give the sink batches of a sensible size, and let a stream start again that was
+killed at a bad moment. (Spark takes a half-written file for the checkpoint of another query.) No
 setting changes a result or disables a feature of Spark: the tests run every kind of state with
 them. Local files keep Hadoop's checksums for that reason. The checksums cost a few milliseconds per
 trigger, but Spark uploads the files of its RocksDB state store through the file system that has

@@ -14,7 +14,7 @@ A broker can recognise only rows that it has stored itself. So a batch that is r
 its rows over the same brokers. If one of these brokers has died in between, the tasks must wait for
 it, although nameservers drop it within moments. Therefore the brokers of a sender are *pinned* for
 each of its topics. The first task that writes to a topic stores the names of the brokers in the
-nameservers' key-value table, and every later task reads them there.
+nameservers' key-value table. Every later task reads them there.
 
 A query that should use brokers added later needs a new checkpoint. The brokers of a job without a
 name are part of the job that Spark sends to the tasks. If its rows name their topics, this is
@@ -94,7 +94,7 @@ class Pins:
     def brokers(
         self, sender: str, topic: str, wished: Callable[[], Sequence[str]]
     ) -> tuple[str, ...]:
-        """Return the pinned brokers of a sender's topic; pin those of `wished` if there are none.
+        """Return the pinned brokers of a sender's topic; the first call of all pins `wished`.
 
         Raises `NoRoute` if no nameserver returns or stores the pins.
         """

@@ -2,11 +2,11 @@
 
 A send goes to one queue. Most micro-batches have fewer sends per task than the topic has queues.
 They would leave queues empty, and the consumers of these queues idle. So sends without a fixed
-queue are cut while this matters: the first sends of a task, as many as there are queues, and the
-last sends. The sends in between stay whole, which is fastest.
+queue are cut while this matters: the last sends of a task, and the first ones up to the number of
+queues. The sends in between stay whole, which is fastest.
 
 A piece has at least `LEAST_ROWS` rows or `LEAST_BYTES` bytes, and cutting adds at most `MOST_MORE`
-requests to a task: a request per row would cost more than the spreading is worth.
+requests to a task. A request per row would cost more than the spreading is worth.
 """
 
 from __future__ import annotations

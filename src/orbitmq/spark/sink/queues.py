@@ -1,6 +1,6 @@
 """Choice of the queue for a send, and routes of the sink.
 
-A row may have no fixed queue: then the send goes to the next queue in turn, and after a failure to
+A row may have no fixed queue. Then the send goes to the next queue in turn, and after a failure to
 a queue of another broker. A row may also name its broker or its queue, or its sharding key chooses
 the queue. Turns continue from task to task of a process and begin at a random queue. If the first
 queue of each task were the same, the tasks of small micro-batches, which send once, would all use
@@ -10,7 +10,7 @@ With *pinned* brokers, which suppress the repeats of a query, each partition of 
 broker. This broker depends only on the batch and the partition, because a replayed batch must reach
 the brokers that have its ids. Within the broker the turns choose, because the broker recognises its
 ids in any of its queues. For the same reason a sharding key first chooses its broker and then one
-of that broker's queues, of which there may be more by then. If a pinned broker is missing, the task
+of that broker's queues, whose number may have grown since. If a pinned broker is missing, the task
 waits for it and never uses another one.
 """
 
@@ -118,7 +118,7 @@ class RouteCache:
                 self._good_until[topic] = min(self._good_until[topic], soon)
 
     def address(self, broker_name: str) -> str | None:
-        """Return where a broker's master is."""
+        """Return the address of a broker's master, None if unknown."""
         return self._table.master(broker_name)
 
 
@@ -151,7 +151,7 @@ class SinkQueues:
         self._slots: dict[str, tuple[MessageQueue, ...]] = {}
 
     def address(self, broker_name: str) -> str | None:
-        """Return where a broker's master is."""
+        """Return the address of a broker's master, None if unknown."""
         return self._routes.address(broker_name)
 
     def doubt(self, topic: str) -> None:

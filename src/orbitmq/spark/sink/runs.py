@@ -154,7 +154,7 @@ class EarlierRun:
         return scope.partition in run.done
 
     def _ask(self, topic: str) -> JobRun | None:
-        """Return the earlier run of this batch, None if there is none."""
+        """Return the earlier run of this batch, None for the first run."""
         sender = self._scope.sender
         run = _patiently(lambda: self._runs.find(sender, topic), self._patience_s)
         return run if run is not None and run.batch == self._scope.batch else None

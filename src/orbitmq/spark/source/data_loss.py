@@ -2,8 +2,8 @@
 
 | observation | cause |
 | --- | --- |
-| the queue's first offset is past the one to read | expired: the broker has deleted old files |
-| the queue ends before the one to read | shrunk: it was recreated, or lost its tail in a crash |
+| the queue's first offset is past the offset to read | expired: the broker has deleted old files |
+| the queue ends before the offset to read | shrunk: recreated, or lost its tail in a crash |
 | topic or queue is missing, although its broker answers | see `availability` |
 
 With ``failOnDataLoss=true`` each of these is an error that names the offsets. Otherwise it is a
@@ -69,7 +69,7 @@ LEAST_PAUSE_S = 0.1
 
 
 class MessagesLost(ClientError):
-    """Messages that a query was going to read no longer exist, for the reason `cause`."""
+    """Error: messages that a query was going to read no longer exist; `cause` gives the reason."""
 
     fault = Fault.OPERATOR
 
@@ -79,7 +79,7 @@ class MessagesLost(ClientError):
 
 
 class BrokerAway(ClientError):
-    """A broker that a query reads from is unavailable for too long; its messages are not lost."""
+    """Error: a broker that a query reads from is away for too long; its messages are not lost."""
 
     fault = Fault.OPERATOR
     retriable = True

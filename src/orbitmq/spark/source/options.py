@@ -195,7 +195,7 @@ class SourceOptions:
     ) -> SourceOptions:
         """Parse a reader's options; every mistake raises a `ConfigError` of one line.
 
-        `streaming` is None until Spark requests a reader for a batch or a stream.
+        `streaming` stays None until Spark requests a reader for a batch or a stream.
         """
         options = Options(given, SOURCE_OPTIONS, "the rocketmq source")
         if streaming:

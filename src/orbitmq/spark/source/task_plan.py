@@ -6,7 +6,7 @@ tasks as can run at once, if as many queues have messages to read.
 A task costs Spark some milliseconds whatever it reads, and a second and much memory when it is the
 first on a core. Most triggers of a stream that keeps up have a few messages only. So queues with
 few offsets share a task, until it has at least `LEAST_PER_TASK` offsets. A queue is only divided if
-the options ask for more tasks (`min_partitions`) or smaller ones (`max_records`).
+the options require more tasks (`min_partitions`) or smaller ones (`max_records`).
 """
 
 from __future__ import annotations
@@ -134,9 +134,9 @@ MessageQueue(topic='t', broker_name='b', queue_id=1): 10}
 
 # ---- Size of a micro-batch
 #
-# A micro-batch has at most a number of offsets or bytes, and waits until there are enough messages.
-# All limits apply together. Bytes are an estimate: a sample of the first messages of each queue's
-# share is read every `LOOK_AGAIN_S`, and its mean size counts for the rest.
+# Options limit the offsets or bytes of a micro-batch, and set a least number of messages to wait
+# for. All limits apply together. Bytes are an estimate: a sample of the first messages of each
+# queue's share is read every `LOOK_AGAIN_S`, and its mean size counts for the rest.
 
 LOOK_AGAIN_S = 10.0
 SAMPLED_MESSAGES = 32
