@@ -46,8 +46,8 @@ class OrderlyService:
     """Calls handlers with the messages of ordered queues.
 
     `relock` sends a lock request to the broker and returns True if this member has the lock.
-    `settle` decides about failed messages. It returns None if they are dead letters or dropped,
-    else the messages to put back into the queue. Both are called on the loop.
+    `settle` decides about failed messages. It returns None if they are not retried, else the
+    messages to put back into the queue. Both are called on the loop.
     """
 
     def __init__(

@@ -220,7 +220,7 @@ class ProcessQueue(QueueCache):
             for piece in runs[1:] if inherits else runs:
                 heapq.heappush(unfinished, piece.first_offset)
             if inherits or not unfinished:
-                pass  # the first kept message has the run's entry, or the heap was cleared
+                pass  # the first kept message takes over the run's entry, or the heap is empty
             elif unfinished[0] == run.first_offset:
                 heapq.heappop(unfinished)
                 while unfinished and unfinished[0] in early:

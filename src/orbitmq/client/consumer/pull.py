@@ -1,6 +1,6 @@
-"""Classic pull consumers: the program says which queue, from which offset, and keeps the offsets.
+"""Classic pull consumers: the program chooses queue and offset of each pull, and keeps the offsets.
 
-Nothing is pulled ahead and no queues are shared out here; for that there are the other consumers.
+These consumers do not pull in advance and do not share queues in the group; the other consumers do.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["AsyncPullConsumer", "PullConsumer", "PullResult", "PullStatus"]
 
 
 class PullConsumer(WithBlock, BasePullConsumer):
-    """Pulls what it is told to, from where it is told to.
+    """Pulls from a given queue and offset, one request per call.
 
     ::
 
@@ -37,7 +37,7 @@ class PullConsumer(WithBlock, BasePullConsumer):
     """
 
     def start(self) -> Self:
-        """Start the background work. ::
+        """Start the consumer's heartbeats in the background. ::
 
         consumer.start()
         """
@@ -56,7 +56,7 @@ class PullConsumer(WithBlock, BasePullConsumer):
         if instance is None:
             return
         if self._generation != background.generation():
-            background.keep_parent_objects(instance)  # a forked child has only a picture of it
+            background.keep_parent_objects(instance)  # a forked child has only a copy of it
             return
         background.run(instance.stop())
 
@@ -70,9 +70,9 @@ class PullConsumer(WithBlock, BasePullConsumer):
         sql: str | None = None,
         block: bool = False,
     ) -> PullResult:
-        """Return what a queue has from an offset on; with `block` wait for it, up to 20 s.
+        """Pull messages of a queue from an offset on; with `block`, wait up to 20 s for messages.
 
-        A result without messages is the end of the queue only if its status says so. ::
+        An empty result means the end of the queue only if its status is ``NO_NEW_MESSAGE``. ::
 
         result = consumer.pull(queue, 0, 100, tags="paid")
         """
@@ -86,7 +86,7 @@ class PullConsumer(WithBlock, BasePullConsumer):
         return background.run(self._queues(topic))
 
     def begin_offset(self, queue: MessageQueue) -> int:
-        """Return the offset of the first message a queue still has. ::
+        """Return the offset of the first message that a queue still has. ::
 
         consumer.begin_offset(queue)
         """
@@ -107,7 +107,7 @@ class PullConsumer(WithBlock, BasePullConsumer):
         return background.run(self._search(queue, time_ms))
 
     def committed(self, queue: MessageQueue) -> int | None:
-        """Return what the group has committed for a queue, None for nothing. ::
+        """Return the group's committed offset of a queue, None if there is none. ::
 
         consumer.committed(queue)
         """
@@ -115,14 +115,14 @@ class PullConsumer(WithBlock, BasePullConsumer):
         return offset if offset >= 0 else None
 
     def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Commit offsets of queues. ::
+        """Commit offsets of queues for the group. ::
 
         consumer.commit({queue: 100})
         """
         background.run(self._commit(offsets))
 
     def send_back(self, message: ReceivedMessage, *, delay_level: int = 0) -> None:
-        """Have a message come again later, through the group's retry topic. ::
+        """Send a message back to its broker, which delivers it again through the retry topic. ::
 
         consumer.send_back(message, delay_level=3)
         """
@@ -130,7 +130,7 @@ class PullConsumer(WithBlock, BasePullConsumer):
 
 
 class AsyncPullConsumer(AsyncWithBlock, BasePullConsumer):
-    """Pulls what it is told to, from where it is told to; for asyncio.
+    """Pulls from a given queue and offset, one request per call; for asyncio.
 
     ::
 
@@ -147,7 +147,7 @@ class AsyncPullConsumer(AsyncWithBlock, BasePullConsumer):
     """
 
     async def start(self) -> Self:
-        """Start the background work on the running loop. ::
+        """Start the consumer's heartbeats on the running loop. ::
 
         await consumer.start()
         """
@@ -175,9 +175,9 @@ class AsyncPullConsumer(AsyncWithBlock, BasePullConsumer):
         sql: str | None = None,
         block: bool = False,
     ) -> PullResult:
-        """Return what a queue has from an offset on; with `block` wait for it, up to 20 s.
+        """Pull messages of a queue from an offset on; with `block`, wait up to 20 s for messages.
 
-        A result without messages is the end of the queue only if its status says so. ::
+        An empty result means the end of the queue only if its status is ``NO_NEW_MESSAGE``. ::
 
         result = await consumer.pull(queue, 0, 100, tags="paid")
         """
@@ -191,7 +191,7 @@ class AsyncPullConsumer(AsyncWithBlock, BasePullConsumer):
         return await self._queues(topic)
 
     async def begin_offset(self, queue: MessageQueue) -> int:
-        """Return the offset of the first message a queue still has. ::
+        """Return the offset of the first message that a queue still has. ::
 
         await consumer.begin_offset(queue)
         """
@@ -212,7 +212,7 @@ class AsyncPullConsumer(AsyncWithBlock, BasePullConsumer):
         return await self._search(queue, time_ms)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """Return what the group has committed for a queue, None for nothing. ::
+        """Return the group's committed offset of a queue, None if there is none. ::
 
         await consumer.committed(queue)
         """
@@ -220,14 +220,14 @@ class AsyncPullConsumer(AsyncWithBlock, BasePullConsumer):
         return offset if offset >= 0 else None
 
     async def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Commit offsets of queues. ::
+        """Commit offsets of queues for the group. ::
 
         await consumer.commit({queue: 100})
         """
         await self._commit(offsets)
 
     async def send_back(self, message: ReceivedMessage, *, delay_level: int = 0) -> None:
-        """Have a message come again later, through the group's retry topic. ::
+        """Send a message back to its broker, which delivers it again through the retry topic. ::
 
         await consumer.send_back(message, delay_level=3)
         """

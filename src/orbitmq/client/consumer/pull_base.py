@@ -1,4 +1,4 @@
-"""What classic pull consumers have in common: one call, one request."""
+"""Common base of `PullConsumer` and `AsyncPullConsumer`, in which a pull is one request."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ SUSPENDED_TIMEOUT_MS = 30_000
 
 @dataclass(slots=True, frozen=True)
 class PullResult:
-    """What a pull has brought, and where the next one begins.
+    """Result of a pull: status, messages, and the offset of the next pull.
 
     >>> PullResult(PullStatus.NO_NEW_MESSAGE, [], 7, 0, 7).next_offset
     7
 
-    `messages` is empty unless `status` is ``FOUND``. That alone does not mean the end of the queue:
-    a pull with tags or SQL also ends after some hundred messages that are not wanted.
+    `messages` is empty unless `status` is ``FOUND``. Empty `messages` alone do not mean the end of
+    the queue: a pull with tags or SQL also ends after some hundred messages that do not match.
     """
 
     status: PullStatus
@@ -60,7 +60,7 @@ class PullResult:
 
 @dataclass(slots=True, frozen=True)
 class PullHow:
-    """How much to pull, what of it, and whether to wait for it."""
+    """Options of a pull: limit, filter, and True to wait for messages."""
 
     max_messages: int
     tags: str | None = None
@@ -76,7 +76,7 @@ async def pull_once(
     offset: int,
     how: PullHow,
 ) -> PullResult:
-    """Pull from a queue; `own` is what brokers call it."""
+    """Pull from a queue; `own` is the queue with the broker's topic name."""
     if offset < 0 or how.max_messages <= 0:
         raise ConfigError(
             f"offset must not be negative ({offset}) and max_messages positive ({how.max_messages})"
@@ -97,12 +97,12 @@ async def pull_once(
     messages = messages_of(pulled, queue, subscription, topic=queue.topic)
     status = pulled.status
     if status is PullStatus.FOUND and not messages:
-        status = PullStatus.NO_MATCHED_MESSAGE  # brokers compare the hashes of tags only
+        status = PullStatus.NO_MATCHED_MESSAGE  # brokers compare only the hashes of tags
     return PullResult(status, messages, pulled.next_offset, pulled.min_offset, pulled.max_offset)
 
 
 class BasePullConsumer:
-    """What classic pull consumers have in common."""
+    """Common base of the classic pull consumers."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class BasePullConsumer:
 
     @property
     def is_running(self) -> bool:
-        """Whether the consumer was started and not stopped."""
+        """True if the consumer was started and not stopped."""
         return self._instance is not None
 
     @property
@@ -149,7 +149,7 @@ class BasePullConsumer:
         }
 
     async def _route(self, topic: str) -> TopicRoute:
-        """Return where a topic can be read, waiting for a broker that is away."""
+        """Return a route with queues to read from; waits for a broker that is unreachable."""
         instance = self._running
 
         def look(left_ms: float) -> Flow[TopicRoute]:
@@ -159,7 +159,7 @@ class BasePullConsumer:
         return await instance.run(look_patiently(look, timeout_ms, time.monotonic))
 
     async def _introduce(self, topic: str) -> None:
-        """Have brokers know us before the first request about a topic."""
+        """Announce the group by a heartbeat before the first request about a topic."""
         instance = self._running
         if topic and topic not in self._topics:
             await self._route(topic)
@@ -168,7 +168,7 @@ class BasePullConsumer:
             await instance.heartbeat()
 
     async def _run(self, flow: Flow[T], topic: str) -> T:
-        """Carry out a flow about a topic."""
+        """Run a flow about a topic, after a heartbeat if it is the first about this topic."""
         await self._introduce(topic)
         return await self._running.run(flow)
 

@@ -1,4 +1,4 @@
-"""One pull: the request, and what its answer means."""
+"""Flow of one pull: the request, and the decoding of the response."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ __all__ = [
     "pull",
 ]
 
-# ---- Records that a reader leaves out because they are damaged, so that it can read the others
+# ---- Damaged records
 #
-# ::
+# A reader leaves out damaged records, so that it can read the others::
 #
 #     record    total size i32 | … | queue offset i64 at 20 | physical offset i64 at 28 | …
 #
-# A damaged record (a flipped bit in its body, say) stays damaged however often it is read. A
-# reader that refused the whole answer would read the same answer forever.
+# A damaged record (with a flipped bit in its body, for example) stays damaged at every read. A
+# reader that rejected the whole response would pull the same response forever.
 
 _log = logging.getLogger(__name__)
 
@@ -48,9 +48,10 @@ _OFFSETS_AT = 20
 
 
 def decode_whole(data: bytes, decode: Callable[[bytes], list[T]], queue: object) -> list[T]:
-    """Decode records that stand back to back; log and leave out those that are damaged.
+    """Decode consecutive records; log and leave out damaged records.
 
-    Raises `MalformedRecord` when the length of one is damaged: the next one cannot be found then.
+    Raises `MalformedRecord` if the length of a record is damaged, because then the start of the
+    next record is unknown.
     """
     try:
         return decode(data)
@@ -81,11 +82,11 @@ def decode_whole(data: bytes, decode: Callable[[bytes], list[T]], queue: object)
 
 
 LITE_PULL = 16
-"""The sysFlag bit by which lite pulls are told from others; brokers do nothing with it."""
+"""Bit of sysFlag that marks lite pulls; brokers ignore the bit."""
 
 BULK_BYTES = 1 << 20
-"""How much an OrbitMQ broker may send at once. Apache's know no such field and keep to their own
-limit, 32 messages unless set up otherwise."""
+"""Maximum bytes that an OrbitMQ broker may send per pull. Apache's brokers ignore this field and
+apply their own limit, by default 32 messages."""
 
 _STATUS: dict[int, PullStatus] = {
     ResponseCode.SUCCESS: PullStatus.FOUND,
@@ -97,7 +98,7 @@ _STATUS: dict[int, PullStatus] = {
 
 @dataclass(slots=True)
 class PullRequest:
-    """What to ask for."""
+    """Parameters of one pull."""
 
     group: str
     queue: MessageQueue
@@ -111,24 +112,24 @@ class PullRequest:
     timeout_ms: float = 10_000
     broker_id: int = MASTER_ID
     sub_version: int | None = None
-    """Another version of the subscription than its own."""
+    """Version of the subscription to send in place of the subscription's own version."""
 
 
 @dataclass(slots=True)
 class Pulled:
-    """Answer of a broker to a pull: `body` has the messages found; go on at `next_offset`."""
+    """Response to a pull: `body` has the messages, `next_offset` is the offset of the next pull."""
 
     status: PullStatus
     next_offset: int
     min_offset: int
     max_offset: int
     broker_id: int
-    """Id of the broker that the next pull should go to, as this broker suggests."""
+    """Id of the replica that the broker suggests for the next pull."""
     body: bytes
 
 
 def pull(routes: RouteTable, request: PullRequest) -> Flow[Pulled]:
-    """Pull once; refusals are raised."""
+    """Send one pull request; raises the broker's error if the response code means failure."""
     queue, flags = request.queue, request.flags
     address = routes.address(queue.broker_name, request.broker_id)
     if address is None:
@@ -163,7 +164,7 @@ def pull(routes: RouteTable, request: PullRequest) -> Flow[Pulled]:
     answer = response.ext or {}
     next_offset = int(answer.get("nextBeginOffset", request.offset))
     if status is PullStatus.NO_NEW_MESSAGE and next_offset > request.offset:
-        # A hole in the queue, where a file is missing: the broker names the end of the hole.
+        # A hole in the queue, where a file is missing: the broker returns the end of the hole.
         status = PullStatus.NO_MATCHED_MESSAGE
     return Pulled(
         status,
@@ -184,7 +185,7 @@ def messages_of(
     namespace: str | None = None,
     after: int | None = None,
 ) -> list[ReceivedMessage]:
-    """Return the messages of a pull that the subscription wants, without damaged ones."""
+    """Return the messages of a pull that match the subscription, without damaged messages."""
     if pulled.status is not PullStatus.FOUND:
         return []
 

@@ -1,6 +1,6 @@
-"""Push consumers: messages come to functions. One class for threads, one for tasks.
+"""Push consumers call functions with messages: one class for threads, one for asyncio tasks.
 
-Both are thin: what they share is in `BasePushConsumer`, how they work in `PushMember`.
+Both classes are thin: their common part is `BasePushConsumer`, the work is done by `PushMember`.
 """
 
 from __future__ import annotations
@@ -40,26 +40,28 @@ class PushConsumer(WithBlock, BasePushConsumer):
 
         consumer.run()
 
-    A function that returns has done its work; when it raises, the error is logged with the
-    message's id and the message comes again later, up to `max_reconsume_times`; then it becomes a
-    dead letter.
+    A message is done when the function returns. If the function raises, the error is logged with
+    the message's id, and the message is delivered again later. After `max_reconsume_times` retries
+    it becomes a dead letter.
 
     Settings (keyword arguments, all but `group` optional):
 
-    - `consume_from`: where a new group begins: ``"earliest"`` (or ``"first"``), ``"latest"`` (the
-      end of every queue), a time, or ``"last"`` (default): RocketMQ's rule, which is the end of a
-      queue, but the first message of a queue so young that it is still in memory;
-    - `concurrency`: how many threads; `broadcast`: every consumer gets every message;
-    - `pull_batch_size`, `max_cached_messages`, `max_cached_bytes`, `max_span`: how much is pulled
-      at a time, and held of each queue;
-    - `max_reconsume_times`, `suspend_ms`: how often and, in order, how soon messages are retried;
-    - `stop_timeout_s`: how long `close` waits for functions that are at work;
-    - `max_cached_messages_of_topic`, `max_cached_bytes_of_topic`: how much is held of each topic;
-    - `strategy`: how the group's members share the queues;
+    - `consume_from`: start of a new group: ``"earliest"`` (or ``"first"``), ``"latest"`` (the end
+      of every queue), a time, or ``"last"`` (default). ``"last"`` is RocketMQ's rule: the end of a
+      queue, but the first message of a young queue, whose first message is still in memory;
+    - `concurrency`: number of threads; `broadcast`: every consumer gets every message;
+    - `pull_batch_size`: number of messages per pull;
+    - `max_cached_messages`, `max_cached_bytes`, `max_span`: limits of the messages held per queue;
+    - `max_cached_messages_of_topic`, `max_cached_bytes_of_topic`: limits of the messages held per
+      topic;
+    - `max_reconsume_times`: number of retries of a message; `suspend_ms`: pause before the retry of
+      an ordered message;
+    - `stop_timeout_s`: time for which `close` waits for running functions;
+    - `strategy`: rule by which the group's members share the queues;
     - `hooks`: objects that are called around every call of a function, see `ConsumeHook`;
-    - `instance_name`: part of the name brokers know it by. It is made up, so a process may have as
-      many members of a group as it likes; only those of broadcasts, whose offsets are kept in a
-      file of that name, have to be given one each;
+    - `instance_name`: part of the client id. The default is unique, so a process may have any
+      number of members of a group. Only several broadcast consumers in one process need a name
+      each, because the name is part of the path of their offset file;
     - `namespace`, `access_key`, `secret_key`, `security_token`, `tls`: as for every client.
     """
 
@@ -86,7 +88,7 @@ class PushConsumer(WithBlock, BasePushConsumer):
         batch: int = 1,
         auto_commit: bool = True,
     ) -> Callable[[F], F]:
-        """Have a function get the messages of a topic, all or those that `tags` or `sql` select.
+        """Register a function for a topic: all messages, or those that `tags` or `sql` select.
 
         ::
 
@@ -98,9 +100,9 @@ class PushConsumer(WithBlock, BasePushConsumer):
             def step(message):             # the messages of a queue one after the other
                 ...
 
-        With ``auto_commit=False`` an ordered function says itself when what it did is committed, or
-        comes again: see `OrderlyStatus`. A filter that brokers do not understand is an error of
-        `start`, and of this while the consumer is running; then nothing has changed.
+        With ``auto_commit=False`` an ordered function decides itself when to commit or to repeat
+        messages, see `OrderlyStatus`. If a broker cannot parse the filter, `start` raises an error.
+        While the consumer is running, the registration raises the error and changes nothing.
         """
 
         def add(function: F) -> F:
@@ -114,7 +116,7 @@ class PushConsumer(WithBlock, BasePushConsumer):
         return add
 
     def unsubscribe(self, topic: str) -> None:
-        """Consume a topic no more. ::
+        """Stop consuming a topic and remove its function. ::
 
         consumer.unsubscribe("orders")
         """
@@ -124,7 +126,7 @@ class PushConsumer(WithBlock, BasePushConsumer):
         self._handlers.remove(topic)
 
     def start(self) -> Self:
-        """Begin to consume, in the background.
+        """Join the group and start consuming in the background.
 
         ::
 
@@ -141,9 +143,9 @@ class PushConsumer(WithBlock, BasePushConsumer):
         return self
 
     def close(self) -> None:
-        """Finish the messages that are being handled, commit what was done, leave the group.
+        """Finish the running functions, commit the offsets of done messages and leave the group.
 
-        A handler may call it, too; then it returns at once. ::
+        If a function that handles messages calls `close`, the call returns at once. ::
 
             consumer.close()
         """
@@ -151,7 +153,7 @@ class PushConsumer(WithBlock, BasePushConsumer):
         if member is None:
             return
         if self._generation != background.generation():
-            background.keep_parent_objects(member)  # a forked child has only a picture of it
+            background.keep_parent_objects(member)  # a forked child has only a copy of the member
             return
         if self._workers is not None and self._workers.is_worker:
             future = asyncio.run_coroutine_threadsafe(member.stop(), background.loop())
@@ -163,14 +165,14 @@ class PushConsumer(WithBlock, BasePushConsumer):
             self._stopped.set()
 
     def suspend(self) -> None:
-        """Pull no more until `resume`. ::
+        """Stop pulling until `resume` is called. ::
 
         consumer.suspend()
         """
         self._running.is_suspended = True
 
     def resume(self) -> None:
-        """Go on after `suspend`. ::
+        """Start pulling again after `suspend`. ::
 
         consumer.resume()
         """
@@ -179,7 +181,7 @@ class PushConsumer(WithBlock, BasePushConsumer):
         background.loop().call_soon_threadsafe(member.rebalance_soon)
 
     def run(self) -> None:
-        """Consume until `close` is called, or the process is told to end (SIGINT, SIGTERM).
+        """Consume until `close` is called or the process receives SIGINT or SIGTERM.
 
         ::
 
@@ -196,7 +198,7 @@ class PushConsumer(WithBlock, BasePushConsumer):
 
         before: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():
-            # From here on: messages are handled before `start` has returned.
+            # Install the handlers before `start`, because messages are handled before it returns.
             before[signal.SIGTERM] = signal.signal(signal.SIGTERM, end)
             if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
                 before[signal.SIGINT] = signal.signal(signal.SIGINT, end)
@@ -204,7 +206,7 @@ class PushConsumer(WithBlock, BasePushConsumer):
             if self._member is None:
                 self.start()
             waits = True
-            # In slices: a wait without an end would not let signals through on every system.
+            # In slices, because an endless wait blocks signals on some systems.
             while not is_told and not self._stopped.wait(1):
                 pass
         except KeyboardInterrupt:
@@ -217,7 +219,7 @@ class PushConsumer(WithBlock, BasePushConsumer):
 
 
 class AsyncPushConsumer(AsyncWithBlock, BasePushConsumer):
-    """Awaits coroutine functions with messages, a bounded number at a time.
+    """Awaits coroutine functions with messages, up to `concurrency` at a time.
 
     ::
 
@@ -229,8 +231,8 @@ class AsyncPushConsumer(AsyncWithBlock, BasePushConsumer):
 
         asyncio.run(consumer.run())
 
-    It belongs to the loop it is started on. Everything else is as for `PushConsumer`;
-    `concurrency` counts tasks.
+    The consumer belongs to the event loop on which it is started. Everything else is as in
+    `PushConsumer`; `concurrency` is the number of tasks.
     """
 
     _awaits = True
@@ -246,7 +248,7 @@ class AsyncPushConsumer(AsyncWithBlock, BasePushConsumer):
         batch: int = 1,
         auto_commit: bool = True,
     ) -> Callable[[A], A]:
-        """Have a coroutine function get the messages of a topic, before the start. ::
+        """Register a coroutine function for the messages of a topic, before the start. ::
 
         @consumer.on("orders", tags="created || paid")
         async def handle(message):
@@ -273,7 +275,7 @@ class AsyncPushConsumer(AsyncWithBlock, BasePushConsumer):
         batch: int = 1,
         auto_commit: bool = True,
     ) -> None:
-        """Have a coroutine function get the messages of a topic, also while running. ::
+        """Register a coroutine function for a topic, also while the consumer is running. ::
 
         await consumer.subscribe("orders", handle, tags="paid")
         """
@@ -284,7 +286,7 @@ class AsyncPushConsumer(AsyncWithBlock, BasePushConsumer):
             await self._add_running(self._member, handler, tags, sql)
 
     async def unsubscribe(self, topic: str) -> None:
-        """Consume a topic no more. ::
+        """Stop consuming a topic and remove its function. ::
 
         await consumer.unsubscribe("orders")
         """
@@ -294,7 +296,7 @@ class AsyncPushConsumer(AsyncWithBlock, BasePushConsumer):
         self._handlers.remove(topic)
 
     async def start(self) -> Self:
-        """Begin to consume on the running loop. ::
+        """Join the group and start consuming on the running loop. ::
 
         await consumer.start()
         """
@@ -305,7 +307,7 @@ class AsyncPushConsumer(AsyncWithBlock, BasePushConsumer):
         return self
 
     async def close(self) -> None:
-        """Finish the messages that are being handled, commit what was done, leave the group. ::
+        """Finish the running functions, commit the offsets of done messages and leave the group. ::
 
         await consumer.close()
         """
@@ -319,14 +321,14 @@ class AsyncPushConsumer(AsyncWithBlock, BasePushConsumer):
                 self._stopped.set()
 
     def suspend(self) -> None:
-        """Pull no more until `resume`. ::
+        """Stop pulling until `resume` is called. ::
 
         consumer.suspend()
         """
         self._running.is_suspended = True
 
     def resume(self) -> None:
-        """Go on after `suspend`. ::
+        """Start pulling again after `suspend`. ::
 
         consumer.resume()
         """
@@ -335,12 +337,12 @@ class AsyncPushConsumer(AsyncWithBlock, BasePushConsumer):
         member.rebalance_soon()
 
     async def run(self) -> None:
-        """Consume until `close` is called, the task is cancelled, or the process is told to end. ::
+        """Consume until `close` is called, the task is cancelled or the process gets SIGTERM. ::
 
         asyncio.run(consumer.run())
 
-        That is SIGTERM, unless the program has a handler of its own for it; Ctrl-C cancels the
-        task of `asyncio.run`.
+        SIGTERM has this effect unless the program has its own handler for SIGTERM. Ctrl-C cancels
+        the task of `asyncio.run`.
         """
         if self._member is None:
             await self.start()
@@ -355,7 +357,7 @@ class AsyncPushConsumer(AsyncWithBlock, BasePushConsumer):
 
 @contextlib.contextmanager
 def _sigterm_calls(end: Callable[[], None]) -> Iterator[None]:
-    """Have SIGTERM end a task instead of the process, if nobody else has taken care of it."""
+    """Make SIGTERM call `end` inside the block, unless the program has its own SIGTERM handler."""
     is_ours = (
         threading.current_thread() is threading.main_thread()
         and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

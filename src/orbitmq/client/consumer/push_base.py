@@ -1,4 +1,4 @@
-"""What push consumers have in common, whether threads or tasks handle their messages."""
+"""Common base of `PushConsumer` and `AsyncPushConsumer`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_BATCH = 65_535
 
 
 class BasePushConsumer(MemberOwner[PushMember]):
-    """What push consumers have in common."""
+    """Common base of the push consumers: the handlers, and the member while it is running."""
 
     _awaits = False
 
@@ -52,7 +52,7 @@ class BasePushConsumer(MemberOwner[PushMember]):
         batch: int,
         auto_commit: bool,
     ) -> Handler:
-        """Return a handler for a topic; `ConfigError` says what is wrong with it."""
+        """Return a new handler for a topic; raises `ConfigError` for invalid arguments."""
         fault = topic_name_fault(topic)
         if fault is not None:
             raise ConfigError(f"topic {topic!r}: {fault}")
@@ -71,7 +71,7 @@ class BasePushConsumer(MemberOwner[PushMember]):
                 f"the handler of {topic}: auto_commit=False needs orderly=True, since only what is "
                 "handled in order can be committed by hand; `Consumer` commits by hand without it"
             )
-        subscribe(topic, tags, sql, 0)  # says what is wrong with it
+        subscribe(topic, tags, sql, 0)  # raises `ConfigError` for an invalid subscription
         if (before := self._handlers.function_of(topic)) is not None:
             raise already_handled(topic, before)
         return Handler(topic, function, batch, orderly, auto_commit)
@@ -83,7 +83,7 @@ class BasePushConsumer(MemberOwner[PushMember]):
     async def _add_running(
         self, member: PushMember, handler: Handler, tags: str | None, sql: str | None
     ) -> None:
-        """Add a handler once brokers have agreed to its filter; else all stays as it was."""
+        """Add a handler after a broker has validated its filter; an error changes nothing."""
         await member.add_handler(handler, tags, sql)
         self._wanted[handler.topic] = (tags, sql)
 

@@ -1,4 +1,4 @@
-"""How a push consumer works: it pulls its queues, gives messages to handlers, settles the rest."""
+"""Group member behind the push consumers: pulls queues and calls handlers with the messages."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _log = logging.getLogger(__name__)
 SUSPENDED_S = 1.0
 RELEASE_S = 1.0
 _WHO_ARE_YOU = (ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST)
-"""What a broker answers that has not heard our latest heartbeat."""
+"""Response codes of a broker that does not have this member's latest subscriptions."""
 
 
 class PushMember(OrderedMember):
-    """A member of a group whose messages go to handlers."""
+    """Member of a group that calls handlers with messages."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class PushMember(OrderedMember):
             self.subscriptions.put(subscribe(retry_topic(self.group), None, None, now_ms()))
 
     async def start(self) -> None:
-        """Join the group."""
+        """Join the group; start to renew locks and to send back messages of stuck handlers."""
         await super().start()
         self._put_hooks_around_handlers()
         if not self.settings.broadcast:
@@ -108,7 +108,7 @@ class PushMember(OrderedMember):
             self.handlers.wrap(calls.around_awaiting if self._awaits else calls.around)
 
     async def add_handler(self, handler: Handler, tags: str | None, sql: str | None) -> None:
-        """Want a topic for a handler; one that brokers refuse changes nothing."""
+        """Add a handler and subscribe to its topic; a rejected filter changes nothing."""
         subscription = await self._checked(handler.topic, tags, sql)
         self.handlers.put(handler)
         await self._want(subscription)
@@ -116,7 +116,7 @@ class PushMember(OrderedMember):
     def _handler_of(self, queue: MessageQueue) -> Handler | None:
         return self.handlers.find(self.user_topic(queue.topic))
 
-    # ---- queues
+    # ---- Queues
 
     def _is_ordered(self, queue: MessageQueue) -> bool:
         handler = self._handler_of(queue)
@@ -157,7 +157,7 @@ class PushMember(OrderedMember):
                     return False
                 await asyncio.sleep(0.01)
         elif isinstance(cache, ProcessQueue) and not self.settings.broadcast:
-            # Whoever gets the queue next shall not get what handlers have at this moment.
+            # The next owner of the queue must not get messages that handlers have at this moment.
             stopped_at = now if cache.stopped_at is None else cache.stopped_at
             limit = stopped_at + self.settings.stop_timeout_s
             while cache.is_at_work and not cache.is_dropped and self._loop.time() < limit:
@@ -171,7 +171,8 @@ class PushMember(OrderedMember):
         try:
             if not await self.workers.drain(self.settings.stop_timeout_s):
                 _log.warning(
-                    "handlers are still at work after %.0f s; their messages will come again",
+                    "handlers are still running after %.0f s; their messages will be delivered "
+                    "again",
                     self.settings.stop_timeout_s,
                 )
         finally:
@@ -181,17 +182,17 @@ class PushMember(OrderedMember):
         if self._tracer is not None:
             await self._tracer.close()
 
-    # ---- pulling
+    # ---- Pulls
 
     async def _pull_forever(self, cache: QueueCache) -> None:
         while not cache.is_stopped:
-            cache.last_pull_ms = now_ms()  # also for a queue that has to wait: it is not lost
+            cache.last_pull_ms = now_ms()  # a queue that has to wait must not count as stale
             if self.is_suspended:
                 await asyncio.sleep(SUSPENDED_S)
             elif cache.is_full:
                 await self._room(cache)
             elif not (self.settings.broadcast or await self._is_still_ours(cache)):
-                continue  # that has waited
+                continue  # `_is_still_ours` has waited
             elif isinstance(cache, OrderlyQueue) and not cache.is_ours(clock_ms()):
                 await self._relock(cache)
                 if not cache.is_ours(clock_ms()):
@@ -220,7 +221,7 @@ class PushMember(OrderedMember):
             broker_id=cache.broker_id,
             sub_version=self.told_version(cache.queue.topic),
         )
-        began = time.perf_counter()  # a loop may count in milliseconds, and many a pull takes less
+        began = time.perf_counter()  # the loop's clock may be too coarse for short pulls
         try:
             pulled = await self.instance.run(pull(self.instance.routes, request))
             cache.last_error = None
@@ -229,8 +230,8 @@ class PushMember(OrderedMember):
             await self._pull_failed(cache, error)
             return
         except FAILURES:
-            # A queue is pulled as long as it is ours, whatever one answer was like.
-            _log.exception("pull of %s failed, next try in a moment", cache.queue)
+            # Pulls must continue while this member has the queue, even after an invalid response.
+            _log.exception("pull of %s failed; next try after a pause", cache.queue)
             await asyncio.sleep(self.settings.error_delay_ms / 1000)
             return
         if pulled.status is PullStatus.OFFSET_ILLEGAL:
@@ -239,7 +240,7 @@ class PushMember(OrderedMember):
             await asyncio.sleep(self.settings.pull_interval_ms / 1000)
 
     def _take(self, cache: QueueCache, pulled: Pulled, request: PullRequest, began: float) -> None:
-        """Hand over what a pull has brought."""
+        """Pass the messages of a pull to the service that calls handlers."""
         queue = cache.queue
         is_retry = queue.topic.startswith(RETRY_PREFIX)
         messages = messages_of(
@@ -281,8 +282,13 @@ class PushMember(OrderedMember):
         await asyncio.sleep(self.settings.error_delay_ms / 1000)
 
     async def _moved(self, cache: QueueCache, offset: int) -> None:
-        """Take a queue up anew where it is now: what we asked for is not there any more."""
-        _log.warning("%s has no offset %d, going on at %d", cache.queue, cache.next_offset, offset)
+        """Drop the queue and take it up again at `offset`, because the requested offset is gone."""
+        _log.warning(
+            "%s has no message at offset %d; taking the queue up again at offset %d",
+            cache.queue,
+            cache.next_offset,
+            offset,
+        )
         cache.drop()
         self.offsets.table.put(cache.queue, offset)
         await self.offsets.persist([cache.queue], wait=True)

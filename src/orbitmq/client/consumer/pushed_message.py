@@ -1,4 +1,4 @@
-"""The message that a broker's request carries as its body."""
+"""Decoding of the message in the body of a broker's request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["pushed_message"]
 
 
 def pushed_message(request: Command, namespace: str, *, broker_name: str = "") -> ReceivedMessage:
-    """Return the one message of a request; raises `MalformedRecord` for none or several."""
+    """Return the message of a request; raises `MalformedRecord` unless there is exactly one."""
     queue = MessageQueue("", broker_name, 0)
     messages = decode_messages(request.body, queue, namespace=namespace)
     if len(messages) != 1:

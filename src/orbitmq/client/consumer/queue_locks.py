@@ -1,15 +1,16 @@
-"""The part of a push consumer that has to do with locks: a queue is lent to one member at a time.
+"""Queue locks of a push consumer: a broker grants the lock of a queue to one member at a time.
 
-A queue in order is worked on only while its lock is sure. What a broker has lent is asked for again
-every so often. A broker that cannot be asked takes nothing back: what it granted before holds for a
-while, see `OrderlyQueue`.
+An ordered queue is handled only while its lock is certainly valid. Locks are renewed periodically.
+While a broker is unreachable, the locks that it granted before remain valid for a while, see
+`OrderlyQueue`.
 
-Queues without an order are borrowed, too, so that a member takes one up only when the member before
-it has finished and committed what it had begun. Java's members do not ask for such locks; nor does
-a lock that nobody renews any more keep a queue from the members that are there (`_stale_locks`).
+Unordered queues are locked, too. So a member takes up a queue only after the previous owner has
+finished its running handlers and committed the offset. Java's members do not request locks for
+unordered queues. A lock that no member renews any more does not keep a queue from the present
+members (`_stale_locks`).
 
-A broker that restarts has forgotten its locks. Its queues are asked for again before they are
-pulled, and nobody takes up others from it until all members have had time to do so.
+A broker loses its locks when it restarts. Members lock their queues again before they pull from
+them. No member takes up other queues of this broker until all members have had time to do so.
 """
 
 from __future__ import annotations
@@ -33,22 +34,22 @@ __all__ = ["OrderedMember", "clock_ms"]
 _log = logging.getLogger(__name__)
 
 GONE_S = 120.0
-"""Time for which a member that is gone is remembered: its locks are over then."""
+"""Time for which a member that left is remembered; after that its locks have expired."""
 
 
 def clock_ms() -> int:
-    """Return the time that locks are measured by; nobody can set it."""
+    """Return the time by which locks are measured; changes of the system clock do not affect it."""
     return int(time.monotonic() * 1000)
 
 
 class OrderedMember(FetchingMember[QueueCache]):
-    """A member of a group that asks brokers for queues."""
+    """Member of a group that locks its queues at the brokers."""
 
     def __init__(self, client: ClientSettings, settings: ConsumerSettings) -> None:
         super().__init__(client, settings)
         self._lent: set[MessageQueue] = set()
-        # A queue that is asked for while it is given back would stay ours after our end, and
-        # nobody else could have it for a minute.
+        # Serializes lock and unlock requests. A queue that is locked while it is being unlocked
+        # would stay locked after this member's end, and no other member could have it for a minute.
         self._lending = asyncio.Lock()
         self._tenures: dict[MessageQueue, tuple[str, int]] = {}
         self._members: set[str] = set()
@@ -59,13 +60,14 @@ class OrderedMember(FetchingMember[QueueCache]):
         """Return True if the messages of a queue are handled in order."""
         return False
 
-    # ---- locks
+    # ---- Lock and unlock requests
 
     async def _lock(self, queues: Collection[MessageQueue]) -> Locks:
         async with self._lending:
             if self.is_closing or not queues:
                 return Locks(set(), set(), set())
-            # Of before the answer: a broker that is lost meanwhile has forgotten what it granted.
+            # Read before the request: a broker whose connection is lost meanwhile may have
+            # restarted, and then has lost the locks that it granted.
             tenures = {queue: self._tenure_of(queue) for queue in queues}
             locks = await self.instance.run(
                 lock_queues(
@@ -101,24 +103,28 @@ class OrderedMember(FetchingMember[QueueCache]):
     async def _give_back(self) -> None:
         await self._unlock(self._lent)
 
-    # ---- queues that are not held yet
+    # ---- Queues to take up
 
     async def _borrow(
         self, queues: list[MessageQueue], ordered: Collection[MessageQueue]
     ) -> list[MessageQueue]:
-        """Return those of the queues that may be taken up, because nobody else works on them."""
+        """Return the queues that may be taken up, because no other member consumes them."""
         routes, presence = self.instance.routes, self.instance.presence
         wanted, free = [], set()
         for queue in queues:
             address = routes.master(queue.broker_name)
             if address is None:
-                free.add(queue)  # slaves lend nothing
+                free.add(queue)  # slaves grant no locks
             elif presence.is_settled(address):
                 wanted.append(queue)
         locks = await self._lock(wanted)
         granted, refused = locks.granted, locks.refused.difference(ordered)
         if refused and (gone := self._members_that_are_gone()):
-            _log.info("group %s: takes over queues from %s", self.group, ", ".join(gone))
+            _log.info(
+                "group %s: taking over queues of members that have left: %s",
+                self.group,
+                ", ".join(gone),
+            )
             for member in gone:
                 await self._unlock_of(member, refused)
             again = await self._lock(refused)
@@ -141,14 +147,14 @@ class OrderedMember(FetchingMember[QueueCache]):
         }
 
     def _members_that_are_gone(self) -> list[str]:
-        """Return the members that have been gone for too long to come back with a lock."""
+        """Return the members that left so long ago that they cannot come back with a lock."""
         latest = self._loop.time() - SETTLE_S
         return [member for member, since in self._gone_since.items() if since <= latest]
 
     def _stale_locks(
         self, asked: Iterable[MessageQueue], refused: set[MessageQueue]
     ) -> set[MessageQueue]:
-        """Return the queues that were refused although no other member has been there for long."""
+        """Return the queues whose lock was refused for long although this member is alone."""
         now = self._loop.time()
         is_alone = self._members == {self.instance.client_id}
         for queue in asked:
@@ -158,21 +164,21 @@ class OrderedMember(FetchingMember[QueueCache]):
                 self._refused_since.pop(queue, None)
         return {queue for queue in refused if now - self._refused_since.get(queue, now) >= SETTLE_S}
 
-    # ---- queues that are held
+    # ---- Queues of this member
 
     async def _is_still_ours(self, cache: QueueCache) -> bool:
-        """Return True if a queue may be pulled; waits a while if its broker is away.
+        """Return True if a queue may be pulled; waits a while if its broker is unreachable.
 
-        A broker that was away is asked for all of its queues again.
+        After the connection to a broker was lost, this member locks all its queues there again.
         """
         queue = cache.queue
         address = self.instance.routes.master(queue.broker_name)
         if address is None:
-            return True  # a slave serves it
+            return True  # the queue is pulled from a slave
         presence = self.instance.presence
         if presence.is_away(address):
             if cache.broker_id:
-                return True  # it is pulled from a slave meanwhile
+                return True  # the queue is pulled from a slave meanwhile
             await presence.wait(address, self.settings.error_delay_ms / 1000)
             return False
         if self._tenures.get(queue) == presence.tenure(address):
@@ -186,7 +192,7 @@ class OrderedMember(FetchingMember[QueueCache]):
         locks = await self._lock(held)
         if locks.granted:
             _log.info(
-                "group %s: broker %s has lent %d queues again",
+                "group %s: broker %s has granted the locks of %d queues again; pulls continue",
                 self.group,
                 queue.broker_name,
                 len(locks.granted),
@@ -198,14 +204,20 @@ class OrderedMember(FetchingMember[QueueCache]):
         return False
 
     def _refused(self, queues: Iterable[MessageQueue]) -> None:
-        """Give up queues that somebody else has by now."""
+        """Handle refused locks of queues: another member has them now.
+
+        Unordered queues are given up. Ordered queues are not pulled or handled without their lock,
+        and the lock is requested again before.
+        """
         for queue in queues:
             cache = self.queues.get(queue)
             if isinstance(cache, OrderlyQueue):
-                cache.refused()  # it is asked for again before anything is done with it
+                cache.refused()  # the lock is requested again before the queue is used
                 self._tenures[queue] = self._tenure_of(queue)
             elif cache is not None and not cache.is_lost:
-                _log.warning("%s was lent to another member: this one gives it up", queue)
+                _log.warning(
+                    "broker granted the lock of %s to another member; giving the queue up", queue
+                )
                 cache.is_lost = True
                 cache.drop()
                 self.rebalance_soon()

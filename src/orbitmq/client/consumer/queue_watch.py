@@ -1,6 +1,7 @@
-"""Telling programs that the queues of a topic have changed: those that assign queues themselves.
+"""Notifies programs that assign queues themselves when the queues of a topic have changed.
 
-A topic gets more queues or a broker, or loses them; nameservers tell of it when they are asked.
+A topic can gain or lose queues and brokers. The changes become visible when the route is fetched
+from a nameserver.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ __all__ = ["QueueWatch", "Tell"]
 _log = logging.getLogger(__name__)
 
 Tell = Callable[[list[MessageQueue]], Any]
-"""Is told all queues a topic has now; may be a coroutine function."""
+"""Function that is called with all current queues of a topic; may be a coroutine function."""
 
 
 class QueueWatch:
-    """Looks at topics every now and then, on the instance's loop."""
+    """Fetches the queues of topics periodically, on the instance's loop."""
 
     def __init__(self, instance: ClientInstance) -> None:
         self._instance = instance
@@ -32,7 +33,7 @@ class QueueWatch:
         self._told: dict[str, Tell] = {}
 
     async def add(self, topic: str, tell: Tell) -> None:
-        """Tell about a topic from now on, what it has now is known."""
+        """Watch a topic: call `tell` at every change of the queues from now on."""
         if not self._told:
             self._instance.every(self._instance.settings.route_refresh_s, self.look)
         self._known[topic] = await self._queues(topic)
@@ -47,7 +48,7 @@ class QueueWatch:
         ]
 
     async def look(self) -> None:
-        """Look at all topics, and tell what has changed."""
+        """Fetch the queues of all watched topics, and call the functions of changed topics."""
         for topic, tell in list(self._told.items()):
             queues = await self._queues(topic)
             if queues == self._known[topic]:
@@ -58,4 +59,7 @@ class QueueWatch:
                 if inspect.isawaitable(told):
                     await told
             except Exception:
-                _log.exception("who is told of the queues of %s failed", topic)
+                _log.exception(
+                    "function for changed queues of topic %s failed; next call at the next change",
+                    topic,
+                )

@@ -1,7 +1,7 @@
-"""How fast topics are pulled and consumed, over the last minute.
+"""Rates at which topics are pulled and consumed, over the last minute.
 
-Counts go into buckets of ten seconds. Those of the last minute make the rates, those of the last
-hour the number of failures, as operators know it from RocketMQ's `consumerStatus`.
+Counts are collected in buckets of ten seconds. The rates are computed from the buckets of the last
+minute, the number of failures from the buckets of the last hour, as in RocketMQ's `consumerStatus`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Bucket:
 
 @dataclass(slots=True, frozen=True)
 class TopicRates:
-    """What is said of one topic; times are those of one pull and of one call of the handler."""
+    """Rates of one topic; times are averages per pull and per call of the handler."""
 
     pulled_per_s: float = 0.0
     pull_ms: float = 0.0
@@ -44,7 +44,7 @@ class TopicRates:
 
 
 class ConsumeRates:
-    """Counts what is pulled and consumed; any thread may."""
+    """Counts pulled and consumed messages; any thread may call the methods."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -62,7 +62,7 @@ class ConsumeRates:
         return buckets[-1]
 
     def pulled(self, topic: str, messages: int, seconds: float) -> None:
-        """Note a pull that has brought something."""
+        """Count a pull that returned messages."""
         with self._lock:
             bucket = self._bucket(topic)
             bucket.pulled += messages
@@ -70,7 +70,7 @@ class ConsumeRates:
             bucket.pull_s += seconds
 
     def consumed(self, topic: str, messages: int, failed: int, calls: int, seconds: float) -> None:
-        """Note calls of a handler: how many messages it was given, and how many failed."""
+        """Count handler calls: the number of their messages, and of the failed ones among them."""
         with self._lock:
             bucket = self._bucket(topic)
             bucket.done += messages - failed
@@ -79,7 +79,7 @@ class ConsumeRates:
             bucket.call_s += seconds
 
     def of(self, topic: str) -> TopicRates:
-        """Return what is to be said of a topic now."""
+        """Return the current rates of a topic."""
         now = self._clock()
         with self._lock:
             buckets = list(self._of_topic.get(topic) or ())

@@ -1,9 +1,12 @@
-"""What becomes of messages whose handlers failed, or never came back.
+"""Handling of failed messages: messages whose handler raised an error or has not returned in time.
 
-They go back to their brokers, to be retried later or to become dead letters; until a broker has
-taken one, its offset is not committed. A message that no broker takes is tried again here. One that
-no broker can ever take, because of the message itself, is tried here as often as it would have been
-elsewhere; then it is set aside with an error in the log, and its queue goes on.
+Failed messages are sent back to their brokers, which deliver them again later or make them dead
+letters. The offset of a message is not committed before a broker has accepted the message. A
+message that no broker accepts now is retried in this consumer.
+
+Some messages can never be accepted by a broker, because of the message itself. This consumer
+retries such a message up to the usual limit. Then the message is set aside with an error in the
+log, and its queue continues.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ FOREVER = 2**31 - 1
 
 
 class FailedMessageHandler:
-    """Settles what handlers have left, on the loop."""
+    """Settles failed messages on the loop: sends them back, retries them or sets them aside."""
 
     def __init__(self, member: ConsumerCoordinator) -> None:
         self._member = member
@@ -47,18 +50,18 @@ class FailedMessageHandler:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def serve(self, service: ConcurrentService) -> None:
-        """Say who tries again what stays here."""
+        """Set the service that retries the messages which no broker accepts."""
         self._service = service
 
     async def finish(self, timeout_s: float) -> None:
-        """Wait until everything is settled."""
-        # What the last handlers left behind has been handed to the loop by now.
+        """Wait until all failed messages are settled, at most `timeout_s`."""
+        # Workers have passed all failures to the loop by now; let the loop start their tasks.
         await asyncio.sleep(0)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_s)
 
     def failed(self, run: Run, failed: list[Failure]) -> None:
-        """Take care of what a run has failed with; workers call this."""
+        """Log the failures of a run and settle them on the loop; workers call this."""
         for _, group in itertools.groupby(failed, lambda failure: id(failure.error)):
             of_one = list(group)
             log_failure(_log, [failure.message for failure in of_one], of_one[0].error)
@@ -70,7 +73,7 @@ class FailedMessageHandler:
         task.add_done_callback(self._tasks.discard)
 
     async def _settle(self, run: Run, failed: list[Failure]) -> None:
-        """Send failed messages back; those that cannot be sent are tried again here."""
+        """Send failed messages back; messages that cannot be sent are retried in this consumer."""
         if self._member.settings.broadcast:
             run.queue.finish(run)
             return
@@ -86,7 +89,7 @@ class FailedMessageHandler:
                 kept.append(message.with_reconsume_times(message.reconsume_times + 1))
         runs = run.queue.finish(run, kept)
         if not self._member.instance.routes.route(retry_topic(self._member.group)):
-            self._member.rebalance_soon()  # the topic of retries is there now
+            self._member.rebalance_soon()  # the retry topic exists now
         if runs:
             self._loop.call_later(LOCAL_RETRY_S, self._retry_here, runs)
 
@@ -96,12 +99,13 @@ class FailedMessageHandler:
                 self._service.submit(run)
 
     async def give_up_stuck_messages(self) -> None:
-        """Send back what handlers do not come back from, so that its queue can go on."""
+        """Send back messages whose handlers do not return in time, to let their queues continue."""
         overdue = time.monotonic() - self._member.settings.consume_timeout_s
         for stuck in self._service.stuck_since(overdue):
             names = ", ".join(message.message_id for message in stuck.messages)
             _log.warning(
-                "the handler of %s has had message %s for more than %.0f s: it will be retried",
+                "the handler of topic %s has not finished message %s within %.0f s; the message is "
+                "sent back to its broker and will be retried",
                 stuck.messages[0].topic,
                 names,
                 self._member.settings.consume_timeout_s,
@@ -110,18 +114,26 @@ class FailedMessageHandler:
                 for message in stuck.messages:
                     await self._send_back(message, STUCK_DELAY_LEVEL)
             except FAILURES as error:
-                _log.warning("message %s stays with its handler: %s", names, error)
+                _log.warning(
+                    "message %s could not be sent back; its handler keeps it until the next check: "
+                    "%s",
+                    names,
+                    error,
+                )
                 continue
             self._service.give_up(stuck)
 
     @staticmethod
     def _is_set_aside(message: ReceivedMessage, error: BaseException, limit: int) -> bool:
-        """Set a message aside that was tried often enough, if no broker can ever take it."""
+        """Set a message aside if no broker can ever accept it and its retries are used up.
+
+        Returns True if the message was set aside.
+        """
         if message.reconsume_times < limit or not is_hopeless(error):
             return False
         _log.error(
             "message %s of %s at offset %d, physical offset %d, was tried %d times and is set "
-            "aside, because no broker can take it as a dead letter: %s",
+            "aside, because no broker can accept it as a dead letter: %s",
             message.message_id,
             message.queue,
             message.queue_offset,
@@ -147,7 +159,10 @@ class FailedMessageHandler:
     async def settle_ordered(
         self, _queue: OrderlyQueue, taken: list[ReceivedMessage], _error: BaseException
     ) -> list[ReceivedMessage] | None:
-        """Hand messages that were tried too often to the dead letters, have the others again."""
+        """Make failed ordered messages dead letters if all have used up their retries.
+
+        Returns None if they need no retry, else the messages to retry.
+        """
         limit = self._member.settings.max_reconsume_times
         if self._member.settings.broadcast:
             limit = FOREVER if limit < 0 else limit
@@ -162,7 +177,7 @@ class FailedMessageHandler:
         return [message.with_reconsume_times(message.reconsume_times + 1) for message in taken]
 
     async def _are_dead_letters(self, taken: list[ReceivedMessage], limit: int) -> bool:
-        """Make messages dead letters; returns whether they need not be tried any more."""
+        """Make messages dead letters; returns False if this fails, so that they must be retried."""
         for message in taken:
             try:
                 await self._member.instance.run(
@@ -183,19 +198,19 @@ class FailedMessageHandler:
 
 def _stays_here(message: ReceivedMessage, error: BaseException) -> None:
     _log.warning(
-        "could not send message %s back to its broker, retrying it in this consumer: %s",
+        "could not send message %s back to its broker; retrying it in this consumer: %s",
         message.message_id,
         error,
         exc_info=None if isinstance(error, OrbitError) else error,
     )
 
 
-# ---- What becomes of a message whose handler failed: back to the broker, for another try later
+# ---- Send-back of a failed message
 #
-# The broker puts it into the group's retry topic, with a delay that grows from try to try, and
-# after too many into the topic of dead letters. A broker that cannot do that now (its master is
-# down) does not keep the message from being retried: then a copy goes into the retry topic on any
-# broker.
+# The broker puts a returned message into the group's retry topic, with a delay that grows with each
+# attempt. After too many attempts the broker puts the message into the dead-letter topic. If the
+# broker cannot do that now (its master is down), the client sends a copy of the message to the
+# retry topic on any broker. So the message is retried nevertheless.
 
 SEND_BACK_TIMEOUT_MS = 5000
 COPY_TIMEOUT_MS = 3000
@@ -219,9 +234,10 @@ def send_back(
     max_reconsume_times: int = 16,
     topic: str = "",
 ) -> Flow[None]:
-    """Give a message back; raises when neither way works.
+    """Send a message back to its broker, or else a copy of it to any broker's retry topic.
 
-    `delay_level` 0 lets the broker choose, below 0 makes the message a dead letter at once.
+    Raises an error if both fail. With `delay_level` 0 the broker chooses the delay; a negative
+    level makes the message a dead letter at once.
     """
     host, port = message.store_host
     address = routes.master(broker_name) or f"{host}:{port}"
@@ -240,7 +256,7 @@ def send_back(
             address, RequestCode.CONSUMER_SEND_MSG_BACK, ext, None, SEND_BACK_TIMEOUT_MS
         )
         if response.code == ResponseCode.SUCCESS:
-            # The broker counts for itself: tries in this consumer alone are not in its record.
+            # The broker counts attempts in its own record, without retries in this consumer.
             is_retry = message.stored_topic.startswith(RETRY_PREFIX)
             tries = message.reconsume_times if is_retry else 0
             if delay_level < 0 or tries >= max_reconsume_times:
@@ -249,7 +265,7 @@ def send_back(
         raise refusal(response, address)
     except OrbitError as error:
         _log.warning(
-            "message %s cannot be sent back (%s): a copy of it goes into the retry topic",
+            "message %s could not be sent back (%s); sending a copy to the retry topic",
             message.message_id,
             error,
         )
@@ -272,9 +288,9 @@ def send_copy(
     max_reconsume_times: int,
     delay_level: int = 0,
 ) -> Flow[None]:
-    """Put a copy of a message into the group's retry topic, on the first broker that takes it.
+    """Send a copy of a message to the group's retry topic, on the first broker that accepts it.
 
-    One that has been tried too often becomes a dead letter there.
+    That broker makes the message a dead letter if it has used up its retries.
     """
     topic = retry_topic(group)
     if not routes.publish_queues(topic):
@@ -325,7 +341,7 @@ def send_copy(
 
 
 def _note_dead_letter(group: str, message: ReceivedMessage) -> None:
-    """Log a message that its group will not get again by itself."""
+    """Log a dead letter, because its group will not get the message again automatically."""
     _log.warning(
         "message %s of topic %s is a dead letter of group %s after %d attempts; it is in topic %s",
         message.message_id,

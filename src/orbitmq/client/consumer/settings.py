@@ -1,4 +1,4 @@
-"""Settings of consumers, with the limits RocketMQ sets them and defaults made for Python."""
+"""Settings of consumers, with RocketMQ's limits and with defaults that suit Python."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DEFAULT_MAX_RECONSUME_TIMES = 16
 
 
 def check_group(group: str) -> str:
-    """Return a group's name if brokers would take it."""
+    """Return a group's name; raises `ConfigError` for a name that brokers would reject."""
     if not group or not group.strip():
         raise ConfigError("a consumer needs a group: pass group='...'")
     if len(group) > MAX_GROUP_LENGTH:
@@ -52,7 +52,7 @@ def check_group(group: str) -> str:
 
 
 ConsumeFrom = Literal["earliest", "latest", "last", "first", "end"] | int | datetime
-"""Place where a group may begin: an end of its queues, or a time."""
+"""Start of a new group: an end of its queues, or a time."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,60 +61,66 @@ class ConsumerSettings:
 
     group: str
     broadcast: bool = False
-    """Every member gets every message, and keeps its offsets in a file of its own."""
+    """True if every member gets every message; each member keeps its offsets in its own file."""
     consume_from: ConsumeFrom = "last"
     """Start of a group that has never consumed: ``earliest``, ``latest``, ``last`` or a time.
 
-    ``last`` is RocketMQ's rule: the end of a queue, but the first message of a queue so young that
-    it is still in memory. ``latest`` is the end of every queue that exists at the start; it and a
-    time hold for young queues, too. ``first`` also means ``earliest``, ``end`` also ``latest``.
+    ``last`` is RocketMQ's rule: the end of a queue, but the first message of a young queue, whose
+    first message is still in memory. ``latest`` is the end of every queue that exists at the start.
+    ``latest`` and a time also apply to young queues. ``first`` is another name of ``earliest``,
+    ``end`` of ``latest``.
     """
     strategy: AllocateStrategy | str = "AVG"
-    """Rule by which the members of the group share the queues, the same for all members: one of
-    the classes of `orbitmq.client.consumer.assignment`, or ``AVG``, ``AVG_BY_CIRCLE``,
+    """Rule by which the members of the group share the queues; it must be the same for all members.
+    An object of a class in `orbitmq.client.consumer.assignment`, or ``AVG``, ``AVG_BY_CIRCLE``,
     ``CONSISTENT_HASH``."""
     concurrency: int = 20
-    """Threads, or tasks, that handle messages at the same time."""
+    """Number of threads, or tasks, that handle messages at the same time."""
     pull_batch_size: int = 1024
-    """Number of messages that a pull asks for; Apache's brokers give 32 unless set up otherwise."""
+    """Maximum number of messages per pull; Apache's brokers return at most 32 by default."""
     pull_interval_ms: float = 0
     max_cached_messages: int = 4096
-    """Limits the messages of one queue that wait in the consumer."""
+    """Limit of the messages of one queue that the consumer holds."""
     max_cached_bytes: int = 64 << 20
-    """Limits the bytes of one queue that wait in the consumer."""
+    """Limit of the bytes of one queue that the consumer holds."""
     max_cached_messages_of_topic: int | None = None
-    """Limits the messages of one topic that wait in the consumer: RocketMQ's
-    ``pullThresholdForTopic``. Each of the topic's queues that this consumer has gets an equal part,
-    in place of `max_cached_messages`. None sets no such limit."""
+    """Limit of the messages of one topic that the consumer holds: RocketMQ's
+    ``pullThresholdForTopic``. Each queue of the topic in this consumer gets an equal part, which
+    replaces `max_cached_messages`. None means no such limit."""
     max_cached_bytes_of_topic: int | None = None
-    """Limits the bytes of one topic that wait in the consumer: RocketMQ's
-    ``pullThresholdSizeForTopic`` (in MiB there). Each queue gets a part, as of the messages."""
+    """Limit of the bytes of one topic that the consumer holds: RocketMQ's
+    ``pullThresholdSizeForTopic`` (in MiB there). Each queue of the topic in this consumer gets an
+    equal part, which replaces `max_cached_bytes`. None means no such limit."""
     max_cached_messages_of_all: int | None = None
-    """Limits the messages of all queues that wait in the consumer; each queue has an equal part."""
+    """Limit of the messages of all queues that the consumer holds; each queue gets an equal part.
+    None means no such limit."""
     max_cached_bytes_of_all: int | None = None
-    """Limits the bytes of all queues that wait in the consumer; each queue has an equal part."""
+    """Limit of the bytes of all queues that the consumer holds; each queue gets an equal part.
+    None means no such limit."""
     max_span: int = 16_384
-    """Limits the distance between the offsets of one queue that are being worked on."""
+    """Limit of the distance between the offsets of one queue that are being handled."""
     max_reconsume_times: int = -1
-    """Number of retries before a message becomes a dead letter; -1: 16, in order for ever."""
+    """Number of retries before a message becomes a dead letter; -1 means 16, or no limit for
+    ordered messages."""
     suspend_ms: int = 1000
-    """Time that an ordered queue waits before it retries a message."""
+    """Time for which an ordered queue waits before the retry of a message."""
     consume_timeout_s: float = 900
-    """Time after which a message that a handler still has is given to another consumer, too."""
+    """Time after which an unordered message is retried although its handler is still running. The
+    message is sent back to the broker, so another consumer may get it."""
     trace: bool | str = False
-    """True to record each call of a handler, for tools; or the name of the topic to record it in.
-    Only push consumers call handlers: the others refuse it."""
+    """True to send a trace record of each handler call, for RocketMQ's tools; a string is the name
+    of the trace topic. Only push consumers call handlers; other consumers reject this setting."""
     stop_timeout_s: float = 30
-    """Time that `close` waits for handlers that are at work."""
+    """Time for which `close` waits for running handlers."""
     suspend_pull_ms: int = 15_000
-    """Time that a broker may hold a pull that finds nothing."""
+    """Time for which a broker may hold a pull that finds no messages."""
     pull_timeout_ms: int = 30_000
     error_delay_ms: float = 1000
-    """Time for which a queue that could not be pulled is left alone."""
+    """Pause before the next pull of a queue after a failed pull."""
     rebalance_s: float = 20
     lock_s: float = 20
     offset_directory: Path | str | None = None
-    """Directory of a broadcast consumer's offsets; None stands for ``~/.rocketmq_offsets``."""
+    """Directory of a broadcast consumer's offset files; None means ``~/.rocketmq_offsets``."""
 
     def __post_init__(self) -> None:
         check_group(self.group)
@@ -142,7 +148,7 @@ class ConsumerSettings:
 
     @property
     def start_rule(self) -> StartRule:
-        """Rule for the place to begin in queues without a committed offset."""
+        """Rule for the start of queues without a committed offset."""
         return StartRule.of(self.consume_from)
 
     @property
@@ -152,7 +158,7 @@ class ConsumerSettings:
 
     @property
     def send_back_limit(self) -> int:
-        """Limits the retries of a message that is sent back."""
+        """Maximum number of retries of a message that is sent back."""
         limit = self.max_reconsume_times
         return DEFAULT_MAX_RECONSUME_TIMES if limit < 0 else limit
 
@@ -169,10 +175,10 @@ class ConsumerSettings:
         raise ConfigError(f"no strategy is called {self.strategy!r}; there are {names}")
 
     def limits(self, *, ordered: bool, queues: int = 1, of_topic: int = 1) -> CacheLimits:
-        """Return how much of one queue may be held, given how many queues this consumer has.
+        """Return the cache limits of one queue.
 
-        `queues` counts those of all topics, `of_topic` those of the queue's own topic. Queues in
-        order need no span.
+        `queues` is the number of this consumer's queues in all topics, `of_topic` in the queue's
+        own topic. Ordered queues need no limit of the span.
         """
         return CacheLimits(
             _share(
@@ -196,9 +202,10 @@ def _share(of_queue: int, *limits: tuple[int | None, int]) -> int:
     )
 
 
-# ---- Keyword arguments of consumers, sorted: what is the consumer's own, what every client has
+# ---- Keyword arguments of consumers
 #
-# `ConsumerOptions` gives type checkers and editors the list of them.
+# `ConsumerOptions` lists the settings of a consumer and those of every client, for type checkers
+# and editors. `sort_options` separates the two kinds.
 
 Nameservers = str | Iterable[str] | ClientSettings | None
 
@@ -206,7 +213,7 @@ _OWN = {field.name for field in dataclasses.fields(ConsumerSettings)}
 
 
 class ConsumerOptions(TypedDict, total=False):
-    """What can be set of a consumer; see `ConsumerSettings` and `ClientSettings`."""
+    """Keyword arguments of a consumer; see `ConsumerSettings` and `ClientSettings`."""
 
     broadcast: bool
     consume_from: ConsumeFrom
@@ -252,9 +259,9 @@ class ConsumerOptions(TypedDict, total=False):
 def sort_options(
     nameservers: Nameservers, group: str, options: Any, *, calls_handlers: bool = False
 ) -> tuple[ClientSettings, ConsumerSettings]:
-    """Return both kinds of settings; `ConfigError` for those that nothing can be started with.
+    """Return the settings of the client and of the consumer; raises `ConfigError` if invalid.
 
-    What is meant for calls of functions is refused where there are none.
+    Settings for calls of handlers are rejected unless `calls_handlers`.
     """
     own = {name: value for name, value in options.items() if name in _OWN}
     others = {name: value for name, value in options.items() if name not in _OWN}
@@ -265,6 +272,6 @@ def sort_options(
             "make: leave it out here, or use one of these"
         )
     if settings.broadcast:
-        # The name is part of the path of the offsets' file, so it must be the same next time.
+        # The name is part of the path of the offset file, so it must be the same after a restart.
         others.setdefault("instance_name", "DEFAULT")
     return ClientSettings.of(nameservers, **others), settings

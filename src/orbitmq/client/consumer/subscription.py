@@ -1,4 +1,4 @@
-"""What a consumer group wants, topic by topic, as heartbeats and pulls say it."""
+"""Subscriptions of a consumer group by topic, as heartbeats and pulls send them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SQL92 = "SQL92"
 
 
 def subscribe(topic: str, tags: str | None, sql: str | None, now_ms: int) -> Subscription:
-    """Return the subscription to a topic, all of it or what an expression selects."""
+    """Return the subscription to a topic: all messages, or those that an expression selects."""
     if sql is not None:
         if tags not in (None, "*"):
             raise ConfigError(f"topic {topic}: a subscription has either tags or sql, not both")
@@ -28,7 +28,7 @@ def subscribe(topic: str, tags: str | None, sql: str | None, now_ms: int) -> Sub
 
 
 class SubscriptionTable:
-    """The subscriptions of one consumer."""
+    """Table of one consumer's subscriptions, by topic."""
 
     def __init__(self) -> None:
         self._of_topic: dict[str, Subscription] = {}
@@ -38,22 +38,22 @@ class SubscriptionTable:
         self._of_topic[subscription.topic] = subscription
 
     def remove(self, topic: str) -> None:
-        """Want a topic no more."""
+        """Remove the subscription to a topic."""
         self._of_topic.pop(topic, None)
 
     def get(self, topic: str) -> Subscription | None:
-        """Return the subscription to a topic."""
+        """Return the subscription to a topic, None if there is none."""
         return self._of_topic.get(topic)
 
     def touch(self, topic: str, now_ms: int) -> None:
-        """Give a subscription a new version, so that brokers take it over from the heartbeat."""
+        """Set a new version of a subscription, so that brokers update it from the heartbeat."""
         subscription = self._of_topic.get(topic)
         if subscription is not None:
             self._of_topic[topic] = replace(subscription, sub_version=now_ms)
 
     @property
     def topics(self) -> list[str]:
-        """The topics, in the order they were subscribed to."""
+        """Subscribed topics, in the order of subscription."""
         return list(self._of_topic)
 
     def __iter__(self) -> Iterator[Subscription]:

@@ -1,7 +1,8 @@
-"""Who handles messages: threads for functions, tasks for coroutines, a bounded number of each.
+"""Workers that run handlers: threads for functions, tasks for coroutines, each with a limit.
 
-Work comes in large pieces (a pulled chunk, a queue), so a plain lock around the bookkeeping costs
-nothing worth saving. Workers are made when there is work for them and live until the end.
+Work arrives in large pieces (a pulled chunk, a queue), so the cost of a plain lock does not matter.
+Workers are started when there is work for them. Threads run until `close`, tasks until no work is
+left.
 """
 
 from __future__ import annotations
@@ -23,27 +24,27 @@ _log = logging.getLogger(__name__)
 
 
 def is_told_to_end(error: BaseException) -> bool:
-    """Whether the running task is itself cancelled, and not something that it has awaited."""
+    """Return True if the running task itself was cancelled, rather than a task that it awaits."""
     task = asyncio.current_task()
     is_cancelled = task is not None and task.cancelling() > 0
     return isinstance(error, asyncio.CancelledError) and is_cancelled
 
 
 class Workers(Protocol):
-    """Does pieces of work, a few at a time."""
+    """Pool that runs pieces of work, a limited number at a time."""
 
     def submit(self, work: Callable[[], Any]) -> None:
-        """Have something done as soon as a worker is free; may be called by workers, too."""
+        """Run `work` as soon as a worker is free; workers may call this, too."""
 
     async def drain(self, timeout_s: float) -> bool:
-        """Wait until nothing is left to do; returns whether that was in time."""
+        """Wait until all work is done; returns False if the time runs out before."""
 
     def close(self) -> None:
-        """Send the workers home once they are done."""
+        """Stop the workers."""
 
 
 class ThreadWorkers:
-    """Workers that are threads."""
+    """Pool of threads."""
 
     def __init__(self, limit: int, name: str) -> None:
         self._limit = limit
@@ -56,7 +57,7 @@ class ThreadWorkers:
         self._on_idle: Callable[[], None] | None = None
 
     def submit(self, work: Callable[[], Any]) -> None:
-        """Have something done as soon as a thread is free."""
+        """Run `work` as soon as a thread is free."""
         self._work.put(work)
         with self._lock:
             self._open += 1
@@ -74,9 +75,9 @@ class ThreadWorkers:
                 return
             try:
                 work()
-            except BaseException:  # a thread that ends would still count as one
-                _log.exception("a worker failed")
-            del work  # a thread that waits must not keep messages alive
+            except BaseException:  # the thread must not end, because it still counts as a worker
+                _log.exception("worker thread raised an unexpected error; it continues")
+            del work  # a waiting thread must not keep messages alive
             with self._lock:
                 self._open -= 1
                 told = self._on_idle if self._open == 0 else None
@@ -85,11 +86,11 @@ class ThreadWorkers:
 
     @property
     def is_worker(self) -> bool:
-        """Whether the calling thread is one of the workers."""
+        """True if the calling thread is one of the workers."""
         return threading.current_thread() in self._threads
 
     async def drain(self, timeout_s: float) -> bool:
-        """Wait until nothing is left to do."""
+        """Wait until all work is done; returns False if the time runs out before."""
         loop = asyncio.get_running_loop()
         idle = asyncio.Event()
 
@@ -110,23 +111,23 @@ class ThreadWorkers:
         return True
 
     def close(self) -> None:
-        """Let the threads end."""
+        """Stop the threads after the work that is already submitted."""
         for _ in self._threads:
             self._work.put(None)
 
 
 class TaskWorkers:
-    """Workers that are tasks of the running loop."""
+    """Pool of tasks on the running loop."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._work: deque[Callable[[], Awaitable[Any]]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
-        # A task is still among the tasks for a moment after it has looked for work in vain.
+        # Counted separately, because a task stays in `_tasks` for a moment after it found no work.
         self._looking_for_work = 0
 
     def submit(self, work: Callable[[], Any]) -> None:
-        """Have something done as soon as a task is free."""
+        """Run `work` as soon as a task is free."""
         self._work.append(work)
         if self._looking_for_work < self._limit:
             self._looking_for_work += 1
@@ -140,15 +141,15 @@ class TaskWorkers:
                 try:
                     await self._work.popleft()()
                 except FAILURES:
-                    _log.exception("a worker failed")
+                    _log.exception("worker task raised an unexpected error; it continues")
         finally:
             self._looking_for_work -= 1
 
     async def drain(self, timeout_s: float) -> bool:
-        """Wait until nothing is left to do."""
+        """Wait until all work is done; returns False if the time runs out before."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        # What the last piece of work leaves to others makes new tasks.
+        # In a loop, because the last piece of work may submit further work, which starts new tasks.
         while tasks := self._tasks - {asyncio.current_task()}:
             _, late = await asyncio.wait(tasks, timeout=max(deadline - loop.time(), 0))
             if late:
@@ -156,7 +157,7 @@ class TaskWorkers:
         return True
 
     def close(self) -> None:
-        """Cancel what is still going on."""
+        """Cancel all running tasks except the calling task."""
         current = asyncio.current_task()
         for task in list(self._tasks):
             if task is not current:
