@@ -1,9 +1,10 @@
-//! Appending: the one place where messages get their offsets.
+//! Appends: the only place where messages get their offsets.
 //!
-//! Order of work for each message, all under the append lock: limits are checked; then everything that may fail for want of disk is
-//! done (room in the log, the queue and the index); then the record, the queue unit and the index entries are written, which cannot
-//! fail any more. So a full disk refuses a message whole, and what is in the log is always in its queue. The log's end is published
-//! before the queue's, so whoever sees a unit can read its record.
+//! Steps for each message, all under the append lock: limits are checked; then every step that can fail because of the
+//! disk is done (room in the log, the queue and the index); then the record, the queue unit and the index entries are
+//! written, which cannot fail any more. So a full disk rejects a message as a whole, and every message in the log is in
+//! its queue. The end of the log is published before the end of the queue, so a thread that sees a unit can read its
+//! record.
 
 use std::sync::Arc;
 
@@ -18,20 +19,20 @@ use crate::message::{Appended, Message, Routing, is_indexed, is_queued};
 use crate::options::Options;
 use crate::preallocate::Preallocator;
 
-/// Room beyond the largest body that a record may take for its other parts.
+/// Number of bytes that a record may take for its parts other than the largest body.
 const RECORD_OVERHEAD_LIMIT: u64 = 64 << 10;
 
-/// How much is reserved at once when the writer has overtaken the preallocator.
+/// Number of bytes reserved at once when the writer has overtaken the preallocator.
 const RESERVE_STRIDE: u64 = 4 << 20;
 
-/// The writing end of the log. Whoever holds it (behind the store's append lock) is the only writer.
+/// Writing end of the log. Its holder (behind the store's append lock) is the only writer.
 #[derive(Debug)]
 pub(crate) struct Appender {
     durable: Arc<Durable>,
     preallocator: Preallocator,
     options: Options,
     file: Option<Arc<MappedFile>>,
-    /// Position in the file at which the preallocator is to be told to go on.
+    /// Position in the file at which the writer notifies the preallocator.
     tell_at: u64,
 }
 
@@ -41,7 +42,8 @@ impl Appender {
         Ok(Appender { durable, preallocator, options: options.clone(), file: None, tell_at: 0 })
     }
 
-    /// Appends one message after the other; those before the first that fails stay appended and are in `results`.
+    /// Appends one message after the other; messages before the first one that fails stay appended and are in
+    /// `results`.
     pub fn append_many(&mut self, messages: &[Message<'_>], now_ms: i64, results: &mut Vec<Appended>) -> Result<()> {
         let mut outcome = Ok(());
         for message in messages {
@@ -57,7 +59,7 @@ impl Appender {
         outcome
     }
 
-    /// Appends all messages side by side in one file, or none of them.
+    /// Appends all messages contiguously in one file, or none of them.
     pub fn append_batch(&mut self, messages: &[Message<'_>], now_ms: i64, results: &mut Vec<Appended>) -> Result<()> {
         let mut total = 0;
         let mut sizes = Vec::with_capacity(messages.len());
@@ -79,7 +81,7 @@ impl Appender {
         Ok(())
     }
 
-    /// Takes bodies of so many bytes from now on.
+    /// Sets the maximum size of a body for later messages.
     pub fn limit_bodies(&mut self, max_bytes: u64) {
         self.options.max_body_bytes = max_bytes;
     }
@@ -88,7 +90,7 @@ impl Appender {
         (self.options.max_body_bytes + RECORD_OVERHEAD_LIMIT).min(self.options.commit_log_file_size - BLANK_LEN)
     }
 
-    /// The size of the record this message becomes, if it may become one.
+    /// Returns the size of the message's record, or an error if the message exceeds a limit.
     #[inline]
     fn check(&self, message: &Message<'_>) -> Result<u64> {
         let record = message.record(0, 0, 0);
@@ -106,7 +108,7 @@ impl Appender {
         Ok(size)
     }
 
-    /// Room for a whole batch, so that none of its messages can fail after the first is written.
+    /// Prepares room for a whole batch, so that none of its messages can fail after the first is written.
     fn prepare_batch(&mut self, messages: &[Message<'_>], total: u64, now_ms: i64) -> Result<()> {
         self.place(total)?;
         let mut keys = 0;
@@ -159,7 +161,8 @@ impl Appender {
         Ok(Appended { physical_offset, size: size as u32, queue_offset })
     }
 
-    /// Finds `room` bytes in one file, ending the current file if they are not left in it. Returns the position in `self.file`.
+    /// Finds `room` bytes in one file, and ends the current file if it has less room left. Returns the position in
+    /// `self.file`.
     #[inline]
     fn place(&mut self, room: u64) -> Result<u64> {
         let end = self.durable.log.max();
@@ -185,15 +188,16 @@ impl Appender {
                 self.tell_preallocator(pos);
                 return Ok(pos);
             }
-            // The next file must be there before this one is ended: a full disk leaves the log as it is.
+            // The next file must exist before this one is ended: a full disk leaves the log as it is.
             self.file_from(file.end(), room + BLANK_LEN)?;
             end = CommitLog::end_file(&file, pos)?;
             self.durable.log.publish(end);
         }
     }
 
-    /// The log file that starts at `start`, with blocks for its first `room` bytes: an existing one, the one made in advance, or a new
-    /// one. That joins the sequence only once it has them: a full disk leaves no empty file behind the one being written.
+    /// Returns the log file that starts at `start`, with disk blocks for its first `room` bytes: an existing file, the
+    /// one created in advance, or a new one. A new file joins the sequence only once it has these blocks: a full disk
+    /// leaves no empty file behind the one being written.
     fn file_from(&self, start: u64, room: u64) -> Result<Arc<MappedFile>> {
         let files = &self.durable.log.files;
         if let Some(file) = files.file_at(start) {
@@ -225,7 +229,7 @@ impl Appender {
         }
     }
 
-    /// Stops preparing ahead and removes the file that was prepared.
+    /// Stops the preallocator and removes the file that it created in advance.
     pub fn stop(&mut self) -> Result<()> {
         self.preallocator.stop()
     }
@@ -241,7 +245,7 @@ mod tests {
         let options = Options { commit_log_file_size: 4096, index_enabled: false, ..Options::default() };
         let durable = Arc::new(Durable::load(dir.path(), &options).expect("load"));
         let mut appender = Appender::new(durable.clone(), &options).expect("start");
-        // No blocks can be had for a file that is not on the disk any more.
+        // No blocks can be allocated for a file that was deleted from the disk.
         let files = &durable.log.files;
         let next = files.make(4096).expect("make");
         next.delete().expect("delete");

@@ -1,4 +1,4 @@
-//! `checkpoint`: up to where each kind of file is known to be on disk.
+//! `checkpoint` file: the positions up to which each kind of file is known to be on disk.
 //!
 //! ```text
 //!  0  commit log i64 | consume queues i64 | index files i64                           store times in milliseconds, Java's
@@ -6,18 +6,19 @@
 //! 48  record start i64 | record end i64 | record check i64 | index end i64            offsets of the log, ours
 //! 80  check of bytes 24 to 80 i64 | zeros up to 4096
 //! ```
-//! Java trusts store times. A clock that is set back, or was wrong once, makes messages that were never flushed look older than the
-//! checkpoint. So we note offsets: log and queues are on disk up to the end of one record, the index up to its own end. The check of
-//! the record (a CRC of its first bytes) tells that the log still is the one that was meant. The times are those of the newest message
-//! at the flush, which is what Java writes, and they serve a Java broker that opens the directory.
+//! Java trusts store times. If a clock is set back, or was wrong once, messages that were never flushed look older than
+//! the checkpoint. So this implementation also writes offsets: log and queues are on disk up to the end of one record,
+//! the index up to its own end. The check of the record (a CRC of its first bytes) shows that the log still is the one
+//! that was meant. The times are those of the newest message at the flush, as Java writes them, for a Java broker that
+//! opens the directory.
 //!
-//! Java leaves our part of the file alone. It rewrites index files after a crash, though, so our index end counts only while Java's
-//! times are those that we wrote. Without a record that is still there, Java's times count if Java wrote them; else nothing does, and
-//! recovery reads the whole log.
+//! Java keeps our part of the file. It rewrites index files after a crash, though, so our index end counts only while
+//! Java's times are those that we wrote. If the marked record is no longer in the log, Java's times count if Java wrote
+//! them; otherwise nothing counts, and recovery reads the whole log.
 //!
-//! Of the index Java notes the end of its newest *full* file. After a crash it deletes the files that end later and indexes again what
-//! was stored since (if `messageIndexSafe`), so a later time there would cost it all that the file in use knew before. We keep such a
-//! file up to the last entry that is on disk.
+//! For the index, Java writes the end of its newest *full* file. After a crash it deletes the files that end later and
+//! indexes again the messages stored since (if `messageIndexSafe`), so with a later time there it would lose all
+//! earlier entries of the file in use. This implementation keeps such a file up to the last entry that is on disk.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -33,10 +34,10 @@ const FILE_LEN: u64 = 4096;
 const OURS_AT: usize = 24;
 const CHECK_AT: usize = 80;
 const USED_LEN: usize = CHECK_AT + 8;
-/// Clocks are read before flushes; this much slack covers messages stored within the same moment.
+/// Clocks are read before flushes; this tolerance covers messages stored within the same moment.
 const SLACK_MS: i64 = 3000;
 
-/// The record up to whose end log and queues are on disk.
+/// Record up to whose end log and queues are on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub start: u64,
@@ -51,7 +52,7 @@ struct Noted {
     queues_ms: i64,
     index_files_ms: i64,
     mark: Option<Mark>,
-    /// The index has every message before this offset of the log. 0 when that is not known.
+    /// The index has every message before this offset of the log. 0 if not known.
     index_end: u64,
     /// True if Java wrote the times.
     has_times: bool,
@@ -75,10 +76,11 @@ impl Checkpoint {
             return Err(StoreError::WrongFileSize { path, expected: FILE_LEN, actual: len });
         }
         file.set_len(FILE_LEN).map_err(failed)?;
-        // Its block is taken now, so that a checkpoint can be written when the disk is full. Where that fails, so may the writing.
+        // The block is allocated now, so that a checkpoint can be written when the disk is full. If the allocation
+        // fails, a later write may fail.
         let _ = fallocate(&file, FallocateFlags::KEEP_SIZE, 0, FILE_LEN);
         let mut bytes = [0u8; USED_LEN];
-        // A checkpoint that cannot be read vouches for nothing, which only makes recovery read more.
+        // A checkpoint that cannot be read covers nothing, so recovery only reads more.
         let noted = file.read_exact_at(&mut bytes, 0).map_or_else(|_| Noted::default(), |()| Noted::decode(&bytes));
         Ok(Checkpoint { path, file, noted: Mutex::new(noted) })
     }
@@ -87,19 +89,21 @@ impl Checkpoint {
         self.noted.lock().whole()
     }
 
-    /// The log is on disk up to a message stored at `ms`.
+    /// Records that the log is on disk up to a message stored at `ms`.
     pub fn note_log(&self, ms: i64) {
         self.noted().log_ms = ms;
     }
 
-    /// The queues are on disk up to a message stored at `ms`, and they and the log up to the mark.
+    /// Records that the queues are on disk up to a message stored at `ms`, and that queues and log are on disk up to
+    /// the mark.
     pub fn note_queues(&self, ms: i64, mark: Option<Mark>) {
         let mut noted = self.noted();
         noted.queues_ms = ms;
         noted.mark = mark;
     }
 
-    /// Full index files end at `files_ms`; entries of all files are on disk for messages before `end`.
+    /// Records that full index files end at `files_ms`, and that the entries of all files are on disk for messages
+    /// before `end`.
     pub fn note_index(&self, files_ms: i64, end: u64) {
         let mut noted = self.noted();
         noted.index_files_ms = files_ms;
@@ -110,18 +114,19 @@ impl Checkpoint {
         self.noted().mark
     }
 
-    /// Offset of the log at which the index on disk ends; `None` if it is not known, for example because Java has run since.
+    /// Returns the offset of the log at which the index on disk ends; `None` if not known, for example because Java has
+    /// run since.
     pub fn index_end(&self) -> Option<u64> {
         Some(self.noted().index_end).filter(|&end| end > 0)
     }
 
-    /// Store time up to which log and queues hold everything, by Java's times.
+    /// Returns the store time up to which log and queues are complete, by Java's times.
     pub fn trusted_ms(&self) -> i64 {
         let noted = self.noted();
         if noted.has_times { (noted.log_ms.min(noted.queues_ms) - SLACK_MS).max(0) } else { 0 }
     }
 
-    /// Store time up to which the full files of the index hold everything, by Java's times.
+    /// Returns the store time up to which the full files of the index are complete, by Java's times.
     pub fn trusted_index_ms(&self) -> i64 {
         self.trusted_ms().min((self.noted().index_files_ms - SLACK_MS).max(0))
     }
@@ -176,7 +181,7 @@ impl Noted {
     }
 }
 
-/// Never 0, which is what a file has there that we did not write.
+/// Returns the check of the bytes. It is never 0, the value in a file that this implementation did not write.
 fn check(bytes: &[u8; USED_LEN]) -> i64 {
     1 << 32 | i64::from(wire::crc::body_crc(&bytes[OURS_AT..CHECK_AT]))
 }

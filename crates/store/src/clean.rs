@@ -1,11 +1,13 @@
-//! Expiry: deleting the oldest log files, and with them the parts of queues and index that pointed into them.
+//! Expiry: deletes the oldest log files, and with them the parts of queues and index that pointed into them.
 //!
-//! When to look is the broker's decision; the rules here are Java's. Files past their retention go when cleaning is due or the disk
-//! is fuller than `max_used_ratio`; above `force_ratio` the oldest go whatever their age; above `warn_ratio` appends are refused until
-//! there is room again. The file being written always stays, and so does what has been made ready behind it.
+//! The broker decides when to clean; the rules here are Java's. Files past their retention are deleted when cleaning is
+//! due or the disk is fuller than `max_used_ratio`. Above `force_ratio` the oldest files are deleted whatever their
+//! age; above `warn_ratio` appends are rejected until there is room again. The file being written always stays, and so
+//! do the files prepared behind it.
 //!
-//! Queues forget their messages before the log does. So whoever reads a queue while files go is told that the offset is too small, and
-//! never led past what is missing as if it had not been there, which is what happens in Java until its queues have caught up.
+//! Queues drop their messages before the log does. So a reader of a queue gets the result that its offset is too small
+//! while files are deleted. It is never led past the missing messages as if they had not existed, which happens in Java
+//! until its queues have caught up.
 
 use std::path::Path;
 
@@ -33,13 +35,13 @@ impl Default for CleanRules {
     }
 }
 
-/// What a round of cleaning did.
+/// Result of a round of cleaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cleaned {
     pub log_files: usize,
     pub queue_files: usize,
     pub index_files: usize,
-    /// Use of the disk before the round.
+    /// Used ratio of the disk before the round.
     pub used_ratio: f64,
 }
 
@@ -52,7 +54,8 @@ impl Durable {
             let files = self.log.files.all();
             let deletable = files.split_last().map_or(&[][..], |(_, older)| older);
             let mut expired = 0;
-            // The file being written need not be the last one: the next is made before it is ended.
+            // The file being written need not be the last one: the next file is created before the current one is
+            // ended.
             for file in deletable.iter().take_while(|file| file.end() <= written).take(rules.max_log_files) {
                 if !forced && now_ms < file.modified_ms()? + rules.reserved_ms {
                     break;
@@ -81,7 +84,8 @@ impl Durable {
     }
 }
 
-/// How full the file system of `path` is, counted as `df` and Java do: what is used of what this user could use.
+/// Returns the used ratio of the file system of `path`, computed as in `df` and Java: used bytes divided by the bytes
+/// that this user could use.
 pub fn disk_used_ratio(path: &Path) -> Result<f64> {
     let stat = rustix::fs::statvfs(path).map_err(|e| StoreError::io("inspecting", path, 0, e.into()))?;
     let used = stat.f_blocks.saturating_sub(stat.f_bfree) as f64;

@@ -1,10 +1,10 @@
-//! The commit log: every message of the broker, one after the other.
+//! Commit log: every message of the broker, one after the other.
 //!
-//! A record never spans two files. When the next one (plus eight bytes) does not fit, the rest of the file becomes a BLANK record,
-//! `bytes left i32 | BLANK magic`, and the record goes to the start of the next file.
+//! A record never spans two files. When the next one (plus eight bytes) does not fit, the rest of the file becomes a
+//! BLANK record, `bytes left i32 | BLANK magic`, and the record goes to the start of the next file.
 //!
-//! `max` is published after the bytes of a record; readers look only below it. The writer keeps the current file at hand and takes
-//! the next one from the preallocator, or makes it itself when it was not ready in time.
+//! `max` is published after the bytes of a record; readers read only below it. The writer caches the current file and
+//! takes the next one from the preallocator, or creates it itself if it was not ready in time.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::error::{Result, StoreError};
 use crate::file_sequence::FileSequence;
 use crate::mapped_file::MappedFile;
 
-/// Room kept at the end of each file for the BLANK record.
+/// Number of bytes kept free at the end of each file for the BLANK record.
 pub(crate) const BLANK_LEN: u64 = 8;
 
 #[derive(Debug)]
@@ -32,12 +32,12 @@ impl CommitLog {
         Ok(CommitLog { files: FileSequence::load(dir, file_size)?, max: AtomicU64::new(0) })
     }
 
-    /// First offset still in the log, −1 when it has no file.
+    /// Returns the first offset still in the log, −1 if it has no file.
     pub fn min(&self) -> i64 {
         self.files.first().map_or(-1, |file| file.start as i64)
     }
 
-    /// End of the last published record.
+    /// Returns the end of the last published record.
     #[inline]
     pub fn max(&self) -> u64 {
         self.max.load(Ordering::Acquire)
@@ -48,7 +48,7 @@ impl CommitLog {
         self.max.store(max, Ordering::Release);
     }
 
-    /// The record at `offset` if a whole message stands there, with the file it lies in.
+    /// Returns the record at `offset`, with its file, if a whole message begins there.
     pub fn record_at(&self, offset: i64) -> Result<Option<(Arc<MappedFile>, u64, usize)>> {
         let max = self.max();
         let Ok(offset) = u64::try_from(offset) else { return Ok(None) };
@@ -61,7 +61,7 @@ impl CommitLog {
         }
     }
 
-    /// Fills the rest of the current file so that the next record starts a new one. Returns where that is.
+    /// Fills the rest of the current file so that the next record starts a new one. Returns the start of the new file.
     pub fn end_file(file: &MappedFile, pos: u64) -> Result<u64> {
         let left = file.size - pos;
         if left >= BLANK_LEN {

@@ -1,12 +1,13 @@
-//! One queue of one topic: 20-byte units that point into the commit log, unit k describing the message with queue offset k.
+//! Queue of a topic: 20-byte units that point into the commit log; unit k describes the message with queue offset k.
 //!
 //! ```text
 //! physical_offset i64 | size i32 | tags_code i64        valid when physical_offset ≥ 0 and size > 0
 //! 0               i64 | i32::MAX | 0                    pre-blank: stands for a message that is not here
 //! ```
-//! Units are written in commit-log order, so physical offsets rise along a queue; searches rely on it. `max` is published after the
-//! unit's bytes; readers take `max` first and look only below it. A queue that begins in the middle (its older messages are on
-//! another broker or expired) fills the units before its first one in that file with pre-blanks.
+//! Units are written in commit-log order, so physical offsets rise along a queue; searches rely on it. `max` is
+//! published after the unit's bytes; readers take `max` first and read only below it. A queue that begins in the middle
+//! (its older messages are on another broker or expired) fills the units before its first one in that file with
+//! pre-blanks.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -21,9 +22,9 @@ use crate::locks::Whole;
 use crate::mapped_file::{MappedFile, PAGE};
 
 pub(crate) const UNIT_LEN: u64 = 20;
-/// No unit lies further along a queue than files have bytes.
+/// Upper bound of queue offsets: no unit lies further along a queue than files have bytes.
 const MAX_OFFSET: i64 = i64::MAX / UNIT_LEN as i64;
-/// Blocks of a queue file are reserved this many bytes at a time: small, because most queues of most stores are small.
+/// Number of bytes by which blocks of a queue file are reserved: small, because most queues of most stores are small.
 const RESERVE_STRIDE: u64 = 64 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +66,7 @@ impl Unit {
     }
 }
 
-/// What became of a message that was found in the log.
+/// Result of adding a message that was found in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rebuilt {
     Added,
@@ -81,10 +82,10 @@ pub(crate) struct ConsumeQueue {
     /// First and next queue offset.
     min: AtomicI64,
     max: AtomicI64,
-    /// End of the last message in this queue, −1 when there is none.
+    /// End of the last message in this queue, −1 without messages.
     max_physical: AtomicI64,
     flushed_bytes: AtomicU64,
-    /// The file being written, cached for the writer.
+    /// File being written, cached for the writer.
     tail: Mutex<Option<Arc<MappedFile>>>,
 }
 
@@ -119,7 +120,7 @@ impl ConsumeQueue {
         self.max_physical.load(Ordering::Acquire)
     }
 
-    /// Everything that can fail about writing the next `count` units, done before the commit log is touched.
+    /// Does every step of writing the next `count` units that can fail, before the commit log is changed.
     #[inline]
     pub fn prepare(&self, count: u64) -> Result<()> {
         let from = self.max() as u64 * UNIT_LEN;
@@ -129,7 +130,7 @@ impl ConsumeQueue {
         let file = tail.as_ref().expect("just set");
         file.reserve((last_byte + 1).min(file.end()) - file.start, RESERVE_STRIDE)?;
         if last_byte >= file.end() {
-            // The units cross into later files: make those now, the writer finds them in the sequence.
+            // The units cross into later files: create them now; the writer finds them in the sequence.
             let mut next = file.end();
             while next <= last_byte {
                 if self.files.file_at(next).is_none() {
@@ -171,7 +172,7 @@ impl ConsumeQueue {
         Ok(())
     }
 
-    /// Adds the unit of a message found in the log unless it is here already, or cannot be at this offset.
+    /// Adds the unit of a message found in the log unless the queue already has it, or it cannot be at this offset.
     pub fn rebuild(&self, unit: Unit, queue_offset: i64) -> Result<Rebuilt> {
         if unit.end() <= self.max_physical() || queue_offset < self.max() {
             return Ok(Rebuilt::Known);
@@ -194,7 +195,7 @@ impl ConsumeQueue {
         Ok(Rebuilt::Added)
     }
 
-    /// How many messages of this queue the log has room for between the last one here and `unit`.
+    /// Returns the number of messages of this queue for which the log has room between the last one here and `unit`.
     fn most_before(&self, unit: &Unit) -> i64 {
         match self.max_physical() {
             ..0 => i64::MAX,
@@ -202,7 +203,8 @@ impl ConsumeQueue {
         }
     }
 
-    /// Units from `queue_offset` to the end of the file that holds it, as raw bytes; the caller stays below `max()`.
+    /// Returns the units from `queue_offset` to the end of the file that holds it, as raw bytes; the caller stays below
+    /// `max()`.
     #[inline]
     pub fn run_at(&self, queue_offset: i64, max: i64) -> Result<Option<(Arc<MappedFile>, u64, u64)>> {
         let byte = queue_offset as u64 * UNIT_LEN;
@@ -230,7 +232,8 @@ impl ConsumeQueue {
         Ok(Unit::decode(&bytes))
     }
 
-    /// The first of the leading `count` units of `file` for which `past` holds, by bisection: it holds for all that follow, too.
+    /// Returns the first of the leading `count` units of `file` for which `past` is true, by bisection; `past` must
+    /// then be true for all later units.
     pub fn bisect(&self, file: &MappedFile, count: u64, past: impl Fn(&Unit) -> bool) -> Result<u64> {
         let open = file.open_for_reading()?;
         let (mut low, mut high) = (0, count);
@@ -241,7 +244,7 @@ impl ConsumeQueue {
         Ok(low)
     }
 
-    /// Declares `max` the end of the queue; units behind it are erased, files behind it deleted.
+    /// Sets `max` as the end of the queue; units behind it are erased, files behind it deleted.
     pub fn set_end(&self, max: i64, max_physical: i64) -> Result<()> {
         *self.tail.lock().whole() = None;
         let first = self.files.first().map_or(0, |file| file.start);
@@ -271,8 +274,8 @@ impl ConsumeQueue {
         Ok(next != Unit { physical_offset: 0, size: 0, tags_code: 0 })
     }
 
-    /// Moves `min` to the first message at or behind `min_physical`; to the end when there is none, so that nobody is sent to look
-    /// for what is gone (Java leaves it where it was).
+    /// Moves `min` to the first message at or behind `min_physical`, or to the end if there is none, so that readers
+    /// are not sent to messages that are gone (Java leaves `min` where it was).
     pub fn correct_min(&self, min_physical: i64) -> Result<()> {
         let max = self.max();
         let mut min = max;
@@ -287,8 +290,9 @@ impl ConsumeQueue {
         Ok(())
     }
 
-    /// The first of the leading `count` units of `file` that leads to `min_physical` or beyond, by bisection. Units without a message
-    /// (blanks stand for damaged messages, too, anywhere) say nothing, so the next one that has a message speaks for them.
+    /// Returns the first of the leading `count` units of `file` that leads to `min_physical` or beyond, by bisection.
+    /// Units without a message have no physical offset to compare (blanks also stand for damaged messages, anywhere),
+    /// so the next unit with a message is used instead.
     fn first_from(&self, file: &MappedFile, count: u64, min_physical: i64) -> Result<Option<u64>> {
         let open = file.open_for_reading()?;
         let (mut low, mut high) = (0, count);
@@ -306,16 +310,16 @@ impl ConsumeQueue {
         Ok(found)
     }
 
-    /// The first unit of `[from, to)` that has a message, and its index in the file.
+    /// Returns the first unit of `[from, to)` that has a message, and its index in the file.
     fn next_message(&self, file: &MappedFile, open: &File, from: u64, to: u64) -> Option<(u64, Unit)> {
         let mut buffer = [0u8; 200 * UNIT_LEN as usize];
         let mut index = from;
-        // Mostly the first one has.
+        // Usually the first unit has a message.
         let mut count = 1;
         while index < to {
             let bytes = &mut buffer[..(count.min(to - index) * UNIT_LEN) as usize];
             if file.read_at(open, index * UNIT_LEN, bytes).is_err() {
-                // On a page that cannot be read no unit says anything.
+                // Units on an unreadable page are skipped.
                 (index, count) = (index + 1, 1);
                 continue;
             }
@@ -331,11 +335,11 @@ impl ConsumeQueue {
         None
     }
 
-    /// The last unit of a file that has a message.
+    /// Returns the last unit of a file that has a message.
     fn last_message(&self, file: &MappedFile) -> Result<Option<Unit>> {
         let open = file.open_for_reading()?;
         for index in (0..file.size / UNIT_LEN).rev() {
-            // Not known is as good as a message that is still there.
+            // An unreadable unit is treated like a message that is still in the log.
             let Ok(unit) = self.peek(file, &open, index) else { return Ok(None) };
             if !unit.is_pre_blank() {
                 return Ok(Some(unit).filter(Unit::is_valid));
@@ -344,8 +348,8 @@ impl ConsumeQueue {
         Ok(None)
     }
 
-    /// Deletes files whose every message has left the log; the last file stays, and so does one that is not full yet though the next
-    /// has been made. Returns how many went.
+    /// Deletes files whose messages have all left the log; the last file stays, and so does a file that is not full yet
+    /// although the next one was created. Returns the number of deleted files.
     pub fn drop_expired(&self, min_physical: i64) -> Result<usize> {
         let mut dropped = 0;
         loop {
@@ -379,7 +383,7 @@ impl ConsumeQueue {
     }
 }
 
-/// Refuses names that would leave the store directory or break its layout.
+/// Rejects names that would leave the store directory or break its layout.
 pub(crate) fn check_name(topic: &str, queue_id: i32) -> Result<()> {
     let refuse = |reason: String| Err(StoreError::InvalidMessage { reason });
     if topic.is_empty() || topic == "." || topic == ".." || topic.contains(['/', '\0']) {
@@ -395,7 +399,7 @@ pub(crate) fn check_name(topic: &str, queue_id: i32) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// A queue with eight units to a file.
+    /// Creates a queue with eight units to a file.
     fn queue(dir: &tempfile::TempDir) -> ConsumeQueue {
         ConsumeQueue::new("T", 0, FileSequence::empty(dir.path().join("T/0"), 8 * UNIT_LEN))
     }
@@ -424,7 +428,7 @@ mod tests {
                     assert_eq!(queue.min(), expected, "{blanks} blanks from {first_blank}, {expired} expired");
                 }
                 let dropped = queue.drop_expired(1000 + 8 * 100).expect("drop");
-                // A file of blanks alone says nothing of what comes behind it.
+                // A file of only blanks does not show what comes behind it.
                 assert_eq!(dropped, usize::from((0..8).any(|i| !is_blank(i))), "{blanks} blanks from {first_blank}");
             }
         }
@@ -435,7 +439,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("directory");
         let queue = queue(&dir);
         (0..7).for_each(|i| queue.push(unit(1000 + i * 100)).expect("push"));
-        queue.prepare(2).expect("prepare"); // for a batch that is then refused
+        queue.prepare(2).expect("prepare"); // for a batch that is then rejected
         assert_eq!(queue.files.all().len(), 2);
         assert_eq!(queue.drop_expired(1000).expect("drop"), 0);
         assert_eq!(queue.unit(6).expect("unit"), Some(unit(1600)));

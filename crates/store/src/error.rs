@@ -1,4 +1,4 @@
-//! Everything that can go wrong with a store directory, each error naming the file (and offset) it speaks of.
+//! Errors of a store directory; each names the file (and offset) that it concerns.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -84,7 +84,7 @@ impl StoreError {
         matches!(self, StoreError::Io { action: "reading", source, .. } if lost(source))
     }
 
-    /// Sorts an operating-system error into the class its cause belongs to.
+    /// Maps an operating-system error to the error class of its cause.
     pub(crate) fn io(action: &'static str, path: &Path, offset: u64, source: io::Error) -> StoreError {
         let path = path.to_path_buf();
         match source.raw_os_error() {

@@ -1,8 +1,8 @@
 //! Queue units of a Java broker with `enableConsumeQueueExt=true`.
 //!
-//! Such a broker writes an address in `consumequeue_ext` where the tags code should be. What the extension has (the tags code, a bloom
-//! filter) follows from the message, so the message itself is asked; the files of the extension may be damaged or left behind. New
-//! units have plain codes, which such a broker reads, too.
+//! Such a broker writes an address in `consumequeue_ext` in place of the tags code. The content of the extension (the
+//! tags code, a bloom filter) follows from the message, so the message itself is read; the files of the extension may
+//! be damaged or left behind. New units have plain codes, which such a broker reads, too.
 
 use wire::record::{Lead, lead};
 use wire::{Crc, Record};
@@ -12,7 +12,7 @@ use crate::error::{Result, StoreError};
 use crate::flush::Durable;
 use crate::message::Routing;
 
-/// Hashes of tags are 32-bit numbers and deliver times are positive; whatever is below both is an address.
+/// Hashes of tags are 32-bit numbers and deliver times are positive; any number below both ranges is an address.
 const LAST_ADDRESS: i64 = i32::MIN as i64 - 1;
 
 impl Unit {
@@ -24,7 +24,7 @@ impl Unit {
 }
 
 impl Durable {
-    /// The unit with the tags code of its message in place of an address.
+    /// Returns the unit with the tags code of its message in place of an address.
     pub fn resolved(&self, unit: Unit) -> Result<Unit> {
         if !unit.is_extended() {
             return Ok(unit);

@@ -1,6 +1,7 @@
-//! A directory of equally sized files that together form one long byte sequence.
+//! Directory of equally sized files that together form one long byte sequence.
 //!
-//! File names are the 20-digit offset of their first byte. The sequence may begin anywhere (older files were expired) but has no gap.
+//! File names are the 20-digit offset of their first byte. The sequence may begin anywhere (older files have expired)
+//! but has no gap.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -24,11 +25,11 @@ impl FileSequence {
         FileSequence { dir, file_size, files: RwLock::default() }
     }
 
-    /// Takes every file of the directory; anything that is not a file of this sequence is an error that names it.
+    /// Loads every file of the directory; a file that is not part of this sequence is an error that names it.
     pub fn load(dir: PathBuf, file_size: u64) -> Result<FileSequence> {
         let mut found = list(&dir)?;
         found.sort_by_key(|(_, start)| *start);
-        // Java names a file before it has its size, so one that was killed in between leaves an empty last file.
+        // Java creates a file's name before it sets its size, so a kill in between leaves an empty last file.
         if found.last().is_some_and(|(path, _)| fs::metadata(path).is_ok_and(|file| file.len() == 0)) {
             let (path, _) = found.pop().expect("just looked at");
             fs::remove_file(&path).map_err(|e| StoreError::io("deleting", &path, 0, e))?;
@@ -82,7 +83,7 @@ impl FileSequence {
         files.get(index as usize).cloned()
     }
 
-    /// Makes a file for the given start without adding it to the sequence yet.
+    /// Creates a file for the given start without adding it to the sequence yet.
     pub fn make(&self, start: u64) -> Result<Arc<MappedFile>> {
         self.make_dir(start)?;
         let file = MappedFile::create(self.dir.join(file_name(start)), start, self.file_size)?;
@@ -90,7 +91,8 @@ impl FileSequence {
         Ok(Arc::new(file))
     }
 
-    /// Makes the directory and its parent (a queue's topic), durably: a power cut must not take them with files that were flushed.
+    /// Creates the directory and its parent (a queue's topic), durably: a power cut must not remove them together with
+    /// flushed files.
     fn make_dir(&self, start: u64) -> Result<()> {
         if self.dir.is_dir() {
             return Ok(());
@@ -105,8 +107,8 @@ impl FileSequence {
         files.push_back(file);
     }
 
-    /// Makes `end` the end of the sequence: later files are deleted, what follows in the file that holds it is zeroed. The first
-    /// file stays even if nothing of it is left, because its name is the only memory of where the sequence begins.
+    /// Sets `end` as the end of the sequence: later files are deleted, bytes behind `end` in its file are zeroed. The
+    /// first file stays even if it is empty, because only its name records where the sequence begins.
     pub fn cut(&self, end: u64) -> Result<()> {
         loop {
             let mut files = self.write();
@@ -122,7 +124,7 @@ impl FileSequence {
         }
     }
 
-    /// Deletes and forgets the oldest file.
+    /// Deletes the oldest file and removes it from the sequence.
     pub fn drop_first(&self) -> Result<()> {
         if let Some(first) = self.first() {
             first.delete()?;

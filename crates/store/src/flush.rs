@@ -1,13 +1,16 @@
-//! The two threads that bring the mapped files to disk.
+//! The two threads that flush the mapped files to disk.
 //!
-//! *Log thread.* Async flush: every interval it writes what has gathered, small amounts only once per thorough interval. Sync flush:
-//! each append wakes it; while one `fdatasync` runs further appends gather, and the next one covers them all (group commit). Either
-//! way it raises the *flushed* watermark, which is what acknowledgements wait for.
+//! *Log thread.* Async flush: each interval it writes the new pages; fewer pages than the minimum are written only once
+//! per thorough interval. Sync flush: each append wakes it. While one `fdatasync` runs, further appends gather, and the
+//! next `fdatasync` covers them all (group commit). In both modes it raises the *flushed* watermark, which
+//! acknowledgements wait for.
 //!
-//! *Queue thread.* Consume queues and index can be rebuilt from the log, so nobody waits for them. They are flushed at leisure, and
-//! once per checkpoint interval completely; then the checkpoint notes the message that was the newest *before* that flush began.
+//! *Queue thread.* Consume queues and index can be rebuilt from the log, so no acknowledgement waits for them. They are
+//! flushed with low urgency, and once per checkpoint interval completely; then the checkpoint records the message that
+//! was the newest *before* that flush began.
 //!
-//! A failed flush is final: the kernel may have dropped the pages and a second try would lie. The watermark fails, appends are refused.
+//! A failed flush is final: the kernel may have dropped the pages, and a second try could report success although data
+//! is lost. The watermark fails, and appends are rejected.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -27,10 +30,10 @@ use crate::options::{Flush, Options};
 use crate::queue_table::QueueTable;
 use crate::watermark::Watermark;
 
-/// Number of leading bytes of a record that its mark in the checkpoint covers, at most: all fields of fixed length.
+/// Maximum number of leading bytes of a record that its mark in the checkpoint covers: all fields of fixed length.
 const MARKED_BYTES: u64 = 88;
 
-/// The last message that was written to the log, its queue and the index.
+/// Last message that was written to the log, its queue and the index.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Newest {
     pub start: u64,
@@ -38,7 +41,7 @@ pub(crate) struct Newest {
     pub store_ms: i64,
 }
 
-/// Everything that is flushed, shared with the appending side.
+/// Everything that is flushed; shared with the appending side.
 #[derive(Debug)]
 pub(crate) struct Durable {
     pub log: Arc<CommitLog>,
@@ -47,12 +50,12 @@ pub(crate) struct Durable {
     pub checkpoint: Checkpoint,
     pub flushed: Watermark,
     pub delay_levels_ms: Vec<i64>,
-    /// None until this process has written or found a message.
+    /// `None` until this process has written or found a message.
     newest: Mutex<Option<Newest>>,
 }
 
 impl Durable {
-    /// Takes every file of the directory as it is found; recovery says what of it counts.
+    /// Loads every file of the directory as it is; recovery decides later how much of them is valid.
     pub fn load(root: &Path, options: &Options) -> Result<Durable> {
         Ok(Durable {
             log: Arc::new(CommitLog::load(root, options.commit_log_file_size)?),
@@ -65,7 +68,7 @@ impl Durable {
         })
     }
 
-    /// Says that everything up to the end of this message is in the log, the queues and the index.
+    /// Records that everything up to the end of this message is in the log, the queues and the index.
     pub fn set_newest(&self, newest: Newest) {
         *self.newest.lock().whole() = Some(newest);
     }
@@ -79,19 +82,19 @@ impl Durable {
         if let Some(reason) = self.flushed.failure() {
             return Err(StoreError::FlushFailed { path: self.log.files.dir.clone(), reason: reason.into() });
         }
-        // The message before the position: it then lies below the position.
+        // Read the newest message before the position, so that the message lies below the position.
         let newest = self.newest();
         let target = self.log.max();
         let mut from = self.flushed.get() as u64;
         while from < target {
             let Some(file) = self.log.files.file_at(from) else {
-                // Expired while it waited to be flushed.
+                // This part expired before it was flushed.
                 from = self.log.min().max(0) as u64;
                 continue;
             };
             let to = target.min(file.end());
             let (first, len) = (from - file.start, to - from);
-            // What was written to a page that is lost is nowhere.
+            // Data written to a lost page is not on disk.
             let flushed = file.flush(first, first + len).and_then(|()| file.check_readable(first, len));
             flushed.inspect_err(|e| self.flushed.fail(e.to_string()))?;
             from = to;
@@ -116,7 +119,8 @@ impl Durable {
         Ok(())
     }
 
-    /// Flushes everything and writes down that it is on disk. Where nothing was written since, the checkpoint stays as it was.
+    /// Flushes everything and records in the checkpoint that it is on disk. If nothing was written since, the
+    /// checkpoint stays as it was.
     pub fn write_checkpoint(&self) -> Result<()> {
         let newest = self.newest();
         self.flush_queues(0)?;
@@ -133,13 +137,13 @@ impl Durable {
             self.checkpoint.note_index(full_until_ms, end.unwrap_or(0));
         }
         match self.checkpoint.write() {
-            // The old one still holds. It vouches for less, which costs time after a crash and no message.
+            // The old checkpoint is still valid. It covers less, which costs time after a crash and loses no message.
             Err(StoreError::DiskFull { .. }) => Ok(()),
             written => written,
         }
     }
 
-    /// The mark of the record at `[start, end)` as the log file has it; none when that cannot be read.
+    /// Returns the mark of the record at `[start, end)` as the log file has it, or `None` if the record cannot be read.
     pub fn mark(&self, start: u64, end: u64) -> Option<Mark> {
         let file = self.log.files.file_at(start).filter(|file| start < end && end <= file.end())?;
         let mut bytes = [0u8; MARKED_BYTES as usize];
@@ -153,7 +157,7 @@ impl Durable {
 
 #[derive(Debug, Default)]
 struct Signal {
-    state: Mutex<(bool, bool)>, // (asked to flush, asked to stop)
+    state: Mutex<(bool, bool)>, // (flush requested, stop requested)
     changed: Condvar,
 }
 
@@ -171,7 +175,8 @@ impl Signal {
         self.changed.notify_one();
     }
 
-    /// Waits until asked or until the interval is over. `None` when it is time to stop, else whether somebody asked.
+    /// Waits until a flush is requested or the interval is over. Returns `None` when the thread must stop, else true if
+    /// a flush was requested.
     fn wait(&self, interval: Duration) -> Option<bool> {
         let state = self.state.lock().whole();
         let wait = self.changed.wait_timeout_while(state, interval, |(asked, stopping)| !*asked && !*stopping);
@@ -205,7 +210,7 @@ impl Flusher {
     }
 
     fn spawn(&mut self, name: &str, durable: &Arc<Durable>, work: impl FnOnce() + Send + 'static) -> Result<()> {
-        // Were the thread gone without a word, appends would wait for it for ever.
+        // If the thread ended without failing the watermark, appends would wait for it for ever.
         let shared = durable.clone();
         let guarded = move || {
             if let Err(payload) = catch_unwind(AssertUnwindSafe(work)) {
@@ -220,7 +225,7 @@ impl Flusher {
         Ok(())
     }
 
-    /// Called after each append.
+    /// Notifies the log thread; called after each append.
     #[inline]
     pub fn appended(&self) {
         if self.sync {
@@ -228,7 +233,7 @@ impl Flusher {
         }
     }
 
-    /// Asks for a flush now, whatever the mode.
+    /// Requests a flush now, whatever the mode.
     pub fn ask(&self) {
         self.log_signal.ask();
     }
@@ -262,7 +267,7 @@ fn flush_log_forever(durable: &Durable, options: &Options, signal: &Signal) {
             last_thorough = Instant::now();
         }
         if durable.flush_log().is_err() {
-            return; // The watermark carries the reason to everybody who waits or appends.
+            return; // The watermark carries the reason to every thread that waits or appends.
         }
     }
 }

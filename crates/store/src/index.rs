@@ -1,8 +1,8 @@
-//! The key index: a row of index files, of which only the newest is written.
+//! Key index: a series of index files, of which only the newest is written.
 //!
-//! A message is indexed under `topic#key` for its unique key and each of its user keys, in log order. A message up to the newest
-//! file's end is already there, which makes indexing again after a crash harmless. A file is followed by the next one when its
-//! entries are used up; files are named by the local time they were made at.
+//! A message is indexed under `topic#key` for its unique key and for each of its user keys, in log order. A message
+//! below the end of the newest file is indexed already, so indexing it again after a crash changes nothing. When the
+//! entries of a file are used up, the next file follows; files are named by the local time of their creation.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::mapped_file::sync_dir;
 use crate::new_file::remove_unfinished;
 use crate::options::Options;
 
-/// What Java allows one key query to return.
+/// Maximum number of messages that Java allows one key query to return.
 pub const MAX_QUERY_RESULTS: usize = 64;
 
 #[derive(Debug)]
@@ -27,11 +27,12 @@ pub(crate) struct Index {
     slots: u32,
     entries: u32,
     files: RwLock<Vec<Arc<IndexFile>>>,
-    /// Made before the newest file is full, so that a full disk is met before the message is in the log.
+    /// Next file, created before the newest one is full, so that a full disk is noticed before the message is in the
+    /// log.
     next: Mutex<Option<IndexFile>>,
 }
 
-/// The keys one message is found by.
+/// Keys under which one message is indexed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Keys<'a> {
     pub unique: Option<&'a str>,
@@ -82,10 +83,11 @@ impl Index {
         self.files.read().whole().last().cloned()
     }
 
-    /// Makes the file that follows the newest one.
+    /// Creates the file that follows the newest one.
     fn make_file(&self, now_ms: i64) -> Result<IndexFile> {
         let mut name = local_time::yyyymmddhhmmssmmm(now_ms);
-        // Two files within one millisecond, or a clock set back: names must still sort by age. Nobody reads a time out of them.
+        // Names must sort by age even if two files are created within one millisecond, or the clock is set back. No
+        // code reads a time out of the name.
         if let Some(newest) =
             self.newest().and_then(|file| file.number()).filter(|&newest| name <= format!("{newest:017}"))
         {
@@ -97,7 +99,7 @@ impl Index {
         Ok(file)
     }
 
-    /// Goes over to the next file.
+    /// Switches to the next file.
     fn add_file(&self, now_ms: i64) -> Result<Arc<IndexFile>> {
         let made = self.next.lock().whole().take();
         let file = Arc::new(match made {
@@ -111,7 +113,8 @@ impl Index {
         Ok(file)
     }
 
-    /// Everything that can fail about adding `count` keys, done before the commit log is touched. Returns the file to add them to.
+    /// Does every step of adding `count` keys that can fail, before the commit log is changed. Returns the file to add
+    /// them to.
     #[inline]
     pub fn prepare(&self, count: u32, now_ms: i64) -> Result<Arc<IndexFile>> {
         let file = match self.newest() {
@@ -131,7 +134,7 @@ impl Index {
         Ok(file)
     }
 
-    /// Indexes one message in the file that `prepare` gave, going over to the next one when that is full.
+    /// Indexes one message in the file that `prepare` returned, or in the next one when that file is full.
     #[inline]
     pub fn put(
         &self,
@@ -150,7 +153,7 @@ impl Index {
         Ok(())
     }
 
-    /// Indexes a message found in the log unless it is here already.
+    /// Indexes a message found in the log unless it is indexed already.
     pub fn rebuild(&self, topic: &str, keys: Keys<'_>, physical_offset: i64, store_timestamp: i64) -> Result<()> {
         let file = self.prepare(keys.iter().count() as u32, store_timestamp)?;
         if file.covers(physical_offset)? {
@@ -159,7 +162,8 @@ impl Index {
         self.put(file, topic, keys, physical_offset, store_timestamp)
     }
 
-    /// Physical offsets of messages with this key (or one of the same hash) stored within `[begin_ms, end_ms]`, newest first.
+    /// Returns the physical offsets of messages with this key (or one of the same hash) stored within `[begin_ms,
+    /// end_ms]`, newest first.
     pub fn query(&self, topic: &str, key: &str, max: usize, begin_ms: i64, end_ms: i64) -> Result<Vec<i64>> {
         let hash = index_hash(topic, key);
         let max = max.min(MAX_QUERY_RESULTS);
@@ -176,7 +180,7 @@ impl Index {
         Ok(found)
     }
 
-    /// Store time and physical offset of the newest indexed message.
+    /// Returns store time and physical offset of the newest indexed message.
     pub fn last_update(&self) -> Result<(i64, i64)> {
         match self.newest() {
             Some(file) => Ok((file.end_timestamp()?, file.end_physical()?)),
@@ -184,7 +188,7 @@ impl Index {
         }
     }
 
-    /// Store time of the last message in the newest file that is full, 0 if none is.
+    /// Returns the store time of the last message in the newest full file, 0 if no file is full.
     pub fn full_until(&self) -> Result<i64> {
         for file in self.files().iter().rev() {
             if file.room()? == 0 {
@@ -194,11 +198,12 @@ impl Index {
         Ok(0)
     }
 
-    /// After a crash: keeps what was on disk by `trusted_ms`. Returns the physical offset from which messages must be indexed again.
+    /// Keeps, after a crash, the entries that were on disk by `trusted_ms`. Returns the physical offset from which
+    /// messages must be indexed again.
     pub fn recover(&self, trusted_ms: i64, log_end: i64) -> Result<i64> {
         let mut files = self.files.write().whole();
         while let Some(newest) = files.last() {
-            // If the newest file has anything to keep, those before it are complete.
+            // If the newest file has anything to keep, the files before it are complete.
             if let Some(from) = newest.keep_until(trusted_ms, log_end)? {
                 return Ok(from);
             }
@@ -208,7 +213,7 @@ impl Index {
         Ok(0)
     }
 
-    /// Deletes files (not the newest) all of whose messages have left the log. Returns how many went.
+    /// Deletes files (never the newest) whose messages have all left the log. Returns the number of deleted files.
     pub fn drop_expired(&self, min_physical: i64) -> Result<usize> {
         let mut files = self.files.write().whole();
         let mut dropped = 0;
@@ -219,12 +224,12 @@ impl Index {
         Ok(dropped)
     }
 
-    /// Writes everything to disk. Pages that are clean cost next to nothing.
+    /// Writes everything to disk. Clean pages cost next to nothing.
     pub fn flush(&self) -> Result<()> {
         self.files().iter().try_for_each(|file| file.flush())
     }
 
-    /// Removes the file that was made in advance and not needed.
+    /// Removes the file that was created in advance and not needed.
     pub fn drop_unused(&self) -> Result<()> {
         match self.next.lock().whole().take() {
             Some(file) => file.file.delete(),

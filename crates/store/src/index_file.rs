@@ -1,12 +1,13 @@
-//! One index file: a hash table from `topic#key` to the physical offsets of messages, newest first.
+//! Index file: a hash table from `topic#key` to the physical offsets of messages, newest first.
 //!
 //! ```text
 //! 0   begin_timestamp i64 | end_timestamp i64 | begin_physical i64 | end_physical i64 | slots_used i32 | next_entry i32
 //! 40  slot i32 × slots                                    number of the newest entry of that hash, 0 for none
 //! …   entry × entries: hash i32 | physical i64 | seconds after begin_timestamp i32 | previous entry of the slot i32
 //! ```
-//! Entry 0 is never used; `next_entry` starts at 1 (a fresh file says 0). The writer fills the entry, then the slot, then the header,
-//! so a reader that follows a slot finds a whole entry. Slots and header change under readers: they are accessed as atomics.
+//! Entry 0 is never used; `next_entry` starts at 1 (a fresh file has 0). The writer fills the entry, then the slot,
+//! then the header, so a reader that follows a slot finds a whole entry. Slots and header change while readers use
+//! them: they are accessed as atomics.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -50,7 +51,7 @@ impl Entry {
     }
 }
 
-/// The numbers of a mapped index file. Each is read and written as a whole, as an atomic.
+/// Numbers of a mapped index file. Each is read and written as a whole, as an atomic.
 #[derive(Clone, Copy)]
 struct Words {
     base: *mut u8,
@@ -93,7 +94,7 @@ impl Words {
         self.u64_at(pos).store(u64::from_ne_bytes(value.to_be_bytes()), Ordering::Release);
     }
 
-    /// The header may be damaged: there are never more than `entries`.
+    /// Returns at most `entries`, because the header may be damaged.
     #[inline]
     fn next_entry(&self, entries: u32) -> i32 {
         self.i32(NEXT_ENTRY).clamp(1, entries.max(1) as i32)
@@ -114,7 +115,7 @@ impl IndexFile {
         Ok(IndexFile { file, slots, entries })
     }
 
-    /// An existing file; Java grows a shorter one to the configured size by mapping it, and so do we.
+    /// Opens an existing file. Java grows a shorter file to the configured size by mapping it; this does the same.
     pub fn open(path: PathBuf, slots: u32, entries: u32) -> Result<IndexFile> {
         let size = file_len(slots, entries);
         let failed = |e| crate::StoreError::io("growing", &path, 0, e);
@@ -126,7 +127,7 @@ impl IndexFile {
         Ok(IndexFile { file, slots, entries })
     }
 
-    /// The name, which is a number.
+    /// Returns the file name, which is a number.
     pub fn number(&self) -> Option<u64> {
         self.file.path.file_name()?.to_str()?.parse().ok()
     }
@@ -148,7 +149,7 @@ impl IndexFile {
         Ok(self.words()?.i64(END_PHYSICAL))
     }
 
-    /// Whether this message, or one after it, has been indexed already.
+    /// True if this message, or a later one, has been indexed already.
     #[inline]
     pub fn covers(&self, physical_offset: i64) -> Result<bool> {
         let end = self.end_physical()?;
@@ -156,7 +157,7 @@ impl IndexFile {
         Ok(physical_offset <= end && (end > 0 || self.next_entry()? > 1))
     }
 
-    /// The state a file starts with: where its predecessor ended.
+    /// Writes the state a new file starts with: the end of its predecessor.
     pub fn begin_after(&self, end_physical: i64, end_timestamp: i64) -> Result<()> {
         let words = self.words()?;
         words.set_i64(BEGIN_PHYSICAL, end_physical);
@@ -212,7 +213,7 @@ impl IndexFile {
         bytes[4..12].copy_from_slice(&physical_offset.to_be_bytes());
         bytes[12..16].copy_from_slice(&seconds.to_be_bytes());
         bytes[16..20].copy_from_slice(&previous.to_be_bytes());
-        // SAFETY: the only writer, and no slot leads to this entry yet.
+        // SAFETY: this is the only writer, and no slot leads to this entry yet.
         unsafe { self.file.bytes_mut(self.entry_pos(number), ENTRY_LEN as usize)? }.copy_from_slice(&bytes);
         words.set_i32(slot, number);
 
@@ -223,7 +224,7 @@ impl IndexFile {
         if previous == 0 {
             words.set_i32(SLOTS_USED, words.i32(SLOTS_USED).saturating_add(1));
         }
-        // Its end before its fullness: the checkpoint notes the end of a file that is full.
+        // Set the end before the file counts as full: the checkpoint records the end of a full file.
         words.set_i64(END_TIMESTAMP, store_timestamp);
         words.set_i32(NEXT_ENTRY, number + 1);
         words.set_i64(END_PHYSICAL, physical_offset);
@@ -239,9 +240,9 @@ impl IndexFile {
         Ok(Entry::decode(self.file.bytes(self.entry_pos(number), ENTRY_LEN as usize)?))
     }
 
-    /// Keeps the entries of messages stored by `until_ms`, but for the last of them, whose keys may not all be here. Slots and header
-    /// are derived anew from what is kept, because after a power cut they may be older or newer than the entries. Returns the physical
-    /// offset to index from again, or `None` if nothing can be kept.
+    /// Keeps the entries of messages stored by `until_ms`, except the last of these messages, some of whose keys may be
+    /// missing. Slots and header are computed again from the kept entries, because after a power cut they may be older
+    /// or newer than the entries. Returns the physical offset to index from again, or `None` if nothing can be kept.
     pub fn keep_until(&self, until_ms: i64, log_end: i64) -> Result<Option<i64>> {
         let begin = self.begin_timestamp()?;
         let claimed = self.next_entry()?.min(self.entries as i32);
@@ -268,7 +269,7 @@ impl IndexFile {
         words.set_i32(NEXT_ENTRY, last_start);
         words.set_i64(END_PHYSICAL, kept_last.physical_offset);
         words.set_i64(END_TIMESTAMP, begin.saturating_add(i64::from(kept_last.seconds) * 1000));
-        // Not from where the first entry that is not kept says: that is in doubt, too.
+        // The position of the first entry that is not kept is in doubt, too, so it is not used.
         Ok(Some(kept_last.physical_offset))
     }
 

@@ -4,17 +4,17 @@
 //! store                       the facade: one directory, one lock
 //! ├ append ─ preallocate      gives offsets, writes log, queue and index in one go
 //! ├ read, lookup              by queue offset; by time, key, physical offset
-//! │ └ extension               units of a Java broker that has no tags code in them
+//! │ └ extension               units of a Java broker without tags codes
 //! ├ flush ─ watermark         the two threads that bring pages to disk
-//! ├ recovery ─ log_peek       clean and after a crash
-//! │ └ rebuild                 queues and index from what the log has
+//! ├ recovery ─ log_peek       after a clean exit and after a crash
+//! │ └ rebuild                 queues and index from the messages in the log
 //! ├ clean                     expiry
 //! ├ scan                      the same files read without owning them
 //! └ commit_log, queue_table ─ consume_queue, index ─ index_file, checkpoint, presence
 //!   └ file_sequence ─ mapped_file ─ new_file, page_guard, locks
 //! ```
-//! Every file is byte for byte what Apache RocketMQ 4.9 writes, so either can open the other's directory. A store dropped without
-//! `close` is left as by a crash: nothing is lost, the next opening recovers.
+//! Every file is byte for byte as Apache RocketMQ 4.9 writes it, so either broker can open the other's directory. A
+//! store dropped without `close` is left as after a crash: nothing is lost, the next opening recovers it.
 
 mod append;
 mod checkpoint;

@@ -1,4 +1,4 @@
-//! Local wall-clock names of index files, as Java's `SimpleDateFormat("yyyyMMddHHmmssSSS")` would write them.
+//! Local wall-clock names of index files, as Java's `SimpleDateFormat("yyyyMMddHHmmssSSS")` writes them.
 
 pub(crate) fn yyyymmddhhmmssmmm(epoch_ms: i64) -> String {
     let seconds = epoch_ms.div_euclid(1000) as libc::time_t;

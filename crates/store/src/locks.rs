@@ -1,14 +1,14 @@
-//! Locks after a panic.
+//! Use of locks after a panic.
 //!
-//! A lock is poisoned when its holder panics, and `expect` would make every later request panic, too. What these locks guard (lists
-//! of files, flags, a plan) is changed by single assignments, so it is whole at any moment, and the next holder can go on. The append
-//! lock is another matter: see `Store::append_with`.
+//! A lock is poisoned when its holder panics, and `expect` would make every later request panic, too. The data behind
+//! these locks (lists of files, flags, a plan) is changed by single assignments, so it is consistent at any moment, and
+//! the next holder can continue. The append lock is different: see `Store::append_with`.
 
 use std::any::Any;
 use std::sync::{LockResult, PoisonError};
 
 pub(crate) trait Whole<T> {
-    /// The guard, whether or not an earlier holder panicked.
+    /// Returns the guard, also if an earlier holder panicked.
     fn whole(self) -> T;
 }
 
@@ -19,7 +19,7 @@ impl<T> Whole<T> for LockResult<T> {
     }
 }
 
-/// The message of a panic.
+/// Returns the message of a panic.
 pub fn panic_text(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic without words").to_owned()

@@ -1,4 +1,4 @@
-//! Looking at single records of the log without mapping it, for checking many queues at opening.
+//! Reads single records of the log without mapping it, to check many queues at opening.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,7 +11,7 @@ use crate::commit_log::CommitLog;
 use crate::consume_queue::Unit;
 use crate::error::Result;
 
-/// A record longer than this is recognised by its fixed fields alone.
+/// Number of bytes that are read of a record; a longer record is recognised by its fixed fields alone.
 const READ_LIMIT: usize = 64 << 10;
 const FIXED_FIELDS: usize = 48;
 
@@ -26,8 +26,8 @@ impl<'a> LogPeek<'a> {
         LogPeek { log, open: HashMap::new(), buffer: vec![0; READ_LIMIT] }
     }
 
-    /// Whether the log has, where the unit points, the message with this topic, queue and queue offset. A message that has already
-    /// left the log, or that the disk cannot read, cannot be checked and is believed.
+    /// True if the log has, at the position of the unit, the message with this topic, queue and queue offset. A message
+    /// that has already left the log, or that the disk cannot read, cannot be checked; then the result is true, too.
     pub fn is_message_of(&mut self, unit: &Unit, topic: &str, queue_id: i32, queue_offset: i64) -> Result<bool> {
         if unit.physical_offset < self.log.min() {
             return Ok(true);

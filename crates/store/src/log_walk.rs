@@ -1,4 +1,4 @@
-//! Reading the log of an open store from some offset to its end, message by message.
+//! Reads the log of an open store from an offset to its end, message by message.
 use wire::record::{Lead, lead};
 use wire::{Crc, Record, RecordError};
 
@@ -8,10 +8,11 @@ use crate::scan::log_files::LogFile;
 use crate::scan::window::Window;
 
 impl Durable {
-    /// Shows every message from `from` on, which must be where one begins; returns where that came to an end.
+    /// Calls `visit` with every message from `from` on, where a message must begin; returns the offset at which reading
+    /// ended.
     ///
-    /// That is the end the log had in the beginning, or the first place where no message begins. Messages that the disk cannot read are
-    /// left out. Checksums were compared when the messages were stored or recovered.
+    /// That is the end of the log at the time of the call, or the first place where no message begins. Messages that
+    /// the disk cannot read are left out. Checksums were compared when the messages were stored or recovered.
     pub fn each_record(&self, from: u64, mut visit: impl FnMut(&Record<'_>)) -> Result<u64> {
         let end = self.log.max();
         let mut offset = from.max(self.log.min().max(0) as u64);

@@ -1,4 +1,4 @@
-//! Finding messages otherwise than by queue offset: by store time, by key, by physical offset.
+//! Searches by store time, by key and by physical offset instead of by queue offset.
 
 use std::sync::Arc;
 
@@ -9,14 +9,15 @@ use crate::error::Result;
 use crate::flush::Durable;
 use crate::mapped_file::MappedFile;
 
-/// How often a key query goes back in time when all it found has left the log.
+/// Number of rounds in which a key query searches older entries when all it found has left the log.
 const QUERY_ROUNDS: usize = 3;
 
-/// Queue files are flushed once a minute at the latest; a modification time further off than that was not made by writing.
+/// Largest credible difference between the modification time of a queue file and the store time of its last message:
+/// queue files are flushed at least once a minute, so a larger difference was not caused by writing.
 const BELIEVABLE_LAG_MS: u64 = 120_000;
 
 impl Durable {
-    /// The record at a physical offset, if a whole message begins there.
+    /// Returns the record at a physical offset, if a whole message begins there.
     pub fn record_at(&self, physical_offset: i64) -> Result<Option<Vec<u8>>> {
         match self.log.record_at(physical_offset)? {
             Some((file, pos, size)) => Ok(Some(file.bytes(pos, size)?.to_vec())),
@@ -38,9 +39,10 @@ impl Durable {
         }
     }
 
-    /// The queue offset of a message stored at `timestamp_ms`, else of the one stored nearest to it within its queue file.
+    /// Returns the queue offset of the message stored at `timestamp_ms`, else of the one stored nearest to it within
+    /// its queue file.
     ///
-    /// File and bisection are chosen as Java chooses them, so that both brokers give the same answer for any moment.
+    /// File and bisection are chosen as in Java, so that both brokers return the same offset for every time.
     pub fn offset_by_time(&self, topic: &str, queue_id: i32, timestamp_ms: i64) -> Result<i64> {
         let Some(queue) = self.queues.get(topic, queue_id) else { return Ok(0) };
         let (min, max) = (queue.min(), queue.max());
@@ -52,7 +54,7 @@ impl Durable {
         while low <= high {
             // Java counts from the beginning of the file.
             let middle = file_begin + (low - file_begin + high - file_begin) / 2;
-            // A blank stands for a message that is not there; the next one that is speaks for it.
+            // A blank stands for a missing message; the next unit that has a message is used instead.
             let mut mid = middle;
             while mid <= high && queue.unit(mid)?.is_some_and(|unit| unit.is_pre_blank()) {
                 mid += 1;
@@ -71,7 +73,7 @@ impl Durable {
                     before = Some((mid, time));
                     low = mid + 1;
                 }
-                // Left the log already, so it is older.
+                // The message has left the log already, so it is older.
                 None => low = mid + 1,
             }
         }
@@ -85,11 +87,11 @@ impl Durable {
         })
     }
 
-    /// The first file that was written to at `timestamp_ms` or later, else the last one.
+    /// Returns the first file that was written to at `timestamp_ms` or later, else the last one.
     ///
-    /// A mapped file's modification time is that of the first write to a page since the page was last flushed: a little before its
-    /// last message, or after it. Java goes by it alone. It is worth nothing once the directory was copied or restored, and is then
-    /// far from the store time of the file's last message, which counts instead.
+    /// The modification time of a mapped file is that of the first write to a page since the page was last flushed: a
+    /// little before its last message, or after it. Java uses only this time. The time is useless once the directory
+    /// was copied or restored; it is then far from the store time of the file's last message, which is used instead.
     fn queue_file_of(&self, queue: &ConsumeQueue, timestamp_ms: i64) -> Result<Option<Arc<MappedFile>>> {
         let mut files = queue.files.all();
         let last = files.pop();
@@ -106,7 +108,7 @@ impl Durable {
         Ok(last)
     }
 
-    /// Store time of the oldest message of a queue.
+    /// Returns the store time of the oldest message of a queue.
     pub fn earliest_store_time(&self, topic: &str, queue_id: i32) -> Result<Option<i64>> {
         match self.queues.get(topic, queue_id) {
             Some(queue) => self.time_at(&queue, queue.min()),
@@ -114,7 +116,8 @@ impl Durable {
         }
     }
 
-    /// Physical offsets, ascending, of messages that have the key or one of the same hash, stored within the time range.
+    /// Returns the physical offsets, ascending, of messages that have the key (or one of the same hash), stored within
+    /// the time range.
     pub fn query(&self, topic: &str, key: &str, max: usize, begin_ms: i64, end_ms: i64) -> Result<Vec<i64>> {
         let Some(index) = &self.index else { return Ok(Vec::new()) };
         let mut until_ms = end_ms;

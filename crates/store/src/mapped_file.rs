@@ -1,14 +1,17 @@
-//! One file of a sequence: fixed size, sparse, named by the offset of its first byte, memory mapped on first use.
+//! File of a sequence: fixed size, sparse, named by the offset of its first byte, memory mapped on first use.
 //!
-//! Sharing. One writer (the holder of the store's append lock) writes at or beyond the published position of its sequence; readers
-//! only look below it. The position is published with release order after the bytes, so the two never touch the same byte.
+//! Sharing. One writer (the holder of the store's append lock) writes at or beyond the published position of its
+//! sequence; readers read only below it. The position is published with release order after the bytes, so writer and
+//! readers never touch the same byte.
 //!
-//! Full disks. A store to a page of a sparse mapping with no block behind it ends the process with SIGBUS. So the writer calls
-//! `reserve` before it writes: blocks are allocated in strides ahead of it, and a full disk is an ordinary error.
+//! Full disks. A store to a page of a sparse mapping with no block behind it ends the process with SIGBUS. So the
+//! writer calls `reserve` before it writes: blocks are allocated in strides ahead of it, and a full disk is an ordinary
+//! error.
 //!
-//! Bad disks. A page that cannot be read, or that somebody cut off, is an error for whoever reads it (`page_guard`).
+//! Bad disks. A page that cannot be read, or that was cut off the file, is an error for the reader (`page_guard`).
 //!
-//! No descriptor stays open: a store with thousands of queues must fit the usual limit of 1024. Mappings outlive their descriptor.
+//! No descriptor stays open: a store with thousands of queues must stay within the usual limit of 1024. Mappings
+//! outlive their descriptor.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -33,29 +36,29 @@ pub(crate) struct MappedFile {
     /// Offset of the first byte within its sequence.
     pub start: u64,
     pub size: u64,
-    /// In this order: the guard goes before the mapping that it guards.
+    /// Declared before the mapping that it guards, so that it is dropped first.
     guard: OnceLock<PageGuard>,
     map: OnceLock<MmapRaw>,
-    /// Bytes from the beginning of the file known to have blocks on disk.
+    /// Number of bytes from the beginning of the file known to have blocks on disk.
     reserved: AtomicU64,
-    /// Held while blocks are allocated: the writer and the populating thread may both want more.
+    /// Held while blocks are allocated: the writer and the populating thread may both need more.
     reserving: Mutex<()>,
 }
 
 impl MappedFile {
-    /// Creates the file, sparse and zero, or takes over the one that is already there.
+    /// Creates the file, sparse and zero, or opens the existing one.
     pub fn create(path: PathBuf, start: u64, size: u64) -> Result<MappedFile> {
         let created = new_file::create(&path, size).map_err(|e| StoreError::io("creating", &path, start, e))?;
         let mapped = MappedFile::unmapped(path, start, size);
         match created {
             Some(file) => mapped.map_with(&file)?,
-            // Two threads made it at once: there must be one file only.
+            // Two threads created it at once: there must be one file only.
             None => mapped.map()?,
         };
         Ok(mapped)
     }
 
-    /// Takes a file found on disk; it must have exactly the configured size.
+    /// Returns a file found on disk; it must have exactly the configured size.
     pub fn found(path: PathBuf, start: u64, size: u64) -> Result<MappedFile> {
         let actual = std::fs::metadata(&path).map_err(|e| StoreError::io("inspecting", &path, start, e))?.len();
         if actual != size {
@@ -107,7 +110,8 @@ impl MappedFile {
         }
     }
 
-    /// Places come from the disk, which may be damaged: one past the end is an error of the file.
+    /// Returns an error if the range passes the end of the file: positions are read from the disk, which may be
+    /// damaged.
     #[inline]
     fn check_bounds(&self, pos: u64, len: u64) -> Result<()> {
         if pos <= self.size && len <= self.size - pos { Ok(()) } else { Err(self.past_the_end(pos, len)) }
@@ -119,8 +123,8 @@ impl MappedFile {
         StoreError::Corrupt { path: self.path.clone(), offset: self.start.saturating_add(pos), reason }
     }
 
-    /// `len` bytes at `pos` (relative to this file). Callers stay below the published position, or hold the append lock. An error when
-    /// they cannot be read; each page is looked at here, so callers do not ask for more than they need.
+    /// Returns `len` bytes at `pos` (relative to this file), or an error if they cannot be read. Callers stay below the
+    /// published position, or hold the append lock. Each page is read here, so callers request no more than they need.
     #[inline]
     pub fn bytes(&self, pos: u64, len: usize) -> Result<&[u8]> {
         let bytes = self.unchecked_bytes(pos, len)?;
@@ -129,7 +133,8 @@ impl MappedFile {
         Ok(bytes)
     }
 
-    /// Like `bytes`, for callers that look at some of the bytes and call `check_readable` afterwards: unreadable bytes are zeros.
+    /// Like `bytes`, for callers that read some of the bytes and call `check_readable` afterwards: unreadable bytes are
+    /// zeros.
     #[inline]
     pub fn unchecked_bytes(&self, pos: u64, len: usize) -> Result<&[u8]> {
         let map = self.map()?;
@@ -138,13 +143,13 @@ impl MappedFile {
         Ok(unsafe { std::slice::from_raw_parts(map.as_ptr().add(pos as usize), len) })
     }
 
-    /// Number of readable bytes from `pos` on, at most `len`.
+    /// Returns the number of readable bytes from `pos` on, at most `len`.
     #[inline]
     pub fn readable_len(&self, pos: u64, len: u64) -> u64 {
         self.guard.get().and_then(|guard| guard.first_lost(pos, len)).map_or(len, |lost| lost - pos)
     }
 
-    /// An error when something of `[pos, pos + len)` was found unreadable.
+    /// Returns an error if a part of `[pos, pos + len)` was found unreadable.
     #[inline]
     pub fn check_readable(&self, pos: u64, len: u64) -> Result<()> {
         match self.guard.get().and_then(|guard| guard.first_lost(pos, len)) {
@@ -159,20 +164,20 @@ impl MappedFile {
         StoreError::Corrupt { path: self.path.clone(), offset: self.start + pos, reason: reason.into() }
     }
 
-    /// The bytes the writer is about to fill.
+    /// Returns the bytes that the writer is about to fill.
     ///
     /// # Safety
-    /// The caller is the only writer of this sequence and no reader has been told of these bytes.
+    /// The caller is the only writer of this sequence, and no reader knows of these bytes yet.
     #[inline]
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn bytes_mut(&self, pos: u64, len: usize) -> Result<&mut [u8]> {
         let map = self.map()?;
         self.check_bounds(pos, len as u64)?;
-        // SAFETY: inside the mapping (just checked); exclusive by the caller's promise.
+        // SAFETY: inside the mapping (just checked); exclusive as the caller guarantees.
         Ok(unsafe { std::slice::from_raw_parts_mut(map.as_mut_ptr().add(pos as usize), len) })
     }
 
-    /// Raw address of `pos`, for the index whose slots are changed in place under readers.
+    /// Returns the raw address of `pos`, for the index, whose slots are changed in place while readers use them.
     #[inline]
     pub fn address(&self, pos: u64, len: u64) -> Result<*mut u8> {
         let map = self.map()?;
@@ -181,7 +186,7 @@ impl MappedFile {
         Ok(unsafe { map.as_mut_ptr().add(pos as usize) })
     }
 
-    /// Reads without mapping, so that looking into a thousand queues does not make them resident.
+    /// Reads without mapping, so that reads of a thousand queues do not make them resident.
     pub fn read_at(&self, file: &File, pos: u64, buffer: &mut [u8]) -> Result<()> {
         file.read_exact_at(buffer, pos).map_err(|e| StoreError::io("reading", &self.path, self.start + pos, e))
     }
@@ -195,7 +200,8 @@ impl MappedFile {
         self.reserved.load(Ordering::Acquire)
     }
 
-    /// Makes sure that the file has blocks on disk up to `upto`; allocates `stride` bytes more than asked so that it is called rarely.
+    /// Makes sure that the file has blocks on disk up to `upto`; allocates `stride` more bytes than requested so that
+    /// allocations are rare.
     #[inline]
     pub fn reserve(&self, upto: u64, stride: u64) -> Result<()> {
         if upto <= self.reserved() { Ok(()) } else { self.reserve_slowly(upto, stride) }
@@ -212,7 +218,8 @@ impl MappedFile {
         let file = self.open_rw()?;
         match fallocate(&file, FallocateFlags::KEEP_SIZE, from, to - from) {
             Ok(()) => {}
-            // A file system without fallocate: its holes are filled the slow way, which only the unwritten part may be.
+            // A file system without fallocate: its holes are filled by writing, which is allowed only in the unwritten
+            // part.
             Err(rustix::io::Errno::OPNOTSUPP) => fill_holes(&file, from, to)
                 .map_err(|e| StoreError::io("reserving", &self.path, self.start + from, e))?,
             Err(e) => return Err(StoreError::io("reserving", &self.path, self.start + from, e.into())),
@@ -221,7 +228,8 @@ impl MappedFile {
         Ok(())
     }
 
-    /// Makes `[from, to)` resident and writable ahead of the writer; harmless where the kernel cannot.
+    /// Makes `[from, to)` resident and writable ahead of the writer; has no effect where the kernel does not support
+    /// it.
     pub fn populate(&self, from: u64, to: u64) -> Result<()> {
         let (from, to) = (from / PAGE * PAGE, to.min(self.size));
         if from < to {
@@ -230,7 +238,8 @@ impl MappedFile {
         Ok(())
     }
 
-    /// How many bytes from `pos` on, at most `len`, can be read without waiting for the disk. One system call looks at up to 256 KiB.
+    /// Returns the number of bytes from `pos` on, at most `len`, that can be read without waiting for the disk. One
+    /// system call checks up to 256 KiB.
     pub fn resident_len(&self, pos: u64, len: u64) -> Result<u64> {
         let first = pos / PAGE * PAGE;
         let mut present = [0u8; 64];
@@ -242,7 +251,8 @@ impl MappedFile {
         Ok((first + resident as u64 * PAGE).saturating_sub(pos).min(len))
     }
 
-    /// Gives the resident pages of a flushed file back to the page cache; the next reader maps them again.
+    /// Unmaps the resident pages of a flushed file, so that they are only in the page cache; the next reader maps them
+    /// again.
     pub fn release_pages(&self) {
         if let Some(map) = self.map.get() {
             // SAFETY: a shared file mapping keeps its data in the page cache; DontNeed only drops the page-table entries.
@@ -250,7 +260,7 @@ impl MappedFile {
         }
     }
 
-    /// Writes `[from, to)` to the disk and waits for it.
+    /// Writes `[from, to)` to the disk and waits until they are on it.
     pub fn flush(&self, from: u64, to: u64) -> Result<()> {
         if from >= to || self.map.get().is_none() {
             return Ok(());
@@ -260,14 +270,14 @@ impl MappedFile {
             .map_err(|e| StoreError::io("flushing", &self.path, self.start + from, e))
     }
 
-    /// Zeroes `[from, end)`: what lies behind a recovered position must not look like data to the next reader.
+    /// Zeroes `[from, end)`: bytes behind a recovered position must not look like data to the next reader.
     pub fn erase_from(&self, from: u64) -> Result<()> {
         let file = self.open_rw()?;
         let failed = |e: io::Error| StoreError::io("truncating", &self.path, self.start + from, e);
         self.reserved.store(0, Ordering::Release);
         match fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, from, self.size - from) {
             Ok(()) => Ok(()),
-            // Cutting and growing again leaves a hole, too; a mapping follows the file.
+            // Shortening and extending the file leaves a hole, too; a mapping follows the file.
             Err(_) => file.set_len(from).and_then(|()| file.set_len(self.size)).map_err(failed),
         }
     }
@@ -292,7 +302,7 @@ impl MappedFile {
 fn touch(bytes: &[u8]) {
     let mut page = 0;
     while page < bytes.len() {
-        // SAFETY: inside the slice. Volatile, so that it is not left out.
+        // SAFETY: inside the slice. Volatile, so that the compiler keeps the read.
         unsafe { bytes.as_ptr().add(page).read_volatile() };
         page += PAGE as usize;
     }
@@ -306,7 +316,7 @@ fn fill_holes(file: &File, from: u64, to: u64) -> io::Result<()> {
     let mut page = [0u8; PAGE as usize];
     let mut pos = from;
     while pos < to {
-        // Rewriting each page with what it holds allocates its block and changes nothing.
+        // Writing the bytes of a page back to it allocates its block and changes nothing.
         let len = (to - pos).min(PAGE) as usize;
         file.read_exact_at(&mut page[..len], pos)?;
         file.write_all_at(&page[..len], pos)?;
@@ -315,7 +325,7 @@ fn fill_holes(file: &File, from: u64, to: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Everything in a directory.
+/// Returns every path in a directory.
 pub(crate) fn entries(dir: &Path) -> Result<Vec<PathBuf>> {
     let failed = |e| StoreError::io("listing", dir, 0, e);
     std::fs::read_dir(dir).map_err(failed)?.map(|entry| Ok(entry.map_err(failed)?.path())).collect()

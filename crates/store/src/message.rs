@@ -1,4 +1,4 @@
-//! What goes into the store, and what is said of it once it is in.
+//! Messages to store, and the result of storing them.
 
 use wire::{Host, Record, properties, sys_flag};
 
@@ -7,7 +7,7 @@ use crate::index::Keys;
 /// Topic that holds messages until their delay is over; its queues are the delay levels.
 pub const SCHEDULE_TOPIC: &str = "SCHEDULE_TOPIC_XXXX";
 
-/// A message as its sender and the broker made it. Offsets and store time are the store's to give.
+/// Message as its sender and the broker made it. The store assigns offsets and store time.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
     pub topic: &'a str,
@@ -45,7 +45,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Where a message was put.
+/// Position at which a message was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
     pub physical_offset: i64,
@@ -54,13 +54,13 @@ pub struct Appended {
 }
 
 impl Appended {
-    /// The message is durable once the flushed watermark has reached this.
+    /// Returns the end of the message; the message is durable once the flushed watermark has reached this offset.
     pub fn end(&self) -> i64 {
         self.physical_offset + i64::from(self.size)
     }
 }
 
-/// Half and rolled-back messages are in the log but in no queue.
+/// True if the message belongs in a queue: half and rolled-back messages are in the log but in no queue.
 #[inline]
 pub(crate) fn is_queued(flags: i32) -> bool {
     matches!(flags & sys_flag::TRANSACTION_MASK, 0 | sys_flag::TRANSACTION_COMMIT)
@@ -71,7 +71,7 @@ pub(crate) fn is_indexed(flags: i32) -> bool {
     flags & sys_flag::TRANSACTION_MASK != sys_flag::TRANSACTION_ROLLBACK
 }
 
-/// The properties the queues and the index are built from.
+/// Properties from which the queue units and the index entries are built.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Routing<'a> {
     pub keys: Keys<'a>,
@@ -95,7 +95,8 @@ impl<'a> Routing<'a> {
         routing
     }
 
-    /// What stands in the queue unit: the hash of the tags or, for a message waiting for its delay, when it is due.
+    /// Returns the tags code of the queue unit: the hash of the tags or, for a message that waits for its delay, its
+    /// deliver time.
     #[inline]
     pub fn tags_code(&self, topic: &str, store_timestamp: i64, delay_levels_ms: &[i64]) -> i64 {
         if topic == SCHEDULE_TOPIC {

@@ -1,12 +1,14 @@
-//! Creating a file that has its size from the moment it has its name.
+//! Creation of files that have their final size from the moment they have their name.
 //!
-//! A file of another size keeps a store (Java's, too) from opening, and a process can be killed at any moment. So the file is made
-//! without a name in the directory it belongs to (`O_TMPFILE`), gets its size, and is then linked to its name. Nothing is left of it
-//! when the process dies before, and a directory may be a file system of its own.
+//! A store, Java's included, does not open when one of its files has another size, and a process can be killed at any
+//! moment. So the file is created without a name in its directory (`O_TMPFILE`), gets its size, and is then linked to
+//! its name. If the process dies before the link, nothing is left of the file. It is created in the directory itself
+//! because the directory may be a file system of its own.
 //!
-//! Some file systems (NFS) have no files without a name. There it has a temporary one beside the directory, because Java reads every
-//! name in the directory as a number and does not start if it is none; in the directory only if that is a file system of its own. The
-//! next opening of the store deletes what a killed process left, wherever it is.
+//! Some file systems (NFS) do not support files without a name. There the file gets a temporary name next to the
+//! directory, because Java reads every name in the directory as a number and does not start if one is not a number. The
+//! temporary name is inside the directory only if the directory is a file system of its own. The next opening of the
+//! store deletes the files that a killed process left in either place.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -21,10 +23,10 @@ use rustix::io::Errno;
 
 use crate::error::{Result, StoreError};
 
-/// Part of the name of a file that was being created; one that is found at opening was never used.
+/// Part of the temporary name of a file under creation; such a file that is found at opening was never used.
 pub(crate) const UNFINISHED: &str = ".creating-";
 
-/// Makes `path` a new sparse file of `size` bytes. `None` when the name is taken.
+/// Creates `path` as a sparse file of `size` bytes. Returns `None` if the name is taken.
 pub(crate) fn create(path: &Path, size: u64) -> io::Result<Option<File>> {
     match create_without_name(path, size)? {
         Some(outcome) => Ok(outcome),
@@ -32,12 +34,12 @@ pub(crate) fn create(path: &Path, size: u64) -> io::Result<Option<File>> {
     }
 }
 
-/// The outer `None` when this file system cannot.
+/// Creates the file without a name first. The outer `None` means that this file system does not support it.
 #[allow(clippy::option_option)]
 fn create_without_name(path: &Path, size: u64) -> io::Result<Option<Option<File>>> {
     let dir = path.parent().expect("a file in a directory");
     let Ok(file) = OpenOptions::new().read(true).write(true).mode(0o666).custom_flags(libc::O_TMPFILE).open(dir) else {
-        // Errors that are not about nameless files come again with the other way.
+        // Any other error occurs again, and is reported, when the file is created with a temporary name.
         return Ok(None);
     };
     file.set_len(size)?;
@@ -45,7 +47,7 @@ fn create_without_name(path: &Path, size: u64) -> io::Result<Option<Option<File>
         Ok(()) => Ok(Some(Some(file))),
         Err(Errno::EXIST) => Ok(Some(None)),
         Err(error @ (Errno::NOSPC | Errno::DQUOT)) => Err(error.into()),
-        // Without /proc, for one.
+        // Linking fails, for example, without /proc.
         Err(_) => Ok(None),
     }
 }
@@ -58,7 +60,7 @@ fn create_with_name(path: &Path, size: u64) -> io::Result<Option<File>> {
     }
 }
 
-/// Whatever goes wrong, the temporary name does not stay.
+/// Creates the file under a temporary name, which is removed whatever goes wrong.
 fn create_as(temporary: &Path, path: &Path, size: u64) -> io::Result<Option<File>> {
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(temporary)?;
     let named = file.set_len(size).and_then(|()| give_name(temporary, path));
@@ -68,7 +70,7 @@ fn create_as(temporary: &Path, path: &Path, size: u64) -> io::Result<Option<File
     Ok(named?.then_some(file))
 }
 
-/// Beside the directory, and in it.
+/// Returns the temporary paths to try: next to the directory, then inside it.
 fn temporary_paths(path: &Path) -> [PathBuf; 2] {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let dir = path.parent().expect("a file in a directory");
@@ -77,12 +79,12 @@ fn temporary_paths(path: &Path) -> [PathBuf; 2] {
     [dir.with_file_name(&name), dir.join(&name)]
 }
 
-/// Renames without replacing. False when the name is taken.
+/// Renames without replacing. Returns false if the name is taken.
 fn give_name(from: &Path, to: &Path) -> io::Result<bool> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         Ok(()) => Ok(true),
         Err(Errno::EXIST) => Ok(false),
-        // A file system that cannot rename this way can link this way.
+        // A file system without this kind of rename supports hard links.
         Err(Errno::INVAL | Errno::NOSYS) => match std::fs::hard_link(from, to) {
             Ok(()) => std::fs::remove_file(from).map(|()| true),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
@@ -92,7 +94,7 @@ fn give_name(from: &Path, to: &Path) -> io::Result<bool> {
     }
 }
 
-/// Deletes `path` if a killed process was creating it. Returns whether it was such a file.
+/// Deletes `path` if it is a file that a killed process was creating. Returns true if it was.
 pub(crate) fn remove_unfinished(path: &Path) -> Result<bool> {
     let is_unfinished = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.contains(UNFINISHED));
     if is_unfinished && path.is_file() {

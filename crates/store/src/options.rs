@@ -1,9 +1,9 @@
-//! How a store is laid out and how eagerly it writes. Defaults are RocketMQ's.
+//! Layout of a store, and its limits and intervals for writing. Defaults are RocketMQ's.
 
 use crate::consume_queue::UNIT_LEN;
 use crate::error::{Result, StoreError};
 
-/// When an append counts as durable: never waited for, or once `fdatasync` has passed it.
+/// Condition for an append to count as durable: none, or that `fdatasync` has passed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flush {
     Async,
@@ -20,18 +20,18 @@ pub struct Options {
     pub index_entries: u32,
     pub flush: Flush,
     pub flush_interval_ms: u64,
-    /// Async flush leaves fewer dirty pages than this alone, except once per thorough interval.
+    /// Async flush leaves fewer dirty pages than this unwritten, except once per thorough interval.
     pub flush_least_pages: u64,
     pub flush_thorough_interval_ms: u64,
     pub queue_flush_interval_ms: u64,
     pub queue_flush_least_pages: u64,
-    /// How often all queues and the index are flushed and the checkpoint written.
+    /// Interval at which all queues and the index are flushed and the checkpoint is written.
     pub checkpoint_interval_ms: u64,
     pub max_body_bytes: u64,
     pub check_crc_on_recover: bool,
-    /// Delay of level 1, 2, …; gives scheduled messages their deliver time.
+    /// Delays of level 1, 2, …; the deliver time of a scheduled message follows from its delay level.
     pub delay_levels_ms: Vec<i64>,
-    /// How far ahead of the writer the log's pages are reserved on disk and made resident.
+    /// Number of bytes ahead of the writer that are reserved on disk and made resident.
     pub populate_ahead_bytes: u64,
 }
 
@@ -81,7 +81,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Rejects sizes no store could work with and rounds the queue file size to whole units.
+    /// Rejects sizes with which no store could work, and rounds the queue file size to whole units.
     pub(crate) fn checked(mut self) -> Result<Options> {
         let refuse = |reason: String| Err(StoreError::InvalidOptions { reason });
         if self.commit_log_file_size < 4096 || self.commit_log_file_size > i32::MAX as u64 {

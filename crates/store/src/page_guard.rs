@@ -1,13 +1,14 @@
-//! Mapped pages that the disk cannot give: a bad sector, or a file that somebody cut short.
+//! Handling of mapped pages that cannot be read from the disk: a bad sector, or a file that was cut short.
 //!
-//! The kernel answers a read of such a page with SIGBUS, which ends the process. The handler here puts a page of zeros in its place and
-//! notes that, and the reading goes on; `MappedFile::bytes` then finds the note and returns an error in place of the zeros. It is
-//! the way of systemd's journal and of Wayland: nothing is unwound, and no lock is taken. The handler uses atomics, `mmap` and `writev`
-//! only, as a signal handler must. A SIGBUS anywhere else goes to the handler that was there before.
+//! The kernel answers a read of such a page with SIGBUS, which ends the process. The handler here maps a page of zeros
+//! in its place and records the loss, and the read continues; `MappedFile::bytes` then checks the record and returns an
+//! error instead of the zeros. systemd's journal and Wayland do the same: nothing is unwound, and no lock is taken. The
+//! handler uses atomics, `mmap` and `writev` only, as a signal handler must. A SIGBUS anywhere else goes to the handler
+//! that was installed before.
 //!
-//! Bytes that are written to such a page do not reach the disk. So a flush of log or queues fails when it meets such a page
-//! (`check_readable`), and appends are refused until the store is opened again. A lost page stays lost until then, even if the disk
-//! recovers.
+//! Bytes that are written to such a page do not reach the disk. So a flush of log or queues fails when it meets such a
+//! page (`check_readable`), and appends are rejected until the store is opened again. A lost page stays lost until
+//! then, even if the disk recovers.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -17,14 +18,14 @@ use std::sync::{Mutex, Once, OnceLock};
 use crate::locks::Whole;
 use crate::mapped_file::PAGE;
 
-/// One mapping that the handler knows. Never freed, because the handler may look at it at any moment, but used again.
+/// Mapping registered with the handler. Never freed, because the handler may read it at any moment, but reused.
 #[derive(Debug, Default)]
 struct Region {
-    /// Address and length; length 0 while it is not in use.
+    /// Address and length; length 0 while the region is not in use.
     base: AtomicUsize,
     len: AtomicUsize,
     faults: AtomicU32,
-    /// A bit for each page that was lost.
+    /// Bit set of lost pages.
     lost: AtomicPtr<Vec<AtomicU64>>,
     path: AtomicPtr<Vec<u8>>,
     next: AtomicPtr<Region>,
@@ -34,7 +35,7 @@ static REGIONS: AtomicPtr<Region> = AtomicPtr::new(std::ptr::null_mut());
 static FREE: Mutex<Vec<&'static Region>> = Mutex::new(Vec::new());
 static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// Keeps a mapping known to the handler.
+/// Keeps a mapping registered with the handler.
 #[derive(Debug)]
 pub(crate) struct PageGuard {
     region: &'static Region,
@@ -54,10 +55,10 @@ impl PageGuard {
         PageGuard { region }
     }
 
-    /// The first of the bytes `[pos, pos + len)` that was lost. To be asked after they were read.
+    /// Returns the first of the bytes `[pos, pos + len)` that was lost. Call it after the bytes were read.
     #[inline]
     pub fn first_lost(&self, pos: u64, len: u64) -> Option<u64> {
-        // The reads come first, for the compiler and for the processor.
+        // The reads must come first, for the compiler and for the processor.
         compiler_fence(Ordering::SeqCst);
         if self.region.faults.load(Ordering::Acquire) == 0 { None } else { self.search(pos, len) }
     }
@@ -75,7 +76,7 @@ impl PageGuard {
 
 impl Drop for PageGuard {
     fn drop(&mut self) {
-        // Nobody reads a mapping that is about to go, so the handler is in none of these.
+        // No thread reads a mapping that is being dropped, so the handler is in no page of this one.
         self.region.len.store(0, Ordering::Release);
         let lost = self.region.lost.swap(std::ptr::null_mut(), Ordering::AcqRel);
         let path = self.region.path.swap(std::ptr::null_mut(), Ordering::AcqRel);
@@ -108,7 +109,7 @@ fn install() {
             action.sa_sigaction = handle as *const () as usize;
             action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
             libc::sigemptyset(&mut action.sa_mask);
-            // Known before the handler can run.
+            // Stored before the handler can run.
             if libc::sigaction(libc::SIGBUS, std::ptr::null(), &mut previous) == 0 {
                 let _ = PREVIOUS.set(previous);
                 libc::sigaction(libc::SIGBUS, &action, std::ptr::null_mut());
@@ -121,8 +122,8 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *
     // SAFETY: the kernel gives a valid siginfo; errno belongs to this thread.
     let (code, address, errno) = unsafe { ((*info).si_code, (*info).si_addr() as usize, *libc::__errno_location()) };
     if code == libc::SI_TKILL {
-        // A handler that was installed later (Python's faulthandler) has told of the fault and raised the signal again for us. The
-        // instruction that met the page is repeated, and then the fault itself comes here.
+        // A handler that was installed later (Python's faulthandler) has reported the fault and raised the signal again
+        // for this handler. The instruction that met the page is repeated, and then the fault itself arrives here.
         return;
     }
     if code <= 0 || !replace_page(address) {
@@ -132,7 +133,7 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Puts zeros where the page at `address` should be, if that is one of ours.
+/// Maps zeros in place of the page at `address`, if the page belongs to a region. Returns true if it does.
 fn replace_page(address: usize) -> bool {
     let mut next = REGIONS.load(Ordering::Acquire);
     // SAFETY: regions are never freed.
@@ -147,9 +148,9 @@ fn replace_page(address: usize) -> bool {
 }
 
 fn replace_in(region: &Region, base: usize, page: u64) -> bool {
-    // SAFETY: whoever met the fault holds the mapping, so its guard has not been dropped.
+    // SAFETY: the thread that met the fault holds the mapping, so its guard has not been dropped.
     let Some(lost) = (unsafe { region.lost.load(Ordering::Acquire).as_ref() }) else { return false };
-    // Noted before anybody can read the zeros.
+    // Recorded before any thread can read the zeros.
     let before = lost[page as usize / 64].fetch_or(1 << (page % 64), Ordering::SeqCst);
     region.faults.fetch_add(1, Ordering::SeqCst);
     let (protection, flags) =
@@ -165,7 +166,7 @@ fn replace_in(region: &Region, base: usize, page: u64) -> bool {
     true
 }
 
-/// Writes a line to standard error, without anything that a signal handler must not do.
+/// Writes a line to standard error, using only calls that are allowed in a signal handler.
 fn tell(region: &Region, pos: u64) {
     // SAFETY: as in `replace_in`.
     let Some(path) = (unsafe { region.path.load(Ordering::Acquire).as_ref() }) else { return };
@@ -180,7 +181,7 @@ fn tell(region: &Region, pos: u64) {
     let rest = b"; it counts as damaged until the store is opened again\n";
     let parts = [&b"orbitmq: cannot read the page of "[..], path, b" at byte ", &digits[at..], rest]
         .map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
-    // SAFETY: valid ranges of bytes, which are only read. Not being able to tell is no harm.
+    // SAFETY: valid ranges of bytes, which are only read. A failed write does no harm.
     unsafe { libc::writev(2, parts.as_ptr(), parts.len() as libc::c_int) };
 }
 
@@ -192,7 +193,7 @@ fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::
         match handler {
             libc::SIG_IGN => {}
             libc::SIG_DFL => {
-                // Comes again at once and ends the process.
+                // The signal is raised again at once and ends the process.
                 libc::signal(signal, libc::SIG_DFL);
                 if (*info).si_code <= 0 {
                     libc::raise(signal);

@@ -1,12 +1,12 @@
-//! The thread that prepares the log ahead of its writer.
+//! Thread that prepares the log ahead of its writer.
 //!
-//! First touch of a mapped page costs more than everything else an append does, and a new file costs a directory sync. So while the
-//! writer is busy this thread reserves and populates what it will need next, across the end of the file, and makes the next file in
-//! time. How far ahead depends on the pace: what the writer would fill within two seconds, so that a burst meets pages that are ready,
-//! and an idle log holds no memory for nothing.
+//! The first access to a mapped page costs more than all other steps of an append, and a new file costs a directory
+//! sync. So while the writer is busy this thread reserves and populates the pages needed next, across the end of the
+//! file, and creates the next file in time. The distance depends on the pace of the writer: the bytes it would fill
+//! within two seconds. So a burst finds prepared pages, and an idle log uses no memory.
 //!
-//! It is an optimisation only: whatever is not ready the writer does itself, and errors (a full disk) are left for the writer to meet
-//! and report.
+//! The thread is only an optimisation: the writer itself prepares what is not ready, and errors (a full disk) are left
+//! for the writer to find and report.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -17,17 +17,18 @@ use crate::error::Result;
 use crate::locks::Whole;
 use crate::mapped_file::MappedFile;
 
-/// Populated at once; in between the thread looks where the writer is.
+/// Number of bytes populated at once; after each chunk the thread reads the position of the writer.
 const CHUNK: u64 = 8 << 20;
-/// For how long the writer shall find everything ready.
+/// Time for which the writer should find everything prepared.
 const LEAD: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Default)]
 struct Plan {
-    /// The file being written and how far its writer is, if that is news.
+    /// File being written and position of the writer, if not processed yet.
     news: Option<(Arc<MappedFile>, u64)>,
     spare: Option<Arc<MappedFile>>,
-    /// Start of the newest file the writer has asked for. A spare finished later than that is in use already and not ours to keep.
+    /// Start of the newest file that the writer has requested. A spare file finished after that is in use already and
+    /// must not be kept.
     claimed: Option<u64>,
     stopping: bool,
 }
@@ -57,13 +58,14 @@ impl Preallocator {
         Ok(Preallocator { shared, thread: Some(thread) })
     }
 
-    /// Tells how far the writer is. Called each time it has used up a quarter of the least that is kept ready.
+    /// Passes the position of the writer to the thread. Called each time the writer has used a quarter of the minimum
+    /// that is kept ready.
     pub fn advance(&self, file: &Arc<MappedFile>, pos: u64) {
         self.shared.plan.lock().whole().news = Some((file.clone(), pos));
         self.shared.wake.notify_one();
     }
 
-    /// The file made in advance for `start`, if it is ready.
+    /// Returns the file created in advance for `start`, if it is ready.
     pub fn take_spare(&self, start: u64) -> Option<Arc<MappedFile>> {
         let mut plan = self.shared.plan.lock().whole();
         plan.claimed = Some(start);
@@ -75,7 +77,8 @@ impl Preallocator {
         self.shared.plan.lock().whole().spare = Some(spare);
     }
 
-    /// Stops the thread and removes the unused file, so that a clean directory ends with its last record.
+    /// Stops the thread and removes the unused file, so that the log of a cleanly closed directory ends with its last
+    /// record.
     pub fn stop(&mut self) -> Result<()> {
         if let Some(thread) = self.thread.take() {
             self.shared.plan.lock().whole().stopping = true;
@@ -99,7 +102,7 @@ impl Shared {
     fn run(&self) {
         give_way();
         let mut pace = Pace::new(self.least_ahead, self.log.files.file_size);
-        // Everything from the writer's place to here is ready.
+        // Everything from the writer's position to `ready` is prepared.
         let mut ready = 0;
         while let Some((file, pos)) = self.wait_for_news() {
             let writer = file.start + pos;
@@ -114,7 +117,7 @@ impl Shared {
         }
     }
 
-    /// Where the writer is now; `None` when it is time to stop.
+    /// Waits for a new position of the writer; returns `None` when the thread must stop.
     fn wait_for_news(&self) -> Option<(Arc<MappedFile>, u64)> {
         let mut plan = self.plan.lock().whole();
         loop {
@@ -133,20 +136,21 @@ impl Shared {
         plan.stopping || plan.news.is_some()
     }
 
-    /// Makes one more chunk ready, in the file being written or in the one after it. Returns where it ends, `None` when it could not.
+    /// Prepares one more chunk, in the file being written or in the one after it. Returns the end of the chunk, `None`
+    /// if that failed.
     fn prepare(&self, file: &Arc<MappedFile>, from: u64, goal: u64) -> Option<u64> {
         let target = if from < file.end() { file.clone() } else { self.spare(file.end())? };
         let end = goal.min(from + CHUNK).min(target.end());
         let (first, last) = (from.checked_sub(target.start)?, end.checked_sub(target.start)?);
         target.reserve(last, 0).and_then(|()| target.populate(first, last)).ok()?;
         if goal > file.end() - file.size / 4 {
-            // Near the end the next file is made even if nothing of it is populated yet.
+            // Near the end the next file is created even if none of it is populated yet.
             self.spare(file.end());
         }
         (last > first).then_some(end)
     }
 
-    /// The file made in advance for `start`, made now if it is not there; `None` when the writer was faster.
+    /// Returns the file created in advance for `start`, creating it if necessary; `None` if the writer was faster.
     fn spare(&self, start: u64) -> Option<Arc<MappedFile>> {
         if let Some(spare) = self.plan.lock().whole().spare.as_ref() {
             return (spare.start == start).then(|| spare.clone());
@@ -164,14 +168,14 @@ impl Shared {
     }
 }
 
-/// Where cores are short, the writer comes first.
+/// Lowers the priority of this thread: where cores are few, the writer comes first.
 fn give_way() {
     const NICENESS: libc::c_int = 10;
-    // SAFETY: plain system calls about the calling thread. Not being allowed to is no harm.
+    // SAFETY: plain system calls about the calling thread. A refusal by the kernel does no harm.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, libc::gettid() as libc::id_t, NICENESS) };
 }
 
-/// How fast the writer is, and so how far ahead of it to work.
+/// Measures the pace of the writer, which determines how far ahead of it to work.
 struct Pace {
     least: u64,
     most: u64,

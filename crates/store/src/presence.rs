@@ -1,10 +1,11 @@
-//! Who is using the directory, and how the last one left it.
+//! Detection of other users of the directory, and of an unclean exit of the last one.
 //!
-//! `lock`: a POSIX record lock on its first byte, the same one Java's `tryLock(0, 1, false)` takes, so the two brokers exclude each
-//! other; the four bytes `lock` are its content. Record locks belong to a process and vanish with any close of the file, so a set of
-//! the directories held by *this* process guards against a second store in it.
+//! `lock`: a POSIX record lock on its first byte, the same one Java's `tryLock(0, 1, false)` takes, so the two brokers
+//! exclude each other; its content is the four bytes `lock`. Record locks belong to a process and vanish with any close
+//! of the file, so a set of the directories held by *this* process prevents a second store in it.
 //!
-//! `abort`: an empty file that exists while the store is open. Found at opening it tells that the last user did not close.
+//! `abort`: an empty file that exists while the store is open. If it is there at opening, the last user did not close
+//! the store.
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
@@ -42,13 +43,13 @@ impl DirectoryLock {
             .open(&path)
             .map_err(|e| StoreError::io("opening", &path, 0, e))?;
         let mut region = first_byte_for_writing();
-        // SAFETY: a valid descriptor and a valid struct, as fcntl(2) asks.
+        // SAFETY: a valid descriptor and a valid struct, as fcntl(2) requires.
         if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &region) } != 0 {
             let error = io::Error::last_os_error();
             if !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) {
                 return Err(StoreError::io("locking", &path, 0, error));
             }
-            // SAFETY: as above; F_GETLK fills in who holds the region.
+            // SAFETY: as above; F_GETLK fills in the holder of the region.
             let known = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLK, &mut region) } == 0
                 && region.l_type != libc::F_UNLCK as libc::c_short;
             return Err(StoreError::Locked { path, holder: known.then_some(region.l_pid) });
@@ -67,16 +68,16 @@ impl Drop for DirectoryLock {
     }
 }
 
-/// Whether somebody on this machine has the directory open, found out without taking the lock.
+/// True if a process on this machine has the directory open; the check does not take the lock.
 pub(crate) fn is_in_use(root: &Path) -> bool {
-    // Kept to the end: were this process to take the lock meanwhile, closing the file here would let it go again.
+    // Held until the end: if this process took the lock meanwhile, closing the file here would release it again.
     let held = HELD.lock().whole();
     if root.canonicalize().is_ok_and(|root| held.contains(&root)) {
         return true;
     }
     let Ok(file) = File::open(root.join("lock")) else { return false };
     let mut region = first_byte_for_writing();
-    // SAFETY: a valid descriptor and a valid struct, as fcntl(2) asks.
+    // SAFETY: a valid descriptor and a valid struct, as fcntl(2) requires.
     let asked = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLK, &mut region) } == 0;
     asked && region.l_type != libc::F_UNLCK as libc::c_short
 }

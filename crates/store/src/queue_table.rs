@@ -1,4 +1,4 @@
-//! All consume queues of a store, found by topic and queue id.
+//! Table of all consume queues of a store by topic and queue id.
 
 use std::collections::HashMap;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::locks::Whole;
 use crate::mapped_file::entries;
 use crate::new_file::remove_unfinished;
 
-// Looked up once per message; topics come from clients, so the hash is seeded.
+// The table is searched once per message. Topics come from clients, so the hash is seeded.
 type ByTopic = HashMap<Box<str>, HashMap<i32, Arc<ConsumeQueue>, RandomState>, RandomState>;
 
 #[derive(Debug)]
@@ -25,7 +25,8 @@ pub(crate) struct QueueTable {
 }
 
 impl QueueTable {
-    /// Finds every `consumequeue/<topic>/<queue id>` below the root; names that are no queue id are passed over, as Java does.
+    /// Finds every `consumequeue/<topic>/<queue id>` below the root; names that are not a queue id are skipped, as in
+    /// Java.
     pub fn load(root: &Path, file_size: u64) -> Result<QueueTable> {
         let base = root.join("consumequeue");
         fs::create_dir_all(&base).map_err(|e| StoreError::io("creating", &base, 0, e))?;
@@ -50,7 +51,7 @@ impl QueueTable {
         self.queues.read().whole().get(topic)?.get(&queue_id).cloned()
     }
 
-    /// The queue, made in memory if it is new; its directory appears with its first unit.
+    /// Returns the queue, created in memory if it is new; its directory is created with its first unit.
     #[inline]
     pub fn get_or_add(&self, topic: &str, queue_id: i32) -> Result<Arc<ConsumeQueue>> {
         match self.get(topic, queue_id) {
@@ -72,7 +73,8 @@ impl QueueTable {
         self.queues.read().whole().values().flat_map(HashMap::values).cloned().collect()
     }
 
-    /// Forgets the queues that `doomed` says and deletes their files. Returns how many went.
+    /// Removes the queues for which `doomed` returns true and deletes their files. Returns the number of removed
+    /// queues.
     pub fn remove(&self, doomed: impl Fn(&ConsumeQueue) -> bool) -> Result<usize> {
         let mut removed = Vec::new();
         let mut queues = self.queues.write().whole();
@@ -89,14 +91,14 @@ impl QueueTable {
         drop(queues);
         for queue in &removed {
             queue.files.drop_all()?;
-            // Directories that hold something else stay, and so do their errors.
+            // Directories with other content stay, so errors are ignored.
             let _ = fs::remove_dir(&queue.files.dir);
             let _ = queue.files.dir.parent().map(fs::remove_dir);
         }
         Ok(removed.len())
     }
 
-    /// End of the last message any queue knows of, −1 without any.
+    /// Returns the end of the last message that any queue points to, −1 without messages.
     pub fn max_physical(&self) -> i64 {
         self.all().iter().map(|queue| queue.max_physical()).max().unwrap_or(-1)
     }

@@ -1,9 +1,9 @@
-//! Reading a queue: the messages from a queue offset on, as slices of the mapped log.
+//! Reads of a queue: the messages from a queue offset on, as slices of the mapped log.
 //!
-//! The rules are Java's `getMessage`: the answer never crosses the end of one queue file, stops before a message that would exceed a
-//! limit (the first one is always given), and tells where to go on. Reading far behind the end of the log has limits of its own,
-//! because those pages probably come from the disk. One rule is not Java's: no answer steps over messages that have expired while it
-//! was made (see `clean`).
+//! The rules are those of Java's `getMessage`: a result never crosses the end of one queue file, stops before a message
+//! that would exceed a limit (the first message is always returned), and contains the offset to continue at. Reads far
+//! behind the end of the log have limits of their own, because those pages probably come from the disk. One rule is not
+//! Java's: a result never skips messages that expired during the read (see `clean`).
 
 use std::sync::Arc;
 
@@ -16,11 +16,12 @@ use crate::error::{Result, StoreError};
 use crate::flush::Durable;
 use crate::mapped_file::MappedFile;
 
-/// Java looks at 16 000 bytes of units at least, so that a selective filter makes progress.
+/// Minimum number of units examined: Java examines at least 16 000 bytes of units, so that a selective filter makes
+/// progress.
 const LEAST_UNITS: usize = 800;
 
-/// Limits the cost of the filter in one read, in steps of some nanoseconds each. A read with a costly filter ends earlier and returns
-/// the offset to go on at, so that one consumer does not keep the others waiting.
+/// Limit of the cost of the filter in one read, in steps of some nanoseconds each. A read with a costly filter ends
+/// earlier and returns the offset to continue at, so that one consumer does not make the others wait.
 const FILTER_STEPS: u32 = 1 << 19;
 
 #[derive(Clone, Copy, Debug)]
@@ -39,12 +40,12 @@ pub struct ReadRequest<'a> {
     pub on_disk: Limits,
     /// Messages farther than this behind the end of the log count as on disk.
     pub memory_bytes: i64,
-    /// Only messages whose tags code is one of these, when given.
+    /// If given, only messages whose tags code is one of these are returned.
     pub tags_codes: Option<&'a [i64]>,
-    /// Only messages whose properties this selector matches, when given.
+    /// If given, only messages whose properties match this selector are returned.
     pub filter: Option<&'a Filter>,
-    /// Rather than wait for the disk, give up with `NotResident`. Messages within this many bytes of the log's end are known to be in
-    /// memory and not looked at.
+    /// If given, the read fails with `NotResident` rather than wait for the disk. Messages within this many bytes of
+    /// the log's end are known to be in memory and are not checked.
     pub resident_beyond: Option<i64>,
 }
 
@@ -58,11 +59,11 @@ pub enum ReadStatus {
     OffsetFoundNull,
     NoMatchedMessage,
     MessageWasRemoving,
-    /// Only for those who asked not to wait for the disk: ask again from a thread that may.
+    /// Only for reads with `resident_beyond`: repeat the read in a thread that may wait for the disk.
     NotResident,
 }
 
-/// Where one record lies: which of the answer's files, from where, how long.
+/// Position of one record: index into the files of the result, position in the file, length.
 #[derive(Clone, Copy, Debug)]
 struct Slice {
     file: u32,
@@ -77,7 +78,7 @@ pub struct ReadResult {
     pub min_offset: i64,
     pub max_offset: i64,
     pub bytes: usize,
-    /// How far the last message looked at lies behind the end of the log.
+    /// Distance of the last examined message from the end of the log.
     pub behind_bytes: i64,
     files: Vec<Arc<MappedFile>>,
     slices: Vec<Slice>,
@@ -109,13 +110,14 @@ impl ReadResult {
         self.slices.is_empty()
     }
 
-    /// The records as they stand in the log; they stay readable as long as this result lives. A unit that does not lead to a record of
-    /// its size is an error here, where the bytes are looked at for the first time, so that no garbage reaches a consumer.
+    /// Returns the records as they are stored in the log; they stay readable as long as this result lives. A unit that
+    /// does not lead to a record of its size is an error here, where the bytes are read for the first time, so that no
+    /// garbage reaches a consumer.
     pub fn records(&self) -> impl Iterator<Item = Result<&[u8]>> {
         self.slices.iter().map(|slice| whole_record(&self.files[slice.file as usize], slice.pos, slice.len))
     }
 
-    /// All records one after the other, as a pull answer carries them.
+    /// Appends all records one after the other, as the body of a pull response contains them.
     pub fn copy_into(&self, out: &mut Vec<u8>) -> Result<()> {
         out.reserve(self.bytes);
         for record in self.records() {
@@ -161,7 +163,7 @@ impl Durable {
             result.next_offset = offset - offset % units_per_file + units_per_file;
             return Ok(result);
         };
-        // Readers near the end of their queue, which most are, have just seen its units being written.
+        // Most readers are near the end of their queue, whose units were written a moment ago.
         let most_units = request.max_messages.max(LEAST_UNITS) as u64;
         let far_behind = (max - offset) as u64 > most_units;
         let looked_at = len.min(most_units * UNIT_LEN);
@@ -172,20 +174,21 @@ impl Durable {
         let mut removed = self.collect(request, file.unchecked_bytes(pos, looked_at as usize)?, &mut result);
         let readable = file.readable_len(pos, looked_at) / UNIT_LEN * UNIT_LEN;
         if readable < looked_at {
-            // The units before the page that cannot be read are worth an answer.
+            // The units before the unreadable page are enough for a result.
             file.check_readable(pos, readable.max(UNIT_LEN))?;
             result = ReadResult::without_messages(status, next, min, max);
             removed = self.collect(request, file.bytes(pos, readable as usize)?, &mut result);
         }
         let removed = removed?;
-        // A queue's minimum is corrected before its messages go, so it tells whether they went just now.
+        // The minimum of a queue is corrected before its messages are deleted, so it shows whether they were deleted
+        // just now.
         if removed && queue.min() > offset {
             return Ok(ReadResult::too_small(queue.min(), max));
         }
         Ok(result)
     }
 
-    /// Fills in what was found. Returns whether something that was looked for is not in the log.
+    /// Adds the found records to the result. Returns true if a record that a unit points to is not in the log.
     fn collect(&self, request: &ReadRequest<'_>, units: &[u8], result: &mut ReadResult) -> Result<bool> {
         let most_units = request.max_messages.max(LEAST_UNITS);
         let log_end = self.log.max() as i64;
@@ -231,7 +234,7 @@ impl Durable {
                             result.status = ReadStatus::NotResident;
                             return Ok(removed);
                         }
-                        // What was found so far is worth an answer; the rest is for the next one.
+                        // The records found so far are enough for a result; the rest is for the next read.
                         examined -= 1;
                         break;
                     }
@@ -252,7 +255,7 @@ impl Durable {
                     result.push(file, offset - file.start, unit.size as u32);
                 }
                 None => {
-                    // Expired: nothing in the rest of that log file is there either.
+                    // Expired: the rest of that log file is gone, too.
                     removed = true;
                     skip_below = (offset - offset % self.log.files.file_size + self.log.files.file_size) as i64;
                 }
@@ -268,7 +271,8 @@ impl Durable {
     }
 }
 
-/// The stretch of a file that is known to be in memory. Records of one queue lie near each other, so one look serves many of them.
+/// Part of a file that is known to be in memory. Records of one queue lie near each other, so one check serves many of
+/// them.
 #[derive(Default)]
 struct Resident {
     file_start: u64,
@@ -277,14 +281,14 @@ struct Resident {
 }
 
 impl Resident {
-    /// Bytes looked at beyond a record, for those that follow.
+    /// Number of bytes checked beyond a record, for the records that follow.
     const AHEAD: u64 = 192 << 10;
 
     fn holds(&mut self, file: &MappedFile, pos: u64, len: u64) -> Result<bool> {
         if file.start != self.file_start || pos < self.from || pos + len > self.to {
             let mut seen = file.resident_len(pos, len + Self::AHEAD)?;
             while seen > 0 && seen < len {
-                // Longer than one look.
+                // The record is longer than one check covers.
                 let more = file.resident_len(pos + seen, len - seen)?;
                 if more == 0 {
                     break;
@@ -297,7 +301,7 @@ impl Resident {
     }
 }
 
-/// True if a filter wants a record, and the number of steps that the filter took.
+/// True if the filter matches the record, and the number of steps that the filter took.
 fn is_wanted(filter: &Filter, record: &[u8]) -> (bool, u32) {
     Record::decode(record, Crc::Trust).map_or((false, 1), |(record, _)| {
         let (verdict, steps) = filter.judge(record.properties);

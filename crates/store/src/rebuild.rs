@@ -1,12 +1,13 @@
-//! Putting messages that recovery found in the log into their queues and the index again.
+//! Adds messages that recovery found in the log to their queues and to the index again.
 //!
-//! A record's checksum does not cover its queue offset, so that is not believed blindly. Messages are in the log in the order of their
-//! offsets, and each takes room there: an offset further from the last one than the log between the two has room for is damage, and
-//! the message is left out.
+//! The checksum of a record does not cover its queue offset, so the queue offset is checked. Messages are in the log in
+//! the order of their queue offsets, and each message takes room there. A queue offset that is further from the
+//! previous one than the log between both records has room for is damage, and the message is left out.
 //!
-//! An offset of 0 behind the end of a queue means that its topic was deleted and has begun again, so what came before is dropped; Java
-//! keeps the deleted messages, adds the first new one and leaves out the others. Unless the next message goes on where the queue was:
-//! then the 0 is damage, too. So a message with that offset waits for the next of its queue, or for the end of the log.
+//! A queue offset of 0 behind the end of a queue means that the topic was deleted and created again, so the earlier
+//! units are dropped; Java keeps the deleted messages, adds the first new one and leaves out the others. If the next
+//! message continues the old queue, however, the 0 is damage, too. So a message with queue offset 0 is held back until
+//! the next message of its queue is read, or the end of the log is reached.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use crate::recovery::Recovery;
 pub(crate) struct Rebuild<'a> {
     durable: &'a Durable,
     options: &'a Options,
-    /// Queues that seem to have begun again, by address, with the unit they would begin with.
+    /// Queues that seem to have started again, by address, with the unit they would start with.
     beginning: HashMap<*const ConsumeQueue, (Arc<ConsumeQueue>, Unit)>,
 }
 
@@ -32,7 +33,7 @@ impl<'a> Rebuild<'a> {
         Rebuild { durable, options, beginning: HashMap::new() }
     }
 
-    /// Adds a message unless it is there already.
+    /// Adds a message unless its queue and the index already have it.
     pub fn add(&mut self, record: &Record<'_>, size: usize, recovery: &mut Recovery) -> Result<()> {
         let routing = Routing::of(record.properties);
         if is_queued(record.sys_flag) {
@@ -82,7 +83,7 @@ impl<'a> Rebuild<'a> {
         Ok(())
     }
 
-    /// To be called at the end of the log.
+    /// Decides on the messages still held back; call it at the end of the log.
     pub fn finish(self, recovery: &mut Recovery) -> Result<()> {
         for (queue, first) in self.beginning.into_values() {
             begin_again(&queue, first, recovery)?;

@@ -1,17 +1,22 @@
-//! Bringing a directory back to a consistent state: where the log ends, which units its queues have, what its index knows.
+//! Recovery of a directory to a consistent state: the end of the log, the units of its queues, the entries of its
+//! index.
 //!
-//! *After a clean exit* everything is on disk and the queues know all messages. The end of each queue is found by bisection (units,
-//! then zeros), its last unit is compared with the log, and the log is read on from the last message any queue knows, which is its
-//! end unless records follow that belong to no queue. Nothing is mapped, so a large store opens fast and stays small.
+//! *After a clean exit* everything is on disk and the queues have all messages. The end of each queue is found by
+//! bisection (units, then zeros), and its last unit is compared with the log. The log is read on from the last message
+//! that any queue points to, which is its end unless records follow that belong to no queue. Nothing is mapped, so a
+//! large store opens fast and uses little memory.
 //!
-//! *After a crash* only what the checkpoint vouches for is believed. The scan begins at the log file that holds the record up to which
-//! the checkpoint says that log and queues are on disk (or where Java's times lead, if that record is not there); every queue is cut back to there and rebuilt from the log, as is the index from its own trusted point. Each record
-//! is checked: magic, lengths, its own offset, body CRC. The first that fails is the end, and what follows is zeroed, so that no later
-//! reader (Java's included) can take it for data. One that fails in what is read for the index alone, before the queues' trusted point,
-//! ends only that. What the disk cannot read is no end: reading goes on with the next record behind it, if there is one.
+//! *After a crash* only data that the checkpoint covers is trusted. The scan begins at the log file with the record up
+//! to which, according to the checkpoint, log and queues are on disk (or at the file found by Java's times, if that
+//! record is not there). Every queue is cut back to that point and rebuilt from the log; the index is rebuilt from its
+//! own trusted point. Each record is checked: magic, lengths, its own offset, body CRC. The first record that fails is
+//! the end, and the bytes behind it are zeroed, so that no later reader (Java's included) can take them for data. If a
+//! record fails that is read for the index alone, before the queues' trusted point, only the reading for the index ends
+//! there. Bytes that the disk cannot read are not the end: reading continues at the next record behind them, if there
+//! is one.
 //!
-//! Java never erases, so its directories may hold stale units behind the end of a queue. Comparing the last unit with the log
-//! uncovers them.
+//! Java never erases, so its directories may hold stale units behind the end of a queue. Comparing the last unit with
+//! the log finds them.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,16 +37,16 @@ use crate::rebuild::Rebuild;
 use crate::scan::log_files::LogFile;
 use crate::scan::window::Window;
 
-/// What opening the store had to do.
+/// Report of recovery at the opening of a store.
 #[derive(Clone, Debug, Default)]
 pub struct Recovery {
     pub clean_exit: bool,
     pub log_end: i64,
-    /// Where reading the log began and how many messages were put into queues again.
+    /// Offset at which reading of the log began, and the number of messages that were added to queues again.
     pub scanned_from: i64,
     pub rebuilt: u64,
     pub elapsed_ms: u64,
-    /// Things an operator should know of.
+    /// Events that an operator should know about.
     pub notes: Vec<String>,
 }
 
@@ -107,7 +112,8 @@ fn after_crash(durable: &Durable, options: &Options, recovery: &mut Recovery) ->
     let mut rebuild = Rebuild::new(durable, options);
     let mut end = scan(durable, options, scan_from, &mut rebuild, recovery)?;
     if end < from {
-        // Read for the index only; the checkpoint vouches for what follows, which is not given up for an old message.
+        // This part was read for the index only; the checkpoint covers the messages behind it, which are not given up
+        // for an old one.
         recovery.notes.push(format!(
             "the log is damaged at {end}, before the checkpoint; messages from there to {from} may be missing from the index"
         ));
@@ -123,7 +129,8 @@ fn after_crash(durable: &Durable, options: &Options, recovery: &mut Recovery) ->
     Ok(())
 }
 
-/// Empties a queue whose files the disk cannot read, so that it is made anew from the whole log. False if that was so.
+/// Empties a queue whose files the disk cannot read, so that it is rebuilt from the whole log. Returns false if it was
+/// emptied.
 fn give_up_unreadable(queue: &ConsumeQueue, settled: Result<()>, recovery: &mut Recovery) -> Result<bool> {
     match settled {
         Err(error) if error.is_unreadable() => {
@@ -146,14 +153,14 @@ fn recover_index(durable: &Durable, index: &Index) -> Result<i64> {
     }
 }
 
-/// True if the record that the checkpoint names is still at its place, or has expired since.
+/// True if the record named in the checkpoint is still at its place, or has expired since.
 fn is_still_there(durable: &Durable) -> bool {
     let is_same =
         |mark: Mark| (mark.start as i64) < durable.log.min() || durable.mark(mark.start, mark.end) == Some(mark);
     durable.checkpoint.mark().is_some_and(is_same)
 }
 
-/// The log file before which the checkpoint vouches for everything.
+/// Returns the log file before which the checkpoint covers everything.
 fn trusted_file(durable: &Durable) -> Result<Arc<MappedFile>> {
     let first = durable.log.files.first().expect("the log has files");
     match durable.checkpoint.mark().filter(|_| is_still_there(durable)) {
@@ -162,8 +169,8 @@ fn trusted_file(durable: &Durable) -> Result<Arc<MappedFile>> {
     }
 }
 
-/// The newest log file that begins with a message older than the checkpoint's times, else the first. From where the clock was set
-/// back no time says anything.
+/// Returns the newest log file that begins with a message older than the checkpoint's times, else the first one. Behind
+/// a point where the clock was set back, times are not used.
 fn trusted_file_by_time(durable: &Durable, first: Arc<MappedFile>) -> Result<Arc<MappedFile>> {
     let trusted_ms = durable.checkpoint.trusted_ms();
     let mut trusted = first;
@@ -173,7 +180,7 @@ fn trusted_file_by_time(durable: &Durable, first: Arc<MappedFile>) -> Result<Arc
         if file.read_at(&file.open_for_reading()?, 0, &mut head).is_err() {
             continue;
         }
-        // Blocks that were another file's before may hold whole records, older than any here.
+        // Disk blocks that belonged to another file before may hold whole records, older than any here.
         if !matches!(lead(&head), Lead::Message { .. }) || physical_offset(&head) != Some(file.start as i64) {
             continue;
         }
@@ -189,7 +196,7 @@ fn trusted_file_by_time(durable: &Durable, first: Arc<MappedFile>) -> Result<Arc
     Ok(trusted)
 }
 
-/// The queue offset behind the last valid unit, trusting that valid units are followed by zeros only.
+/// Returns the queue offset behind the last valid unit, trusting that valid units are followed by zeros only.
 fn end_by_bisection(queue: &ConsumeQueue) -> Result<i64> {
     for file in queue.files.all().iter().rev() {
         let count = queue.bisect(file, file.size / UNIT_LEN, |unit| !unit.is_valid())?;
@@ -200,7 +207,7 @@ fn end_by_bisection(queue: &ConsumeQueue) -> Result<i64> {
     Ok(0)
 }
 
-/// The queue offset behind the last unit that points before `physical_offset`, trusting nothing that comes later.
+/// Returns the queue offset behind the last unit that points before `physical_offset`, without trusting later units.
 fn end_before(queue: &ConsumeQueue, physical_offset: i64) -> Result<i64> {
     let good = |unit: &Unit| unit.is_pre_blank() || unit.is_valid() && unit.end() <= physical_offset;
     for file in queue.files.all().iter().rev() {
@@ -227,7 +234,7 @@ fn end_before(queue: &ConsumeQueue, physical_offset: i64) -> Result<i64> {
     Ok(0)
 }
 
-/// Ends the queue at `end`, or earlier if its last units are not what the log says.
+/// Ends the queue at `end`, or earlier if its last units do not match the log.
 fn settle(queue: &ConsumeQueue, end: i64, peek: &mut LogPeek<'_>, recovery: &mut Recovery) -> Result<()> {
     let mut max = end;
     let mut max_physical = -1;
@@ -257,7 +264,7 @@ fn settle(queue: &ConsumeQueue, end: i64, peek: &mut LogPeek<'_>, recovery: &mut
     queue.set_end(if max_physical < 0 { 0 } else { max }, max_physical)
 }
 
-/// Reads the log from `from`, puts what it finds into queues and index, and returns where it ends.
+/// Reads the log from `from`, adds the messages to queues and index, and returns the end of the log.
 fn scan(
     durable: &Durable,
     options: &Options,
@@ -312,7 +319,8 @@ fn scan(
     Ok(offset)
 }
 
-/// Offset at which the log goes on behind a page that the disk cannot read: that of the next record in the file, or of the next file.
+/// Returns the offset of the first record behind a page that the disk cannot read: the next record in the file, or the
+/// start of the next file.
 fn next_readable(durable: &Durable, window: &mut Window, offset: u64) -> Result<Option<u64>> {
     let end = window.log_file.end();
     if let Some(next) = window.find_record(offset + 1, end)? {
@@ -323,7 +331,7 @@ fn next_readable(durable: &Durable, window: &mut Window, offset: u64) -> Result<
     Ok(next_window.find_record(end, next_file.end())?.map(|_| end))
 }
 
-/// True if anything stands behind the end of the log: a spare file, or bytes that are not zero.
+/// True if there is anything behind the end of the log: a spare file, or bytes that are not zero.
 fn needs_cut(durable: &Durable, end: u64) -> Result<bool> {
     let Some(last) = durable.log.files.last() else { return Ok(false) };
     if last.start >= end {

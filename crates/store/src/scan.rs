@@ -1,21 +1,22 @@
-//! Reading a store directory without owning it: no lock is taken, no byte is written, no file is mapped.
+//! Reads of a store directory without owning it: no lock is taken, no byte is written, no file is mapped.
 //!
-//! The directory may be ours or a Java broker's, at rest, in use by a running broker, or a copy that was made while one ran.
+//! The directory may be OrbitMQ's or a Java broker's, at rest, in use by a running broker, or a copy that was made
+//! while one ran.
 //!
 //! ```text
-//! snapshot ─ queue_files      what is there: log files, queues, where the log ends at this moment
-//! selection ┬ time_lookup     which byte ranges of the log can hold what is wanted
+//! snapshot ─ queue_files      content of the directory: log files, queues, end of the log at this moment
+//! selection ┬ time_lookup     byte ranges of the log that can hold the wanted messages
 //!           ├ queue_lookup
 //!           ├ key_lookup
 //!           └ log_ranges
-//! range_scan ┬ window         the records of such ranges
-//!            └ damage         what of them cannot be read, counted and named
-//! audit ┬ audit_queue         whether queues and index say what the log says
+//! range_scan ┬ window         records of these ranges
+//!            └ damage         unreadable parts, counted and named
+//! audit ┬ audit_queue         comparison of queues and index with the log
 //!       └ audit_index
-//! └ log_files                 a directory's files by the offset in their names
+//! └ log_files                 files of a directory by the offset in their names
 //! ```
-//! Files are read, not mapped: a mapped file that somebody cuts ends the process that reads it, and bytes that a broker writes at the
-//! same time are no slice Rust could promise anything about.
+//! Files are read, not mapped: a mapped file that is cut short ends the process that reads it, and bytes that a broker
+//! writes at the same time do not meet the guarantees of a Rust slice.
 
 mod audit;
 mod audit_index;

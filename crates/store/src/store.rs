@@ -1,4 +1,4 @@
-//! The store: one directory, opened by one process, appended to under one lock and read by anybody.
+//! Store: one directory, opened by one process, appended to under one lock and read by any thread.
 
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -19,18 +19,18 @@ use crate::read::{ReadRequest, ReadResult};
 use crate::recovery::{Recovery, recover};
 use crate::stored_ids::StoredIds;
 
-/// Everything that exists only while the store is open.
+/// State that exists only while the store is open.
 #[derive(Debug)]
 struct Open {
     durable: Arc<Durable>,
     appender: Mutex<Appender>,
     flusher: Flusher,
-    /// Why appends are refused at the moment, if they are: the disk is too full.
+    /// Reason why appends are rejected at the moment, if any: the disk is too full.
     refusal: Mutex<Option<String>>,
     _lock: DirectoryLock,
 }
 
-/// What every store has, or one of it: a broker that was started makes the second, messages the first.
+/// Names of which every store has at least one: a started broker creates the second, messages create the first.
 const MARKS: [&str; 3] = ["commitlog", "checkpoint", "lock"];
 
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the directory, making it if need be, and recovers what the last user left.
+    /// Opens the directory, creating it if necessary, and recovers the files the last user left.
     pub fn open(root: &Path, options: Options) -> Result<Store> {
         let options = options.checked()?;
         std::fs::create_dir_all(root).map_err(|e| StoreError::io("creating", root, 0, e))?;
@@ -63,7 +63,7 @@ impl Store {
         Ok(Store { root: root.to_path_buf(), recovery, open: RwLock::new(Some(open)) })
     }
 
-    /// Opens a directory that is a store already; anything else is left as it is.
+    /// Opens a directory that is a store already; any other directory is left as it is.
     pub fn open_existing(root: &Path, options: Options) -> Result<Store> {
         if !MARKS.iter().any(|name| root.join(name).exists()) {
             return Err(StoreError::NoStore { path: root.to_path_buf() });
@@ -84,22 +84,22 @@ impl Store {
         &self.root
     }
 
-    /// What opening had to do.
+    /// Returns the result of recovery at opening.
     pub fn recovery(&self) -> &Recovery {
         &self.recovery
     }
 
-    /// Appends one message after the other. On an error those in `results` are in the store, the rest are not.
+    /// Appends one message after the other. On an error the messages in `results` are in the store, the rest are not.
     pub fn append_many(&self, messages: &[Message<'_>], now_ms: i64, results: &mut Vec<Appended>) -> Result<()> {
         self.append_with(|appender| appender.append_many(messages, now_ms, results))
     }
 
-    /// Appends all messages side by side in one file, or none.
+    /// Appends all messages contiguously in one file, or none.
     pub fn append_batch(&self, messages: &[Message<'_>], now_ms: i64, results: &mut Vec<Appended>) -> Result<()> {
         self.append_with(|appender| appender.append_batch(messages, now_ms, results))
     }
 
-    /// Takes bodies of so many bytes from now on; larger ones are refused.
+    /// Sets the maximum size of a body for later messages; larger ones are rejected.
     pub fn limit_bodies(&self, max_bytes: u64) -> Result<()> {
         self.with(|open| {
             open.appender.lock().whole().limit_bodies(max_bytes);
@@ -119,7 +119,7 @@ impl Store {
             }
             let outcome = match open.appender.lock() {
                 Ok(mut appender) => append(&mut appender),
-                // Half of an append may have happened, which only recovery can put right.
+                // An append may be half done, which only recovery can repair.
                 Err(_) => return Err(StoreError::Stopped { path: self.root.clone() }),
             };
             open.flusher.appended();
@@ -135,8 +135,8 @@ impl Store {
         self.with(|open| open.durable.record_at(physical_offset))
     }
 
-    /// The ids of exactly-once senders, from a snapshot and the log behind it; from the whole log if that does not begin where the
-    /// snapshot ends.
+    /// Returns the ids of exactly-once senders, from a snapshot and the log behind it; from the whole log if it does
+    /// not begin where the snapshot ends.
     pub fn stored_ids(&self, snapshot: Option<(StoredIds, u64)>) -> Result<StoredIds> {
         self.with(|open| {
             let log = &open.durable.log;
@@ -156,12 +156,13 @@ impl Store {
         })
     }
 
-    /// Physical offsets, ascending, of messages that have the key (or one of the same hash) within the time range.
+    /// Returns the physical offsets, ascending, of messages that have the key (or one of the same hash) within the time
+    /// range.
     pub fn query(&self, topic: &str, key: &str, max: usize, begin_ms: i64, end_ms: i64) -> Result<Vec<i64>> {
         self.with(|open| open.durable.query(topic, key, max, begin_ms, end_ms))
     }
 
-    /// Store time and physical offset of the newest message in the index.
+    /// Returns store time and physical offset of the newest message in the index.
     pub fn index_last_update(&self) -> Result<(i64, i64)> {
         self.with(|open| open.durable.index.as_ref().map_or(Ok((0, 0)), |index| index.last_update()))
     }
@@ -182,7 +183,7 @@ impl Store {
         self.with(|open| Ok(open.durable.queues.get(topic, queue_id).map_or(0, |queue| queue.max())))
     }
 
-    /// The queue unit at a queue offset: where the message lies and its tags code.
+    /// Returns the queue unit at a queue offset: the position of the message and its tags code.
     pub fn unit_at(&self, topic: &str, queue_id: i32, queue_offset: i64) -> Result<Option<crate::Unit>> {
         self.with(|open| match open.durable.queues.get(topic, queue_id) {
             Some(queue) => queue.unit(queue_offset)?.map(|unit| open.durable.resolved(unit)).transpose(),
@@ -190,7 +191,7 @@ impl Store {
         })
     }
 
-    /// Every queue that has had a message, sorted.
+    /// Returns every queue that has had a message, sorted.
     pub fn queues(&self) -> Result<Vec<(String, i32)>> {
         self.with(|open| {
             let all = open.durable.queues.all();
@@ -200,7 +201,7 @@ impl Store {
         })
     }
 
-    /// First offset of the log, −1 while it is empty.
+    /// Returns the first offset of the log, −1 while it is empty.
     pub fn min_physical_offset(&self) -> Result<i64> {
         self.with(|open| Ok(open.durable.log.min()))
     }
@@ -209,14 +210,15 @@ impl Store {
         self.with(|open| Ok(open.durable.log.max() as i64))
     }
 
-    /// Everything below is on disk.
+    /// Returns the offset below which everything is on disk.
     pub fn flushed_offset(&self) -> Result<i64> {
         self.with(|open| Ok(open.durable.flushed.get()))
     }
 
-    /// Waits until everything below `offset` is on disk, asking for a flush if need be. False when the time is over.
+    /// Waits until everything below `offset` is on disk, and requests a flush if necessary. Returns false when the
+    /// timeout is over.
     pub fn wait_flushed(&self, offset: i64, timeout: Duration) -> Result<bool> {
-        // The lock is not held while waiting, or nobody could close the store.
+        // The lock is not held while waiting; otherwise the store could not be closed.
         let durable = self.with(|open| {
             if open.durable.flushed.get() < offset {
                 open.flusher.ask();
@@ -237,7 +239,8 @@ impl Store {
         self.with(|open| Ok(work(open.durable.flushed.event())))
     }
 
-    /// One round of expiry. `used_ratio` overrides what the file systems say, of which the log may have one of its own.
+    /// Runs one round of expiry. `used_ratio` overrides the used ratios of the file systems; the log may be on one of
+    /// its own.
     pub fn clean(&self, rules: &CleanRules, now_ms: i64, due: bool, used_ratio: Option<f64>) -> Result<Cleaned> {
         let used_ratio = match used_ratio {
             Some(ratio) => ratio,
@@ -255,12 +258,13 @@ impl Store {
         })
     }
 
-    /// Deletes the queues of a topic. Its messages stay in the log until that expires, in no queue.
+    /// Deletes the queues of a topic. Its messages stay in the log, in no queue, until they expire.
     pub fn remove_topic(&self, topic: &str) -> Result<usize> {
         self.with(|open| open.durable.queues.remove(|queue| &*queue.topic == topic))
     }
 
-    /// Deletes the queues all of whose messages have left the log, except those of `kept_topic`. Their offsets begin at 0 again.
+    /// Deletes the queues whose messages have all left the log, except those of `kept_topic`. Their offsets begin at 0
+    /// again.
     pub fn remove_expired_queues(&self, kept_topic: &str) -> Result<usize> {
         self.with(|open| {
             let min = open.durable.log.min();
@@ -269,8 +273,8 @@ impl Store {
         })
     }
 
-    /// Brings everything to disk and leaves the directory as a clean exit does. Later calls do nothing. After an append that panicked
-    /// the exit is no clean one, so that the next start looks at what is there.
+    /// Flushes everything to disk and leaves the directory as after a clean exit. Later calls do nothing. After an
+    /// append that panicked the exit is not clean, so that the next opening recovers the directory.
     pub fn close(&self) -> Result<()> {
         let Some(mut open) = self.open.write().whole().take() else { return Ok(()) };
         let panicked = open.appender.is_poisoned();

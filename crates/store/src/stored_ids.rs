@@ -1,14 +1,15 @@
 //! Ids of the messages of exactly-once senders that are in the log already.
 //!
-//! Such a sender works in numbered *batches*, one after the other, and may send a batch again after a failure, but never an older one:
-//! it begins a batch when all of the one before is stored. So the ids of each sender's newest batch are all that has to be kept, and a
-//! batch that is over needs no ids to be told from a new one.
+//! Such a sender sends numbered *batches*, one after the other. It may send a batch again after a failure, but never an
+//! older one: it begins a batch when all of the previous batch is stored. So only the ids of each sender's newest batch
+//! are kept, and an older batch is told from a new one by its number, without ids.
 //!
-//! Every such message names sender and batch in its property [`SCOPE`] (`sender/batch`) and has its id as `UNIQ_KEY`: what is known
-//! here follows from the log. A sender belongs to the account that its messages name in [`ACCOUNT`] and to the topic they are for, so
-//! nobody acknowledges or fills up what is another's. Without access control the account is empty.
+//! Every such message names sender and batch in its property [`SCOPE`] (`sender/batch`) and has its id as `UNIQ_KEY`,
+//! so this table can be computed from the log. A sender belongs to the account that its messages name in [`ACCOUNT`]
+//! and to the topic of the messages, so no account can acknowledge or fill up the ids of another. Without access
+//! control the account is empty.
 //!
-//! After a crash all of it is built again from a snapshot and the log behind it:
+//! After a crash the table is rebuilt from a snapshot and the log behind it:
 //!
 //! ```text
 //! 8 bytes "ORBITIDS"   u32 version 2   u32 CRC-32 of all that follows
@@ -16,9 +17,10 @@
 //!     u16 length, account     u16 length, topic     u16 length, name
 //!     u64 batch     i64 time of the last message (ms)     u64 number of ids, each 16 bytes
 //! ```
-//! All numbers are big-endian. Version 1 had neither account nor topic. What is known without an account was stored before there was
-//! access control (or by a peer that it trusts), so it counts as stored for everybody: a batch that is sent again after the change is
-//! still recognised. Copies that brokers make of a message for another try are no messages of the sender's.
+//! All numbers are big-endian. Version 1 had neither account nor topic. Ids without an account were stored before
+//! access control was enabled (or by a peer that it trusts), so they count as stored for every account: a batch that is
+//! sent again after the change is still recognised. Copies of a message that brokers make for another try are not
+//! messages of the sender.
 use std::collections::{HashMap, HashSet};
 
 use thiserror::Error;
@@ -33,18 +35,18 @@ const MAGIC: &[u8; 8] = b"ORBITIDS";
 const VERSION: u32 = 2;
 const VERSION_WITHOUT_ACCOUNTS: u32 = 1;
 const COPIES: [&str; 2] = ["%RETRY%", "%DLQ%"];
-/// Topics that hold a message until it is due; where it belongs stands in its properties.
+/// Topics that hold a message until it is due; the properties of the message name its real topic.
 const WAITING_ROOMS: [&str; 2] = ["SCHEDULE_TOPIC_XXXX", "rmq_sys_orbit_timers"];
-/// A sender takes about as much memory as so many ids, also when it has none: an account may have one for so many ids of its limit.
+/// Number of ids that use about as much memory as one sender. A sender counts as this many ids, also if it has none.
 const SENDER_COST: usize = 4;
 const MIN_SENDERS: usize = 64;
 
 /// An id: 32 hex digits as a number.
 pub type Id = u128;
 
-/// Why a batch is not taken.
+/// Reason why a batch is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs)] // the messages say what the fields are
+#[allow(missing_docs)] // the error texts describe the fields
 pub enum NotTaken {
     #[error("batch {batch} of sender {sender} is over: batch {newest} has begun")]
     Over { sender: String, batch: u64, newest: u64 },
@@ -52,7 +54,7 @@ pub enum NotTaken {
     Full { ids: usize, senders: usize, limit: usize },
 }
 
-/// Why a snapshot cannot be used.
+/// Reason why a snapshot cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum BadSnapshot {
     /// Another file, or another version of it.
@@ -66,14 +68,14 @@ pub enum BadSnapshot {
     Short,
 }
 
-/// The owner of messages: a named sender of an account, for one topic.
+/// Owner of messages: a named sender of an account, for one topic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Owner<'a> {
-    /// Text that stands for the account; empty without access control.
+    /// Name of the account; empty without access control.
     pub account: &'a str,
-    /// The topic; empty if it is not known any more.
+    /// Topic; empty if not known any more.
     pub topic: &'a str,
-    /// The sender's own name.
+    /// Name of the sender.
     pub sender: &'a str,
 }
 
@@ -82,7 +84,8 @@ impl Owner<'_> {
         [self.account, self.topic, self.sender].map(str::to_owned)
     }
 
-    /// Keys of ids that were noted before there were accounts or topics: such ids count for every account.
+    /// Returns the keys of ids that were recorded before there were accounts or topics: such ids count for every
+    /// account.
     fn earlier(&self) -> [Key; 2] {
         [Owner { account: "", ..*self }.key(), Owner { account: "", topic: "", ..*self }.key()]
     }
@@ -98,7 +101,7 @@ struct Sender {
     ids: HashSet<Id, foldhash::fast::RandomState>,
 }
 
-/// The ids of the newest batch of every sender.
+/// Table of the ids of the newest batch of every sender.
 #[derive(Debug, Default)]
 pub struct StoredIds {
     senders: HashMap<Key, Sender>,
@@ -106,7 +109,7 @@ pub struct StoredIds {
     taken: HashMap<String, Taken>,
 }
 
-/// The part of its limit that an account uses.
+/// Used part of the limit of an account.
 #[derive(Clone, Copy, Debug, Default)]
 struct Taken {
     ids: usize,
@@ -114,7 +117,7 @@ struct Taken {
 }
 
 impl StoredIds {
-    /// Number of ids.
+    /// Returns the number of ids.
     pub fn len(&self) -> usize {
         self.count
     }
@@ -124,8 +127,8 @@ impl StoredIds {
         self.count == 0
     }
 
-    /// Tells for each of these ids if it is stored already. It notes nothing: [`Self::add`] does so, once the messages are in the log.
-    /// The limit is that of one account.
+    /// Returns for each of these ids true if it is stored already. It adds nothing: [`Self::add`] does so, once the
+    /// messages are in the log. The limit is that of one account.
     pub fn stored(&self, owner: Owner<'_>, batch: u64, ids: &[Id], limit: usize) -> Result<Vec<bool>, NotTaken> {
         let own = owner.key();
         let mut keys = vec![own.clone()];
@@ -137,7 +140,7 @@ impl StoredIds {
         let current: Vec<&Sender> = known.into_iter().filter(|known| known.batch == batch).collect();
         let stored: Vec<bool> = ids.iter().map(|id| current.iter().any(|known| known.ids.contains(id))).collect();
         let Taken { ids, senders } = self.taken.get(owner.account).copied().unwrap_or_default();
-        // What a new batch replaces makes room for it.
+        // Ids that a new batch replaces do not count against the limit.
         let mine = self.senders.get(&own);
         let ids = ids - mine.filter(|mine| mine.batch < batch).map_or(0, |mine| mine.ids.len());
         let fresh = stored.iter().filter(|&&stored| !stored).count();
@@ -148,7 +151,7 @@ impl StoredIds {
         Ok(stored)
     }
 
-    /// Notes ids that are in the log now.
+    /// Adds ids that are in the log now.
     pub fn add(&mut self, owner: Owner<'_>, batch: u64, ids: impl IntoIterator<Item = Id>, now_ms: i64) {
         let taken = self.taken.entry(owner.account.to_owned()).or_default();
         let known = self.senders.entry(owner.key()).or_insert_with(|| {
@@ -170,8 +173,8 @@ impl StoredIds {
         taken.ids += known.ids.len() - before;
     }
 
-    /// Lets go of the ids of a batch that nobody will send again, so that they make room; whoever sends it all the same is refused, as
-    /// if the next batch had begun. Returns the number of these ids.
+    /// Drops the ids of a batch that will not be sent again, to free their room; if the batch is sent anyway, it is
+    /// rejected as if the next batch had begun. Returns the number of these ids.
     pub fn end(&mut self, owner: Owner<'_>, batch: u64) -> usize {
         let Some(known) = self.senders.get_mut(&owner.key()).filter(|known| known.batch == batch) else { return 0 };
         let ended = std::mem::take(&mut known.ids).len();
@@ -191,7 +194,7 @@ impl StoredIds {
         }
     }
 
-    /// Notes a message of the log, if it is an exactly-once sender's.
+    /// Adds the id of a message in the log, if an exactly-once sender sent it.
     pub fn learn(&mut self, topic: &str, properties: &str, store_ms: i64) {
         let Some(scope) = properties::get(properties, SCOPE) else { return };
         let topic = match properties::get(properties, REAL_TOPIC) {
@@ -208,7 +211,7 @@ impl StoredIds {
         }
     }
 
-    /// Forgets senders that have sent nothing since `time_ms`; returns the number of their ids.
+    /// Removes senders that have sent nothing since `time_ms`; returns the number of their ids.
     pub fn forget_before(&mut self, time_ms: i64) -> usize {
         let before = self.count;
         let mut freed = Vec::new();
@@ -226,7 +229,7 @@ impl StoredIds {
         before - self.count
     }
 
-    /// Everything, as of a physical offset of the log.
+    /// Returns a snapshot of the table, as of a physical offset of the log.
     pub fn snapshot(&self, physical_offset: u64) -> Vec<u8> {
         let mut out = Vec::with_capacity(64 + 192 * self.senders.len() + 16 * self.count);
         out.extend_from_slice(MAGIC);
@@ -249,7 +252,7 @@ impl StoredIds {
         out
     }
 
-    /// Reads a snapshot; also the physical offset the log has to be read from on.
+    /// Reads a snapshot; also returns the physical offset from which the log must be read on.
     pub fn restore(bytes: &[u8]) -> Result<(StoredIds, u64), BadSnapshot> {
         let mut reader = Reader(bytes);
         if reader.take(8)? != MAGIC {
@@ -280,15 +283,15 @@ impl StoredIds {
     }
 }
 
-/// The number behind 32 hex digits.
+/// Parses 32 hex digits as a number.
 pub fn parse_id(text: &str) -> Option<Id> {
-    // A sign would be taken for part of a number.
+    // A sign would otherwise be accepted as part of the number.
     (text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit()))
         .then(|| Id::from_str_radix(text, 16).ok())
         .flatten()
 }
 
-/// Sender and batch of a scope.
+/// Splits a scope into sender and batch.
 pub fn parse_scope(text: &str) -> Option<(&str, u64)> {
     let (sender, batch) = text.rsplit_once('/')?;
     let plain = !sender.is_empty() && sender.len() <= 64 && batch.bytes().all(|byte| byte.is_ascii_digit());

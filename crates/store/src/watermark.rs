@@ -1,7 +1,7 @@
-//! A position that only rises, and those who wait for it.
+//! Position that only rises, with waiting threads.
 //!
-//! Waiting is possible in two ways: blocking a thread, or watching an eventfd that becomes readable with every rise, which is how an
-//! event loop learns of it without a thread of its own.
+//! There are two ways to wait: blocking a thread, or watching an eventfd that becomes readable with every rise, so that
+//! an event loop is notified without a thread of its own.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -15,7 +15,7 @@ use crate::locks::Whole;
 #[derive(Debug)]
 pub(crate) struct Watermark {
     position: AtomicI64,
-    /// Set once when no rise can be expected any more, with the reason.
+    /// Reason why no rise can be expected any more; set once.
     failure: OnceLock<String>,
     lock: Mutex<()>,
     risen: Condvar,
@@ -60,7 +60,8 @@ impl Watermark {
         let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
     }
 
-    /// Waits until the position has reached `position`. False when the time is over or no rise can come any more.
+    /// Waits until the position has reached `position`. Returns false when the timeout is over or no rise can follow
+    /// any more.
     pub fn wait(&self, position: i64, timeout: Duration) -> bool {
         let deadline = Instant::now().checked_add(timeout);
         let mut guard = self.lock.lock().whole();

@@ -1,14 +1,15 @@
-//! Whether log, queues and index agree.
+//! Comparison of log, queues and index.
 //!
-//! Three passes, each in pieces that can run side by side:
+//! Three passes, each in pieces that can run in parallel:
 //!
 //! ```text
-//! log      every record: whole? its unit where it should be? its keys in the index?      finds what is missing
-//! queues   every unit: leads to the message it stands for?                               finds what points wrong
-//! index    every entry: leads to a message with that key? chains unbroken?
+//! log      every record: whole? its unit in place? its keys in the index?                  finds missing units and entries
+//! queues   every unit: leads to its message?                                               finds wrong units
+//! index    every entry: leads to a message with that key? chains unbroken?                 finds wrong entries
 //! ```
-//! What expired from the log is left alone, and so is what was written after the snapshot. A record that no queue knew at that moment
-//! is not missed: a running Java broker fills its queues and its index a little later.
+//! Messages that expired from the log are skipped, and so are messages written after the snapshot. A record that was in
+//! no queue at that moment is not reported as missing: a running Java broker fills its queues and its index a little
+//! later.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -26,7 +27,7 @@ use crate::consume_queue::{UNIT_LEN, Unit};
 use crate::error::{Result, StoreError};
 use crate::message::{Routing, SCHEDULE_TOPIC, is_indexed, is_queued};
 
-/// So many findings of one piece are told one by one; the rest is only counted.
+/// Maximum number of findings of one piece that are listed; the rest is only counted.
 const NAMED: usize = 1000;
 const NO_UNIT: Unit = Unit { physical_offset: 0, size: 0, tags_code: 0 };
 
@@ -61,7 +62,7 @@ impl Kind {
     }
 }
 
-/// One thing that is not as it should be. Fields that do not apply are −1 or empty.
+/// Single inconsistency. Fields that do not apply are −1 or empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub kind: Kind,
@@ -72,12 +73,12 @@ pub struct Finding {
     pub detail: String,
 }
 
-/// Findings, the first of them told one by one.
+/// Findings: all are counted, the first ones are listed.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
     pub counts: BTreeMap<Kind, u64>,
     pub named: Vec<Finding>,
-    /// Records, units or entries looked at.
+    /// Number of records, units or entries checked.
     pub checked: u64,
 }
 
@@ -90,7 +91,7 @@ impl Findings {
     }
 }
 
-/// What one topic takes in the log.
+/// Size of one topic in the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopicSize {
     pub messages: u64,
@@ -120,7 +121,7 @@ impl Audit {
         Ok(Audit { snapshot, index, unreadable })
     }
 
-    /// What the directory itself shows: log files that are missing, index files that make no sense.
+    /// Checks the directory itself: missing log files, inconsistent index files.
     pub fn check_directory(&self) -> Findings {
         let mut findings = Findings::default();
         let mut add = |kind, physical_offset, detail| {
@@ -136,7 +137,7 @@ impl Audit {
         findings
     }
 
-    /// The records that begin in `ranges`, their units and their keys.
+    /// Checks the records that begin in `ranges`, their units and their keys.
     pub fn check_log(&self, ranges: Vec<LogRange>) -> Result<LogAudit> {
         let mut result = LogAudit::default();
         let mut scan = RangeScan::new(self.snapshot.log_files.clone(), self.snapshot.log_end, ranges, Crc::Verify);
@@ -151,7 +152,7 @@ impl Audit {
             Ok(Seen::Next)
         })?;
         result.scan = scan.report().clone();
-        // Files that are missing `check_directory` tells.
+        // Missing files are reported by `check_directory`.
         for damage in result.scan.damages.iter().filter(|damage| damage.kind == DamageKind::Record) {
             let (topic, queue_id, queue_offset) = damage.place.clone().unwrap_or((String::new(), -1, -1));
             let physical_offset = damage.physical_offset as i64;
@@ -218,7 +219,8 @@ impl Audit {
         Ok(())
     }
 
-    /// A record of the log, when a whole one stands at `offset`; `None` for one that has expired, is damaged or is not there.
+    /// Calls `look` with the record at `offset` of the log; `None` if the record has expired, is damaged or does not
+    /// exist.
     pub(crate) fn with_record<T>(
         &self,
         window: &mut Option<Window>,
@@ -242,7 +244,7 @@ impl Audit {
     }
 }
 
-/// The units of many queues, asked for in log order: each queue is read a little ahead.
+/// Reader of the units of many queues, requested in log order: each queue is read a little ahead.
 struct UnitReader<'a> {
     audit: &'a Audit,
     windows: HashMap<&'a str, HashMap<i32, Option<Window>>>,
@@ -283,7 +285,7 @@ fn about(kind: Kind, record: &Record<'_>, detail: String) -> Finding {
 }
 
 fn tags_code_fits(unit: &Unit, record: &Record<'_>) -> bool {
-    // Delay levels are a setting: any time from the storing on can be when it is due.
+    // Delay levels are a setting, so every deliver time from the store time on is valid.
     let due = record.topic == SCHEDULE_TOPIC && unit.tags_code >= record.store_timestamp;
     due || unit.is_extended()
         || unit.tags_code == Routing::of(record.properties).tags_code(record.topic, record.store_timestamp, &[])

@@ -1,4 +1,5 @@
-//! The pass over index files: every entry leads to a message with its key, every chain holds all entries of its slot.
+//! Check of index files: every entry must lead to a message with its key, every chain must hold all entries of its
+//! slot.
 
 use std::path::Path;
 
@@ -12,7 +13,7 @@ use crate::index_file::Entry;
 use crate::message::Routing;
 
 impl Audit {
-    /// The index files and how many entries each has.
+    /// Returns the index files and their numbers of entries.
     pub fn index_files(&self) -> Vec<(String, u64)> {
         self.index.iter().map(|view| (view.path.display().to_string(), view.next_entry - 1)).collect()
     }
@@ -21,7 +22,8 @@ impl Audit {
         self.index.iter().find(|view| view.path == Path::new(path))
     }
 
-    /// Entries `[from, to)` of one of the `index_files`; the first entry is 1. A file that has expired since has nothing to find.
+    /// Checks entries `[from, to)` of one of the `index_files`; the first entry is 1. A file that has expired since has
+    /// no findings.
     pub fn check_index(&self, path: &str, from: u64, to: u64) -> Result<Findings> {
         let Some(view) = self.view(path) else { return Ok(Findings::default()) };
         let mut findings = Findings::default();
@@ -31,7 +33,7 @@ impl Audit {
             if entry.physical_offset < self.snapshot.log_start as i64 && entry.physical_offset >= 0 {
                 return Ok(());
             }
-            // What was added after the snapshot cannot be compared with it.
+            // Entries added after the snapshot cannot be compared with it.
             if entry.physical_offset >= self.snapshot.log_end as i64 && number + 1 == view.next_entry {
                 return Ok(());
             }
@@ -46,7 +48,7 @@ impl Audit {
         Ok(findings)
     }
 
-    /// Whether following each slot of an index file meets exactly the entries that belong to it.
+    /// Checks that following each slot of an index file meets exactly the entries that belong to it.
     pub fn check_chains(&self, path: &str) -> Result<Findings> {
         let Some(view) = self.view(path) else { return Ok(Findings::default()) };
         let mut findings = Findings::default();
@@ -62,7 +64,7 @@ impl Audit {
             Ok(())
         })?;
         for (slot, (found, expected)) in view.all_slots()?.into_iter().zip(newest).enumerate() {
-            // A running broker has gone on: what it added leads back to what was there.
+            // A running broker has added entries; these lead back to the earlier ones.
             let grown = u64::from(found) >= view.next_entry;
             if found != expected && !grown {
                 let detail = format!("slot {slot} leads to entry {found}, its newest is {expected}");
@@ -78,7 +80,7 @@ fn entry_problem(view: &IndexView, number: u64, entry: &Entry, record: &Record<'
     if !keys.iter().any(|key| index_hash(record.topic, key) == entry.hash) {
         return Some(format!("the message there (topic {}) has no key of hash {}", record.topic, entry.hash));
     }
-    // The time of a file's first entry counts from the file before it.
+    // The time of a file's first entry counts from the end time of the file before it.
     let seconds = (record.store_timestamp.saturating_sub(view.begin_ms) / 1000).clamp(0, i64::from(i32::MAX));
     if number > 1 && i64::from(entry.seconds) != seconds {
         return Some(format!("says {} s after the file's first message, it was {seconds} s", entry.seconds));

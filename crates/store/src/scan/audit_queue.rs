@@ -1,4 +1,4 @@
-//! The pass over consume queues: every unit leads to the message it stands for.
+//! Check of consume queues: every unit must lead to its message.
 
 use wire::{Record, properties};
 
@@ -9,7 +9,8 @@ use crate::consume_queue::Unit;
 use crate::error::{Result, StoreError};
 
 impl Audit {
-    /// The units with queue offsets in `[from, to)` of a queue. One that is gone since the snapshot has nothing to find.
+    /// Checks the units with queue offsets in `[from, to)` of a queue. A queue that was deleted since the snapshot has
+    /// no findings.
     pub fn check_queue(&self, topic: &str, queue_id: i32, from: u64, to: u64) -> Result<Findings> {
         let is_it = |queue: &&QueueFiles| queue.topic == topic && queue.queue_id == queue_id;
         let Some(queue) = self.snapshot.queues.iter().find(is_it) else { return Ok(Findings::default()) };
@@ -89,7 +90,8 @@ impl Audit {
     }
 }
 
-/// Whether a unit at `offset` of `queue` may point to this message: its own, or one that was dispatched to several queues.
+/// True if a unit at `offset` of `queue` may point to this message: it is the message's own unit, or the message was
+/// dispatched to several queues.
 fn stands_for(record: &Record<'_>, queue: &QueueFiles, offset: u64) -> bool {
     let own = record.topic == queue.topic && record.queue_id == queue.queue_id;
     if own && record.queue_offset == offset as i64 {

@@ -1,18 +1,18 @@
-//! What a scan cannot give: stretches of the log that are damaged, and such that no file holds, or not any more.
+//! Parts of the log that a scan cannot read: damaged parts, and parts that are in no file, or no longer.
 
 use super::log_files::LogFile;
 use crate::error::StoreError;
 
-/// So many damages are named one by one; of those who ask for all, so many at once.
+/// Maximum number of damages that a report names; the maximum per call where all are requested.
 pub(crate) const NAMED: usize = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DamageKind {
     /// Bytes that cannot be read as a message.
     Record,
-    /// Nothing between two files: one is missing, or was cut short.
+    /// Missing bytes between two files: a file is missing, or was cut short.
     Gap,
-    /// The file was there when the scan was planned, and is gone with all before it.
+    /// The file existed when the scan was planned, and was deleted since, with all files before it.
     Expired,
 }
 
@@ -26,14 +26,14 @@ impl DamageKind {
     }
 }
 
-/// A stretch of the log without the messages it should have.
+/// Part of the log that lacks the messages it should have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     pub kind: DamageKind,
     pub physical_offset: u64,
     pub len: u64,
     pub reason: String,
-    /// Topic, queue and queue offset, when the record can still say.
+    /// Topic, queue and queue offset, if the record still shows them.
     pub place: Option<(String, i32, i64)>,
 }
 
@@ -43,7 +43,7 @@ impl Damage {
         Damage { kind: DamageKind::Gap, physical_offset: start, len: end - start, reason, place: None }
     }
 
-    /// What a file had from `start` to `end` before somebody deleted it.
+    /// Returns the damage for the part of a file from `start` to `end` that was deleted meanwhile.
     pub(crate) fn deleted(files: &[LogFile], start: u64, end: u64) -> Damage {
         let is_there = |file: &LogFile| file.start <= start && file.path.exists();
         let (kind, reason) = match files.iter().any(is_there) {
@@ -53,16 +53,16 @@ impl Damage {
         Damage { kind, physical_offset: start, len: end - start, reason: reason.into(), place: None }
     }
 
-    /// Whether `next` is more of the same missing file.
+    /// True if `next` continues the same missing file.
     fn goes_on_in(&self, next: &Damage) -> bool {
         let is_absence = self.kind != DamageKind::Record && self.kind == next.kind;
         is_absence && self.physical_offset + self.len == next.physical_offset && self.reason == next.reason
     }
 
-    /// The damage as an error that names its file, for those who do not want to go on.
+    /// Returns the damage as an error that names its file, for callers that stop at damage.
     pub(crate) fn error(&self, files: &[LogFile]) -> StoreError {
         let offset = self.physical_offset;
-        // The file that has it, or the one before a gap.
+        // File that has the damage, or the one before a gap.
         let path =
             files.iter().rfind(|file| file.start <= offset).map_or_else(Default::default, |file| file.path.clone());
         match self.kind {
@@ -83,15 +83,15 @@ impl Damage {
 
 #[derive(Clone, Debug, Default)]
 pub struct ScanReport {
-    /// Whole records met, and their bytes.
+    /// Number of whole records read, and of their bytes.
     pub records: u64,
     pub bytes: u64,
-    /// Stretches of all kinds, and their bytes.
+    /// Number of damaged parts of all kinds, and of their bytes.
     pub damaged: u64,
     pub damaged_bytes: u64,
-    /// Those of them that no file holds.
+    /// Number of those parts that are in no file.
     pub absent: u64,
-    /// The first of them, or those that were not asked for yet.
+    /// First damages, or those not requested yet.
     pub damages: Vec<Damage>,
     pub(crate) names_all: bool,
 }
@@ -116,7 +116,8 @@ impl ScanReport {
         self.note(Damage { kind: DamageKind::Record, physical_offset, len, reason, place });
     }
 
-    /// Adds what was met in the ranges behind those of this report. A file that went while several of them read it went once.
+    /// Adds the report of the ranges behind those of this report. A file that was deleted while several ranges read it
+    /// counts once.
     pub fn add(&mut self, behind: ScanReport) {
         self.records += behind.records;
         self.bytes += behind.bytes;

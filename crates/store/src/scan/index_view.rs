@@ -1,8 +1,8 @@
-//! One index file, read only.
+//! Index file, read only.
 //!
-//! How many slots a file has is a setting of the broker that wrote it and stands nowhere in the file. It is derived: entry 1 lies right
-//! behind the slots and an empty entry 0, and must point to the header's first message, as the last entry must to its last one.
-//! The layout is drawn in `index_file`.
+//! The number of slots of a file is a setting of the broker that wrote it and is not stored in the file. It is derived:
+//! entry 1 lies right behind the slots and an empty entry 0, and must point to the first message named in the header,
+//! and the last entry must point to the last message. The layout is drawn in `index_file`.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -14,9 +14,9 @@ use crate::index_file::Entry;
 const HEADER_LEN: u64 = 40;
 const ENTRY_LEN: u64 = 20;
 const NEXT_ENTRY_AT: u64 = 36;
-/// What brokers use unless told otherwise; entries are four times as many in this project's and Java's defaults.
+/// Default number of slots; by default this project and Java use four times as many entries.
 const DEFAULT_SLOTS: u64 = 5_000_000;
-/// Entries read at once when a file is walked.
+/// Number of entries read at once when a file is walked.
 const WALK_ENTRIES: usize = 3200;
 
 #[derive(Debug)]
@@ -27,12 +27,13 @@ pub(crate) struct IndexView {
     pub begin_ms: i64,
     pub begin_physical: i64,
     pub end_physical: i64,
-    /// Number of the entry that will be written next; entries 1 to this are used.
+    /// Number of the entry that will be written next; entries 1 up to but not including this are used.
     pub next_entry: u64,
 }
 
 impl IndexView {
-    /// The index files of a store, oldest first, and what is wrong with those that make no sense. Files without an entry are left out.
+    /// Returns the index files of a store, oldest first, and the errors of inconsistent ones. Files without an entry
+    /// are left out.
     pub fn of_store(root: &Path) -> Result<(Vec<IndexView>, Vec<StoreError>)> {
         let dir = root.join("index");
         let failed = |e| StoreError::io("listing", &dir, 0, e);
@@ -110,8 +111,8 @@ impl IndexView {
         Ok(None)
     }
 
-    /// The numbers of slots with which the first entry would be what the header says. One pass over the file finds them: to try each
-    /// number by itself takes two reads for every five slots.
+    /// Returns the numbers of slots with which the first entry would match the header. One pass over the file finds
+    /// them: trying each number separately takes two reads for every five slots.
     fn possible_slots(&self, len: u64) -> Result<Vec<u64>> {
         // Entries are whole, so candidates are five slots apart.
         let room = (len - HEADER_LEN) / 4;
@@ -127,7 +128,7 @@ impl IndexView {
             let chunk = &mut buffer[..wanted as usize];
             self.read(at, chunk)?;
             for bytes in chunk.chunks_exact(ENTRY_LEN as usize) {
-                // Slots that were never used are no entry, whatever message the file begins with.
+                // Slots that were never used are not an entry, whatever message the file begins with.
                 if bytes.iter().any(|byte| *byte != 0) && self.may_be_first(&Entry::decode(bytes)) {
                     possible.push(slots);
                 }
@@ -141,7 +142,7 @@ impl IndexView {
         entry.physical_offset == self.begin_physical && entry.hash >= 0 && entry.previous == 0
     }
 
-    /// Whether the file makes sense with this number of slots.
+    /// True if the file is consistent with this number of slots.
     fn fits(&self, len: u64) -> Result<bool> {
         if self.slots == 0 || self.entry_at(self.next_entry) > len {
             return Ok(false);
@@ -161,7 +162,7 @@ impl IndexView {
         self.file.read_exact_at(bytes, at).map_err(|e| StoreError::io("reading", &self.path, at, e))
     }
 
-    /// Number of the newest entry in the slot of `hash`, 0 for none.
+    /// Returns the number of the newest entry in the slot of `hash`, 0 if the slot is empty.
     pub fn slot(&self, hash: i32) -> Result<u64> {
         let mut bytes = [0u8; 4];
         self.read(HEADER_LEN + hash.max(0) as u64 % self.slots * 4, &mut bytes)?;
@@ -181,10 +182,11 @@ impl IndexView {
         Ok(Entry::decode(&bytes))
     }
 
-    /// Shows the entries of the slot of `hash` to `visit`, newest first, until it says stop.
+    /// Calls `visit` with the entries of the slot of `hash`, newest first, until it returns false.
     pub fn chain(&self, hash: i32, mut visit: impl FnMut(u64, &Entry) -> bool) -> Result<()> {
         let mut number = self.slot(hash)?;
-        // A running broker has perhaps added entries since the header was read. A slot beyond those is a leftover.
+        // A running broker may have added entries since the header was read. A slot that points beyond those is a
+        // leftover.
         if number >= self.next_entry && number >= self.next_entry_now()? {
             return Ok(());
         }
@@ -198,7 +200,7 @@ impl IndexView {
         Ok(())
     }
 
-    /// Shows entries `[from, to)` to `visit` with their numbers.
+    /// Calls `visit` with entries `[from, to)` and their numbers.
     pub fn walk(&self, from: u64, to: u64, mut visit: impl FnMut(u64, &Entry) -> Result<()>) -> Result<()> {
         let mut buffer = vec![0u8; WALK_ENTRIES * ENTRY_LEN as usize];
         let mut number = from;
@@ -214,7 +216,7 @@ impl IndexView {
         Ok(())
     }
 
-    /// All slots, for comparing them with the entries.
+    /// Returns all slots, for comparison with the entries.
     pub fn all_slots(&self) -> Result<Vec<u32>> {
         let mut bytes = vec![0u8; self.slots as usize * 4];
         self.read(HEADER_LEN, &mut bytes)?;
@@ -229,7 +231,7 @@ mod tests {
     const SLOTS: u64 = 1_000_004;
     const ENTRIES: u64 = 1_000;
 
-    /// A file of unusual numbers of slots and entries with one entry, which points to the beginning of the log.
+    /// Writes a file with unusual numbers of slots and entries and one entry, which points to the beginning of the log.
     fn written(path: &Path) -> File {
         let file = File::create_new(path).expect("create");
         file.set_len(HEADER_LEN + SLOTS * 4 + ENTRIES * ENTRY_LEN).expect("size");

@@ -1,8 +1,9 @@
-//! From keys to places in the log, through the index.
+//! Search from keys to positions in the log, through the index.
 //!
-//! The index files every message under `topic#key`, so topics must be named. What was stored behind the last indexed message is read
-//! as well: the index may be a moment behind the log. So is what lies between the last message of one index file and the first of the
-//! next: a Java broker that was killed drops files it does not trust, and fills up only a part of what they had.
+//! The index has every message under `topic#key`, so topics must be given. Messages stored behind the last indexed
+//! message are read as well: the index may be a moment behind the log. So is the part between the last message of one
+//! index file and the first message of the next: a Java broker that was killed drops files it does not trust, and
+//! restores only a part of their entries.
 
 use wire::hash::index_hash;
 
@@ -12,10 +13,10 @@ use super::selection::Selection;
 use super::snapshot::Snapshot;
 use crate::error::Result;
 
-/// The places of the messages with the wanted keys; `None` when the index cannot say.
+/// Returns the positions of the messages with the wanted keys; `None` if the index is not sufficient.
 pub(crate) fn ranges(snapshot: &Snapshot, selection: &Selection) -> Result<Option<Vec<LogRange>>> {
     let (Some(keys), Some(topics)) = (&selection.keys, &selection.topics) else { return Ok(None) };
-    // Where queues do not agree, parts of the index are of different moments, too.
+    // If the queues do not agree, parts of the index are of different moments, too.
     if !snapshot.queues_agree {
         return Ok(None);
     }
@@ -23,7 +24,7 @@ pub(crate) fn ranges(snapshot: &Snapshot, selection: &Selection) -> Result<Optio
     if !unreadable.is_empty() {
         return Ok(None);
     }
-    // A log that reaches further back than the index has messages that are not in it.
+    // A log that reaches further back than the index has messages that are not in the index.
     let (Some(oldest), Some(newest)) = (views.first(), views.last()) else { return Ok(None) };
     if oldest.begin_physical > snapshot.log_start as i64 {
         return Ok(None);

@@ -1,7 +1,8 @@
-//! The files of one sequence as they are found: named by the 20-digit offset of their first byte, of whatever length they have.
+//! Files of a sequence as they are found: named by the 20-digit offset of their first byte, of any length.
 //!
-//! Unlike the store itself a scan does not insist on one configured size: a copy may have been cut short, and what was written is
-//! there to be read. Names that are no offset are passed over; a file that reaches into its successor is an error.
+//! Unlike the store itself a scan does not require one configured size: a copy may have been cut short, and everything
+//! that was written should be readable. Names that are not an offset are skipped; a file that overlaps its successor is
+//! an error.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -32,7 +33,7 @@ impl LogFile {
         File::open(&self.path).map_err(|e| StoreError::io("opening", &self.path, self.start, e))
     }
 
-    /// An error when its whole directory is gone. Retention deletes files and leaves their directory.
+    /// Returns an error if the whole directory is gone. Retention deletes files and leaves their directory.
     pub(crate) fn check_directory(&self) -> Result<()> {
         let Some(dir) = self.path.parent().filter(|dir| !dir.is_dir()) else { return Ok(()) };
         let reason = "the directory was moved or deleted after the scan was planned";
@@ -40,7 +41,7 @@ impl LogFile {
         Err(StoreError::Io { action: "reading", path: dir.to_path_buf(), source })
     }
 
-    /// As many bytes at `offset` (of the sequence) as the file has; the rest of `buffer` is left alone.
+    /// Reads as many bytes at `offset` (of the sequence) as the file has; the rest of `buffer` is left unchanged.
     pub(crate) fn read_at(&self, file: &File, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let mut read = 0;
         while read < buffer.len() {
@@ -55,7 +56,7 @@ impl LogFile {
     }
 }
 
-/// The files of the sequence in `dirs`, oldest first. A directory that is not there has none.
+/// Returns the files of the sequence in `dirs`, oldest first. A directory that does not exist counts as empty.
 pub(crate) fn list(dirs: &[PathBuf]) -> Result<Vec<LogFile>> {
     let mut files = Vec::new();
     for dir in dirs {
@@ -69,7 +70,7 @@ pub(crate) fn list(dirs: &[PathBuf]) -> Result<Vec<LogFile>> {
             let path = entry.map_err(failed)?.path();
             let Some(start) = offset_in_name(&path) else { continue };
             match fs::metadata(&path) {
-                // Empty: somebody is creating it, or was killed while doing so.
+                // An empty file is being created, or its creator was killed.
                 Ok(found) if found.is_file() && found.len() > 0 => {
                     files.push(LogFile { path, start, len: found.len() });
                 }
@@ -87,13 +88,14 @@ pub(crate) fn list(dirs: &[PathBuf]) -> Result<Vec<LogFile>> {
     Ok(files)
 }
 
-/// `[start, end)` of what is missing between the files: whole ones, or the ends of some that were cut short.
+/// Returns `[start, end)` of the parts missing between the files: whole files, or the ends of files that were cut
+/// short.
 pub(crate) fn gaps(files: &[LogFile]) -> Vec<Gap> {
     let between = files.windows(2).map(|pair| (pair[0].end(), pair[1].start));
     between.filter(|(start, end)| start < end).collect()
 }
 
-/// The file that holds `offset`.
+/// Returns the file that holds `offset`.
 pub(crate) fn holding(files: &[LogFile], offset: u64) -> Option<&LogFile> {
     let after = files.partition_point(|file| file.start <= offset);
     files[..after].last().filter(|file| offset < file.end())

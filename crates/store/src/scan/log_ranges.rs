@@ -1,6 +1,6 @@
-//! Byte ranges of the log, and how they are put together.
+//! Byte ranges of the log, and operations on them.
 //!
-//! A gap between files is marked by a range that holds its first byte: whoever reads that range counts the gap.
+//! A gap between files is marked by a range that holds its first byte: the scan of that range counts the gap.
 
 use std::collections::BTreeSet;
 
@@ -8,18 +8,18 @@ use std::collections::BTreeSet;
 pub struct LogRange {
     pub start: u64,
     pub end: u64,
-    /// Whether a record is known to begin at `start`.
+    /// True if a record is known to begin at `start`.
     pub aligned: bool,
 }
 
-/// `[start, end)` of what no file holds.
+/// `[start, end)` of a part that is in no file.
 pub type Gap = (u64, u64);
 
 pub(crate) fn gap_mark(gap: Gap) -> LogRange {
     LogRange { start: gap.0, end: gap.0 + 1, aligned: true }
 }
 
-/// What of the ranges lies in `[from, to)`; a record begins at `from`.
+/// Returns the parts of the ranges that lie in `[from, to)`; a record begins at `from`.
 pub(crate) fn clip(ranges: Vec<LogRange>, from: u64, to: u64) -> Vec<LogRange> {
     let clipped = ranges.into_iter().map(|range| match range.start < from {
         true => LogRange { start: from, end: range.end.min(to), aligned: true },
@@ -28,7 +28,7 @@ pub(crate) fn clip(ranges: Vec<LogRange>, from: u64, to: u64) -> Vec<LogRange> {
     clipped.filter(|range| range.start < range.end).collect()
 }
 
-/// The ranges in log order, those that touch made one: nothing is read twice.
+/// Returns the ranges in log order with touching ranges joined: nothing is read twice.
 pub(crate) fn united(mut ranges: Vec<LogRange>) -> Vec<LogRange> {
     ranges.sort_by_key(|range| range.start);
     let mut made: Vec<LogRange> = Vec::new();
@@ -41,7 +41,7 @@ pub(crate) fn united(mut ranges: Vec<LogRange>) -> Vec<LogRange> {
     made
 }
 
-/// The ranges without what they have of gaps, and marks for the gaps in which something was `lost`.
+/// Returns the ranges without their parts in gaps, and marks for the gaps in which something was `lost`.
 pub(crate) fn over_gaps(ranges: Vec<LogRange>, gaps: &[Gap], lost: BTreeSet<Gap>) -> Vec<LogRange> {
     let mut readable = Vec::new();
     for mut range in ranges {

@@ -1,7 +1,7 @@
-//! One consume queue, read only: where it ends, which units it has.
+//! Consume queue, read only: its end and its units.
 //!
-//! Behind the last unit stand zeros, or, where Java recovered, units of messages that are not in the log any more. So the end found by
-//! bisection is only believed once its last unit leads to the message it should.
+//! Behind the last unit there are zeros, or, where Java recovered, units of messages that are no longer in the log. So
+//! the end found by bisection counts only if its last unit leads to the right message.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -13,9 +13,9 @@ use super::window::Window;
 use crate::consume_queue::{UNIT_LEN, Unit};
 use crate::error::{Result, StoreError};
 
-/// So many units are stepped back over when the last ones lead nowhere.
+/// Maximum number of units by which to step back when the last ones lead to no message.
 const STALE_LIMIT: u64 = 100_000;
-/// Units read at once when a queue is walked.
+/// Number of units read at once when a queue is walked.
 const WALK_UNITS: usize = 3200;
 
 #[derive(Clone, Debug)]
@@ -25,20 +25,21 @@ pub struct QueueFiles {
     pub(crate) files: Vec<LogFile>,
 }
 
-/// Where a queue ends.
+/// End of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueEnd {
-    /// The queue offset behind the last unit that leads to its message.
+    /// Queue offset behind the last unit that leads to its message.
     pub next: u64,
-    /// Where that message ends.
+    /// Physical end of that message.
     pub physical_end: Option<u64>,
-    /// Where the last message would end to which a unit behind that one leads: it is damaged or
-    /// its file is missing, or the unit is a leftover.
+    /// Largest end of a message to which a unit behind that one leads: the message is damaged, its file is missing, or
+    /// the unit is a leftover.
     pub doubtful_end: Option<u64>,
 }
 
 impl QueueFiles {
-    /// Every queue below `consumequeue`, in the order of topics and ids; names that are no queue id are passed over.
+    /// Returns every queue below `consumequeue`, in the order of topics and ids; names that are not a queue id are
+    /// skipped.
     pub fn of_store(root: &Path) -> Result<Vec<QueueFiles>> {
         let mut queues = Vec::new();
         for (topic, topic_dir) in directories(&root.join("consumequeue"))? {
@@ -54,7 +55,7 @@ impl QueueFiles {
         Ok(queues)
     }
 
-    /// First queue offset that any file can hold.
+    /// Returns the first queue offset that any file can hold.
     pub fn first(&self) -> u64 {
         self.files.first().map_or(0, |file| file.start / UNIT_LEN)
     }
@@ -68,7 +69,7 @@ impl QueueFiles {
         Ok(whole.then(|| Unit::decode(&bytes)))
     }
 
-    /// Where the queue ends, judged by the log below `log_limit`.
+    /// Returns the end of the queue, checked against the log below `log_limit`.
     pub(crate) fn end(&self, log: &[LogFile], log_limit: u64) -> Result<QueueEnd> {
         let mut open = OpenFile::default();
         let mut end = self.first();
@@ -85,7 +86,7 @@ impl QueueFiles {
             }
         }
         let found_end = end;
-        // Physical offsets rise along a queue: what points behind the log is passed over in a few steps.
+        // Physical offsets rise along a queue: units that point behind the log are skipped in a few steps.
         let mut low = self.first();
         while low < end {
             let middle = (low + end) / 2;
@@ -108,11 +109,12 @@ impl QueueFiles {
                 }
             }
         }
-        // Nothing it points to is in the log: all of it expired, or the log is not there.
+        // No unit leads to a message in the log: all messages expired, or the log is missing.
         Ok(QueueEnd { next: found_end, physical_end: None, doubtful_end: None })
     }
 
-    /// The first unit below `end` that points at or behind `physical_offset`, or an earlier one where units are missing.
+    /// Returns the first unit below `end` that points at or behind `physical_offset`, or an earlier one where units are
+    /// missing.
     pub(crate) fn first_behind(&self, physical_offset: u64, end: u64) -> Result<u64> {
         let mut open = OpenFile::default();
         let (mut low, mut high) = (self.first(), end);
@@ -126,7 +128,7 @@ impl QueueFiles {
         Ok(low)
     }
 
-    /// Shows the units of `[from, to)` to `visit`, with their queue offsets.
+    /// Calls `visit` with the units of `[from, to)` and their queue offsets.
     pub(crate) fn walk<E: From<StoreError>>(
         &self,
         from: u64,
@@ -139,7 +141,7 @@ impl QueueFiles {
         while offset < to {
             let byte = offset * UNIT_LEN;
             let Some(file) = holding(&self.files, byte) else {
-                // A missing file: on with the next one.
+                // A file is missing: continue with the next one.
                 match self.files.iter().find(|file| file.start > byte) {
                     Some(next) => offset = next.start / UNIT_LEN,
                     None => return Ok(()),
@@ -163,12 +165,12 @@ impl QueueFiles {
     }
 }
 
-/// The file that was read last, kept open.
+/// File that was read last, kept open.
 #[derive(Debug, Default)]
 pub(crate) struct OpenFile(Option<(u64, File)>);
 
 impl OpenFile {
-    /// `None` when it has expired since the directory was listed.
+    /// Returns the open file, or `None` if it has expired since the directory was listed.
     pub fn get(&mut self, file: &LogFile) -> Result<Option<&File>> {
         if self.0.as_ref().is_none_or(|(start, _)| *start != file.start) {
             self.0 = match file.open() {

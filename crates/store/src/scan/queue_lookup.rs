@@ -1,14 +1,15 @@
-//! From wanted queues to places in the log, through their units.
+//! Search from wanted queues to positions in the log, through their units.
 //!
-//! The units of the wanted queues mark the granules of the log that hold one of their messages. What the queues may not know of is
-//! read as well:
+//! The units of the wanted queues mark the granules of the log that hold one of their messages. Parts of the log whose
+//! messages the queues may lack are read as well:
 //!
-//! * what lies behind the last message that any queue points to: a running Java broker fills its queues a little later;
-//! * where the queues do not agree (see `snapshot`), what lies behind the last message of a wanted queue, unless no later one of it is
-//!   wanted. Queues that are not named may be missing altogether, so then all of the log is read;
-//! * where units are missing in the middle of a queue, what lies between their neighbours' messages;
-//! * where the last units of a queue do not lead to their messages, what lies up to those: they may be damaged or
-//!   lost, which is to be told.
+//! * the part behind the last message that any queue points to: a running Java broker fills its queues a little later;
+//! * if the queues do not agree (see `snapshot`), the part behind the last message of a wanted queue, unless no later
+//!   message of that queue is wanted. Queues that are not named may be missing altogether, so in that case all of the
+//!   log is read;
+//! * if units are missing in the middle of a queue, the part between the messages of their neighbours;
+//! * if the last units of a queue do not lead to their messages, the part up to those positions: the messages may be
+//!   damaged or lost, which must be reported.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -19,10 +20,11 @@ use super::selection::{OTHER_QUEUES, QueueWish, Selection};
 use super::snapshot::Snapshot;
 use crate::error::{Result, StoreError};
 
-/// Reading skips what is larger than this; smaller holes are read over.
+/// Size from which unwanted parts are skipped; smaller parts between wanted records are read.
 const GRANULE: u64 = 256 << 10;
 
-/// The places in `[from, to)` of the messages of the wanted queues; `None` when there are no queues to ask, or all are wanted.
+/// Returns the ranges in `[from, to)` with messages of the wanted queues; `None` if there are no queues, or all queues
+/// are wanted.
 pub(crate) fn ranges(snapshot: &Snapshot, selection: &Selection, from: u64, to: u64) -> Result<Option<Vec<LogRange>>> {
     let (Some(topics), Some(dispatched_end)) = (&selection.topics, snapshot.dispatched_end) else { return Ok(None) };
     let mut known = Known::default();
@@ -52,10 +54,10 @@ pub(crate) fn ranges(snapshot: &Snapshot, selection: &Selection, from: u64, to: 
     Ok(Some(united(ranges)))
 }
 
-/// By topic and queue: the next queue offset, and where the last message ends.
+/// Next queue offset, and end of the last message, by topic and queue id.
 type Ends<'a> = HashMap<(&'a str, i32), (i64, u64)>;
 
-/// Up to where the wanted queues of a topic speak for themselves.
+/// Returns the end of the part of the log for which the wanted queues of a topic are complete.
 fn known_end(topic: &str, queues: Option<&HashMap<i32, QueueWish>>, ends: &Ends<'_>) -> u64 {
     let Some(queues) = queues.filter(|queues| !queues.contains_key(&OTHER_QUEUES)) else { return 0 };
     let own_end = |(id, wish): (&i32, &QueueWish)| match ends.get(&(topic, *id)) {
@@ -66,19 +68,19 @@ fn known_end(topic: &str, queues: Option<&HashMap<i32, QueueWish>>, ends: &Ends<
     queues.iter().map(own_end).min().unwrap_or(u64::MAX)
 }
 
-/// Where messages are known to be, and where that is not known.
+/// Parts of the log with known messages, and parts whose content is unknown.
 #[derive(Default)]
 struct Known {
     /// Granule → first wanted record in it.
     granules: BTreeMap<u64, u64>,
-    /// A granule and a wanted record in it, the last ones looked up: the next unit of a queue mostly points right behind.
+    /// Granule and wanted record of the last lookup: the next unit of a queue usually points right behind it.
     last: Option<(u64, u64)>,
     lost: BTreeSet<Gap>,
     unknown: Vec<Range<u64>>,
 }
 
 impl Known {
-    /// Takes up the units `[first, last)` of a queue that point into `within`.
+    /// Adds the units `[first, last)` of a queue that point into `within`.
     fn learn(
         &mut self,
         queue: &QueueFiles,
@@ -88,7 +90,7 @@ impl Known {
         snapshot: &Snapshot,
     ) -> Result<()> {
         let (mut expected, mut is_hole) = (first, false);
-        // Where the message of the last unit ends.
+        // End of the message of the last unit.
         let mut behind = within.start;
         queue.walk::<StoreError>(first, last, |offset, unit| {
             is_hole |= offset != expected || !unit.is_valid();
@@ -127,7 +129,7 @@ impl Known {
 
     fn ranges(&self, to: u64) -> Vec<LogRange> {
         let range = |(granule, first): (&u64, &u64)| {
-            // Neighbours are read in one go.
+            // Neighbouring granules are read at once.
             let joined = granule.checked_sub(1).is_some_and(|before| self.granules.contains_key(&before));
             let start = if joined { granule * GRANULE } else { *first };
             LogRange { start, end: ((granule + 1) * GRANULE).min(to), aligned: !joined }

@@ -1,14 +1,17 @@
-//! The records of byte ranges of the log.
+//! Records in byte ranges of the log.
 //!
-//! A record belongs to the range in which it begins. A range that begins at a record (`aligned`) is read from there; any other is
-//! searched for its first record, so a log can be cut into ranges at any byte. Together the ranges of a cut give every record once.
+//! A record belongs to the range in which it begins. A range that begins at a record (`aligned`) is read from there;
+//! any other range is searched for its first record, so a log can be cut into ranges at any byte. Together the ranges
+//! of a cut give every record once.
 //!
-//! Damage is met in four ways. A record whose parts add up but whose body does not match its checksum, or whose text is not UTF-8, is
-//! left out and the next one is where it says. Where nothing readable stands, or the disk cannot read a page, the next record is searched for. Where there is no file,
-//! reading goes on with the next one; files that are missing before the first have expired and are no damage. A file that expires after
-//! the scan was planned is one, for each range that was to read of it. Each damage is counted
-//! by the range in which it begins; a range looks for that purpose at the place behind its last record, too, because the next range
-//! cannot know whether it begins in the middle of a record.
+//! There are four kinds of damage. (1) If the parts of a record add up but its body does not match its checksum, or its
+//! text is not UTF-8, the record is left out, and the next one is at the position that follows from its size. (2) Where
+//! no readable record begins, or the disk cannot read a page, the next record is searched for. (3) Where a file is
+//! missing, reading continues with the next file; files that are missing before the first one have expired and are not
+//! damage. (4) A file that expires after the scan was planned is damage for each range that includes a part of it.
+//!
+//! Each damage is counted by the range in which it begins. For that purpose a range also reads the place behind its
+//! last record, because the next range cannot know whether it begins in the middle of a record.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,18 +28,18 @@ use crate::error::{Result, StoreError};
 
 const CRC_AT: usize = 8;
 
-/// What became of a record that was shown.
+/// Result of visiting a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// On to the next.
+    /// Continue with the next record.
     Next,
-    /// The same, but not now.
+    /// The record was taken, but pause the scan now.
     Pause,
-    /// It is damaged in a way that only its reader could see.
+    /// The record is damaged in a way that only the visitor could detect.
     Damaged(String),
 }
 
-/// One whole record with the bytes it takes in the log.
+/// Whole record with its bytes in the log.
 pub struct Visit<'a> {
     pub record: &'a Record<'a>,
     pub size: usize,
@@ -45,7 +48,7 @@ pub struct Visit<'a> {
 #[derive(Debug)]
 pub struct RangeScan {
     files: Arc<[LogFile]>,
-    /// End of the log: what stands behind it is nobody's.
+    /// End of the log; bytes behind it are not part of the log.
     log_end: u64,
     crc: Crc,
     ranges: VecDeque<LogRange>,
@@ -77,12 +80,13 @@ impl RangeScan {
         &self.report
     }
 
-    /// The first damage as an error that names its file, for those who do not want to go on.
+    /// Returns the first damage as an error that names its file, for callers that stop at damage.
     pub fn first_damage(&self) -> Option<StoreError> {
         Some(self.report.damages.first()?.error(&self.files))
     }
 
-    /// Shows records to `visit` until it wants a pause, which keeps the place; true when it did, false when all ranges are read.
+    /// Calls `visit` with records until it returns a pause, which keeps the position. Returns true after a pause, false
+    /// when all ranges are read.
     pub fn run<E: From<StoreError>>(
         &mut self,
         mut visit: impl FnMut(Visit<'_>) -> std::result::Result<Seen, E>,
@@ -112,7 +116,8 @@ impl RangeScan {
         Ok(false)
     }
 
-    /// The next damages, read on for; none when all ranges are read. Asked for so, they are all named, and memory has a bound.
+    /// Reads on and returns the next damages; empty when all ranges are read. With this method every damage is named,
+    /// within bounded memory.
     pub fn next_damages<E: From<StoreError>>(
         &mut self,
         visit: impl FnMut(Visit<'_>) -> std::result::Result<Seen, E>,
@@ -122,7 +127,7 @@ impl RangeScan {
         Ok(std::mem::take(&mut self.report.damages))
     }
 
-    /// Makes `current` the range to go on with; false when there is none left.
+    /// Makes `current` the range to continue with; returns false when there is none left.
     fn advance(&mut self) -> Result<bool> {
         while self.current.is_none() {
             let Some(range) = self.ranges.pop_front() else { return Ok(false) };
@@ -152,10 +157,10 @@ impl RangeScan {
         Ok(true)
     }
 
-    /// No file holds the beginning of the range: on with the next one that it reaches.
+    /// Handles a range whose beginning is in no file: continues with the next file that the range reaches.
     fn pass_gap(&mut self, range: LogRange) {
         let after = self.files.partition_point(|file| file.start <= range.start);
-        // Behind the last file there is no log, before the first one it has expired.
+        // Behind the last file there is no log; before the first file the log has expired.
         let Some(next) = self.files.get(after) else { return };
         if after > 0 && self.files[after - 1].end() == range.start {
             self.report.note(Damage::gap(range.start, next.start));
@@ -166,7 +171,7 @@ impl RangeScan {
     }
 }
 
-/// Looks at what stands at `position` and shows it to `visit` if it is a whole record.
+/// Reads the bytes at `position` and calls `visit` if they are a whole record.
 fn meet<E: From<StoreError>>(
     window: &mut Window,
     position: u64,
@@ -183,20 +188,20 @@ fn meet<E: From<StoreError>>(
     match lead(bytes) {
         Lead::Message { .. } => {}
         Lead::Blank { total_size } if total_size as u64 >= file_left => return Ok(Met::EndOfFile),
-        // Fewer bytes than a BLANK needs are left only where a file was cut.
+        // Fewer bytes than a BLANK needs are left only if a file was cut.
         _ => return Ok(Met::Broken(nothing_here(bytes, left))),
     }
     if let Some(claimed) = physical_offset(bytes).filter(|claimed| *claimed != position as i64) {
         return Ok(Met::Broken(format!("a record that says it stands at {claimed}")));
     }
-    // Structure first: a record whose body alone is damaged still says where the next one begins.
+    // Check the structure first: a record whose body alone is damaged still shows where the next one begins.
     let (record, size) = match Record::decode(bytes, Crc::Trust) {
         Ok(whole) => whole,
         Err(error @ RecordError::NotUtf8 { total_size, .. }) => {
             report.note_record(position, total_size as u64, error.to_string(), None);
             return Ok(Met::Passed(position + total_size as u64));
         }
-        // That bytes are missing is not the fault of a record that claims too many.
+        // Prefer the error of a record whose size is impossible; the missing bytes are then only its consequence.
         Err(error) => return Ok(Met::Broken(check_size(bytes).err().unwrap_or(error).to_string())),
     };
     let next = position + size as u64;
@@ -228,7 +233,7 @@ fn nothing_here(bytes: &[u8], left: u64) -> String {
     }
 }
 
-/// Notes the damage at `position` and returns where the next record begins, or the end of what may be read.
+/// Records the damage at `position` and returns the start of the next record, or the end of the readable part.
 fn skip_damage(window: &mut Window, position: u64, reason: String, report: &mut ScanReport) -> Result<u64> {
     let limit = window.limit();
     let next = window.find_record(position + 1, limit)?.unwrap_or(limit);
@@ -236,7 +241,7 @@ fn skip_damage(window: &mut Window, position: u64, reason: String, report: &mut 
     Ok(next)
 }
 
-/// The place behind a range's last record: damage that begins there is this range's to count.
+/// Reads the place behind a range's last record: damage that begins there is counted by this range.
 fn look_behind(current: &mut Current, crc: Crc, report: &mut ScanReport) -> Result<()> {
     if current.position >= current.window.limit() {
         return Ok(());

@@ -1,7 +1,7 @@
-//! What of the log is wanted, and the byte ranges that can hold it.
+//! Selection of messages of the log, and the byte ranges that can hold them.
 //!
-//! A record is judged by its own fields ([`Selection::wants`]); ranges only save reading what would be turned down anyway. They come
-//! from three places, the narrowest wins:
+//! A record is selected by its own fields ([`Selection::wants`]); ranges only avoid reading records that would be
+//! rejected anyway. They come from three sources, of which the narrowest is used:
 //!
 //! * *time*: store timestamps rise along the log, so its ends are found by bisection.
 //! * *queues*: their units lead to the neighbourhood of their messages.
@@ -20,20 +20,20 @@ use super::{key_lookup, queue_lookup, time_lookup};
 use crate::error::Result;
 use crate::message::Routing;
 
-/// Stands for the queues of a topic that are not named.
+/// Queue id that stands for the queues of a topic that are not named.
 pub const OTHER_QUEUES: i32 = -1;
 
-/// Queue offsets wanted of one queue.
+/// Range of wanted queue offsets of one queue.
 pub type QueueWish = Range<i64>;
 
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// Wanted topics, each with its wanted queues or all of them; `None` is every topic.
+    /// Wanted topics, each with its wanted queues, or `None` for all its queues; `None` selects every topic.
     pub topics: Option<HashMap<String, Option<HashMap<i32, QueueWish>>>>,
     /// Store time, from the first inclusively to the second exclusively.
     pub start_ms: Option<i64>,
     pub end_ms: Option<i64>,
-    /// Messages with one of these keys, unique or the user's.
+    /// Messages with one of these keys; unique keys and user keys count.
     pub keys: Option<Vec<String>>,
 }
 
@@ -76,7 +76,8 @@ fn wish_of(queues: &HashMap<i32, QueueWish>, queue_id: i32) -> Option<&QueueWish
 }
 
 impl Snapshot {
-    /// The whole log, file by file, and the first byte of every gap between them: whoever reads that one counts the gap.
+    /// Returns the whole log, file by file, and the first byte of every gap between the files: the range that holds
+    /// this byte counts the gap.
     pub fn whole(&self) -> Vec<LogRange> {
         let end = |file: &LogFile| file.end().min(self.log_end);
         let file = |file: &LogFile| LogRange { start: file.start, end: end(file), aligned: true };
@@ -91,12 +92,12 @@ impl Snapshot {
         self.gaps.iter().copied().find(|(start, end)| (*start..*end).contains(&position))
     }
 
-    /// First and next queue offset of a queue.
+    /// Returns first and next queue offset of a queue.
     pub fn queue_bounds(&self, queue: &QueueFiles) -> Result<(u64, u64)> {
         Ok((queue.first(), queue.end(&self.log_files, self.log_end)?.next))
     }
 
-    /// The ranges of the log that can hold what `selection` wants, in log order.
+    /// Returns the ranges of the log that can hold the messages that `selection` wants, in log order.
     pub fn ranges(&self, selection: &Selection) -> Result<Vec<LogRange>> {
         let (from, to) = time_lookup::bounds(self, selection)?;
         if let Some(ranges) = key_lookup::ranges(self, selection)? {

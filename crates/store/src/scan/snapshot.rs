@@ -1,21 +1,23 @@
-//! What a store directory holds at one moment, and where its log ends.
+//! Content of a store directory at one moment, with the end of its log.
 //!
-//! Nothing in the directory says where the log ends. Every file but the newest that has records is full (it ends with a BLANK), so the
-//! end lies in that one. The queues know a position that is certainly below it: the end of the last message any of them points to. From
-//! there the records are followed, one by one, until something is no record.
+//! Nothing in the directory records where the log ends. Every file but the newest one with records is full (it ends
+//! with a BLANK), so the end lies in that one. The queues give a position that is certainly below the end: the end of
+//! the last message that any of them points to. From there the records are followed, one by one, up to the first bytes
+//! that are not a record.
 //!
 //! ```text
-//! │ full file │ full file │ records … ┊ records no queue knows yet ┊ torn │ 0 0 0 │
-//!                          dispatched ┘                    log end ┘
+//! │ full file │ full file │ records … ┊ records in no queue yet ┊ torn │ 0 0 0 │
+//!                          dispatched ┘                 log end ┘
 //! ```
-//! What breaks off *below* the dispatched end is damage in the middle of the log, and a record is searched behind it; what breaks off
-//! above it is the torn tail that a crash (or a copy made of a running broker's files) leaves. Without queues there is no such line: then
-//! a break with a readable record behind it counts as damage.
+//! A break *below* the dispatched end is damage in the middle of the log, and the next record is searched for behind
+//! it. A break above it is the torn tail that a crash (or a copy made of a running broker's files) leaves. Without
+//! queues the dispatched end is unknown: then a break with a readable record behind it counts as damage.
 //!
-//! That one queue points to a message does not say that the others know all before it. They do while their broker runs, which fills
-//! them in the order of the log, and after it was stopped. In a copy of a running broker's files each was saved at its own moment, and
-//! a loss of power keeps of each what happened to be written. Such a directory has an `abort` file, or (somebody chose what to copy)
-//! no checkpoint, and nobody holds its lock.
+//! If one queue points to a message, the other queues need not have all messages before it. They do while their broker
+//! runs, which fills them in the order of the log, and after it was stopped. In a copy of a running broker's files each
+//! queue was saved at its own moment, and after a loss of power each has only the part that happened to be written.
+//! Such a directory has an `abort` file, or (if only some files were copied) no checkpoint, and no process holds its
+//! lock.
 
 use std::path::{Path, PathBuf};
 
@@ -29,10 +31,10 @@ use super::window::Window;
 use crate::error::{Result, StoreError};
 use crate::presence;
 
-/// Zeros for so long are taken for the unused rest of a file.
+/// Number of zero bytes that are taken for the unused rest of a file.
 const UNUSED: usize = 64 << 10;
 
-/// Bytes behind the end of the log that are not zero: a message that was being written when the file was last touched.
+/// Bytes behind the end of the log that are not zero: a message that was being written when the file was last changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tail {
     pub bytes: u64,
@@ -44,21 +46,21 @@ pub struct Snapshot {
     pub root: PathBuf,
     pub log_files: Vec<LogFile>,
     pub queues: Vec<QueueFiles>,
-    /// First byte still in the log and first byte behind its last whole record.
+    /// First byte still in the log, and end of its last whole record.
     pub log_start: u64,
     pub log_end: u64,
     /// End of the last message that a queue points to; `None` without queues.
     pub dispatched_end: Option<u64>,
-    /// Whether all queues know all of their messages below `dispatched_end`.
+    /// True if all queues have all of their messages below `dispatched_end`.
     pub queues_agree: bool,
     pub tail: Option<Tail>,
-    /// `[start, end)` of what is missing between log files: whole ones, or the ends of some that were cut short.
+    /// `[start, end)` of the parts missing between log files: whole files, or the ends of files that were cut short.
     pub gaps: Vec<Gap>,
 }
 
 impl Snapshot {
-    /// Looks at the store below `root`. `log_dirs` are the directories of a log that is spread over several (or lies elsewhere); without
-    /// any it is `commitlog`, or `root` itself when that holds log files.
+    /// Reads the store below `root`. `log_dirs` are the directories of a log that is spread over several (or lies
+    /// elsewhere); if empty, the log is `commitlog`, or `root` itself when that holds log files.
     pub fn take(root: &Path, log_dirs: &[PathBuf]) -> Result<Snapshot> {
         let mut snapshot = Snapshot::list(root, log_dirs)?;
         let log_limit = snapshot.log_files.last().map_or(0, LogFile::end);
@@ -70,7 +72,8 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// The same directory as somebody else found it a moment ago: with the ends of that moment, and without searching for them again.
+    /// Reads the directory as another process found it a moment ago: with the ends of that moment, and without
+    /// searching for them again.
     pub fn as_of(root: &Path, log_dirs: &[PathBuf], log_end: u64, dispatched_end: Option<u64>) -> Result<Snapshot> {
         Ok(Snapshot { log_end, dispatched_end, ..Snapshot::list(root, log_dirs)? })
     }
@@ -87,7 +90,7 @@ impl Snapshot {
         }
         let at_rest = presence::last_exit_was_clean(root) && root.join("checkpoint").is_file();
         let queues_agree = at_rest || presence::is_in_use(root);
-        // Queues before the log: whatever they point to was in the log by then.
+        // Queues are read before the log, so every message that they point to is in the log by then.
         let queues = QueueFiles::of_store(root)?;
         let (log_files, gaps) = list_log(&log_dirs)?;
         if log_files.is_empty() && queues.is_empty() && !root.join("commitlog").is_dir() {
@@ -118,7 +121,7 @@ impl Snapshot {
         loop {
             match follow(&mut window, position)? {
                 Followed::EndOfFile => {
-                    // The next record goes to a file that is not there yet.
+                    // The next record goes to a file that does not exist yet.
                     self.log_end = newest.end();
                     return Ok(());
                 }
@@ -137,7 +140,7 @@ impl Snapshot {
         }
     }
 
-    /// The newest file that begins with something; those behind it were made ahead.
+    /// Returns the newest file that begins with a record; the files behind it were created in advance.
     fn newest_with_records(&self) -> Result<Option<&LogFile>> {
         for file in self.log_files.iter().rev() {
             let mut window = Window::with_piece(file, file.end(), 4096)?;
@@ -150,8 +153,8 @@ impl Snapshot {
     }
 }
 
-/// The files of the log and the gaps between them. A directory that changes while it is listed can show gaps it has not: one is
-/// believed when it is seen twice.
+/// Returns the files of the log and the gaps between them. A directory that changes while it is listed can show gaps
+/// that do not exist, so a gap counts only if it is found twice.
 fn list_log(dirs: &[PathBuf]) -> Result<(Vec<LogFile>, Vec<Gap>)> {
     let mut seen = Vec::new();
     loop {
@@ -178,7 +181,7 @@ fn follow(window: &mut Window, position: u64) -> Result<Followed> {
     let bytes = window.record_bytes(position)?;
     Ok(match lead(bytes) {
         Lead::Blank { total_size } if total_size as u64 >= left => Followed::EndOfFile,
-        // The last record of a log may be half written with its size and magic in place: only its checksum tells.
+        // The last record of a log may be half written with its size and magic in place: only its checksum shows that.
         Lead::Message { .. } => match Record::decode(bytes, Crc::Verify) {
             Ok((record, size)) if record.physical_offset == position as i64 => Followed::Record(position + size as u64),
             Ok((record, _)) => Followed::Nothing(format!("a record that says it stands at {}", record.physical_offset)),
@@ -188,7 +191,7 @@ fn follow(window: &mut Window, position: u64) -> Result<Followed> {
     })
 }
 
-/// What stands behind the end of the log, if it is not all zero.
+/// Returns the bytes behind the end of the log, unless they are all zero.
 fn tail(window: &mut Window, from: u64, reason: String) -> Result<Option<Tail>> {
     let (mut position, mut last) = (from, from);
     loop {

@@ -1,8 +1,8 @@
-//! From store times to places in the log.
+//! Search from store times to positions in the log.
 //!
-//! Store timestamps rise along the log, so its ends are found by bisection, files first, then bytes. A clock that was set back breaks
-//! the order; [`CLOCK_MARGIN_MS`] is allowed for. A stretch without a readable record says nothing about its time: what may lie between
-//! the wanted times is read, and its damage told.
+//! Store timestamps rise along the log, so the range is found by bisection, files first, then bytes. A clock that was
+//! set back breaks the order; [`CLOCK_MARGIN_MS`] allows for it. The time of a part of the log without a readable
+//! record is unknown: it is read if it may lie between the wanted times, and its damage is reported.
 
 use wire::record::store_timestamp;
 
@@ -12,14 +12,15 @@ use super::snapshot::Snapshot;
 use super::window::Window;
 use crate::error::Result;
 
-/// How far a clock may have been set back while the broker ran.
+/// Time by which a clock may have been set back while the broker ran.
 const CLOCK_MARGIN_MS: i64 = 60_000;
-/// Bisection ends here: this much is read over.
+/// Size of a range at which bisection ends: the rest is read.
 const CLOSE: u64 = 256 << 10;
-/// Up to and including STORETIMESTAMP of a record with IPv6 hosts.
+/// Number of bytes up to and including STORETIMESTAMP of a record with IPv6 hosts.
 const TIME_HEAD: usize = 80;
 
-/// `[from, to)` of the log that can hold what was stored at the wanted times; a record, or a file, begins at `from`.
+/// Returns `[from, to)` of the log that can hold the messages stored at the wanted times; a record, or a file, begins
+/// at `from`.
 pub(crate) fn bounds(snapshot: &Snapshot, selection: &Selection) -> Result<(u64, u64)> {
     let (mut from, mut to) = (snapshot.log_start, u64::MAX);
     if let Some(start_ms) = selection.start_ms {
@@ -31,10 +32,11 @@ pub(crate) fn bounds(snapshot: &Snapshot, selection: &Selection) -> Result<(u64,
     Ok((from, to))
 }
 
-/// A record's position, or the log's start, before everything stored at `ms` or later; and a position behind everything stored before.
+/// Returns the position of a record, or the log's start, before every message stored at `ms` or later; and a position
+/// behind every message stored before `ms`.
 fn around(snapshot: &Snapshot, ms: i64) -> Result<(u64, u64)> {
     let log_end = snapshot.log_end;
-    // The newest file that begins before `ms`, and the first record of the first one that does not.
+    // Newest file that begins before `ms`, and first record of the first file that does not.
     let (mut border, mut above) = (None, u64::MAX);
     for file in snapshot.log_files.iter().filter(|file| file.start < log_end) {
         match stored_at(file, file.start, file.end(), log_end)? {
@@ -56,10 +58,10 @@ fn around(snapshot: &Snapshot, ms: i64) -> Result<(u64, u64)> {
     Ok((below, above))
 }
 
-/// The first record that begins in `[from, to)` and when it was stored.
+/// Returns the first record that begins in `[from, to)` and its store time.
 fn stored_at(file: &LogFile, from: u64, to: u64, log_end: u64) -> Result<Option<(u64, i64)>> {
     let mut window = match Window::with_piece(file, log_end, 16 << 10) {
-        // Expired by now: whoever reads it says so.
+        // The file has expired; the scan that reads it reports that.
         Err(error) if error.is_absence() => return Ok(None),
         opened => opened?,
     };

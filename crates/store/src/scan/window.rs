@@ -1,10 +1,10 @@
-//! A file read front to back in large pieces, and the search for the next record in it.
+//! File that is read front to back in large pieces, and the search for the next record in it.
 //!
-//! A position inside the log says by itself whether a record begins there: the magic stands four bytes on, and PHYSICALOFFSET equals
-//! the position. So a reader may begin anywhere; what a body holds by chance (or was put there to deceive) would also have to know
-//! where in the log it came to stand.
+//! The bytes at a position of the log show whether a record begins there: the magic follows four bytes later, and
+//! PHYSICALOFFSET equals the position. So a reader may begin anywhere; bytes in a body that look like a record by
+//! chance (or were put there to deceive) would also have to contain their own position in the log.
 //!
-//! Pages that the disk cannot read are zeros here, and `first_unreadable` tells them from those that were written.
+//! Pages that the disk cannot read are zeros here; `first_unreadable` distinguishes them from written zeros.
 
 use std::fs::File;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use super::log_files::LogFile;
 use crate::error::Result;
 use crate::mapped_file::PAGE;
 
-/// Bytes that are read at once. Twice as many make a scan no faster.
+/// Number of bytes read at once. Twice as many do not make a scan faster.
 const PIECE: usize = 1 << 20;
 const MAGIC_AT: usize = 4;
 
@@ -25,10 +25,10 @@ pub(crate) struct Window {
     pub log_file: LogFile,
     file: File,
     buffer: Vec<u8>,
-    /// Offset of the first byte in the buffer, and the number of valid bytes.
+    /// Offset of the first byte in the buffer, and number of valid bytes.
     at: u64,
     filled: usize,
-    /// Nothing at or behind this is looked at.
+    /// Bytes at or behind this offset are not read.
     limit: u64,
     piece: usize,
     /// Ranges of offsets that are zeros in the buffer because the disk cannot read a page.
@@ -40,7 +40,7 @@ impl Window {
         Window::with_piece(log_file, limit, PIECE)
     }
 
-    /// A window for looking here and there, which reads little at a time.
+    /// Opens a window for reads at scattered positions, which reads little at a time.
     pub fn with_piece(log_file: &LogFile, limit: u64, piece: usize) -> Result<Window> {
         let limit = limit.min(log_file.end());
         let file = log_file.open()?;
@@ -52,7 +52,7 @@ impl Window {
         self.limit
     }
 
-    /// The bytes from `offset` on: at least `len` of them, fewer only at the limit or the end of the file.
+    /// Returns the bytes from `offset` on: at least `len` of them, fewer only at the limit or the end of the file.
     #[inline]
     pub fn bytes(&mut self, offset: u64, len: usize) -> Result<&[u8]> {
         let end = offset.saturating_add(len as u64).min(self.limit);
@@ -102,13 +102,15 @@ impl Window {
         Ok(filled)
     }
 
-    /// The first byte of `[offset, offset + len)`, which must just have been asked for, that the disk cannot read.
+    /// Returns the first byte of `[offset, offset + len)` that the disk cannot read; these bytes must just have been
+    /// requested.
     pub fn first_unreadable(&self, offset: u64, len: u64) -> Option<u64> {
         let overlapping = |page: &&Range<u64>| page.start < offset + len && offset < page.end;
         self.unreadable.iter().find(overlapping).map(|page| page.start.max(offset))
     }
 
-    /// The first byte that the disk cannot read of the record that begins at `offset`, or of the place where one should.
+    /// Returns the first byte that the disk cannot read of the record that begins at `offset`, or of the place where a
+    /// record should begin.
     pub fn unreadable_in_record(&mut self, offset: u64) -> Result<Option<u64>> {
         let bytes = self.record_bytes(offset)?;
         let len = match lead(bytes) {
@@ -118,8 +120,9 @@ impl Window {
         Ok(self.first_unreadable(offset, len as u64))
     }
 
-    /// A record's bytes, as many as it claims to have if they are there. Of one that stands elsewhere, or whose length cannot be, only
-    /// some: a damaged length may claim the rest of a large file.
+    /// Returns the bytes of a record, as many as its length field says if they are there. If the record belongs
+    /// elsewhere, or its length is impossible, only some bytes are returned: a damaged length may include the rest of a
+    /// large file.
     pub fn record_bytes(&mut self, offset: u64) -> Result<&[u8]> {
         let head = self.bytes(offset, HEAD_LEN)?;
         let believed = physical_offset(head) == Some(offset as i64) && check_size(head).is_ok();
@@ -130,17 +133,17 @@ impl Window {
         self.bytes(offset, needed)
     }
 
-    /// Whether a whole record that knows its place stands at `offset`.
+    /// True if a whole record with the right physical offset begins at `offset`.
     pub fn is_record(&mut self, offset: u64) -> Result<bool> {
         if physical_offset(self.bytes(offset, HEAD_LEN)?) != Some(offset as i64) {
             return Ok(false);
         }
-        // Text that is not UTF-8 does not keep a record from being one: whoever reads it counts it as damaged.
+        // A record with text that is not UTF-8 is still a record; the scan that reads it counts it as damaged.
         let decoded = Record::decode(self.record_bytes(offset)?, Crc::Trust);
         Ok(matches!(decoded, Ok(_) | Err(RecordError::NotUtf8 { .. })))
     }
 
-    /// Where the first record begins that begins in `[from, to)`.
+    /// Returns the position of the first record that begins in `[from, to)`.
     pub fn find_record(&mut self, from: u64, to: u64) -> Result<Option<u64>> {
         let magic = MESSAGE_MAGIC.to_be_bytes();
         let to = to.min(self.limit);
