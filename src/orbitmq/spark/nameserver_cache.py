@@ -115,7 +115,7 @@ class Directory:
                 raise
             if not self._told:
                 self._told = True
-                _log.warning("no nameserver answers; continuing with cached routes: %s", error)
+                _log.warning("continuing with cached routes: %s", error)
             return kept.value
         answers[key] = _Kept(value, self._clock())
         return value
