@@ -1,6 +1,6 @@
 """`AsyncProducer`, for asyncio.
 
-It belongs to one event loop; sends of one turn of the loop leave in one write.
+The producer belongs to one event loop; messages sent in one turn of the loop leave in one write.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncProducer", "InFlightLimit"]
 
-# ---- A limit on how many sends are under way at once; the others wait in a line
+# ---- Limit of concurrent sends
 #
-# A broker that has too many requests before it refuses those that have waited for long. A program
-# that starts a hundred thousand sends at once should not have to know.
+# Further sends wait in a line. A broker with too many waiting requests refuses those that have
+# waited for long. A program may start a hundred thousand sends at once and need not handle that.
 
 
 class InFlightLimit:
-    """Who takes one while `free` is positive counts it down himself, else waits for his turn."""
+    """Places for concurrent sends: a sender decrements `free` if it is positive, else waits."""
 
     __slots__ = ("_line", "free")
 
@@ -42,18 +42,18 @@ class InFlightLimit:
         self._line: deque[asyncio.Future[None]] = deque()
 
     async def wait(self) -> None:
-        """Wait until one of those before has ended; its place is taken over."""
+        """Wait in line until another send ends and passes its place on."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._line.append(turn)
         try:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self.end()  # it came, but too late
+                self.end()  # the place came after the cancellation: pass it on
             raise
 
     def end(self) -> None:
-        """Give a place to the next in line."""
+        """Pass a place to the next sender in line, or count it as free."""
         while self._line:
             turn = self._line.popleft()
             if not turn.done():
@@ -73,20 +73,20 @@ class AsyncProducer(Requesting, BaseProducer):
 
     Settings (keyword arguments, all but `group` optional):
 
-    - `timeout_ms`: for a send with all its attempts and the pauses between them. While no broker
-      can be reached, a send goes on until that is over.
-    - `retry_times`: attempts after one that a broker has refused or not answered; 0 makes one
-      attempt only. `retry_when_not_stored_ok`: try another broker if a message was taken but not
-      made safe.
+    - `timeout_ms`: limit of a send, including all attempts and the pauses between them. While no
+      broker is reachable, a send is retried until this time is over.
+    - `retry_times`: further attempts after a broker refuses a message or does not answer; 0 means
+      a single attempt. `retry_when_not_stored_ok`: try another broker if a message was accepted
+      but not stored safely.
     - `compress_over_bytes`, `codec`, `compress_level`: when and how bodies are compressed;
       `max_message_bytes`: the largest body.
-    - `queue_nums`: how many queues a topic gets that its first message creates.
-    - `latency_faults`: keep away from brokers that were slow.
-    - `linger_ms`: wait so long for other messages and send them as one batch of at most
-      `batch_bytes` and `batch_messages`; None does not.
-    - `max_in_flight`: how many sends of an `AsyncProducer` may wait for their answers; more of them
-      wait for their turn, so that a burst does not drown the broker.
-    - `trace`: True, or the name of the topic to record each send in.
+    - `queue_nums`: number of queues of a topic that is created by its first message.
+    - `latency_faults`: avoid brokers that were slow.
+    - `linger_ms`: time to wait for other messages, which are then sent as one batch of at most
+      `batch_bytes` and `batch_messages`; None sends each message by itself.
+    - `max_in_flight`: number of sends of an `AsyncProducer` that may wait for their answers;
+      further sends wait for their turn, so that a burst does not overload the broker.
+    - `trace`: True to record each send in the trace topic, or the name of another topic for it.
     - `hooks`: objects that are called around every send, see `SendHook`.
     - `namespace`, `access_key`, `secret_key`, `security_token`, `tls`, `instance_name`,
       `unit_name`, `vip_channel`: as for every client.
@@ -98,7 +98,7 @@ class AsyncProducer(Requesting, BaseProducer):
     _quick: QuickSend | None = None
 
     async def start(self) -> Self:
-        """Start the background work; nothing is asked of servers before the first send.
+        """Start the background work; servers receive no request before the first send.
 
         ::
 
@@ -118,7 +118,7 @@ class AsyncProducer(Requesting, BaseProducer):
         return self
 
     async def close(self) -> None:
-        """Send what waits, tell brokers goodbye and close all connections.
+        """Send waiting messages, unregister at the brokers and close all connections.
 
         ::
 
@@ -153,22 +153,22 @@ class AsyncProducer(Requesting, BaseProducer):
         selector: QueueSelector | None = None,
         timeout_ms: float | None = None,
     ) -> SendResult:
-        """Send a message and wait until a broker has taken it.
+        """Send a message and wait until a broker has accepted it.
 
-        Messages with one `sharding_key` go to one queue, in the order they are sent in; `selector`
-        chooses the queue by any other rule, `queue` names it.
+        Messages with the same `sharding_key` go to the same queue, in the order of the sends.
+        `selector` chooses the queue by any other rule; `queue` names it.
 
         ::
 
             await producer.send(Message("orders", b"paid"), sharding_key="customer-7")
             await producer.send(Message("orders", b"paid"), selector=lambda queues, m: queues[0])
 
-        While the topic's brokers are away they are tried again, with pauses that grow, until
+        While the topic's brokers are unreachable, the send is retried with growing pauses until
         `timeout_ms` is over: a broker that comes back by then gets the message.
 
-        Raises `SendFailed` when all attempts failed, `BrokerRefused` for a refusal that no other
-        attempt would change, `NoRoute` when there is no queue, `BadMessage` for a message that no
-        broker would take.
+        Raises `SendFailed` if all attempts failed, `BrokerRefused` for a refusal that a retry would
+        not change, `NoRoute` if the topic has no queue, `BadMessage` for a message that every
+        broker would refuse.
         """
         choose = (
             None
@@ -197,7 +197,7 @@ class AsyncProducer(Requesting, BaseProducer):
                 if (result := quick.taken(message, begun)) is not None:
                     return result
             except RemotingError:
-                pass  # the flow will see it
+                pass  # the flow gets the same error from the future
             return await awaiting.perform(quick.go_on(message, begun, queue, timeout_ms), network)
         finally:
             turns.end()
@@ -205,10 +205,11 @@ class AsyncProducer(Requesting, BaseProducer):
     async def enqueue(
         self, message: Message, *, queue: MessageQueue | None = None
     ) -> Future[SendResult]:
-        """Hand a message over to be sent in a batch; the future is what becomes of it.
+        """Add a message to a batch; return the future of its result.
 
-        For many messages at once this is the fastest way: none needs a task of its own. Needs a
-        `linger_ms`. Waits itself only for a full batch to leave, or while too many are under way.
+        This is the fastest way to send many messages, because none needs a task of its own. The
+        producer needs a `linger_ms`. The call itself waits only for a full batch to leave, or while
+        too many batches wait for their answers.
 
         ::
 
@@ -257,10 +258,10 @@ class AsyncProducer(Requesting, BaseProducer):
         sharding_key: str | None = None,
         selector: QueueSelector | None = None,
     ) -> None:
-        """Send a message and do not wait for what becomes of it: fast, but it may be lost.
+        """Send a message without waiting for an answer: fast, but the message may be lost.
 
-        One that cannot leave, since no broker is there, is tried again for the producer's
-        `timeout_ms`; then that is an error.
+        While no broker is reachable, the send is retried for the producer's `timeout_ms`; then it
+        raises an error.
 
         ::
 
@@ -295,7 +296,7 @@ class AsyncProducer(Requesting, BaseProducer):
             reply = await producer.request(Message("prices", b"apple"), timeout_ms=5000)
             print(reply.body)
 
-        Raises `NoReply` when there is none in time.
+        Raises `NoReply` if no reply arrives in time.
         """
         instance = self._running()
         choose = self._choose(message, queue, sharding_key, selector)

@@ -1,4 +1,4 @@
-"""What blocking and awaiting producers have in common: settings, checks, and the flows they run."""
+"""Base of blocking and asynchronous producers: settings, checks, and the flows they run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _GROUP = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
 
 
 def check_group(group: str, reserved: str) -> str:
-    """Return a group's name if it may be one."""
+    """Return a group's name; raise `ConfigError` if it is malformed or reserved."""
     if not _GROUP.fullmatch(group):
         raise ConfigError(
             f"group {group!r} is not a name: 1 to 255 letters, digits, '%', '|', '_' and '-'"
@@ -43,7 +43,7 @@ def check_group(group: str, reserved: str) -> str:
 
 
 class ProducerSettings(TypedDict, total=False):
-    """The optional settings of every producer, as `Producer` describes them."""
+    """Optional settings of every producer, described at `Producer`."""
 
     timeout_ms: float
     retry_times: int
@@ -71,7 +71,7 @@ class ProducerSettings(TypedDict, total=False):
 
 
 class BaseProducer:
-    """The part of a producer that needs neither threads nor a loop."""
+    """Part of a producer that needs neither threads nor a loop."""
 
     _retries_refusals = True
 
@@ -150,13 +150,13 @@ class BaseProducer:
 
     @property
     def client_id(self) -> str:
-        """The id by which brokers know this producer."""
+        """Client id that identifies this producer at brokers."""
         return self._running().client_id
 
-    # ---- on the loop of the instance
+    # ---- methods for the instance's loop
 
     async def _open(self, before: SendState | None = None) -> ClientInstance:
-        """Start what goes on in the background, for those that send as `before`, too."""
+        """Start the background work; with `before`, keep that send state and its routes."""
         routes = None if before is None else before.routes
         instance = ClientInstance(self.settings, routes=routes)
         instance.add_producer(self._group)
@@ -181,7 +181,7 @@ class BaseProducer:
         return instance
 
     def _prepare(self, instance: ClientInstance) -> None:
-        """Let a kind of producer serve requests of brokers."""
+        """Register handlers for requests of brokers; subclasses override this."""
 
     async def _shut(self) -> None:
         instance, self._instance = self._instance, None
@@ -268,7 +268,7 @@ class BaseProducer:
         return self._hooks.around_oneway(message, flow_of)
 
     async def _send_gathered(self, gathered: Gathered[Any]) -> SendResult:
-        """Send a batch that has formed by itself."""
+        """Send a batch that a `Batcher` has collected."""
         outgoing = close_batch(gathered, self._group, self._policy, self.settings.namespace)
         flow = self._send_flow(outgoing, gathered.queue, None, None)
         return await self._running().run(flow)
@@ -280,7 +280,7 @@ class BaseProducer:
         sharding_key: str | None,
         selector: QueueSelector | None,
     ) -> Choose | None:
-        """Return how the queue is chosen, None for the usual way."""
+        """Return the function that chooses the queue, or None for the default choice."""
         if sharding_key is None and selector is None:
             return None
         if (queue is not None) + (sharding_key is not None) + (selector is not None) > 1:

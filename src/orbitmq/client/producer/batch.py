@@ -1,10 +1,10 @@
-"""Several messages as one: the batch a program makes itself, and the ones that form by themselves.
+"""Batches: those that a program makes itself, and those that are collected automatically.
 
 A batch is one request: its messages go to one queue, in their order, and are stored all or none. So
-they need one topic, and none may be delayed or a retry.
+they need the same topic, and none may be delayed or a retry.
 
-With a *linger* messages that are sent shortly after each other are put into one batch without the
-program's doing: `LingeringBatches` collects them and says when a batch is due.
+With a *linger*, messages that are sent shortly after each other are put into one batch
+automatically: `LingeringBatches` collects them and returns batches that are full.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ __all__ = [
 
 W = TypeVar("W")
 OVERHEAD_BYTES = 22 + ID_BYTES
-"""What a batch adds to each message's body and properties: lengths, an id."""
+"""Bytes that a batch adds to each message's body and properties: lengths and an id."""
 
 
 def make_part(message: Message, policy: SendPolicy) -> str:
-    """Check a message and write down the properties a batch carries of it, besides its id."""
+    """Check a message and return its properties for a batch, except the id."""
     if message.is_delayed:
         raise BadMessage("delayed messages cannot be batched; send them one by one")
     if not 0 < len(message.body) <= policy.max_message_bytes:
@@ -76,7 +76,7 @@ def make_batch(
 def close_batch(
     gathered: Gathered[Any], group: str, policy: SendPolicy, namespace: str | None = None
 ) -> OutgoingMessage:
-    """Make one batch of messages that all go where the first one goes."""
+    """Make the batch request of gathered messages, which all have the topic of the first."""
     first = gathered.first
     topic = wrap(namespace, first.topic) if namespace else first.topic
     check_topic(topic)
@@ -98,10 +98,10 @@ def close_batch(
 
 
 def results_of_each(result: SendResult, count: int) -> list[SendResult]:
-    """Return what became of each message of a batch."""
+    """Return the result of each message of a batch."""
     ids = result.message_id.split(",")
     offset_ids = result.offset_id.split(",")
-    if len(offset_ids) != count:  # a broker that names only the first
+    if len(offset_ids) != count:  # the broker returned only the first id
         offset_ids = [result.offset_id] * count
     first = result.queue_offset
     status, queue, transaction_id = result.status, result.queue, result.transaction_id
@@ -122,7 +122,7 @@ def results_of_each(result: SendResult, count: int) -> list[SendResult]:
 
 
 def can_linger(message: Message, policy: SendPolicy) -> bool:
-    """Whether a message may be sent in a batch; one that gets compressed goes alone."""
+    """Return True if a message may join a batch; a message to be compressed is sent alone."""
     return (
         not message.is_delayed
         and message.system is None
@@ -131,7 +131,7 @@ def can_linger(message: Message, policy: SendPolicy) -> bool:
 
 
 class Gathered(Generic[W]):
-    """Messages that will leave together."""
+    """Messages that will be sent as one batch, and their waiters."""
 
     __slots__ = ("body", "first", "queue", "waiters")
 
@@ -142,7 +142,7 @@ class Gathered(Generic[W]):
         self.body = BatchBody()
 
     def add(self, message: Message, part: str, waiter: W) -> int:
-        """Add a message and who waits for it; returns how many there are now."""
+        """Add a message and its waiter; return the number of gathered messages."""
         ids, month_ms = present_ids()
         try:
             count = self.body.add(
@@ -155,7 +155,7 @@ class Gathered(Generic[W]):
 
 
 class LingeringBatches(Generic[W]):
-    """Messages that wait to be sent together, with who waits for each, per topic and queue."""
+    """Messages that wait to be sent in batches, with their waiters, per topic and queue."""
 
     def __init__(self, max_bytes: int, max_messages: int) -> None:
         self._max_bytes = max_bytes
@@ -168,10 +168,10 @@ class LingeringBatches(Generic[W]):
     def add(
         self, message: Message, part: str, waiter: W, queue: MessageQueue | None = None
     ) -> tuple[bool, Gathered[W] | None]:
-        """Add a message; returns whether it is the first of a batch, and a batch that is full.
+        """Add a message; return whether it is the first of a batch, and a batch that is full.
 
-        A full batch is not waiting any more. When the new message does not fit with the others,
-        they are the full batch, and it is the first of the next.
+        A full batch is removed from the waiting ones. If the new message does not fit into the
+        batch, the earlier messages are returned as full, and the new one starts the next batch.
         """
         key = (message.topic, message.wait_store_ok, queue)
         gathered = self._waiting.get(key)
@@ -183,7 +183,7 @@ class LingeringBatches(Generic[W]):
         is_first = gathered is None
         if gathered is None:
             gathered = Gathered(message, queue)
-        count = gathered.add(message, part, waiter)  # a message it refuses has changed nothing
+        count = gathered.add(message, part, waiter)  # a refused message changes nothing
         if count >= self._max_messages:
             self._waiting.pop(key, None)
             return False, gathered
@@ -191,6 +191,6 @@ class LingeringBatches(Generic[W]):
         return is_first, full
 
     def take_all(self) -> list[Gathered[W]]:
-        """Return everything that waits, as batches."""
+        """Remove all waiting messages and return them as batches."""
         waiting, self._waiting = self._waiting, {}
         return list(waiting.values())

@@ -1,8 +1,8 @@
-"""Automatic batching: sends that come shortly after each other leave as one request.
+"""Automatic batching: messages sent shortly after each other leave as one request.
 
-Each message waits up to the linger for company; a batch leaves earlier when it is full. A `Batcher`
-lives on one event loop. A `ThreadsBatcher` hands it what other threads add, a bunch at a time: to
-wake a loop for each message would cost more than the message.
+Each message waits up to the linger time for others; a full batch leaves earlier. A `Batcher` runs
+on one event loop. A `ThreadsBatcher` passes messages of other threads to it, many at a time,
+because waking a loop for each message would cost more than the message.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Batcher", "ThreadsBatcher", "Waiter", "needs_linger"]
 
 MOST_BATCHES_UNDER_WAY = 32
 MOST_HANDED_OVER = 20_000
-"""Messages of threads that wait for their answers."""
+"""Number of messages from other threads that may wait for their answers."""
 
 Waiter = asyncio.Future[SendResult]
 _Told = concurrent.futures.Future[SendResult]
@@ -30,7 +30,7 @@ SendTogether = Callable[[Gathered[Waiter]], Awaitable[SendResult]]
 
 
 class Batcher:
-    """Collects messages and hands them on as batches."""
+    """Collects messages and sends them as batches."""
 
     def __init__(
         self, send: SendTogether, linger_ms: float, max_bytes: int, max_messages: int
@@ -43,10 +43,10 @@ class Batcher:
         self._tasks: set[asyncio.Task[None]] = set()
         self._unsent = 0
         self.holds_up = False
-        """Whether whoever adds a message had better call `let_through` first."""
+        """True if callers should await `let_through` before they add a message."""
 
     def add(self, message: Message, part: str, queue: MessageQueue | None = None) -> Waiter:
-        """Send a message with others; the future is what becomes of it."""
+        """Add a message to a batch; return the future of its result."""
         waiter: Waiter = self._loop.create_future()
         first, full = self._lingering.add(message, part, waiter, queue)
         if full is not None:
@@ -60,9 +60,9 @@ class Batcher:
         return waiter
 
     async def let_through(self) -> None:
-        """Let a full batch leave, or wait until fewer batches wait for their answers.
+        """Let full batches leave, and wait while too many batches wait for their answers.
 
-        A broker may so begin with one batch while the next is collected.
+        So a broker can start with one batch while the next is collected.
         """
         if self._unsent:
             await asyncio.sleep(0)
@@ -71,7 +71,7 @@ class Batcher:
         self.holds_up = self._unsent > 0
 
     def flush(self) -> None:
-        """Send everything that waits for company."""
+        """Send all waiting messages now."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -79,7 +79,7 @@ class Batcher:
             self._leave(gathered)
 
     async def close(self) -> None:
-        """Send what waits, and wait until it is sent."""
+        """Send the waiting messages, and wait for their answers."""
         self.flush()
         if self._tasks:
             await asyncio.wait(self._tasks)
@@ -111,13 +111,13 @@ class Batcher:
 
 
 class ThreadsBatcher:
-    """A batcher for threads other than its loop's. Made on the loop, used by any thread."""
+    """Batcher for threads other than its loop's. Created on the loop, used by any thread."""
 
     def __init__(self, batcher: Batcher) -> None:
         self._batcher = batcher
         self._loop = asyncio.get_running_loop()
-        # A queue of places, not a semaphore: those of Python keep their lock for ever when Ctrl-C
-        # comes at the wrong moment, and closing would wait for it.
+        # A queue of places, not a semaphore: Python's semaphores keep their lock forever if Ctrl-C
+        # comes at the wrong moment, and `close` would wait for the lock.
         self._room: SimpleQueue[None] = SimpleQueue()
         for _ in range(MOST_HANDED_OVER):
             self._room.put(None)
@@ -126,7 +126,7 @@ class ThreadsBatcher:
         self._closed = False
 
     def add(self, message: Message, part: str, queue: MessageQueue | None = None) -> _Told:
-        """Send a message with others; the future is what becomes of it."""
+        """Add a message to a batch; return the future of its result."""
         told: _Told = concurrent.futures.Future()
         self._room.get()
         with self._lock:
@@ -146,7 +146,7 @@ class ThreadsBatcher:
             try:
                 waiter = self._batcher.add(message, part, queue)
             except Exception as error:
-                # Its own sender hears of it; the others' messages go on.
+                # Only the sender of this message gets the error; other messages continue.
                 waiter = self._loop.create_future()
                 waiter.set_exception(error)
             waiter.add_done_callback(functools.partial(self._tell, told))
@@ -163,7 +163,7 @@ class ThreadsBatcher:
             told.set_result(waiter.result())
 
     async def close(self) -> None:
-        """Take no more, send what waits, and wait until it is sent."""
+        """Refuse further messages, send the waiting ones, and wait for their answers."""
         with self._lock:
             self._closed = True
         self._take_over()
@@ -171,7 +171,7 @@ class ThreadsBatcher:
 
 
 def needs_linger() -> ConfigError:
-    """Say why a message cannot be handed over."""
+    """Return the error of `enqueue` for a producer without `linger_ms`."""
     return ConfigError(
         "enqueue() sends messages in batches, for which the producer needs a linger_ms, "
         "such as linger_ms=5"

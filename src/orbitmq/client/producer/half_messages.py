@@ -1,7 +1,7 @@
-"""What both kinds of transaction producer do: half messages, their ends, and answers to brokers.
+"""Base of both transaction producers: half messages, their outcomes, and answers to checks.
 
-A broker that has not heard how a transaction ended asks any producer of the group, on that
-producer's connection, and hears the answer on the same one.
+A broker that has received no outcome of a transaction sends a check to any producer of the group.
+It uses the producer's connection and receives the answer on the same one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MAX_CHECKS_WAITING = 2000
 
 
 class TransactionState(Enum):
-    """What became of the local work.
+    """Outcome of the local work.
 
     >>> TransactionState.COMMIT.value
     8
@@ -55,9 +55,9 @@ class TransactionState(Enum):
     COMMIT = 8
     """Done: consumers may see the message."""
     ROLLBACK = 12
-    """Not done and it never will be: the message is dropped."""
+    """Not done, now or later: the message is dropped."""
     UNKNOWN = 0
-    """Not known yet: the broker asks again later."""
+    """Not known yet: the broker checks again later."""
 
 
 _JAVA_NAMES = {
@@ -69,7 +69,7 @@ _JAVA_NAMES = {
 
 @dataclass(slots=True)
 class TransactionResult:
-    """What a broker has done with the half message, and what became of the transaction.
+    """Result of the half message's send, and the outcome of the transaction.
 
     ::
 
@@ -92,21 +92,21 @@ AsyncLocalWork = Callable[
 
 
 def _remark(where: str, error: Exception | None) -> str | None:
-    """Return what operators read in the broker's log about an outcome that is not known."""
+    """Return the remark in the broker's log that explains an unknown outcome."""
     return None if error is None else f"{where}: {type(error).__name__}: {error}"
 
 
 class Transactional(BaseProducer):
-    """What both kinds of transaction producer do."""
+    """Base of both transaction producers."""
 
     _check: AsyncCheck
     _checks_waiting = 0
     _checkers: concurrent.futures.ThreadPoolExecutor | None = None
 
     def _half(self, message: Message) -> OutgoingMessage:
-        """Make a message a half message, which has no delay level.
+        """Return the half message of a message, without its delay level.
 
-        A time at which it is to be delivered counts from its commit on.
+        A delivery time of the message counts from the commit on.
         """
         half = Message(
             message.topic,
@@ -132,7 +132,7 @@ class Transactional(BaseProducer):
         state: TransactionState,
         error: Exception | None = None,
     ) -> Flow[None]:
-        """Tell the broker how the transaction ended; it will ask if that does not arrive."""
+        """Send the outcome to the broker; if it gets lost, the broker sends a check later."""
         address = self._running().routes.master(sent.queue.broker_name)
         try:
             _, physical_offset = decode_offset_id(sent.offset_id)
@@ -152,7 +152,12 @@ class Transactional(BaseProducer):
             remark = _remark("executeLocalTransactionBranch exception", error)
             yield Notify(address, RequestCode.END_TRANSACTION, ext, remark=remark)
         except (RemotingError, WireError) as error:
-            _log.warning("the broker was not told that %s is %s: %s", sent.message_id, state, error)
+            _log.warning(
+                "cannot send the outcome of %s (%s); its broker will check: %s",
+                sent.message_id,
+                state,
+                error,
+            )
         if self._tracer is not None:
             record = transaction_ended(
                 timestamp_ms=time.time_ns() // 1_000_000,
@@ -167,7 +172,7 @@ class Transactional(BaseProducer):
             )
             self._tracer.add(record, (sent.message_id, *message.keys))
 
-    # ---- check-back, on the instance's loop
+    # ---- transaction checks, on the instance's loop
 
     def _prepare(self, instance: ClientInstance) -> None:
         super()._prepare(instance)
@@ -178,7 +183,9 @@ class Transactional(BaseProducer):
         if instance is None:
             return
         if self._checks_waiting >= MAX_CHECKS_WAITING:
-            _log.warning("too many transactions to check; the broker will ask again")
+            _log.warning(
+                "too many transaction checks wait; this one is dropped, its broker repeats it"
+            )
             return
         self._checks_waiting += 1
         instance.spawn(self._answer_check(request, connection, instance))
@@ -212,7 +219,7 @@ class Transactional(BaseProducer):
             )
         except WireError as error:
             _log.warning(
-                "%s asks about a transaction that cannot be read: %s",
+                "transaction check from broker %s cannot be decoded and is dropped: %s",
                 connection.remote_text, error,
             )  # fmt: skip
         finally:
@@ -225,13 +232,15 @@ class Transactional(BaseProducer):
             if inspect.iscoroutinefunction(self._check):
                 outcome = await self._check(message)
             else:
-                # A check may look into a database; the loop has other things to do.
+                # A check may query a database, which would block the loop.
                 loop = asyncio.get_running_loop()
                 outcome = await loop.run_in_executor(self._checkers, self._check, message)
                 if inspect.isawaitable(outcome):
                     outcome = await outcome
         except Exception as error:
-            _log.exception("the check of transaction %s failed", message.message_id)
+            _log.exception(
+                "the check of transaction %s failed; the answer is UNKNOWN", message.message_id
+            )
             return TransactionState.UNKNOWN, error
         return cast("TransactionState | None", outcome) or TransactionState.UNKNOWN, None
 

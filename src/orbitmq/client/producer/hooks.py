@@ -22,7 +22,7 @@ F = TypeVar("F", "asyncio.Future[SendResult]", "concurrent.futures.Future[SendRe
 
 
 class _Begun:
-    """A message whose hooks have been called for the first time."""
+    """A message whose `before_send` hooks have been called."""
 
     __slots__ = ("_calls", "_context", "_hooks", "message")
 
@@ -33,10 +33,10 @@ class _Begun:
         self._hooks = hooks
         self._context = context
         self.message = message
-        """The message with the properties that the hooks have given it."""
+        """Message with the properties that the hooks have added."""
 
     def end(self, result: SendResult | None, error: BaseException | None = None) -> None:
-        """Call the hooks for the second time, the last one first."""
+        """Call the `after_send` hooks in reverse order."""
         context = self._context
         context.result, context.error = result, error
         for hook in reversed(self._hooks):
@@ -45,7 +45,7 @@ class _Begun:
     def end_with(
         self, future: asyncio.Future[SendResult] | concurrent.futures.Future[SendResult]
     ) -> None:
-        """Call the hooks for the second time with what a future brings."""
+        """Call the `after_send` hooks with the result or error of a future."""
         if future.cancelled():
             self.end(None, _given_up())
         elif (error := future.exception()) is not None:
@@ -55,7 +55,7 @@ class _Begun:
 
 
 class SendHooks:
-    """The hooks of one producer. May be used by any thread."""
+    """Hooks of one producer. Any thread may use them."""
 
     def __init__(
         self, hooks: Sequence[SendHook], group: str, client_id: str, namespace: str | None
@@ -69,7 +69,7 @@ class SendHooks:
     def around(
         self, messages: Sequence[Message], flow_of: Callable[[list[Message]], Flow[SendResult]]
     ) -> Flow[SendResult]:
-        """Send messages as one request by the flow that is made of them."""
+        """Run the flow that sends messages as one request, with the hooks around each message."""
         begun = [self._begin(message) for message in messages]
         result = yield from _ending(begun, flow_of)
         parts = [result] if len(begun) == 1 else results_of_each(result, len(begun))
@@ -80,13 +80,13 @@ class SendHooks:
     def around_oneway(
         self, message: Message, flow_of: Callable[[list[Message]], Flow[None]]
     ) -> Flow[None]:
-        """Send a message that nobody acknowledges."""
+        """Run the flow that sends a one-way message, with the hooks around it."""
         begun = self._begin(message, is_oneway=True)
         yield from _ending([begun], flow_of)
         begun.end(None)
 
     def around_future(self, message: Message, add: Callable[[Message], F]) -> F:
-        """Hand a message over to be sent later; the hooks end with the future."""
+        """Pass a message to `add`, which sends it later; `after_send` follows the future."""
         begun = self._begin(message)
         try:
             future = add(begun.message)
@@ -120,7 +120,7 @@ class SendHooks:
         return _Begun(self._calls, begun, context, ready)
 
     def _fault(self, message: Message) -> str | None:
-        """Return what is wrong with properties that a hook has changed."""
+        """Return the fault in properties that a hook has changed, or None."""
         properties: dict[Any, Any] = message.properties
         for name, value in properties.items():
             if not isinstance(name, str) or not isinstance(value, str):
@@ -135,11 +135,11 @@ class SendHooks:
 
 
 def _ending(begun: list[_Begun], flow_of: Callable[[list[Message]], Flow[R]]) -> Flow[R]:
-    """Run a flow; if it fails, the hooks of its messages end with the error."""
+    """Run a flow; if it fails, call the `after_send` hooks of its messages with the error."""
     try:
         return (yield from flow_of([one.message for one in begun]))
     except BaseException as error:
-        # A closed flow is one whose caller was cancelled or interrupted.
+        # A flow is closed if its caller was cancelled or interrupted.
         reason = _given_up() if isinstance(error, GeneratorExit) else error
         for one in begun:
             one.end(None, reason)

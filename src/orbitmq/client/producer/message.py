@@ -1,7 +1,7 @@
-"""A message on its way out: checked, given its id, its body compressed, its properties written.
+"""Outgoing messages: checks, ids, compression of bodies, and the text of properties.
 
 The request of a send (code 310, for a batch 320, for a reply 325) has one-letter fields: ``a``
-group, ``b`` topic, ``c`` and ``d`` the topic to make a missing one from and its number of queues,
+group, ``b`` topic, ``c`` and ``d`` the template of a missing topic and its number of queues,
 ``e`` queue, ``f`` sysFlag, ``g`` time of birth, ``h`` flag, ``i`` properties, ``j`` and ``l``
 reconsume times and their limit, ``k`` unit mode, ``m`` batch, ``n`` broker.
 """
@@ -43,27 +43,28 @@ __all__ = [
 
 MAX_PROPERTIES_BYTES = 32767
 ID_BYTES = len("UNIQ_KEY\1\2WAIT\1false") + 32
-"""What an id and WAIT take of them."""
+"""Bytes of the properties that the id and WAIT take."""
 
 REDRIVEN_LIMIT = "16"
-"""The limit of attempts that a message names which goes back to a group (field ``l``).
+"""Maximum of attempts (field ``l``) of a message that is sent back to a group.
 
-A broker compares it once, with the attempts of the message, which are none. Without it the group's
-`retryMaxTimes` would do: with 0 the message would be a dead letter again at once.
+A broker compares the limit once with the attempts of the message, which are 0. Without the limit,
+the group's `retryMaxTimes` would apply: if that is 0, the message would be a dead letter again at
+once.
 """
 
 _known_topics: set[str] = set()
-"""Names that were found to be good, so that they are looked at once."""
+"""Topic names that passed the check, so that each is checked only once."""
 
 
 @dataclass(slots=True, kw_only=True)
 class SendPolicy:
-    """How a producer sends; the defaults are RocketMQ's."""
+    """Sending policy of a producer; the defaults are RocketMQ's."""
 
     timeout_ms: float = 3000
-    """For all attempts together."""
+    """Budget of all attempts together."""
     retry_times: int = 2
-    """How many attempts may follow the first."""
+    """Number of attempts that may follow the first."""
     retry_codes: frozenset[int] = frozenset(
         {
             ResponseCode.TOPIC_NOT_EXIST,
@@ -76,19 +77,19 @@ class SendPolicy:
     )
     """Refusals after which another broker is tried."""
     retry_when_not_stored_ok: bool = False
-    """Whether another broker is tried, too, when a message was taken but is not safe yet."""
+    """True to try another broker if a message was accepted but is not stored safely yet."""
     max_message_bytes: int = 4 << 20
     compress_over_bytes: int = 4096
     codec: Literal["zlib", "lz4", "zstd"] = "zlib"
     compress_level: int = 5
     template_topic: str = AUTO_CREATE_TOPIC
     queue_nums: int = 4
-    """How many queues a topic gets that is created by the first message to it."""
+    """Number of queues of a topic that is created by its first message."""
     unit_mode: bool = False
 
 
 class OutgoingMessage:
-    """A message, or a batch of them, that is ready to be sent to any queue of its topic."""
+    """Message or batch that is ready to be sent to any queue of its topic."""
 
     __slots__ = ("batch_size", "body", "code", "ext", "message_id", "original", "topic")
 
@@ -119,7 +120,7 @@ class OutgoingMessage:
 
 
 def check_topic(topic: str) -> None:
-    """Raise if nobody may send to a topic of this name."""
+    """Raise `BadMessage` if a topic name is malformed or closed to clients."""
     if topic in _known_topics:
         return
     fault = topic_name_fault(topic)
@@ -132,7 +133,7 @@ def check_topic(topic: str) -> None:
 
 
 def check_body(body: bytes, policy: SendPolicy) -> None:
-    """Raise if a body is empty or too large."""
+    """Raise `BadMessage` if a body is empty or too large."""
     if not body:
         raise BadMessage("the body is empty, which brokers do not take; send at least one byte")
     if len(body) > policy.max_message_bytes:
@@ -143,13 +144,13 @@ def check_body(body: bytes, policy: SendPolicy) -> None:
 
 
 def properties_text(message: Message, message_id: str, namespace: str | None = None) -> str:
-    """Write a message's properties: ``name 1 value 2 name 1 value``."""
+    """Return the text of a message's properties: ``name 1 value 2 name 1 value``."""
     waits = "true" if message.wait_store_ok else "false"
     return f"UNIQ_KEY\1{message_id}\2WAIT\1{waits}{more_properties(message, namespace)}"
 
 
 def more_properties(message: Message, namespace: str | None = None) -> str:
-    """Write what a message has besides an id, each with a separator before it."""
+    """Return the text of all properties but id and WAIT, each with a separator before it."""
     own = message.properties
     system = message.system
     delayed = message.is_delayed
@@ -194,9 +195,9 @@ def make_outgoing(
     *,
     identity: tuple[str, int] | None = None,
 ) -> OutgoingMessage:
-    """Check a message and make it ready. The message itself is not changed.
+    """Check a message and return it ready to be sent. The given message is not changed.
 
-    `identity` is the id and the time of birth of one that has them already.
+    `identity` is the id and the time of birth of a message that already has them.
     """
     topic = wrap(namespace, message.topic) if namespace else message.topic
     if topic not in _known_topics:
@@ -277,25 +278,26 @@ def _without_reconsume(message: Message) -> Message:
     return bare
 
 
-# ---- Ids that producers give their messages, so that a message sent twice can be told from two
+# ---- Unique ids of messages
 #
-# Upper-case hex of the host's IP (4 bytes), the process id (2), a number of the process's own (4),
-# the milliseconds since the month began in local time (4) and a counter (2). Tools read the time
-# back out of it, so it has to be Java's.
+# The ids distinguish one message that was sent twice from two messages. An id is the upper-case hex
+# of the host's IP (4 bytes), the process id (2), a random number of the process (4), the
+# milliseconds since the month began in local time (4) and a counter (2). Tools decode the time from
+# the id, so the layout has to be Java's.
 
 _NONE = (UniqueIds(""), 0, 0)
 _month = _NONE
-"""The ids of this process, and when the present month begins and ends, in milliseconds."""
+"""Id generator of this process, and begin and end of the present month in milliseconds."""
 
 
 def make_unique_id(now_ms: int | None = None) -> str:
-    """Return an id nobody else has."""
+    """Return a new unique id."""
     ids, month_ms = present_ids(now_ms)
     return ids.next(month_ms)
 
 
 def present_ids(now_ms: int | None = None) -> tuple[UniqueIds, int]:
-    """Return where ids come from, and the time they shall tell."""
+    """Return the id generator, and the milliseconds since the month began."""
     now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     ids, begins_ms, ends_ms = _month
     if not begins_ms <= now < ends_ms:
@@ -312,7 +314,7 @@ def _begin_month(now_ms: int) -> tuple[UniqueIds, int, int]:
     ids = _month[0]
     if _month is _NONE:
         ip = bytes(int(part) for part in local_ip().split("."))
-        # Java takes the hash of its class loader, which tells two programs in one process apart.
+        # Java uses the hash of its class loader, which distinguishes two programs in one process.
         own = random.SystemRandom().getrandbits(32)
         ids = UniqueIds(f"{ip.hex().upper()}{os.getpid() & 0xFFFF:04X}{own:08X}")
     _month = (ids, int(first.timestamp() * 1000), int(following.timestamp() * 1000))

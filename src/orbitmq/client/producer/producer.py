@@ -1,8 +1,7 @@
 """`Producer`, for threads; `AsyncProducer`, its twin for asyncio, runs the same flows.
 
-The calling thread writes the request and reads the answer itself; only the heartbeat, the refresh
-of routes and batches that form by themselves are left to the background thread. Sends may come from
-any number of threads.
+The calling thread writes the request and reads the answer itself. The background thread only sends
+heartbeats, refreshes routes and sends automatic batches. Any number of threads may send.
 """
 
 from __future__ import annotations
@@ -42,20 +41,20 @@ class Producer(Requesting, BaseProducer):
 
     Settings (keyword arguments, all but `group` optional):
 
-    - `timeout_ms`: for a send with all its attempts and the pauses between them. While no broker
-      can be reached, a send goes on until that is over.
-    - `retry_times`: attempts after one that a broker has refused or not answered; 0 makes one
-      attempt only. `retry_when_not_stored_ok`: try another broker if a message was taken but not
-      made safe.
+    - `timeout_ms`: limit of a send, including all attempts and the pauses between them. While no
+      broker is reachable, a send is retried until this time is over.
+    - `retry_times`: further attempts after a broker refuses a message or does not answer; 0 means
+      a single attempt. `retry_when_not_stored_ok`: try another broker if a message was accepted
+      but not stored safely.
     - `compress_over_bytes`, `codec`, `compress_level`: when and how bodies are compressed;
       `max_message_bytes`: the largest body.
-    - `queue_nums`: how many queues a topic gets that its first message creates.
-    - `latency_faults`: keep away from brokers that were slow.
-    - `linger_ms`: wait so long for other messages and send them as one batch of at most
-      `batch_bytes` and `batch_messages`; None does not.
-    - `max_in_flight`: how many sends of an `AsyncProducer` may wait for their answers; more of them
-      wait for their turn, so that a burst does not drown the broker.
-    - `trace`: True, or the name of the topic to record each send in.
+    - `queue_nums`: number of queues of a topic that is created by its first message.
+    - `latency_faults`: avoid brokers that were slow.
+    - `linger_ms`: time to wait for other messages, which are then sent as one batch of at most
+      `batch_bytes` and `batch_messages`; None sends each message by itself.
+    - `max_in_flight`: number of sends of an `AsyncProducer` that may wait for their answers;
+      further sends wait for their turn, so that a burst does not overload the broker.
+    - `trace`: True to record each send in the trace topic, or the name of another topic for it.
     - `hooks`: objects that are called around every send, see `SendHook`.
     - `namespace`, `access_key`, `secret_key`, `security_token`, `tls`, `instance_name`,
       `unit_name`, `vip_channel`: as for every client.
@@ -66,7 +65,7 @@ class Producer(Requesting, BaseProducer):
     _generation = 0
 
     def start(self) -> Self:
-        """Start the background work; nothing is asked of servers before the first send.
+        """Start the background work; servers receive no request before the first send.
 
         >>> producer = Producer("127.0.0.1:9876", group="shop").start()
         >>> producer.close()
@@ -84,7 +83,7 @@ class Producer(Requesting, BaseProducer):
         return self
 
     def close(self) -> None:
-        """Send what waits, tell brokers goodbye and close all connections.
+        """Send waiting messages, unregister at the brokers and close all connections.
 
         >>> producer = Producer("127.0.0.1:9876", group="shop").start()
         >>> producer.close()
@@ -123,22 +122,22 @@ class Producer(Requesting, BaseProducer):
         selector: QueueSelector | None = None,
         timeout_ms: float | None = None,
     ) -> SendResult:
-        """Send a message and wait until a broker has taken it.
+        """Send a message and wait until a broker has accepted it.
 
-        Messages with one `sharding_key` go to one queue, in the order they are sent in; `selector`
-        chooses the queue by any other rule, `queue` names it.
+        Messages with the same `sharding_key` go to the same queue, in the order of the sends.
+        `selector` chooses the queue by any other rule; `queue` names it.
 
         ::
 
             producer.send(Message("orders", b"paid"), sharding_key="customer-7")
             producer.send(Message("orders", b"paid"), selector=lambda queues, message: queues[0])
 
-        While the topic's brokers are away they are tried again, with pauses that grow, until
+        While the topic's brokers are unreachable, the send is retried with growing pauses until
         `timeout_ms` is over: a broker that comes back by then gets the message.
 
-        Raises `SendFailed` when all attempts failed, `BrokerRefused` for a refusal that no other
-        attempt would change, `NoRoute` when there is no queue, `BadMessage` for a message that no
-        broker would take.
+        Raises `SendFailed` if all attempts failed, `BrokerRefused` for a refusal that a retry would
+        not change, `NoRoute` if the topic has no queue, `BadMessage` for a message that every
+        broker would refuse.
         """
         choose = self._choose(message, queue, sharding_key, selector)
         if self._batcher is not None and choose is None and can_linger(message, self._policy):
@@ -146,10 +145,11 @@ class Producer(Requesting, BaseProducer):
         return self._perform(self._message_flow(message, queue, choose, timeout_ms))
 
     def enqueue(self, message: Message, *, queue: MessageQueue | None = None) -> Future[SendResult]:
-        """Hand a message over to be sent in a batch; the future is what becomes of it.
+        """Add a message to a batch; return the future of its result.
 
-        For many messages at once this is the fastest way: none needs a thread of its own. Needs a
-        `linger_ms`. Waits itself only while more messages are under way than is good.
+        This is the fastest way to send many messages, because none needs a thread of its own. The
+        producer needs a `linger_ms`. The call itself waits only while too many messages wait for
+        their answers.
 
         ::
 
@@ -198,10 +198,10 @@ class Producer(Requesting, BaseProducer):
         sharding_key: str | None = None,
         selector: QueueSelector | None = None,
     ) -> None:
-        """Send a message and do not wait for what becomes of it: fast, but it may be lost.
+        """Send a message without waiting for an answer: fast, but the message may be lost.
 
-        One that cannot leave, since no broker is there, is tried again for the producer's
-        `timeout_ms`; then that is an error.
+        While no broker is reachable, the send is retried for the producer's `timeout_ms`; then it
+        raises an error.
 
         ::
 
@@ -235,7 +235,7 @@ class Producer(Requesting, BaseProducer):
             reply = producer.request(Message("prices", b"apple"), timeout_ms=5000)
             print(reply.body)
 
-        Raises `NoReply` when there is none in time.
+        Raises `NoReply` if no reply arrives in time.
         """
         self._ensure_current_process()
         choose = self._choose(message, queue, sharding_key, selector)
@@ -248,7 +248,7 @@ class Producer(Requesting, BaseProducer):
         finally:
             self._forget(asked)
 
-    # ---- how
+    # ---- running flows
 
     def _perform(self, flow: Flow[T]) -> T:
         network = self._network
@@ -260,16 +260,16 @@ class Producer(Requesting, BaseProducer):
         return blocking.perform(flow, network)
 
     def _ensure_current_process(self) -> None:
-        """Let what is about to begin be this process's, and not that of one it was forked from."""
+        """Restart the background work if this process was forked after the start."""
         self._running()
         if self._generation != background.generation():
             self._start_again()
 
     def _start_again(self) -> None:
-        """Give a forked child its own heartbeat; the parent's goes on without it."""
+        """Start the background work of a forked child; the parent's work continues there."""
         self._generation = background.generation()
         background.keep_parent_objects((self._instance, self._batcher, self._tracer))
-        # A flow that is about to run knows the routes that there are, and goes on with them.
+        # A flow that is about to run uses the present send state, so the new instance shares it.
         background.run(self._open(self._sending))
         if self._linger_ms is not None:
             self._batcher = background.run(self._open_batcher(self._linger_ms))

@@ -1,9 +1,9 @@
-"""Request and reply over topics: ask by a message, and get the answer of whoever consumes it.
+"""Request and reply over topics: send a message and receive the reply of its consumer.
 
-The request carries an id of the exchange (CORRELATION_ID), the asker's client id and a time to
-live. The consumer's reply goes to the reply topic of the broker's cluster with a request code of
-its own; the broker pushes it down the asker's heartbeat connection. So brokers have to know the
-asker before the request leaves. A reply that comes too late is dropped.
+The request carries an id of the exchange (CORRELATION_ID), the requester's client id and a time to
+live. The consumer sends its reply to the reply topic of the broker's cluster, with a request code
+of its own. The broker pushes the reply down the requester's heartbeat connection. So the requester
+must be registered at the brokers before the request leaves. A reply that comes too late is dropped.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ARRIVE_TIME = "ARRIVE_TIME"
 
 
 def reply_to(request: ReceivedMessage, body: bytes, *, tags: str | None = None) -> Message:
-    """Return the reply to a message that was sent with `Producer.request`; send it as any other.
+    """Return the reply to a message of `Producer.request`; send it like any other message.
 
     ::
 
@@ -74,7 +74,7 @@ def reply_to(request: ReceivedMessage, body: bytes, *, tags: str | None = None) 
 
 @dataclass(slots=True)
 class PendingReply:
-    """A request whose reply is awaited."""
+    """A request that waits for its reply."""
 
     correlation_id: str
     message: Message
@@ -82,7 +82,7 @@ class PendingReply:
 
 
 class Requesting(BaseProducer):
-    """The part of a producer that asks."""
+    """Part of a producer that sends requests and receives their replies."""
 
     _asked: dict[str, PendingReply] | None = None
 
@@ -100,10 +100,10 @@ class Requesting(BaseProducer):
         route = yield from sending.route(wrapped, self._policy.timeout_ms)
         return [MessageQueue(topic, q.broker_name, q.queue_id) for q in route.publish_queues]
 
-    # ---- asking
+    # ---- requests
 
     def _ask(self, message: Message, budget_ms: float) -> tuple[PendingReply, float]:
-        """Make the request; returns it and when its reply has to be there."""
+        """Make the request; return it and the deadline of its reply."""
         correlation_id = str(uuid.uuid4())
         request = Message(
             message.topic,
@@ -132,7 +132,7 @@ class Requesting(BaseProducer):
             self._asked.pop(asked.correlation_id, None)
 
     async def _be_known(self, topic: str, budget_ms: float) -> None:
-        """Have every broker that may get the request know this client."""
+        """Register this client at every broker that may get the request."""
         instance = self._running()
         topic = wrap(self.settings.namespace, topic)
         if self._sending is not None:
@@ -156,18 +156,18 @@ class Requesting(BaseProducer):
         except TimeoutError:
             raise _no_reply(asked) from None
 
-    # ---- what the broker pushes
+    # ---- replies pushed by brokers
 
     def _reply_came(self, request: Command, _connection: Connection) -> Command:
         try:
             reply = _as_message(request, self.settings.namespace)
         except FAILURES as error:
-            _log.warning("a reply cannot be read: %s", error)
+            _log.warning("a reply cannot be decoded and is refused: %s", error)
             return respond(request, ResponseCode.SYSTEM_ERROR, "process reply message fail")
         correlation_id = reply.get_property(CORRELATION_ID) or ""
         asked = (self._asked or {}).get(correlation_id)
         if asked is None:
-            _log.warning("the reply to request %s came too late", correlation_id)
+            _log.warning("the reply to request %s came too late and is dropped", correlation_id)
         elif asked.reply.set_running_or_notify_cancel():
             asked.reply.set_result(reply)
         return respond(request)
@@ -182,7 +182,7 @@ def _no_reply(asked: PendingReply) -> NoReply:
 
 
 def _as_message(request: Command, namespace: str | None) -> ReceivedMessage:
-    """Return the reply as the message that it is."""
+    """Return the pushed reply as a received message."""
     ext = request.ext or {}
     properties = decode_properties(ext.get("properties") or "")
     properties[ARRIVE_TIME] = str(time.time_ns() // 1_000_000)
@@ -193,7 +193,7 @@ def _as_message(request: Command, namespace: str | None) -> ReceivedMessage:
         request.body,
         queue_id=queue.queue_id,
         flag=int(ext.get("flag") or 0),
-        # Only the bits of compression say something of this body.
+        # Keep the bits of compression; the bits of the hosts' address families do not apply.
         sys_flag=int(ext.get("sysFlag") or 0) & ~0x30,
         born_timestamp=int(ext.get("bornTimestamp") or 0),
         born_host=_host(ext.get("bornHost")),
@@ -206,7 +206,7 @@ def _as_message(request: Command, namespace: str | None) -> ReceivedMessage:
 
 
 def _host(text: str | None) -> tuple[str, int] | None:
-    """Read an address as Java prints it: ``ip:port``, perhaps after a slash."""
+    """Parse an address as Java prints it: ``ip:port`` after an optional slash."""
     try:
         return split_address((text or "").rpartition("/")[2])
     except (ValueError, RemotingError):

@@ -1,8 +1,8 @@
-"""Which queue a message goes to.
+"""Choice of the queue for a message.
 
-Queues of a topic take turns, from a random one on so that producers that start together do not all
-begin with the same. A retry goes to another broker than those that have just failed. With the
-latency-fault strategy brokers that were slow are passed over (see `faults`).
+The queues of a topic take turns. The first one is random, so that producers that start together do
+not all begin with the same queue. A retry goes to another broker than those that have just failed.
+With the latency-fault strategy, slow brokers are passed over (see `LatencyFaults`).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ __all__ = ["FAILURE_LATENCY_MS", "LatencyFaults", "QueueChooser", "by_hash"]
 
 
 def by_hash(queues: Sequence[MessageQueue], key: str) -> MessageQueue:
-    """Return the queue of all messages with this key, the same that Java's clients choose."""
+    """Return the queue of all messages with this key, as Java's clients choose it."""
     return queues[abs(java_hash(key)) % len(queues)]
 
 
 class QueueChooser:
-    """Chooses queues for a producer's messages. May be used by any thread."""
+    """Chooses queues for a producer's messages. Any thread may use it."""
 
     def __init__(self, faults: LatencyFaults | None = None) -> None:
         self._faults = faults
@@ -33,7 +33,7 @@ class QueueChooser:
     def choose(
         self, topic: str, queues: Sequence[MessageQueue], avoided: Collection[str] = ()
     ) -> MessageQueue:
-        """Return the next queue, on a broker that is not to be avoided if there is one."""
+        """Return the next queue, if possible on a broker that is not in `avoided`."""
         count = self._counters.get(topic)
         if count is None:
             first = random.randrange(1 << 16)
@@ -71,10 +71,10 @@ class QueueChooser:
         return queues[count() % len(queues)]
 
 
-# ---- Brokers to keep away from for a while, because they were slow or failed
+# ---- Slow and failed brokers
 #
-# Each send leaves the broker's latency; the slower it was, the longer the broker is passed over. A
-# failure counts as 30 s. When no broker is left, one of the better half is taken.
+# Each send records the broker's latency: the slower the broker, the longer it is passed over. A
+# failure counts as 30 s. If every broker is passed over, one of the better half is used.
 
 FAILURE_LATENCY_MS = 30_000.0
 
@@ -87,7 +87,7 @@ _ISOLATION_MS = (
     (100, 0),
     (50, 0),
 )
-"""From this latency on → passed over for so long; the first line that fits."""
+"""Least latency → time for which the broker is passed over; the first matching line applies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class _Fault:
 
 
 class LatencyFaults:
-    """What the last sends to each broker say of it."""
+    """Table of each broker's last latency and the time until which it is passed over."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -105,18 +105,18 @@ class LatencyFaults:
         self._next = itertools.count().__next__
 
     def note(self, broker_name: str, latency_ms: float) -> None:
-        """Take down how long a broker took."""
+        """Record the latency of a broker."""
         isolation = next((ms for latency, ms in _ISOLATION_MS if latency_ms >= latency), 0)
         available_from_s = self._clock() + isolation / 1000
         self._faults[broker_name] = _Fault(latency_ms, available_from_s)
 
     def is_available(self, broker_name: str) -> bool:
-        """Whether nothing speaks against a broker now."""
+        """Return True if a broker is not passed over now."""
         fault = self._faults.get(broker_name)
         return fault is None or fault.available_from_s <= self._clock()
 
     def least_bad(self) -> str | None:
-        """Return one of the better half of the brokers that were noted, in turn."""
+        """Return one of the better half of the recorded brokers, in turn."""
         now = self._clock()
         ranked = sorted(
             self._faults.items(),
@@ -131,5 +131,5 @@ class LatencyFaults:
         return ranked[self._next() % max(len(ranked) // 2, 1)][0]
 
     def forget(self, broker_name: str) -> None:
-        """Drop what was noted of a broker that has no queues any more."""
+        """Remove the record of a broker that has no queues any more."""
         self._faults.pop(broker_name, None)

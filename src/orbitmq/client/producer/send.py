@@ -1,17 +1,17 @@
-"""Sending: which queue, how often, for how long.
+"""Sending a message: choice of the queue, retries, and the budget of time.
 
-The timeout is a budget for everything, the look-up of the route included; each attempt has what is
-left of it. Two kinds of failure differ:
+The timeout is a budget for the whole send, including the look-up of the route; each attempt gets
+the rest of it. Two kinds of failure differ:
 
 =========================  ========================================================================
- a broker that is away      its connection is lost or cannot be made, or no master of it is known:
-                            again until the budget is spent, unless `retry_times` is 0
- any other                  `retry_times` times at most, see below
+ unreachable broker         its connection is lost or cannot be made, or no master of it is known:
+                            retried until the budget is spent, unless `retry_times` is 0
+ any other failure          at most `retry_times` retries, see below
 =========================  ========================================================================
 
-Another broker is tried at once. Once each broker has failed there is a pause before they are tried
-again, which grows from time to time (`flows.pauses`): a broker that comes back within the budget
-gets the message.
+Another broker is tried at once. After every broker has failed, there is a pause before the next
+attempt, and each pause is longer than the one before (`rpc.pauses`). So a broker that comes back
+within the budget gets the message.
 
 ============  ==================  ================================================  ==============
  kind          other failures      another attempt after                             goes to
@@ -20,13 +20,13 @@ gets the message.
  awaiting      retry_times         timeout                                           another broker
  … to a queue  blocking none,      timeout                                           the same
                awaiting as above
- one-way       as blocking         a connection that takes nothing in time           another broker
+ one-way       as blocking         a connection that accepts nothing in time         another broker
 ============  ==================  ================================================  ==============
 
-Requests and answers have binary headers, which cost both sides half of what JSON costs them.
+Requests and answers have binary headers, which cost both sides half as much as JSON.
 
-An awaiting producer's refusals are not retried because many sends are under way at once, and a
-broker that refuses them would get them all again; that is RocketMQ's rule, too.
+An awaiting producer does not retry refusals, because many of its sends run at once and the refusing
+broker would get all of them again; RocketMQ has the same rule.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _STATUS = {status.value: status for status in SendStatus}
 
 
 class SendState:
-    """What a producer's sends have in common."""
+    """State that all sends of a producer share."""
 
     def __init__(
         self,
@@ -97,12 +97,12 @@ class SendState:
         self.vip_channel = vip_channel
         self.clock = clock
         self.on_lost: Callable[[], None] | None = None
-        """Called, by any thread, when a broker could not be reached: it may have moved."""
+        """Called on any thread if a broker could not be reached: its address may have changed."""
         self.is_closing = False
-        """Whether attempts that fail are final, because the producer is about to end."""
+        """True if failed attempts are final, because the producer is closing."""
 
     def route(self, topic: str, timeout_ms: float) -> Flow[TopicRoute]:
-        """Return where a topic's messages can go to, waiting for a broker that is away."""
+        """Return the route for sends to a topic; retry while servers are unreachable."""
         policy = self.policy
 
         def look(left_ms: float) -> Flow[TopicRoute]:
@@ -117,7 +117,7 @@ class SendState:
         return look_patiently(look, timeout_ms, self.clock, lambda: self.is_closing)
 
     def address(self, broker_name: str) -> str | None:
-        """Return where a broker takes messages."""
+        """Return the address to which messages for a broker are sent."""
         address = self.routes.master(broker_name)
         if not self.vip_channel or address is None:
             return address
@@ -126,16 +126,16 @@ class SendState:
 
 
 class Attempt(NamedTuple):
-    """A first attempt that was made already."""
+    """First attempt of a send, already made."""
 
     began: float
     queue: MessageQueue
     answer: Callable[[], Command]
-    """Returns what the broker has answered, or raises why there is no answer."""
+    """Returns the broker's answer, or raises the error of the attempt."""
 
 
 class _Course:
-    """The course of one send that did not succeed at once: what has failed, and what comes next."""
+    """Tracks one send whose first attempt failed: its failures, and the queue to try next."""
 
     def __init__(
         self,
@@ -153,20 +153,20 @@ class _Course:
         self._begin = begin
         self._pauses = Pauses(begin, budget_ms, sending.clock)
         self._tried: set[str] = set()
-        """The brokers that have failed since the last pause."""
+        """Brokers that have failed since the last pause."""
         self._retries = sending.policy.retry_times
         if wanted is not None and sending.retries_refusals:
             self._retries = 0
         self._used = 0
-        """Retries that were used up; attempts at brokers that are away use none."""
+        """Number of retries used; attempts at unreachable brokers do not count."""
         self._is_out_of_time = False
 
     def next_queue(
         self, route: TopicRoute, name: str, error: Exception
     ) -> Flow[MessageQueue | None]:
-        """Note what has failed at a broker; return the queue to try next, None for no more.
+        """Record a failure at a broker; return the queue to try next, or None to give up.
 
-        A broker that has failed since the last pause is tried again after a pause only.
+        A broker that has failed since the last pause is retried only after another pause.
         """
         sending, policy = self._sending, self._sending.policy
         self.attempts.append((name, error))
@@ -176,7 +176,7 @@ class _Course:
             self._used += 1
         if self._used > self._retries or policy.retry_times == 0:
             return None
-        _log.debug("attempt %d to send to %s failed: %s", len(self.attempts), name, error)
+        _log.debug("attempt %d to send to broker %s failed: %s", len(self.attempts), name, error)
         self._tried.add(name)
         queue = self._choose(route, self._tried)
         if queue.broker_name not in self._tried:
@@ -201,7 +201,7 @@ class _Course:
         return self._sending.chooser.choose(topic, route.publish_queues, avoided)
 
     def failure(self, *, out_of_time: bool = False) -> SendFailed:
-        """Return the error of a send that has come to its end."""
+        """Return the error of a send that gives up."""
         took_ms = (self._sending.clock() - self._begin) * 1000
         times = Counter((name, str(error)) for name, error in self.attempts)
         brokers = list(dict.fromkeys(name for name, _ in self.attempts))
@@ -238,7 +238,7 @@ def send(
     timeout_ms: float | None = None,
     attempt: Attempt | None = None,
 ) -> Flow[SendResult]:
-    """Send until a broker has taken the message, or give up."""
+    """Send a message until a broker accepts it, or raise an error."""
     policy, clock = sending.policy, sending.clock
     budget_ms = policy.timeout_ms if timeout_ms is None else timeout_ms
     begin = attempt_begin = clock() if attempt is None else attempt.began
@@ -265,7 +265,7 @@ def send(
         error: Exception
         result: SendResult | None = None
         if address is None:
-            # A given queue's broker may be known to nameservers only.
+            # The broker of a given queue may be missing in this client's routes.
             error = ConnectionLost(f"no master of broker {name} is known")
         else:
             try:
@@ -302,13 +302,13 @@ def send(
             course = _Course(sending, message, wanted, budget_ms, begin)
         following = yield from course.next_queue(route, name, error)
         if following is None and result is not None:
-            return result  # taken, if not as safe as was hoped for
+            return result  # accepted, but not stored as safely as requested
         if following is None:
             raise course.failure()
         queue = following
         attempt_begin = clock()
         if wanted is None and not sending.retries_refusals:
-            # As RocketMQ does: the same request goes to another broker.
+            # As in RocketMQ, the same request goes to another broker, with the same queue id.
             queue = MessageQueue(queue.topic, queue.broker_name, queue_id)
 
 
@@ -320,9 +320,9 @@ def send_oneway(
     choose: Choose | None = None,
     timeout_ms: float | None = None,
 ) -> Flow[None]:
-    """Have a message leave, and do not wait for what becomes of it.
+    """Send a message without waiting for an answer.
 
-    One that could not leave, since its broker is away, is tried again as any other.
+    If its broker is unreachable, the message is retried like any other.
     """
     budget_ms = sending.policy.timeout_ms if timeout_ms is None else timeout_ms
     begin = sending.clock()
@@ -357,7 +357,7 @@ def send_oneway(
 def result_of(
     status: SendStatus, message_id: str, topic: str, queue: MessageQueue, response: Command
 ) -> SendResult:
-    """Return what a broker that has taken a message says of it."""
+    """Return the result in the answer of a broker that has accepted a message."""
     offset_id, queue_id, offset, transaction_id, region, trace_on = decode_send_answer(response)
     if (queue_id is not None and queue_id != queue.queue_id) or topic != queue.topic:
         queue_id = queue.queue_id if queue_id is None else queue_id
@@ -374,20 +374,20 @@ def result_of(
     )
 
 
-# ---- The way nearly all sends of an awaiting producer go: known route, open connection, taken at
+# ---- Fast path of awaiting producers
 #
-# It is the beginning of the flow of `flows.send`, without a generator, a wish and a coroutine
-# between producer and connection: these cost more than the request itself, and with ten thousand
-# sends under way their objects cost the garbage collector as much again. What is not plain is left
-# to the flow from the start; after a first attempt that did not succeed the flow goes on where it
-# ended.
+# Nearly all sends have a known route, an open connection and a first attempt that succeeds. The
+# fast path is the beginning of the flow `send`, without a generator, a `Call` and a coroutine
+# between producer and connection. These cost more than the request itself; with ten thousand
+# concurrent sends, their objects cost the garbage collector as much again. Other messages use the
+# flow from the start. After a failed first attempt, the flow continues where the fast path ended.
 
 Begun = tuple[Future[Command], MessageQueue, str, int, float]
-"""The answer to come, the queue, the message's id, its time of birth, when the attempt began."""
+"""Future of the answer, queue, id of the message, its time of birth, start of the attempt."""
 
 
 class QuickSend:
-    """Sends of one producer that need nothing but one request."""
+    """Fast path for those sends of one producer that need a single request."""
 
     def __init__(
         self, sending: SendState, network: RemotingClient, group: str, namespace: str | None
@@ -400,7 +400,7 @@ class QuickSend:
     def begin(
         self, message: Message, queue: MessageQueue | None, timeout_ms: float | None
     ) -> Begun | None:
-        """Make the first attempt, or return None when this message needs more than that."""
+        """Make the first attempt, or return None if the message needs the whole flow."""
         sending = self._sending
         policy = sending.policy
         body = message.body
@@ -440,7 +440,7 @@ class QuickSend:
 
     @staticmethod
     def taken(message: Message, begun: Begun) -> SendResult | None:
-        """Return what became of a message if its first attempt was answered, and all is well."""
+        """Return the result of a first attempt that succeeded, None for an answer with an error."""
         answer, queue, message_id, _, _ = begun
         response = answer.result()
         if response.code:
@@ -450,7 +450,7 @@ class QuickSend:
     def go_on(
         self, message: Message, begun: Begun, queue: MessageQueue | None, timeout_ms: float | None
     ) -> Flow[SendResult]:
-        """Return the flow that decides what follows a first attempt that did not succeed."""
+        """Return the flow that continues after a failed first attempt."""
         answer, tried, message_id, now_ms, began = begun
         outgoing = make_outgoing(
             message,

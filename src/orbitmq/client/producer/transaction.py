@@ -1,9 +1,9 @@
 """Transactions: a message that becomes visible only when the sender's own work has succeeded.
 
-The message is stored as a *half message* that no consumer sees; then the local work is done, and
-its outcome commits the message or rolls it back. If the outcome gets lost (the program dies, the
-notice does not arrive), the broker asks any producer of the group what became of the transaction,
-again and again until it gets an answer, so `check` must be able to tell from the message alone.
+The message is stored as a *half message* that no consumer sees. Then the local work runs, and its
+outcome commits the message or rolls it back. The outcome may get lost: the program dies, or the
+notice does not arrive. Then the broker sends checks to any producer of the group until it gets an
+answer. So `check` must be able to derive the outcome from the message alone.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class TransactionProducer(Transactional, Producer):
         with TransactionProducer("127.0.0.1:9876", group="payments", check=check) as producer:
             producer.send_in_transaction(Message("paid", b"...", keys=["42"]), work)
 
-    `check` is called on a thread of its own, whenever a broker asks. The other settings are those
-    of `Producer`.
+    `check` is called on a thread of its own for each check of a broker. The other settings are
+    those of `Producer`.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class TransactionProducer(Transactional, Producer):
         self._checkers = concurrent.futures.ThreadPoolExecutor(1, "orbitmq-transaction-check")
 
     def close(self) -> None:
-        """Tell brokers goodbye and close all connections; a check under way is waited for.
+        """Unregister at the brokers, close all connections and wait for a running check.
 
         ::
 
@@ -90,14 +90,14 @@ class TransactionProducer(Transactional, Producer):
     def send_in_transaction(
         self, message: Message, work: LocalWork, *, timeout_ms: float | None = None
     ) -> TransactionResult:
-        """Send a half message, do the local work, and commit or roll back by what it returns.
+        """Send a half message, run the local work, and commit or roll back by its return value.
 
         ::
 
             producer.send_in_transaction(message, lambda message, sent: TransactionState.COMMIT)
 
-        None, or an exception (which is logged), leaves it to `check`. A message that was taken but
-        not made safe is rolled back without doing the work.
+        If the work returns None or raises an exception (which is logged), `check` decides later. A
+        message that was accepted but not stored safely is rolled back without running the work.
         """
         self._ensure_current_process()
         sent = self._perform(self._message_flow(message, None, None, timeout_ms, self._half))
@@ -108,7 +108,9 @@ class TransactionProducer(Transactional, Producer):
             try:
                 outcome = work(message, sent)
             except Exception as error:
-                _log.exception("the work of transaction %s failed", sent.message_id)
+                _log.exception(
+                    "the work of transaction %s failed; a check will decide", sent.message_id
+                )
                 outcome, failure = None, error
         state = outcome or TransactionState.UNKNOWN
         self._perform(self._end_flow(message, sent, state, failure))
@@ -131,7 +133,7 @@ class AsyncTransactionProducer(Transactional, AsyncProducer):
         async with AsyncTransactionProducer("127.0.0.1:9876", group="p", check=check) as producer:
             await producer.send_in_transaction(Message("paid", b"...", keys=["42"]), work)
 
-    `check` may be a plain function, too, which is called on a thread. The other settings are those
+    `check` may also be a plain function, which is called on a thread. The other settings are those
     of `AsyncProducer`.
     """
 
@@ -151,14 +153,14 @@ class AsyncTransactionProducer(Transactional, AsyncProducer):
     async def send_in_transaction(
         self, message: Message, work: AsyncLocalWork, *, timeout_ms: float | None = None
     ) -> TransactionResult:
-        """Send a half message, do the local work, and commit or roll back by what it returns.
+        """Send a half message, run the local work, and commit or roll back by its return value.
 
         ::
 
             await producer.send_in_transaction(message, work)
 
-        None, or an exception (which is logged), leaves it to `check`. A message that was taken but
-        not made safe is rolled back without doing the work.
+        If the work returns None or raises an exception (which is logged), `check` decides later. A
+        message that was accepted but not stored safely is rolled back without running the work.
         """
         instance = self._running()
         flow = self._message_flow(message, None, None, timeout_ms, self._half)
@@ -171,7 +173,9 @@ class AsyncTransactionProducer(Transactional, AsyncProducer):
                 worked = work(message, sent)
                 outcome = await worked if inspect.isawaitable(worked) else worked
             except Exception as error:
-                _log.exception("the work of transaction %s failed", sent.message_id)
+                _log.exception(
+                    "the work of transaction %s failed; a check will decide", sent.message_id
+                )
                 outcome, failure = None, error
         state = outcome or TransactionState.UNKNOWN
         await instance.run(self._end_flow(message, sent, state, failure))
