@@ -45,9 +45,9 @@ _T = TypeVar("_T")
 class JobRun:
     """Run of a job's batch; the note ``7/4/0-2`` means batch 7, 4 partitions, 0 to 2 done.
 
-    >>> str(Run(7, 4, frozenset({0, 1, 3})))
+    >>> str(JobRun(7, 4, frozenset({0, 1, 3})))
     '7/4/0-1,3-3'
-    >>> Run.of("7/4/0-1,3-3") == Run(7, 4, frozenset({0, 1, 3}))
+    >>> JobRun.of("7/4/0-1,3-3") == JobRun(7, 4, frozenset({0, 1, 3}))
     True
     """
 
