@@ -1,4 +1,4 @@
-"""The broker as a whole: creates every part and connects the parts with each other."""
+"""The broker as a whole: the only module that creates all parts and connects them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ AWAITED_SCAN_MS = 500
 FILTER_SAVE_MS = 10_000
 TIMER_SAVE_MS = 1000
 LEAST_MESSAGE_LIMIT = 10
-"""A request that sets maxMessageSize lower than that limits nothing, as in Java."""
+"""Least maxMessageSize that takes effect when a request changes the setting, as in Java."""
 VIP_DISTANCE = 2
 """Distance of the broker's second port, the fast one, below its first."""
 

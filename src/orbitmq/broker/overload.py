@@ -7,12 +7,12 @@ still need an answer, so that a producer can try another broker. Each answer has
 corresponding case in Java.
 
 =====================  ===========================================================================
-``TIMEOUT_CLEAN_QUEUE``  The request waited longer than `waitTimeMillsInSendQueue` or the limit of
-                         its kind. One turn of the loop serves all connections that were readable
-                         when the turn began. A request served late in a long turn has therefore
-                         waited since then, for a stalled disk or for too many others. One long turn
-                         may be a hiccup, which costs each request only its duration. In the second
-                         long turn in a row the broker does not keep up.
+``TIMEOUT_CLEAN_QUEUE``  The request waited longer than `waitTimeMillsInSendQueue` or the setting
+                         for its kind of request. One turn of the loop serves all connections that
+                         were readable when it began. A request served late in a long turn has
+                         therefore waited since then, for a stalled disk or for too many others. One
+                         long turn may be a hiccup, which costs each request only its duration. In
+                         the second long turn in a row the broker does not keep up.
 ``REJECTREQUEST``        Under sync flush: the oldest send that waits for the disk has waited longer
                          than `osPageCacheBusyTimeOutMills`. The disk is stuck, and a send accepted
                          now would wait as well.
@@ -113,7 +113,7 @@ class FlowControl:
             self._last_turn_s = 0.0
 
     def is_calm(self) -> bool:
-        """True if a quick check shows that no request has to be rejected.
+        """Return True if a quick check shows that no request has to be rejected.
 
         Called before each request that may be rejected; the first call of a turn starts its clock.
         """

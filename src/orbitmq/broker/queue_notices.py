@@ -71,7 +71,7 @@ class QueueNotices:
         self._timers.add(timer)
 
     def close(self) -> None:
-        """Send no more notices."""
+        """Cancel the repetitions of all notices."""
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()

@@ -132,7 +132,7 @@ class Registrar:
         """Register all topics with all nameservers at once.
 
         A registration always contains every topic. A nameserver that has been away would take a
-        part of the topics for the whole table of this version, and ignore the rest when it arrives.
+        part of the topics for the whole table of this version. It would then ignore the rest.
         """
         published = self._notices.take()
         body = self._body()

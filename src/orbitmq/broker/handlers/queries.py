@@ -104,9 +104,9 @@ class QueryHandlers:
     def message_at(self, physical_offset: int) -> Record | None:
         """Return the message at a physical offset, for checks of the rights to it.
 
-        A client can send a message whose body contains bytes that look like other messages, with
-        any topic and a length that reaches into the next messages. Therefore the method raises
-        `NeedsAdmin` if no queue entry points to this offset.
+        A client can send a message whose body contains bytes that look like other messages. These
+        can have any topic, and a length that reaches into the next messages. Therefore the method
+        raises `NeedsAdmin` if no queue entry points to this offset.
         """
         data = self.store.record_at(physical_offset)
         if data is None:

@@ -186,7 +186,7 @@ class ProducerClients:
     def any_of(
         self, name: str, may_be_asked: Callable[[ClientInfo], bool] = lambda _client: True
     ) -> Connection | None:
-        """Return the group's members in turn, one per call, if `may_be_asked` accepts them."""
+        """Return the next open member in turn that `may_be_asked` accepts; None without one."""
         members = [
             connection
             for connection, client in self.groups.get(name, {}).items()

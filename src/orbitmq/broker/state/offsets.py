@@ -124,7 +124,7 @@ class ConsumerOffsets:
     def forget_topic(self, topic: str) -> None:
         """Drop the offsets of all groups for a topic that is deleted.
 
-        Java keeps them, so its groups skip the first messages of a topic that is made again.
+        Java keeps them, so its groups skip the first messages of a topic that is created again.
         """
         for group in self.groups_of(topic):
             self._forget(self._key(topic, group))

@@ -89,7 +89,7 @@ class QueueLocks:
         self._returned = _younger(self._returned, oldest_ms)
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
-        """Free the queues in `queues` that the client holds."""
+        """Unlock those of `queues` that the client holds."""
         for queue in queues:
             lock = self._locks.get((group, queue))
             if lock is not None and lock.client_id == client_id:

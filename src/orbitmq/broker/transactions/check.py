@@ -20,8 +20,8 @@ properties they share (see `DecidedMessages`). A decision may also arrive during
 already read all op messages. The handler of END_TRANSACTION then calls `TransactionCheck.decided`,
 and the round checks that, too.
 
-Bad messages. A half message that cannot be checked (its properties contain no valid queue, or have
-no room for one more property) goes to the discard topic at once. It stops neither this round nor
+Bad messages. A half message cannot be checked if its properties contain no valid queue, or have no
+room for one more property. It goes to the discard topic at once, and stops neither this round nor
 the next one.
 """
 

@@ -30,7 +30,7 @@ __all__ = ["MessagePosition", "SetAside", "passes"]
 _log = logging.getLogger(__name__)
 
 READ_ATTEMPTS = 20
-"""Failed reads of one message before it counts as unreadable."""
+"""Number of failed reads of one message before it counts as unreadable."""
 
 
 class MessagePosition(NamedTuple):

@@ -3,10 +3,10 @@
 Theory of operation. A timer message waits in the timer topic, with its own topic, its queue and its
 due time as properties. The queues of the timer topic are tiers::
 
-    queue 3   waits a day              a message waits in the highest tier whose wait fits into
-    queue 2   waits two hours          its remaining time, and is then put again, into the tier
-    queue 1   waits ten minutes        that fits then: each queue is first in, first out, and
-    queue 4   waits half a minute      costs no memory but the offset of its head
+    queue 3   waits a day              A message waits in the highest tier whose wait fits into
+    queue 2   waits two hours          its remaining time. It is then put again, into the tier
+    queue 1   waits ten minutes        that fits then. Each queue is first in, first out, and
+    queue 4   waits half a minute      costs no memory but the offset of its head.
     queue 0   near: less than ten minutes; a heap in memory has one number per message
 
 A message is put again at least once a day, so it never gets older than the log's retention time.
@@ -208,7 +208,7 @@ class TimerService:
             wait_ms = self.deliver_near() if queue_id == NEAR else self.move_on(queue_id)
         except OrbitError as error:
             _log.warning(
-                "moving timed messages of queue %d failed, next try in %d ms: %s",
+                "moving timer messages of queue %d failed, next try in %d ms: %s",
                 queue_id,
                 RETRY_MS,
                 error,
@@ -216,7 +216,7 @@ class TimerService:
             wait_ms = RETRY_MS
         except FAILURES:
             _log.exception(
-                "moving timed messages of queue %d failed, next try in %d ms",
+                "moving timer messages of queue %d failed, next try in %d ms",
                 queue_id,
                 FAULT_RETRY_MS,
             )

@@ -139,7 +139,7 @@ class MessageWriter:
         self.held.arrived(message.topic, message.queue_id, code)
 
     def check_topic(self, message: NewMessage) -> None:
-        """Reject a message that waits in another topic first but never fits into its own queue.
+        """Reject a message that waits in another topic, but can never be put into its own queue.
 
         Once the message is due, no client waits for a response that could contain the error.
         """

@@ -84,7 +84,7 @@ class AccessAdminHandlers:
             self.editor.put({key: value for key, value in given.items() if value})
         except (ConfigError, OSError) as error:
             raise Refused(failed, str(error)) from None
-        _log.info("%s changed account %s", connection.remote_text, header.access_key)
+        _log.info("request from %s changed account %s", connection.remote_text, header.access_key)
         return respond(request)
 
     def delete(self, request: Command, connection: Connection) -> Command:
@@ -96,7 +96,7 @@ class AccessAdminHandlers:
         if not self.editor.delete(key):
             remark = f"The accesskey[{key}] corresponding to accessConfig has been deleted failed."
             raise Refused(failed, remark)
-        _log.info("%s removed account %s", connection.remote_text, key)
+        _log.info("request from %s removed account %s", connection.remote_text, key)
         return respond(request)
 
     def update_white(self, request: Command, connection: Connection) -> Command:
@@ -120,7 +120,7 @@ class AccessAdminHandlers:
             addresses = header.global_white_addrs
             remark = f"The globalWhiteAddresses[{addresses}] has been updated failed."
             raise Refused(failed, remark)
-        _log.info("%s changed the white addresses", connection.remote_text)
+        _log.info("request from %s changed the white addresses", connection.remote_text)
         return respond(request)
 
     def versions(self, request: Command, _connection: Connection) -> Command:
