@@ -104,7 +104,7 @@ def test_a_nameserver_warns_of_cluster_test(caplog: pytest.LogCaptureFixture) ->
     config = NameserverConfig()
     config.take({"clusterTest": "true"})
     config.check()
-    assert "clusterTest=true has no effect: no other nameserver is asked" in caplog.text
+    assert "clusterTest=true has no effect: no request for a topic is sent" in caplog.text
 
 
 def test_a_request_that_changes_what_is_read_at_start_is_told_in_the_log(

@@ -1,8 +1,8 @@
-"""Which of its own addresses a machine tells others.
+"""Choice of the address under which a machine registers itself.
 
-RocketMQ's rule: of all interfaces that are neither bridges nor loopback, the first IPv4 address
-that is not in ``127.0`` or ``192.168``; else the last IPv4 address; else the first IPv6 address in
-brackets; else what the host's name resolves to.
+RocketMQ's rule considers all interfaces except bridges and loopback. It takes the first IPv4
+address outside ``127.0`` and ``192.168``, else the last IPv4 address, else the first IPv6 address
+in brackets, else the address of the host's name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _IPV6_TABLE = Path("/proc/net/if_inet6")
 
 
 def local_address() -> str:
-    """Return the address of this machine that others are told."""
+    """Return the address of this machine that is sent to other machines."""
     chosen = choose_address(interface_addresses())
     if chosen is not None:
         return chosen
@@ -49,7 +49,7 @@ def choose_address(addresses: Iterable[str]) -> str | None:
 
 
 def resolved(host: str) -> str:
-    """Return the IP address of a host, which may be a name, or have the brackets of a URL."""
+    """Return the IP address of a host name or of an address, which may be in brackets."""
     bare = host.strip("[]")
     with contextlib.suppress(ValueError):
         return str(ipaddress.ip_address(bare))
@@ -65,7 +65,7 @@ def resolved(host: str) -> str:
 
 
 def interface_addresses() -> list[str]:
-    """List the addresses of this machine's interfaces, bridges left out (Linux; else nothing)."""
+    """Return the addresses of this machine's interfaces except bridges; works on Linux only."""
     names = [
         name for _, name in socket.if_nameindex() if not (_NETWORKS / name / "bridge").exists()
     ]

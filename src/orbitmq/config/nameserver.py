@@ -18,35 +18,36 @@ def _below_home(name: str) -> str:
 
 
 class NameserverConfig(ServerSettings):
-    """What a nameserver is started with."""
+    """Settings of a nameserver."""
 
-    listen_port: int = fixed(9876, "The port to listen on.")
+    listen_port: int = fixed(9876, "Port to listen on.")
     rocketmq_home: str | None = fixed(
-        says="The directory whose `conf/` holds the accounts of `aclEnable`.",
+        says="Directory whose `conf/` contains the ACL accounts (`aclEnable`).",
         factory=lambda: os.environ.get("ROCKETMQ_HOME"),
         otherwise="`$ROCKETMQ_HOME`",
     )
     kv_config_path: str = fixed(
-        says="The file of the key-value table.",
+        says="File of the key-value table.",
         factory=lambda: _below_home("kvConfig.json"),
         otherwise="`~/namesrv/kvConfig.json`",
     )
     config_store_path: str = fixed(
-        says="The file to which settings go that a request changes.",
+        says="File to which settings changed by requests are written.",
         factory=lambda: _below_home("namesrv.properties"),
         otherwise="the `-c` file, else `~/namesrv/namesrv.properties`",
     )
     product_env_name: str = fixed("center", idle("only `clusterTest` reads it"))
     cluster_test: bool = fixed(
-        False, warned("no other nameserver is asked for a topic; unknown topics stay unknown")
+        False,
+        warned("no request for a topic is sent to another nameserver; unknown topics stay unknown"),
     )
     order_message_enable: bool = live(
-        False, "Routes carry the topic's entry in the table of ordered topics."
+        False, "Routes contain the topic's entry in the table of ordered topics."
     )
     acl_enable: bool = fixed(
-        False, "OrbitMQ's own: requests that change something must be signed, as at brokers."
+        False, "OrbitMQ's own: requests must be signed by an ACL account, as at brokers."
     )
 
     def _elsewhere(self) -> Set[str]:
-        """Return RocketMQ's keys that are not ours, those of brokers among them."""
+        """Return RocketMQ's keys that nameservers of OrbitMQ lack, including those of brokers."""
         return super()._elsewhere() | BrokerConfig.known().keys()

@@ -1,4 +1,4 @@
-"""Settings of connections: the server's, which nameserver and broker share, and the client's."""
+"""Settings of accepted connections (nameserver and broker) and of a broker's own connections."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from orbitmq.config.tls import WithTls
 __all__ = ["ConnectionSettings", "ServerSettings"]
 
 ONE_LOOP: Final = idle("one event loop serves all connections; there are no such threads")
-KERNEL_BUFFERS: Final = idle("the kernel fits the buffers of each socket to its traffic")
+KERNEL_BUFFERS: Final = idle("the kernel adapts the buffers of each socket to its traffic")
 OWN_BOUND: Final = idle(
-    "the memory of a connection whose peer does not read has a bound of its own"
+    "another, fixed limit bounds the memory of a connection whose peer does not read"
 )
-NO_SEMAPHORE: Final = idle("requests under way are bounded by memory, not by a count")
+NO_SEMAPHORE: Final = idle("requests in progress are limited by memory, not by number")
 NO_ALLOCATOR: Final = idle("there is no pool of buffers")
 
 
 class ServerSettings(WithTls):
-    """How connections are accepted."""
+    """Settings of accepted connections."""
 
-    listen_port: int = fixed(8888, "The port to listen on.")
+    listen_port: int = fixed(8888, "Port to listen on.")
     server_channel_max_idle_time_seconds: int = live(
-        120, "Closes a connection that is silent for so long.", read_at_start=True
+        120, "Seconds after which an idle connection is closed.", read_at_start=True
     )
     server_socket_backlog: int = fixed(
-        1024, idle("1024 connections may wait to be accepted, or as many as the kernel allows")
+        1024, idle("the backlog is always 1024 connections, or the kernel's limit if that is lower")
     )
     server_socket_snd_buf_size: int = fixed(0, KERNEL_BUFFERS)
     server_socket_rcv_buf_size: int = fixed(0, KERNEL_BUFFERS)
@@ -43,21 +43,24 @@ class ServerSettings(WithTls):
 
 
 class ConnectionSettings(Settings):
-    """How a broker connects to others."""
+    """Settings of the connections that a broker opens."""
 
     connect_timeout_millis: int = live(
-        3000, idle("a connection to a nameserver is given up after three seconds")
+        3000, idle("the timeout of a connection to a nameserver is always three seconds")
     )
     client_channel_max_idle_time_seconds: int = live(
-        120, idle("a broker talks to its nameservers every minute at least")
+        120, idle("a broker sends a request to its nameservers at least every minute")
     )
     client_close_socket_if_timeout: bool = live(
-        True, idle("a connection stays open when an answer is late; the next request tells")
+        True,
+        idle("a connection stays open after a late response; the next request shows its state"),
     )
     client_socket_snd_buf_size: int = fixed(0, KERNEL_BUFFERS)
     client_socket_rcv_buf_size: int = fixed(0, KERNEL_BUFFERS)
     use_tls: bool = fixed(
-        False, "Encrypts the broker's connections to nameservers, as `tls.enable`.", key="useTLS"
+        False,
+        "Encrypts the broker's connections to nameservers, as `tls.enable` does.",
+        key="useTLS",
     )
     client_worker_threads: int = live(4, ONE_LOOP)
     client_callback_executor_threads: int = fixed(

@@ -1,10 +1,10 @@
-r"""Java's ``.properties`` text.
+r"""Parser and writer of Java's ``.properties`` format.
 
-One ``key=value`` a line; the separator may also be ``:`` or blanks. A line whose first character is
-``#`` or ``!`` is a comment. A line that ends in an odd number of backslashes goes on in the next
-one, without that one's leading blanks. ``\t \n \r \f \uXXXX`` are what they look like, a backslash
-before any other character is dropped. Blanks at the end belong to the value. Java reads such files
-as ISO-8859-1; here UTF-8 is tried first, which is the same for ASCII and what editors write.
+A line is ``key=value``; the separator may also be ``:`` or blanks. A line whose first character is
+``#`` or ``!`` is a comment. A line that ends in an odd number of backslashes continues in the next
+line, whose leading blanks are dropped. ``\t \n \r \f \uXXXX`` are the usual escapes; a backslash
+before any other character is dropped. Trailing blanks belong to the value. Java reads such files
+as ISO-8859-1. This module tries UTF-8 first, which equals ASCII there and is what editors write.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ESCAPED = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
 
 
 def decode(content: bytes) -> str:
-    """Return the text of a properties file."""
+    """Decode the bytes of a properties file as UTF-8 or else ISO-8859-1."""
     try:
         return content.decode()
     except UnicodeDecodeError:
@@ -33,7 +33,7 @@ def decode(content: bytes) -> str:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Read properties; of equal keys the last wins."""
+    """Parse properties; if a key is repeated, the last value wins."""
     properties = {}
     for _, _, line in _logical_lines(text):
         match = _KEY.fullmatch(line)
@@ -43,14 +43,14 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def format_properties(properties: Mapping[str, str]) -> str:
-    """Write properties so that Java and `parse_properties` read the same back."""
+    """Return properties as text that Java and `parse_properties` parse to the same values."""
     return "".join(
         f"{_escape(key, '=:#! ')}={_escape(value)}\n" for key, value in properties.items()
     )
 
 
 def rewrite_properties(content: bytes, changes: Mapping[str, str]) -> bytes:
-    """Change the values of some keys of a file and nothing else: comments and other keys stay."""
+    """Return a file's content with some values changed; comments and other keys stay."""
     text = decode(content)
     lines = _LINE_END.split(text)
     ends = [*_LINE_END.findall(text), ""]
@@ -68,7 +68,8 @@ def rewrite_properties(content: bytes, changes: Mapping[str, str]) -> bytes:
     if missing:
         whole += "" if whole.endswith(("\n", "\r")) or not whole else "\n"
         if whole.rstrip("\r\n").endswith("\\"):
-            # A last line that goes on must not go on in ours. "\r\n" would be one line end.
+            # A last line that ends with a backslash must not continue in the added lines. "\r\n"
+            # would be a single line end.
             whole += "\r" if whole.endswith("\r") else "\n"
         whole += format_properties(missing)
     try:
@@ -79,7 +80,7 @@ def rewrite_properties(content: bytes, changes: Mapping[str, str]) -> bytes:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield each logical line with the numbers of the first and the last line it stands on."""
+    """Yield each logical line with the numbers of its first and last physical line."""
     whole, first = "", -1
     lines = _LINE_END.split(text)
     for number, line in enumerate(lines):
@@ -91,7 +92,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, int, str]]:
         backslashes = len(line) - len(line.rstrip("\\"))
         continued = backslashes % 2 == 1
         whole += line[:-1] if continued else line
-        # Lines that came to nothing are skipped, unless the text ends with a backslash.
+        # Empty logical lines are skipped, unless the text ends with a backslash.
         if (whole and not continued) or (continued and number == len(lines) - 1):
             yield first, number, whole
         if not continued:
@@ -106,7 +107,7 @@ def _unescape(text: str) -> str:
             raise MalformedProperties(f"\\u without four hexadecimal digits in {text!r}")
         return _LETTERS.get(match[1], match[1])
 
-    # Pairs of surrogates, as Java writes characters beyond 16 bits, become one character.
+    # Java writes characters beyond 16 bits as pairs of surrogates; join each pair.
     return _join_surrogates(_ESCAPE.sub(replace, text)) if "\\" in text else text
 
 

@@ -1,8 +1,8 @@
-"""The page of the reference that lists every setting; ``make docs`` writes it.
+"""Generator of the reference page that lists every setting; ``make docs`` runs it.
 
     python -m orbitmq.config.reference > docs/settings.md
 
-It is made of the settings' own declarations: key, default, type, and what the setting does here.
+The page comes from the declarations of the settings: key, default, type, and meaning.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ __all__ = ["page"]
 SECTIONS: Final[tuple[tuple[str, str, type[Settings]], ...]] = (
     ("Broker", "In `broker.conf`.", BrokerConfig),
     ("Message store", "In `broker.conf`.", StoreSettings),
-    ("Connections that are accepted", "In `broker.conf` and `namesrv.conf`.", ServerSettings),
-    ("Connections that a broker opens", "In `broker.conf`.", ConnectionSettings),
+    ("Accepted connections", "In `broker.conf` and `namesrv.conf`.", ServerSettings),
+    ("Connections opened by a broker", "In `broker.conf`.", ConnectionSettings),
     (
         "TLS",
         "In `broker.conf` and `namesrv.conf`, or in the file of `tls.config.file`. Files are PEM.",
@@ -34,27 +34,29 @@ SECTIONS: Final[tuple[tuple[str, str, type[Settings]], ...]] = (
 HEAD: Final = """\
 # Settings
 
-`make docs` makes this page of the declarations in `src/orbitmq/config`; do not edit it.
+`make docs` generates this page from the declarations in `src/orbitmq/config`; do not edit it.
 
-Every key of RocketMQ 4.9.7 is known, with its default. The last column says what it does here:
+OrbitMQ accepts every key of RocketMQ 4.9.7, with the same default. The last column describes the
+effect in OrbitMQ:
 
-- a plain sentence: that is what it does;
-- **no effect**: it is accepted and shown, and nobody notices, for the reason given;
-- **warned of**: it has no effect; any value but the default is a warning at start, with the reason;
-- **refused**: nothing starts with any value but the default (or as the text says), because to
-  ignore it would lose messages or change what they mean.
+- a plain sentence: the effect of the setting;
+- **no effect**: the setting is accepted and shown, and ignoring it is harmless, for the given
+  reason;
+- **warned of**: the setting has no effect; any value except the default logs a warning at start,
+  with the reason;
+- **refused**: the program does not start with any value except the default (or as the text says),
+  because ignoring the setting would lose messages or change their meaning.
 
-Nothing starts with what is not understood: a value that is none (`flushDiskType=SYNC`,
-`aclEnable=yes`) and a key with a slip in it (`flushDiskTyp`) end the start with code 2 and a
-suggestion, where Java runs with its defaults. A key that RocketMQ 5.x has and OrbitMQ has not is
-warned of in a file and refused with `--set`. A key that is like none of RocketMQ's is refused, too,
-but in the files of `mqbroker` and `mqnamesrv`: there it is warned of, for RocketMQ's plug-ins read
-their own keys from the same file.
+The program does not start with invalid settings. An invalid value (`flushDiskType=SYNC`,
+`aclEnable=yes`) or a misspelt key (`flushDiskTyp`) ends the start with code 2 and a suggestion,
+where Java uses its defaults. A key that only RocketMQ 5.x has logs a warning in a file, and is
+refused with `--set`. Any other unknown key is refused. In the files of `mqbroker` and `mqnamesrv`
+it only logs a warning, because RocketMQ's plug-ins read their own keys from the same file.
 
-*Live* settings may be changed by a request (`orbitmq broker config --set`, mqadmin's
-`updateBrokerConfig`). *At start* means that a request changes what is shown, but only the file and
-a new start change what is done. What a request changes at a broker lasts as long as its process; a
-nameserver writes it to its file.
+A request can change *live* settings (`orbitmq broker config --set`, mqadmin's
+`updateBrokerConfig`). *At start* means that a request changes the shown value, but only the file
+and a new start change the effect. At a broker, changes by requests last until its process ends; a
+nameserver writes them to its file.
 """
 
 _MARKS: Final = {
@@ -71,7 +73,7 @@ def page() -> str:
     for title, where, kind in SECTIONS:
         own = [one for one in kind.known().values() if one.name in kind.__annotations__]
         parts.append(f"\n## {title}\n\n{where}\n\n")
-        parts.append("| Key | Default | Type | Live | What it does here |\n")
+        parts.append("| Key | Default | Type | Live | Effect in OrbitMQ |\n")
         parts.append("| --- | --- | --- | --- | --- |\n")
         parts += [_row(setting) for setting in own]
     return "".join(parts)

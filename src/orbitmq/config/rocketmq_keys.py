@@ -1,9 +1,9 @@
 """Keys of RocketMQ 5.x that OrbitMQ does not have.
 
-They are what RocketMQ 5.4.0 reads from the files of its broker, store, nameserver, controller,
-accounts and tiered store (the setters of their configuration classes), less the keys of 4.9.7, all
-of which OrbitMQ has. A file that names them is a RocketMQ file, not one with a slip in it: they are
-warned of, and without effect.
+RocketMQ 5.4.0 reads them from the files of its broker, store, nameserver, controller, accounts and
+tiered store (the setters of their configuration classes). Keys of 4.9.7 are left out, because
+OrbitMQ has them all. A key in this list is not a typo, so it only logs a warning and has no
+effect.
 """
 
 from __future__ import annotations

@@ -1,22 +1,24 @@
 """Settings as typed attributes under RocketMQ's keys.
 
 A settings class lists its keys as attributes in Python's spelling: ``listen_port`` is the key
-``listenPort``. Each is `fixed` or `live`; a request over the wire may change live ones only, and
-none that names a file, a class, a command or an address is live.
+``listenPort``. Each setting is `fixed` or `live`; a request over the wire may change only live
+ones. Settings that name a file, a class, a command or an address are never live.
 
-Texts become values as Java's setters would make them: a boolean is ``true`` or ``false`` in any
-case, numbers are decimal, without blanks, and of 32 bits unless `long`. Java ignores in silence
-what it does not understand, and runs with its defaults: with asynchronous flushes, or without
-access control. Here nothing starts then (`Settings.take`): a value that is none, and a key that is
-nearly one of RocketMQ's, is always refused. A key that RocketMQ has and OrbitMQ has not is warned
-of where it stands in a file. A key that is like none of RocketMQ's is refused, too, but for the
-files of ``mqbroker`` and ``mqnamesrv``: there it is warned of, for Java's plug-ins read their own
-keys from the same file, and RocketMQ's own programs start with it. Such keys are kept and shown.
+Texts are converted as Java's setters do: a boolean is ``true`` or ``false`` in any case, a number
+is decimal without blanks, with 32 bits unless `long`. Java silently ignores invalid settings and
+uses its defaults: with asynchronous flushes, or without access control. OrbitMQ does not start
+with them (`Settings.take`):
 
-A request is no start: what it does not get right changes nothing, as in Java, and is logged.
+- An invalid value, or a key that resembles a key of RocketMQ, is always refused.
+- A key that RocketMQ has and OrbitMQ lacks logs a warning if it is in a file.
+- Any other unknown key is refused. In the files of ``mqbroker`` and ``mqnamesrv`` it only logs a
+  warning, because Java's plug-ins read their own keys from the same file, and RocketMQ's own
+  programs start with it. Such keys are kept and shown.
 
-Each setting is declared with what it does here (`orbitmq.config.settings`). `check` refuses and
-warns accordingly; the page of the reference is made of the same texts.
+A request differs from a start: an invalid value changes nothing, as in Java, and is logged.
+
+Each setting is declared with its effect in OrbitMQ (`Meaning`). `check` refuses and warns
+accordingly; the reference page contains the same texts.
 """
 
 from __future__ import annotations
@@ -48,14 +50,14 @@ __all__ = [
     "warned",
 ]
 
-# ---- Meanings of settings: one works, is idle, is warned of, or is refused
+# ---- Meanings of settings
 #
-# Every setting is declared with its meaning, so that a broker that starts, and the page of the
-# reference (`orbitmq.config.reference`), say the same.
+# A setting works, is idle, is warned of, or is refused. The meaning is part of the declaration, so
+# that a starting broker and the reference page (`orbitmq.config.reference`) agree.
 
 
 class Use(Enum):
-    """Tells what becomes of a setting."""
+    """Kinds of effect that a setting has in OrbitMQ."""
 
     WORKS = "works"
     IDLE = "idle"
@@ -65,7 +67,7 @@ class Use(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """The statement about one setting; `refused_when` decides over all settings together."""
+    """Effect of one setting; `refused_when` gets all settings and decides about a refusal."""
 
     use: Use
     text: str
@@ -73,24 +75,25 @@ class Meaning:
 
     @classmethod
     def of(cls, says: str | Meaning) -> Meaning:
-        """Take a plain text for a setting that works."""
+        """Return the meaning of a setting; a plain text describes a setting that works."""
         return says if isinstance(says, Meaning) else cls(Use.WORKS, says)
 
 
 def idle(reason: str) -> Meaning:
-    """Declare that a setting is accepted without effect, and that nobody notices."""
+    """Declare that a setting is accepted, and that ignoring it is harmless."""
     return Meaning(Use.IDLE, reason)
 
 
 def warned(reason: str) -> Meaning:
-    """Declare that a setting has no effect; any value but the default is a warning at start."""
+    """Declare that a setting has no effect; any value but the default logs a warning at start."""
     return Meaning(Use.WARNED, reason)
 
 
 def refused(reason: str, *, when: Callable[[Any], bool] | None = None) -> Meaning:
-    """Declare that nothing starts with this setting, unless it has its default or `when` is false.
+    """Declare that the program does not start with this setting.
 
-    To be used where neglect would lose messages or change what a message means.
+    It starts with the default value or, if given, while `when` is false. To be used where ignoring
+    the setting would lose messages or change their meaning.
     """
     return Meaning(Use.REFUSED, reason, when)
 
@@ -98,15 +101,15 @@ def refused(reason: str, *, when: Callable[[Any], bool] | None = None) -> Meanin
 _log = logging.getLogger(__name__)
 
 LetsPass = Literal["nothing", "rocketmq", "anything"]
-"""Unknown keys that are warned of and not refused: none, those that RocketMQ has, or all but slips.
+"""Unknown keys that log a warning instead of an error: none, those of RocketMQ, or all but typos.
 
-The command line lets nothing pass, a file RocketMQ's keys, and a file of ``mqbroker`` anything.
+The command line passes nothing, a file RocketMQ's keys, and a file of ``mqbroker`` anything.
 """
 
 _SLIP: Final = 0.85
-"""A key as much like a known one as this is a slip: one letter of six, or two of fourteen."""
+"""Similarity from which a key is a typo of a known key: one letter of six, or two of fourteen."""
 _SIMILAR: Final = 0.75
-"""A key as much like a known one as this is worth a suggestion."""
+"""Similarity from which a known key is suggested."""
 
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 
@@ -127,8 +130,8 @@ def fixed(
 ) -> Any:
     """Declare a setting that only the configuration file or the command line sets.
 
-    `says` is what it does here; `otherwise` tells a default that differs from machine to machine;
-    `important` ones are those of ``mqbroker -m``.
+    `says` describes its effect, `otherwise` a default that depends on the machine. ``mqbroker -m``
+    prints the `important` settings.
     """
     metadata = {
         "key": key,
@@ -158,7 +161,7 @@ def live(
 ) -> Any:
     """Declare a setting that a request may change while the program runs.
 
-    With `read_at_start` the change is taken and shown, as Java does, but nothing follows it.
+    With `read_at_start` the change is accepted and shown, as in Java, but has no effect.
     """
     return fixed(
         default,
@@ -174,7 +177,7 @@ def live(
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """All that is known of one attribute."""
+    """Description of one attribute of a settings class."""
 
     name: str
     key: str
@@ -187,11 +190,11 @@ class Setting:
     important: bool
     meaning: Meaning
     default: Any
-    """None where a factory makes it; `otherwise` tells it then."""
+    """None if a factory makes the default; then `otherwise` describes it."""
     otherwise: str | None
 
     def read(self, text: str) -> Any:
-        """Turn a text into a value; ValueError says what it is not."""
+        """Convert a text to a value; the text of `ValueError` names the problem."""
         if self.kind is bool:
             if text.lower() not in ("true", "false"):
                 raise ValueError("neither true nor false")
@@ -213,14 +216,14 @@ class Setting:
 @dataclass_transform(kw_only_default=True)
 @dataclasses.dataclass(kw_only=True)
 class Settings:
-    """The base of all settings; a subclass is a keyword-only dataclass."""
+    """Base class of all settings; each subclass becomes a keyword-only dataclass."""
 
     _settings: ClassVar[dict[str, Setting]] = {}
 
     given: set[str] = dataclasses.field(default_factory=set, init=False, repr=False)
-    """The keys that somebody has set."""
+    """Keys that a file, the command line or a request has set."""
     unknown: dict[str, str] = dataclasses.field(default_factory=dict, init=False, repr=False)
-    """The keys that mean nothing to us, as they were found."""
+    """Unknown keys with their texts."""
 
     def __init_subclass__(cls) -> None:
         dataclasses.dataclass(kw_only=True)(cls)
@@ -249,11 +252,11 @@ class Settings:
 
     @classmethod
     def known(cls) -> dict[str, Setting]:
-        """Return every setting by its key."""
+        """Return all settings by key."""
         return dict(cls._settings)
 
     def check(self) -> None:
-        """Refuse what must not be ignored; warn once of what is. To be called at start."""
+        """Raise `ConfigError` for refused settings, warn of ignored ones; to be called at start."""
         for setting in self._settings.values():
             value = getattr(self, setting.name)
             meaning = setting.meaning
@@ -274,9 +277,9 @@ class Settings:
 
     @classmethod
     def load(cls, path: Path | str | None = None, *, lets_pass: LetsPass = "rocketmq") -> Self:
-        """Read a properties file; without one, everything is as RocketMQ has it.
+        """Read settings from a properties file; without a path, return RocketMQ's defaults.
 
-        Raises `ConfigError`, which names all that is wrong in it; see `take`.
+        Raises `ConfigError`, which names all mistakes; see `take`.
         """
         settings = cls()
         if path is not None:
@@ -295,10 +298,10 @@ class Settings:
         source: str = "configuration",
         lets_pass: LetsPass = "nothing",
     ) -> list[str]:
-        """Take over settings that something is to be started with. Returns the keys.
+        """Set values to start with, and return their keys.
 
-        Raises `ConfigError` with all that is not understood: bad values, slips, and unknown keys
-        beyond those that `lets_pass` names, which are warned of.
+        Raises `ConfigError` with all mistakes: invalid values, typos, and unknown keys. Unknown
+        keys that `lets_pass` allows only log a warning.
         """
         values: dict[str, Any] = {}
         wrong = []
@@ -321,7 +324,7 @@ class Settings:
         return list(values)
 
     def _complaint(self, key: str, source: str, lets_pass: LetsPass) -> str | None:
-        """Return why an unknown key is refused; warn of one that passes, and return None."""
+        """Return why an unknown key is refused; for an allowed key warn and return None."""
         elsewhere = self._elsewhere()
         if key in elsewhere:
             text = f"{key} is a setting of RocketMQ that has no effect here"
@@ -337,11 +340,11 @@ class Settings:
         return None
 
     def _elsewhere(self) -> Set[str]:
-        """Return the keys of RocketMQ that are not ours."""
+        """Return the keys of RocketMQ that OrbitMQ lacks."""
         return ROCKETMQ_5_KEYS
 
     def update(self, properties: Mapping[str, str]) -> list[str]:
-        """Take over what a request may change. Returns the keys that were."""
+        """Set those values that a request may change, and return their keys."""
         taken = []
         for key, text in properties.items():
             setting = self._settings.get(key)
@@ -368,15 +371,15 @@ class Settings:
         return taken
 
     def refused(self, properties: Mapping[str, str]) -> list[str]:
-        """Return the settings among these keys that a request may not change."""
+        """Return the keys among these that a request may not change."""
         return [
             key for key in properties if key in self._settings and not self._settings[key].remote
         ]
 
     def as_properties(self, *, important: bool = False) -> dict[str, str]:
-        """Return every key with the text of its value; what has no value is left out.
+        """Return all keys with the texts of their values, except those without a value.
 
-        With `important` only what ``mqbroker -m`` shows.
+        With `important`, return only the keys that ``mqbroker -m`` prints.
         """
         shown = {}
         for setting in self._settings.values():
@@ -396,7 +399,7 @@ def _camel(name: str) -> str:
 
 
 def _most_alike(key: str, known: Set[str]) -> tuple[float, str]:
-    """Return the known key that is most like this one, and how much: 1 is equal but for case."""
+    """Return the similarity and the name of the most similar known key; 1 means equal."""
 
     def letters(text: str) -> str:
         return re.sub(r"[^a-z0-9.]", "", text.lower())

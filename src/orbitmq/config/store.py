@@ -1,4 +1,4 @@
-"""Settings of the message store, and how its delay levels are read."""
+"""Settings of the message store, and the parser of its delay levels."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 
 NO_DLEDGER: Final = idle("`enableDLegerCommitLog` is refused")
 NO_REPLICATION: Final = idle("there is no replication yet")
 NO_QUEUE_EXTENSION: Final = idle("queues are written without extension files")
-NO_POOL: Final = idle("there is no pool to commit from; see `transientStorePoolEnable`")
-PAGES_AHEAD: Final = idle("pages are always made ready ahead of the writer")
+NO_POOL: Final = idle("there is no transient pool; see `transientStorePoolEnable`")
+PAGES_AHEAD: Final = idle("pages are always prepared ahead of the writer")
 DELETES_AT_ONCE: Final = idle("expired files are deleted by a thread, without a pause")
 READERS_KEEP_FILES: Final = idle(
-    "a file can be deleted while it is read; its readers keep what they have"
+    "a file can be deleted while it is read; its readers keep their mapping"
 )
-DELIVERS_IN_ORDER: Final = idle("a level's messages are delivered in order, by appending them")
+DELIVERS_IN_ORDER: Final = idle("messages of a delay level are always delivered in order")
 NOT_IN_JAVA: Final = idle("4.9.7 does not read it either")
 NO_LIGHT_QUEUES: Final = refused(
     "there are no light queues, and the queues named in INNER_MULTI_DISPATCH would get no "
@@ -34,7 +34,7 @@ _DELAY = re.compile(r"([+-]?[0-9]+)([smhd])")
 
 
 def delay_levels_ms(text: str) -> list[int]:
-    """Read ``messageDelayLevel``: numbers with a unit, one blank between them. Level 1 is first."""
+    """Parse ``messageDelayLevel``: numbers with a unit, separated by one blank, level 1 first."""
     levels = []
     for item in text.rstrip(" ").split(" "):
         match = _DELAY.fullmatch(item)
@@ -48,18 +48,18 @@ def delay_levels_ms(text: str) -> list[int]:
 
 
 class StoreSettings(Settings):
-    """Where messages are kept, for how long, and how eagerly they reach the disk."""
+    """Settings of the message store: files, flushes, limits and retention."""
 
-    # Files. Their sizes must be those the directory was written with.
+    # Files; the sizes must equal those with which the directory was written
     store_path_root_dir: str = fixed(
-        says="The store directory.",
+        says="Directory of the message store.",
         factory=lambda: str(Path.home() / "store"),
         otherwise="`~/store`",
         important=True,
     )
     store_path_commit_log: str | None = fixed(
         None,
-        # A store that finds no log where it looks begins one, and deletes the queues of the other.
+        # A store that finds no log in `commitlog` creates one, and deletes the existing queues.
         refused(
             "the log is read and written in `commitlog` of the store directory; move it there, "
             "or make that a link to it, and leave the setting out",
@@ -78,10 +78,10 @@ class StoreSettings(Settings):
         ),
     )
     mapped_file_size_commit_log: int = fixed(
-        1 << 30, "Bytes of a log file; must be what the directory was written with."
+        1 << 30, "Bytes of a commit log file; must match the existing files."
     )
     mapped_file_size_consume_queue: int = fixed(
-        6_000_000, "Bytes of a queue file; must be what the directory was written with."
+        6_000_000, "Bytes of a consume queue file; must match the existing files."
     )
     mapped_file_size_consume_queue_ext: int = fixed(50_331_648, NO_QUEUE_EXTENSION)
     enable_consume_queue_ext: bool = fixed(
@@ -93,13 +93,16 @@ class StoreSettings(Settings):
     )
     bit_map_length_consume_queue_ext: int = fixed(64, NO_QUEUE_EXTENSION)
     max_hash_slot_num: int = fixed(
-        5_000_000, "Slots of an index file; must be what the directory was written with."
+        5_000_000, "Hash slots of an index file; must match the existing files."
     )
     max_index_num: int = fixed(
-        20_000_000, "Entries of an index file; must be what the directory was written with."
+        20_000_000, "Entries of an index file; must match the existing files."
     )
     message_index_enable: bool = live(
-        True, "Messages are found by key.", read_at_start=True, important=True
+        True,
+        "Messages are indexed, so that they can be found by key.",
+        read_at_start=True,
+        important=True,
     )
     message_index_safe: bool = live(
         False, idle("recovery always brings the index up to date"), important=True
@@ -108,33 +111,36 @@ class StoreSettings(Settings):
     # Writing and flushing
     flush_disk_type: str = fixed(
         "ASYNC_FLUSH",
-        "SYNC_FLUSH answers a send when the message is on disk.",
+        "With SYNC_FLUSH a send is answered after the message is on disk.",
         choices=("ASYNC_FLUSH", "SYNC_FLUSH"),
         important=True,
     )
     flush_interval_commit_log: int = live(
-        500, "Milliseconds between flushes of the log.", read_at_start=True, important=True
+        500,
+        "Milliseconds between flushes of the commit log.",
+        read_at_start=True,
+        important=True,
     )
     commit_interval_commit_log: int = live(200, NO_POOL, important=True)
     flush_commit_log_timed: bool = live(
         True,
-        idle("the log is flushed at its interval, and at once when a send waits for the disk"),
+        idle("the log is flushed at its interval, or at once if a send waits for the disk"),
         important=True,
     )
     flush_interval_consume_queue: int = live(
-        1000, "Milliseconds between flushes of the queues.", read_at_start=True
+        1000, "Milliseconds between flushes of the consume queues.", read_at_start=True
     )
     flush_commit_log_least_pages: int = live(
-        4, "Pages of the log that a flush is worth its while for.", read_at_start=True
+        4, "Least number of unflushed pages for a flush of the commit log.", read_at_start=True
     )
     commit_commit_log_least_pages: int = live(4, NO_POOL)
     flush_least_pages_when_warm_maped_file: int = live(4096, PAGES_AHEAD)
     flush_consume_queue_least_pages: int = live(
-        2, "Pages of a queue that a flush is worth its while for.", read_at_start=True
+        2, "Least number of unflushed pages for a flush of a consume queue.", read_at_start=True
     )
     flush_commit_log_thorough_interval: int = live(
         10_000,
-        "Milliseconds after which the log is flushed however little it is.",
+        "Milliseconds after which the commit log is flushed with fewer pages, too.",
         read_at_start=True,
     )
     commit_commit_log_thorough_interval: int = live(200, NO_POOL)
@@ -145,7 +151,7 @@ class StoreSettings(Settings):
     )
     sync_flush_timeout: int = live(
         5000,
-        "Milliseconds that a send waits for the disk; then it is answered FLUSH_DISK_TIMEOUT.",
+        "Milliseconds that a send waits for the disk before the answer FLUSH_DISK_TIMEOUT.",
         read_at_start=True,
     )
     use_reentrant_lock_when_put_message: bool = live(
@@ -154,7 +160,8 @@ class StoreSettings(Settings):
     warm_maped_file_enable: bool = live(False, PAGES_AHEAD)
     os_page_cache_busy_time_out_mills: int = live(
         1000,
-        "Under SYNC_FLUSH: sends are refused when the oldest has waited so long for the disk.",
+        "Under SYNC_FLUSH: milliseconds of the longest wait for the disk above which sends are "
+        "rejected.",
         long=True,
     )
     transient_store_pool_enable: bool = fixed(
@@ -172,73 +179,79 @@ class StoreSettings(Settings):
 
     # Timed messages; this setting has RocketMQ 5's name
     timer_max_delay_sec: int = live(
-        40 * 86_400, "RocketMQ 5's: seconds that a message may be timed ahead."
+        40 * 86_400, "Name of RocketMQ 5: largest delay of a timed message, in seconds."
     )
 
     # Exactly-once senders
     deduplication_window_ms: int = live(
         7 * 86_400_000,
-        "OrbitMQ's own: milliseconds after which ids of a silent exactly-once sender are dropped.",
+        "OrbitMQ's own: milliseconds after which ids of an idle exactly-once sender expire.",
         long=True,
     )
     deduplication_max_ids: int = live(
-        4_000_000, "OrbitMQ's own: ids of exactly-once senders that are kept in memory."
+        4_000_000, "OrbitMQ's own: largest number of ids of exactly-once senders kept in memory."
     )
     deduplication_snapshot_interval: int = fixed(
         30_000, "OrbitMQ's own: milliseconds between snapshots of these ids."
     )
 
     # Limits of one message, one read, one query
-    max_message_size: int = live(4 << 20, "Bytes of a message's body; larger ones are refused.")
-    max_msgs_num_batch: int = live(64, "Messages that a query by key may ask for.")
-    default_query_max_num: int = live(32, "Messages that a query for a message's id returns.")
+    max_message_size: int = live(
+        4 << 20, "Largest body of a message in bytes; larger are rejected."
+    )
+    max_msgs_num_batch: int = live(64, "Largest number of messages returned by a query by key.")
+    default_query_max_num: int = live(
+        32, "Largest number of messages returned by a query by unique message id."
+    )
     max_transfer_bytes_on_message_in_memory: int = live(
-        262_144, "Bytes of a pull's answer from memory.", important=True
+        262_144, "Largest response to a pull from memory, in bytes.", important=True
     )
     max_transfer_count_on_message_in_memory: int = live(
-        32, "Messages of a pull's answer from memory.", important=True
+        32, "Largest response to a pull from memory, in messages.", important=True
     )
     max_transfer_bytes_on_message_in_disk: int = live(
-        65_536, "Bytes of a pull's answer from disk.", important=True
+        65_536, "Largest response to a pull from disk, in bytes.", important=True
     )
     max_transfer_count_on_message_in_disk: int = live(
-        8, "Messages of a pull's answer from disk.", important=True
+        8, "Largest response to a pull from disk, in messages.", important=True
     )
     access_message_in_memory_max_ratio: int = live(
         40,
-        "Percent of this machine's memory; messages farther behind count as being on disk.",
+        "Percent of the machine's memory; messages farther behind the end count as on disk.",
         read_at_start=True,
         important=True,
     )
 
     # Retention
-    file_reserved_time: int = live(72, "Hours that log files are kept.", important=True)
+    file_reserved_time: int = live(72, "Hours for which commit log files are kept.", important=True)
     delete_when: str = live(
-        "04", "Hours of the day at which expired files are deleted, as `04;16`.", important=True
+        "04",
+        "Hours of the day at which expired files are deleted, such as `04;16`.",
+        important=True,
     )
     disk_max_used_space_ratio: int = live(
-        75, "Percent of the disk; above, expired files are deleted at any hour."
+        75, "Used percent of the disk above which expired files are deleted at any hour."
     )
     clean_file_forcibly_enable: bool = live(
         True,
-        "Above 85 % of the disk the oldest files are deleted, expired or not.",
+        "Above 85 % of the disk the oldest files are deleted even if they have not expired.",
         important=True,
     )
     clean_resource_interval: int = live(
-        10_000, "Milliseconds between looks for files to delete.", read_at_start=True
+        10_000, "Milliseconds between searches for files to delete.", read_at_start=True
     )
     delete_commit_log_files_interval: int = live(100, DELETES_AT_ONCE)
     delete_consume_queue_files_interval: int = live(100, DELETES_AT_ONCE)
     destroy_maped_file_interval_forcibly: int = live(120_000, READERS_KEEP_FILES)
     redelete_hanged_file_interval: int = live(120_000, READERS_KEEP_FILES)
     disk_fall_recorded: bool = live(
-        True, "Notes how many bytes each pull is behind, as GROUP_GET_FALL_SIZE."
+        True, "Counts the bytes that each pull is behind, as GROUP_GET_FALL_SIZE."
     )
 
     # Recovery
     check_crc_on_recover: bool = live(
         True,
-        "Recovery compares the checksums of message bodies.",
+        "Recovery verifies the checksums of message bodies.",
         key="checkCRCOnRecover",
         read_at_start=True,
     )
@@ -252,11 +265,11 @@ class StoreSettings(Settings):
 
     # Delayed messages
     message_delay_level: str = fixed(
-        DEFAULT_DELAY_LEVELS, "The delay of each level, level 1 first; units s, m, h, d."
+        DEFAULT_DELAY_LEVELS, "Delay of each level, level 1 first; units s, m, h, d."
     )
     flush_delay_offset_interval: int = live(
         10_000,
-        "Milliseconds between writes of how far delayed messages were delivered.",
+        "Milliseconds between writes of the offsets up to which delayed messages were delivered.",
         long=True,
         read_at_start=True,
     )
@@ -308,18 +321,18 @@ class StoreSettings(Settings):
 
     @property
     def commit_log_path(self) -> Path:
-        """Where the commit log is."""
+        """Directory of the commit log."""
         if self.store_path_commit_log is not None:
             return Path(self.store_path_commit_log)
         return Path(self.store_path_root_dir) / "commitlog"
 
     @property
     def has_log_in_its_place(self) -> bool:
-        """True when the commit log is where the store looks for it."""
+        """True if the configured commit log is `commitlog` in the store directory."""
         place = Path(self.store_path_root_dir) / "commitlog"
         return self.commit_log_path.resolve() == place.resolve()
 
     @property
     def delay_levels_ms(self) -> list[int]:
-        """The delay of each level, the first being level 1."""
+        """Milliseconds of each delay level, level 1 first."""
         return delay_levels_ms(self.message_delay_level)

@@ -1,8 +1,8 @@
 """Settings of TLS under RocketMQ's keys, for servers and for the connections a broker opens.
 
-In Java they are system properties, and so no part of a broker's configuration: they are not shown
-by ``getBrokerConfig`` and no request changes them. Here they stand in the same file as the other
-settings, or in a file of their own (``tls.config.file``), which wins, as in Java.
+In Java they are system properties, not part of a broker's configuration: ``getBrokerConfig`` does
+not show them and no request changes them. Here they are in the same file as the other settings, or
+in their own file (``tls.config.file``), which wins, as in Java.
 """
 
 from __future__ import annotations
@@ -22,64 +22,68 @@ OWN_FILE = "/etc/rocketmq/tls.properties"
 
 
 class TlsSettings(Settings):
-    """How TLS is spoken; all files are PEM."""
+    """Settings of TLS; all files are PEM."""
 
     enable: bool = fixed(
         False,
-        "Encrypts the connections that this process opens; an enforcing server does so anyway.",
+        "Encrypts the connections that this process opens; an enforcing server always does.",
         key="tls.enable",
     )
     config_file: str = fixed(
-        OWN_FILE, "A file of these settings, which wins over the other.", key="tls.config.file"
+        OWN_FILE, "File with these settings; overrides the other file.", key="tls.config.file"
     )
     test_mode_enable: bool = fixed(
         True,
-        "RocketMQ's default: the server signs its certificate itself, clients believe any.",
+        "RocketMQ's default: the server's certificate is self-signed, and clients accept any.",
         key="tls.test.mode.enable",
     )
 
     server_mode: str = fixed(
         "permissive",
-        "Permissive servers speak TLS with those who begin with it, enforcing ones with all.",
+        "`permissive` accepts connections with and without TLS, `enforcing` only those with TLS.",
         key="tls.server.mode",
         choices=("disabled", "permissive", "enforcing"),
     )
     server_need_client_auth: str = fixed(
         "none",
-        "Asks clients for a certificate, or requires one.",
+        "Client certificates are not requested, requested, or required.",
         key="tls.server.need.client.auth",
         choices=("none", "optional", "require"),
     )
-    server_key_path: str = fixed("", "The server's key.", key="tls.server.keyPath")
+    server_key_path: str = fixed("", "Private key of the server.", key="tls.server.keyPath")
     server_key_password: str = fixed(
-        "", "The password of the server's key.", key="tls.server.keyPassword"
+        "", "Password of the server's private key.", key="tls.server.keyPassword"
     )
-    server_cert_path: str = fixed("", "The server's certificate.", key="tls.server.certPath")
+    server_cert_path: str = fixed("", "Certificate of the server.", key="tls.server.certPath")
     server_auth_client: bool = fixed(
         False,
-        "A client's certificate must be signed by one of `tls.server.trustCertPath`.",
+        "Client certificates must be signed by a CA in `tls.server.trustCertPath`.",
         key="tls.server.authClient",
     )
     server_trust_cert_path: str = fixed(
-        "", "Certificates that clients' are checked against.", key="tls.server.trustCertPath"
+        "", "CA certificates used to verify clients.", key="tls.server.trustCertPath"
     )
 
-    client_key_path: str = fixed("", "The key that this process shows.", key="tls.client.keyPath")
-    client_key_password: str = fixed("", "The password of that key.", key="tls.client.keyPassword")
+    client_key_path: str = fixed(
+        "", "Private key for connections that this process opens.", key="tls.client.keyPath"
+    )
+    client_key_password: str = fixed(
+        "", "Password of this private key.", key="tls.client.keyPassword"
+    )
     client_cert_path: str = fixed(
-        "", "The certificate that this process shows.", key="tls.client.certPath"
+        "", "Certificate for connections that this process opens.", key="tls.client.certPath"
     )
     client_auth_server: bool = fixed(
         False,
-        "A server's certificate must be signed by one of `tls.client.trustCertPath`.",
+        "Server certificates must be signed by a CA in `tls.client.trustCertPath`.",
         key="tls.client.authServer",
     )
     client_trust_cert_path: str = fixed(
-        "", "Certificates that servers' are checked against.", key="tls.client.trustCertPath"
+        "", "CA certificates used to verify servers.", key="tls.client.trustCertPath"
     )
 
     def read_own_file(self) -> None:
-        """Take over what stands in `tls.config.file`; the default one need not be there."""
+        """Read the settings in `tls.config.file`; the default file may be missing."""
         path = Path(self.config_file)
         try:
             content = path.read_bytes()
@@ -92,12 +96,12 @@ class TlsSettings(Settings):
 
     @property
     def encrypts_own_connections(self) -> bool:
-        """Whether connections that this process opens are encrypted."""
+        """True if connections that this process opens are encrypted."""
         return self.enable or self.server_mode == "enforcing"
 
 
 class WithTls(Settings):
-    """Settings that hold those of TLS, too, without showing them to anybody."""
+    """Settings that also contain those of TLS, without showing them."""
 
     tls: TlsSettings = dataclasses.field(default_factory=TlsSettings, repr=False)
 
@@ -108,7 +112,7 @@ class WithTls(Settings):
         source: str = "configuration",
         lets_pass: LetsPass = "nothing",
     ) -> list[str]:
-        """Take over settings to start with; keys of TLS go to where they belong."""
+        """Set values to start with; keys of TLS go to `tls`."""
         of_tls = {key: text for key, text in properties.items() if key.startswith(PREFIX)}
         rest = {key: text for key, text in properties.items() if key not in of_tls}
         wrong = []
@@ -123,5 +127,5 @@ class WithTls(Settings):
         return taken
 
     def refused(self, properties: Mapping[str, str]) -> list[str]:
-        """Return the settings among these keys that a request may not change."""
+        """Return the keys among these that a request may not change."""
         return [key for key in properties if key.startswith(PREFIX)] + super().refused(properties)
