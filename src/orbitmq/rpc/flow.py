@@ -50,7 +50,7 @@ class Notify:
     body: bytes | None = None
     encoding: Encoding = "json"
     remark: str | None = None
-    """A sentence that the receiver may log."""
+    """Text that the receiver may log."""
 
 
 @dataclass(slots=True)
@@ -62,4 +62,4 @@ class Pause:
 
 Wish = Call | Notify | Pause
 Flow = Generator[Wish, Any, T]
-"""A generator that decides: yields operations, receives their results and returns a `T`."""
+"""Generator that contains a decision: yields operations, receives results and returns a `T`."""

@@ -43,7 +43,7 @@ class QueueData:
 
 @dataclass(frozen=True, slots=True)
 class TopicRoute:
-    """The queues of a topic and the brokers that have them."""
+    """Queues of a topic and the brokers that have them."""
 
     topic: str
     queues: tuple[QueueData, ...]
@@ -175,7 +175,7 @@ def _check_count(queues: Iterable[QueueData], order_conf: str | None) -> None:
 
 
 class Nameservers:
-    """The nameservers' addresses and the order in which requests try them.
+    """Addresses of the nameservers, in the order in which requests try them.
 
     The nameserver that answered last comes first.
     """

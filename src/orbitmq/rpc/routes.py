@@ -1,4 +1,4 @@
-"""Flows that fetch a topic's route from nameservers, and diagnose the cause if there is none.
+"""Flows that fetch a topic's route from nameservers, and diagnose the cause of a missing route.
 
 RocketMQ's clients report every cause as "No route info of this topic". These flows send further
 requests until the cause is clear, and raise `NoRoute` with the cause and the remedy.

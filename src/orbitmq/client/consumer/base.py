@@ -59,9 +59,10 @@ class MemberOwner(Generic[M]):
             return not self._stop_came_early
 
     def _take_member(self) -> M | None:
-        """Remove and return the member, which the caller has to stop; None if there is none.
+        """Remove the member and return it to the caller, who has to stop it.
 
-        Without a member, an early `close` is noted for `_has_joined`.
+        Before the member has joined, this returns None and notes the early `close` for
+        `_has_joined`.
         """
         with self._changing:
             member, self._member = self._member, None

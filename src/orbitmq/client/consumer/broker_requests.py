@@ -54,7 +54,7 @@ class _BrokerCalls:
     def __init__(self, member: PushMember) -> None:
         self._member = member
 
-    # ---- offsets
+    # ---- Offsets
 
     def reset_offsets(self, request: Command, _connection: Connection) -> None:
         """Start resetting offsets in the background; the request is one-way."""
@@ -90,7 +90,7 @@ class _BrokerCalls:
         body = dumps_lenient({"consumerTable": {}, "messageQueueTable": table})
         return respond(request, body=body)
 
-    # ---- running info
+    # ---- Running info
 
     def tell_running_info(self, request: Command, _connection: Connection) -> Command:
         """Return the running info of this consumer."""
@@ -136,7 +136,7 @@ class _BrokerCalls:
             remark = f"The Consumer Group <{group}> not exist in this consumer"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
 
-    # ---- one message
+    # ---- Direct consumption of one message
 
     async def consume_directly(self, request: Command, _connection: Connection) -> Command:
         """Call the handler with the message in the request and return the outcome."""

@@ -31,7 +31,7 @@ class ReadBuffer:
         self._current: Run | None = None
         self._rest: Iterator[ReceivedMessage] | None = None
         self.last: ReceivedMessage | None = None
-        """The latest message of the current iterator; the reader sets this attribute."""
+        """Latest message of the current iterator; the reader sets this attribute."""
 
     # ---- Methods for the event loop
 

@@ -492,7 +492,7 @@ class ConsumerCoordinator:
         return True
 
     def subscription_of(self, queue: MessageQueue) -> Subscription | None:
-        """Return the subscription to a queue's topic, None if there is none."""
+        """Return the subscription to a queue's topic, or None without a subscription."""
         return self.subscriptions.get(queue.topic)
 
     # ---- Offsets

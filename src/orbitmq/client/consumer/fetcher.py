@@ -39,7 +39,7 @@ class FetchingMember(ConsumerCoordinator, Generic[C]):
         task.add_done_callback(lambda _: self._pulls.pop(cache, None))
 
     def _pull_no_more(self, cache: QueueCache | None = None) -> None:
-        """Cancel the pull task of a queue, or of all queues if `cache` is None."""
+        """Cancel the pull task of a queue, or the pull tasks of all queues without `cache`."""
         caches = list(self._pulls) if cache is None else [cache]
         for one in caches:
             if (pulling := self._pulls.get(one)) is not None:

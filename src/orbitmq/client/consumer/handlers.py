@@ -106,7 +106,7 @@ class OrderlyStatus(Enum):
 
 @dataclass(slots=True, frozen=True)
 class Handler:
-    """A user's function for the messages of one topic, with its options."""
+    """Function of the user for the messages of one topic, with options."""
 
     topic: str
     function: Callable[[Any], Any]
@@ -117,7 +117,7 @@ class Handler:
 
 @dataclass(slots=True)
 class Failure:
-    """A message that has to be retried, and the error of its handler."""
+    """Message that has to be retried, with the error of its handler."""
 
     message: ReceivedMessage
     error: BaseException
@@ -204,12 +204,12 @@ class HandlerTable:
             self.put(handler)
 
     def function_of(self, topic: str) -> Callable[[Any], Any] | None:
-        """Return the user's function for a topic, without the wrapper; None if there is none."""
+        """Return the user's function for a topic, without the wrapper; None without a handler."""
         handler = self._of_topic.get(topic)
         return None if handler is None else handler.function
 
     def find(self, topic: str) -> Handler | None:
-        """Return the handler of a topic with its wrapped function; None if there is none."""
+        """Return the handler of a topic with its wrapped function, or None without a handler."""
         return self._in_use.get(topic)
 
     def __iter__(self) -> Iterator[Handler]:

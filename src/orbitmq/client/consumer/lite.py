@@ -261,7 +261,7 @@ class Consumer(BaseConsumer):
         background.run(self._running.commit(offsets))
 
     def committed(self, queue: MessageQueue) -> int | None:
-        """Return the group's committed offset of a queue, None if there is none. ::
+        """Return the group's committed offset of a queue, None before the first commit. ::
 
         consumer.committed(queue)
         """

@@ -237,7 +237,7 @@ class AsyncConsumer(BaseConsumer):
         await self._running.commit(offsets)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """Return the group's committed offset of a queue, None if there is none. ::
+        """Return the group's committed offset of a queue, None before the first commit. ::
 
         await consumer.committed(queue)
         """

@@ -93,7 +93,7 @@ class LiteMember(FetchingMember[ProcessQueue]):
             for topic in {queue.topic for queue in self.assigned}:
                 self.instance.routes.watch(topic)
                 await self.instance.run(route_or_diagnose(self.instance.routes, topic))
-            await self.beat()  # brokers must know the group before it pulls
+            await self.beat()  # brokers need the group's heartbeat before its first pull
             await self.rebalance()
 
     def own_queue(self, queue: MessageQueue) -> MessageQueue:
@@ -119,7 +119,7 @@ class LiteMember(FetchingMember[ProcessQueue]):
         return queue in self.assigned if self.assigned is not None else super()._is_wanted(queue)
 
     def subscription_of(self, queue: MessageQueue) -> Subscription | None:
-        """Return the subscription that applies to a queue, None if there is none."""
+        """Return the subscription that applies to a queue, or None without a subscription."""
         if self.assigned is not None:
             return self.assigned.get(queue)
         return super().subscription_of(queue)
@@ -202,7 +202,7 @@ class LiteMember(FetchingMember[ProcessQueue]):
                 pulled.next_offset,
             )
             cache.moved(pulled.next_offset)
-            self.offsets.table.forget(queue)  # the new offset may be lower, `advance` ignores that
+            self.offsets.table.forget(queue)  # `advance` would ignore a lower new offset
             return
         cache.next_offset = pulled.next_offset
         if messages:
@@ -290,7 +290,7 @@ class LiteMember(FetchingMember[ProcessQueue]):
         await self.offsets.persist(queues, wait=True)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """Return the committed offset of a queue, None if there is none."""
+        """Return the committed offset of a queue, None before the first commit."""
         own = self.own_queue(queue)
         known = self.offsets.table.get(own)
         if known is None:

@@ -201,7 +201,7 @@ def search_offset(routes: RouteTable, queue: MessageQueue, time_ms: int) -> Flow
 
 
 def stored_offset(routes: RouteTable, group: str, queue: MessageQueue) -> Flow[int]:
-    """Return the group's committed offset of a queue, -1 if there is none."""
+    """Return the group's committed offset of a queue, -1 before the first commit."""
     ext = _of_queue(queue) | {"consumerGroup": group}
     try:
         return (yield from _ask_offset(routes, queue, RequestCode.QUERY_CONSUMER_OFFSET, ext))

@@ -37,7 +37,7 @@ class PullConsumer(WithBlock, BasePullConsumer):
     """
 
     def start(self) -> Self:
-        """Start the consumer's heartbeats in the background. ::
+        """Start the background work: heartbeats and refreshes of routes. ::
 
         consumer.start()
         """
@@ -107,7 +107,7 @@ class PullConsumer(WithBlock, BasePullConsumer):
         return background.run(self._search(queue, time_ms))
 
     def committed(self, queue: MessageQueue) -> int | None:
-        """Return the group's committed offset of a queue, None if there is none. ::
+        """Return the group's committed offset of a queue, None before the first commit. ::
 
         consumer.committed(queue)
         """
@@ -147,7 +147,7 @@ class AsyncPullConsumer(AsyncWithBlock, BasePullConsumer):
     """
 
     async def start(self) -> Self:
-        """Start the consumer's heartbeats on the running loop. ::
+        """Start the background work, heartbeats and refreshes of routes, on the running loop. ::
 
         await consumer.start()
         """
@@ -212,7 +212,7 @@ class AsyncPullConsumer(AsyncWithBlock, BasePullConsumer):
         return await self._search(queue, time_ms)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """Return the group's committed offset of a queue, None if there is none. ::
+        """Return the group's committed offset of a queue, None before the first commit. ::
 
         await consumer.committed(queue)
         """

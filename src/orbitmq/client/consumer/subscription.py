@@ -42,7 +42,7 @@ class SubscriptionTable:
         self._of_topic.pop(topic, None)
 
     def get(self, topic: str) -> Subscription | None:
-        """Return the subscription to a topic, None if there is none."""
+        """Return the subscription to a topic, or None without a subscription."""
         return self._of_topic.get(topic)
 
     def touch(self, topic: str, now_ms: int) -> None:

@@ -1,1 +1,1 @@
-"""The two ways to run a flow: on the calling thread, and on an event loop."""
+"""Drivers of flows: one sends a flow's requests on the calling thread, one on an event loop."""
