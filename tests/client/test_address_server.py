@@ -37,7 +37,7 @@ def settings_of(server: AddressServer, **more: Any) -> ClientSettings:
     return ClientSettings.of(nameserver_domain=server.domain, **more)
 
 
-def test_the_first_line_counts(server: AddressServer) -> None:
+def test_only_the_first_line_of_the_answer_is_used(server: AddressServer) -> None:
     server.text = "10.0.0.1:9876; 10.0.0.2:9876;\nsomething else\n"
     assert look_up_nameservers(settings_of(server)) == ("10.0.0.1:9876", "10.0.0.2:9876")
     look_up_nameservers(settings_of(server, nameserver_subgroup="other", unit_name="eu"))
@@ -52,7 +52,7 @@ def test_the_first_line_counts(server: AddressServer) -> None:
         (200, "<html>", "no list of addresses"),
     ],
 )
-def test_answers_that_help_nobody(
+def test_unusable_answers_are_errors(
     server: AddressServer, status: int, text: str, complaint: str
 ) -> None:
     server.status, server.text = status, text
@@ -61,7 +61,7 @@ def test_answers_that_help_nobody(
     assert caught.value.cause == "no_nameserver"
 
 
-def test_nobody_there(server: AddressServer) -> None:
+def test_a_client_cannot_start_without_the_address_server(server: AddressServer) -> None:
     settings = settings_of(server)
     server.close()
     with pytest.raises(NoRoute, match="Check nameserver_domain"):
@@ -73,13 +73,13 @@ def test_nobody_there(server: AddressServer) -> None:
         Producer(settings, group="g", instance_name="same").start()
 
 
-def test_given_addresses_go_before(server: AddressServer) -> None:
+def test_explicit_addresses_take_precedence(server: AddressServer) -> None:
     assert not ClientSettings.of("a:1", nameserver_domain=server.domain).looks_up_nameservers
     assert settings_of(server).looks_up_nameservers
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_clients_find_their_way(
+def test_clients_find_nameservers_through_the_address_server(
     server: AddressServer, cluster: LocalCluster, kind: str, seen: Seen
 ) -> None:
     server.text = cluster.address
@@ -100,7 +100,7 @@ def test_clients_find_their_way(
     thread.close()
 
 
-def test_a_list_that_changes_is_taken_over(
+def test_a_changed_list_replaces_the_nameservers(
     server: AddressServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(instance, "LOOK_UP_S", 0.02)

@@ -52,7 +52,9 @@ def consumer(
         yield consumer
 
 
-def test_running_info(consumer: PushConsumer, ask: Ask, group: str, topic: str) -> None:
+def test_the_running_info_of_a_consumer_is_returned(
+    consumer: PushConsumer, ask: Ask, group: str, topic: str
+) -> None:
     def running_info() -> dict[str, Any]:
         response = ask(
             RequestCode.GET_CONSUMER_RUNNING_INFO,
@@ -81,7 +83,7 @@ def test_running_info(consumer: PushConsumer, ask: Ask, group: str, topic: str) 
     assert (retries["consumeOKTPS"], retries["consumeFailedMsgs"]) == (0, 0)
 
 
-def test_a_message_is_tried_directly(
+def test_a_message_is_consumed_directly_on_request(
     consumer: PushConsumer, ask: Ask, group: str, seen: Seen
 ) -> None:
     good = next(message for message in seen.messages if message.body == b"good")
@@ -107,7 +109,9 @@ def test_a_message_is_tried_directly(
     assert "no good" in answer["remark"]
 
 
-def test_offsets_in_memory(consumer: PushConsumer, ask: Ask, group: str, topic: str) -> None:
+def test_offsets_in_memory_are_returned(
+    consumer: PushConsumer, ask: Ask, group: str, topic: str
+) -> None:
     def total() -> int:
         response = ask(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, topic=topic, group=group)
         assert response.code == 0, response.remark
@@ -117,7 +121,7 @@ def test_offsets_in_memory(consumer: PushConsumer, ask: Ask, group: str, topic: 
     eventually(lambda: total() == 2)
 
 
-def test_offsets_are_reset(
+def test_a_reset_makes_messages_come_again(
     consumer: PushConsumer, ask: Ask, group: str, topic: str, seen: Seen
 ) -> None:
     def reset() -> bool:

@@ -143,7 +143,7 @@ def test_a_heartbeat_that_fails_is_repeated_at_once() -> None:
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_client_announces_itself_and_asks_for_its_queues_before_it_pulls_again() -> None:
+def test_heartbeat_and_locks_precede_pulls_when_a_broker_is_back() -> None:
     async def test(member: PushMember, cluster: Cluster, _handler: Slow) -> None:
         await _works(member)
         cluster.is_down = True
@@ -162,7 +162,7 @@ def test_a_client_announces_itself_and_asks_for_its_queues_before_it_pulls_again
     _play(test)
 
 
-def test_queues_of_a_broker_that_is_away_are_kept_when_the_route_does_not_name_it() -> None:
+def test_queues_of_an_absent_broker_are_kept_when_the_route_lacks_it() -> None:
     async def test(member: PushMember, cluster: Cluster, _handler: Slow) -> None:
         await _works(member)
         cluster.is_down, cluster.is_listed = True, False
@@ -176,7 +176,7 @@ def test_queues_of_a_broker_that_is_away_are_kept_when_the_route_does_not_name_i
 
 
 @pytest.mark.usefixtures("never_settled")
-def test_the_route_is_asked_for_until_it_names_a_broker_that_is_back() -> None:
+def test_the_route_is_fetched_until_it_names_a_broker_that_is_back() -> None:
     async def test(member: PushMember, cluster: Cluster, _handler: Slow) -> None:
         await _works(member)
         cluster.is_down, cluster.is_listed = True, False
@@ -200,7 +200,7 @@ def test_the_route_is_asked_for_until_it_names_a_broker_that_is_back() -> None:
 
 
 @pytest.mark.usefixtures("never_settled")
-def test_members_that_a_broker_lists_do_not_count_when_it_has_just_come_back() -> None:
+def test_members_listed_by_a_broker_that_just_came_back_do_not_count() -> None:
     async def test(member: PushMember, cluster: Cluster, _handler: Slow) -> None:
         await _works(member)
         cluster.members = ["another"]  # which was back earlier
@@ -213,7 +213,7 @@ def test_members_that_a_broker_lists_do_not_count_when_it_has_just_come_back() -
 
 
 @pytest.mark.usefixtures("never_settled")
-def test_no_queue_is_taken_up_from_a_broker_that_has_just_come_back() -> None:
+def test_no_new_queue_is_taken_from_a_broker_that_just_came_back() -> None:
     async def test(member: PushMember, cluster: Cluster, _handler: Slow) -> None:
         cluster.queue_count = 1
         await member.start()
@@ -261,7 +261,7 @@ def test_a_queue_is_kept_until_its_offset_is_committed() -> None:
     _play(test)
 
 
-def test_what_handlers_have_is_finished_and_committed_before_a_queue_is_given_up() -> None:
+def test_running_messages_are_finished_before_a_queue_is_given_up() -> None:
     async def test(member: PushMember, cluster: Cluster, handler: Slow) -> None:
         cluster.put(1, *(b"%d" % number for number in range(16)))
         await _works(member)
@@ -277,7 +277,7 @@ def test_what_handlers_have_is_finished_and_committed_before_a_queue_is_given_up
     _play(test)
 
 
-def test_what_lies_before_the_last_message_begun_is_handled_when_a_member_stops() -> None:
+def test_messages_before_the_last_one_begun_are_handled_at_the_stop() -> None:
     async def test(member: PushMember, cluster: Cluster, handler: Slow) -> None:
         cluster.put(0, *(b"%d" % number for number in range(16)))
         await _works(member)
@@ -291,7 +291,7 @@ def test_what_lies_before_the_last_message_begun_is_handled_when_a_member_stops(
     _play(test)
 
 
-def test_an_offset_that_an_older_pull_has_taken_back_is_committed_again() -> None:
+def test_an_offset_reset_by_an_older_pull_is_committed_again() -> None:
     async def test(member: PushMember, cluster: Cluster, handler: Slow) -> None:
         handler.go_on.set()
         cluster.put(1, b"0", b"1")
@@ -312,7 +312,7 @@ def test_an_offset_that_an_older_pull_has_taken_back_is_committed_again() -> Non
     _play(test)
 
 
-def test_a_queue_that_another_member_still_has_is_taken_up_once_it_is_given_back() -> None:
+def test_a_queue_locked_by_another_member_is_taken_once_it_is_released() -> None:
     async def test(member: PushMember, cluster: Cluster, _handler: Slow) -> None:
         cluster.refused_locks = {0}
         _away(member, cluster)  # the first queue is ours
@@ -342,7 +342,7 @@ def test_queues_of_a_member_that_does_not_come_back_are_taken_over() -> None:
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_member_that_is_alone_does_not_wait_for_locks_of_before() -> None:
+def test_a_lone_member_does_not_wait_for_old_locks() -> None:
     async def test(member: PushMember, cluster: Cluster, _handler: Slow) -> None:
         cluster.refused_locks = {0, 1}
         await member.start()
@@ -352,7 +352,7 @@ def test_a_member_that_is_alone_does_not_wait_for_locks_of_before() -> None:
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_queue_that_was_lent_to_another_meanwhile_is_given_up_without_a_commit() -> None:
+def test_a_queue_locked_by_another_meanwhile_is_given_up_uncommitted() -> None:
     async def test(member: PushMember, cluster: Cluster, handler: Slow) -> None:
         handler.go_on.set()
         cluster.put(1, b"0")

@@ -50,7 +50,7 @@ class Played:
 
 
 @pytest.mark.parametrize("batch", [1, 3])
-def test_what_is_stuck_is_given_up_once_and_the_rest_goes_on(batch: int) -> None:
+def test_stuck_messages_are_given_up_once_and_the_others_go_on(batch: int) -> None:
     began, may_end = threading.Event(), threading.Event()
     handled: list[int] = []
 
@@ -87,7 +87,7 @@ def test_what_is_stuck_is_given_up_once_and_the_rest_goes_on(batch: int) -> None
     workers.close()
 
 
-def test_who_comes_back_in_time_is_not_given_up() -> None:
+def test_a_message_finished_in_time_is_not_given_up() -> None:
     began, may_end = threading.Event(), threading.Event()
 
     def handle(message: Any) -> None:

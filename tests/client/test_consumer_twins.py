@@ -37,7 +37,7 @@ def _public(kind: type) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(("blocking", "twin"), TWINS)
-def test_one_face(blocking: type, twin: type) -> None:
+def test_blocking_and_asyncio_consumers_have_the_same_members(blocking: type, twin: type) -> None:
     assert inspect.signature(blocking) == inspect.signature(twin)
     theirs = {name for name in _public(twin) if (twin, name) not in ONLY_THERE}
     assert set(_public(blocking)) == theirs
@@ -47,7 +47,9 @@ def test_one_face(blocking: type, twin: type) -> None:
     ("blocking", "twin", "name"),
     [(one, two, name) for one, two in TWINS for name in _public(one)],
 )
-def test_one_signature_and_one_sentence(blocking: type, twin: type, name: str) -> None:
+def test_twin_methods_have_the_same_signature_and_summary(
+    blocking: type, twin: type, name: str
+) -> None:
     method, other = getattr(blocking, name), getattr(twin, name)
     own = list(inspect.signature(method).parameters.values())
     assert own == list(inspect.signature(other).parameters.values())

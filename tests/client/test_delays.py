@@ -53,7 +53,7 @@ def test_an_argument_becomes_a_property(given: dict[str, Any], name: str, value:
         make_batch([message], "g", SendPolicy())
 
 
-def test_no_delay_is_none() -> None:
+def test_a_delay_of_zero_is_no_delay() -> None:
     message = Message("T", b"x", delay=timedelta(0))
     assert not message.is_delayed
     assert properties_of(message).keys() == {"UNIQ_KEY", "WAIT"}
@@ -81,12 +81,12 @@ def test_no_delay_is_none() -> None:
         ({"delay": 1, "properties": {"TIMER_DELAY_SEC": "1"}}, "leave the property out"),
     ],
 )
-def test_a_time_that_makes_no_sense_is_refused(given: dict[str, Any], words: str) -> None:
+def test_invalid_delivery_times_are_refused(given: dict[str, Any], words: str) -> None:
     with pytest.raises(BadMessage, match=words):
         Message("T", b"x", **given)
 
 
-def test_a_retry_has_a_level_that_brokers_have() -> None:
+def test_a_retry_with_an_unknown_delay_level_is_refused() -> None:
     assert RetryLater(delay_level=18).delay_level == 18
     assert RetryLater.dead_letter().delay_level == -1
     for level in (99, 19, -2):
@@ -94,7 +94,7 @@ def test_a_retry_has_a_level_that_brokers_have() -> None:
             RetryLater(delay_level=level)
 
 
-def test_a_message_that_is_pulled_goes_back_with_a_level_that_brokers_have(
+def test_send_back_with_an_unknown_delay_level_is_refused(
     cluster: LocalCluster, send: Callable[..., Any], group: str, topic: str
 ) -> None:
     send("x")
@@ -135,7 +135,7 @@ def test_a_message_is_delivered_when_it_is_due(
     assert stored_ms >= due_ms
 
 
-def test_a_broker_refuses_what_is_too_far_ahead(cluster: LocalCluster) -> None:
+def test_a_broker_refuses_deliveries_too_far_ahead(cluster: LocalCluster) -> None:
     with (
         Producer(cluster.address, group="g") as producer,
         pytest.raises(BrokerRefused, match="timerMaxDelaySec") as caught,

@@ -26,7 +26,9 @@ def _hold_start(consumer: Any, until: threading.Event) -> None:
     consumer._join = join_slowly
 
 
-def test_threads(cluster: LocalCluster, send: Any, topic: str, group: str) -> None:
+def test_a_handler_stops_its_consumer_before_start_returns(
+    cluster: LocalCluster, send: Any, topic: str, group: str
+) -> None:
     consumer = PushConsumer(cluster.address, group=group, consume_from="first")
     stopped = threading.Event()
     _hold_start(consumer, until=stopped)
@@ -42,7 +44,9 @@ def test_threads(cluster: LocalCluster, send: Any, topic: str, group: str) -> No
     eventually(lambda: has_left(cluster, group))
 
 
-def test_tasks(cluster: LocalCluster, send: Any, topic: str, group: str) -> None:
+def test_a_coroutine_stops_its_consumer_before_start_returns(
+    cluster: LocalCluster, send: Any, topic: str, group: str
+) -> None:
     async def go() -> None:
         consumer = AsyncPushConsumer(cluster.address, group=group, consume_from="first")
         stopped = threading.Event()
@@ -61,7 +65,9 @@ def test_tasks(cluster: LocalCluster, send: Any, topic: str, group: str) -> None
     eventually(lambda: has_left(cluster, group))
 
 
-def test_run_returns(cluster: LocalCluster, send: Any, topic: str, group: str) -> None:
+def test_run_returns_when_the_consumer_was_stopped_during_the_start(
+    cluster: LocalCluster, send: Any, topic: str, group: str
+) -> None:
     """`run` waits for the end of a consumer that has ended already."""
     consumer = PushConsumer(cluster.address, group=group, consume_from="first")
     stopped = threading.Event()

@@ -44,7 +44,7 @@ def test_every_message_has_its_own_result(cluster: LocalCluster) -> None:
     asyncio.run(run())
 
 
-def test_of_threads_too(cluster: LocalCluster) -> None:
+def test_every_message_of_several_threads_has_its_own_result(cluster: LocalCluster) -> None:
     with (
         Producer(cluster.address, group="g", linger_ms=1) as producer,
         ThreadPoolExecutor(4) as pool,
@@ -62,9 +62,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_a_message_that_cannot_be_written_is_its_senders_alone(
-    cluster: LocalCluster, bad: Message
-) -> None:
+def test_an_unencodable_message_fails_alone(cluster: LocalCluster, bad: Message) -> None:
     with Producer(cluster.address, group="g", linger_ms=1) as producer:
         futures = [producer.enqueue(m) for m in (bad, *messages("bad", 3), bad)]
         for future in (futures[0], futures[-1]):
@@ -74,7 +72,7 @@ def test_a_message_that_cannot_be_written_is_its_senders_alone(
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_a_message_that_cannot_be_written_is_raised_at_once(
+def test_an_unencodable_message_is_raised_at_once_with_asyncio(
     cluster: LocalCluster, bad: Message
 ) -> None:
     async def run() -> None:
@@ -87,7 +85,7 @@ def test_a_message_that_cannot_be_written_is_raised_at_once(
     asyncio.run(run())
 
 
-def test_without_a_linger_there_are_no_batches(cluster: LocalCluster) -> None:
+def test_enqueue_is_refused_without_linger_ms(cluster: LocalCluster) -> None:
     message = Message("t", b"x")
     with (
         Producer(cluster.address, group="g") as producer,
@@ -106,7 +104,7 @@ def test_without_a_linger_there_are_no_batches(cluster: LocalCluster) -> None:
         closed.enqueue(message)
 
 
-def test_what_cannot_be_batched_goes_alone(cluster: LocalCluster) -> None:
+def test_a_delayed_message_is_sent_alone(cluster: LocalCluster) -> None:
     delayed = Message("alone", b"later", delay_level=1)
     with Producer(cluster.address, group="g", linger_ms=1) as producer:
         assert producer.enqueue(delayed).result(30).status is SendStatus.SEND_OK
@@ -118,7 +116,7 @@ def test_what_cannot_be_batched_goes_alone(cluster: LocalCluster) -> None:
     asyncio.run(run())
 
 
-def test_what_a_broker_refuses_is_told_to_everyone_who_waits() -> None:
+def test_a_refused_batch_fails_the_future_of_every_message() -> None:
     # Each is within the limit of the broker, their batch is not.
     large = [Message("large", b"x" * 4000) for _ in range(20)]
     with (
@@ -132,13 +130,13 @@ def test_what_a_broker_refuses_is_told_to_everyone_who_waits() -> None:
                 future.result(30)
 
 
-def test_closing_sends_what_was_handed_over(cluster: LocalCluster) -> None:
+def test_closing_sends_all_enqueued_messages(cluster: LocalCluster) -> None:
     with Producer(cluster.address, group="g", linger_ms=60_000) as producer:
         futures = [producer.enqueue(message) for message in messages("closing", 3)]
     assert [future.result(0).status for future in futures] == [SendStatus.SEND_OK] * 3
 
 
-def test_one_who_hands_over_too_much_waits(
+def test_enqueue_waits_when_too_many_messages_are_pending(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batcher, "MOST_HANDED_OVER", 5)

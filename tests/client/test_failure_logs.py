@@ -126,7 +126,7 @@ def test_a_dead_letter_is_logged_once_after_its_failures(
 
 
 @pytest.mark.parametrize("orderly", [False, True], ids=["any order", "in order"])
-def test_a_message_that_a_handler_gives_back_is_one_line_without_a_traceback(
+def test_a_retry_by_the_handler_is_logged_without_a_traceback(
     cluster: LocalCluster,
     send: Callable[..., list[str]],
     topic: str,

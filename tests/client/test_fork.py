@@ -72,7 +72,7 @@ def told_to_start(kind: Any, address: str, topic: str, group: str, seen: Seen) -
 
 
 @pytest.mark.parametrize("kind", [PushConsumer, Consumer, PullConsumer])
-def test_a_consumer_that_ends_in_a_child(
+def test_stopping_a_consumer_in_a_child_leaves_the_parent_registered(
     kind: Any, cluster: LocalCluster, topic: str, group: str, send: Any, seen: Seen
 ) -> None:
     send("before")
@@ -96,7 +96,9 @@ def test_a_consumer_that_ends_in_a_child(
         consumer.stop()
 
 
-def test_a_producer_that_ends_in_a_child(cluster: LocalCluster, topic: str) -> None:
+def test_closing_a_producer_in_a_child_leaves_the_parent_registered(
+    cluster: LocalCluster, topic: str
+) -> None:
     (broker,) = cluster.brokers.values()
     with Producer(cluster.address, group="forks", timeout_ms=10_000) as producer:
         producer.send(Message(topic, b"parent"))
@@ -115,7 +117,9 @@ def test_a_producer_that_ends_in_a_child(cluster: LocalCluster, topic: str) -> N
         producer.send(Message(topic, b"parent again"))
 
 
-def test_a_transaction_in_a_child(cluster: LocalCluster, topic: str) -> None:
+def test_a_child_sends_transactions_as_a_client_of_its_own(
+    cluster: LocalCluster, topic: str
+) -> None:
     def check(_message: Any) -> TransactionState:
         return TransactionState.UNKNOWN
 
@@ -147,7 +151,9 @@ def eventually_known(instance: ClientInstance) -> bool:
     return True
 
 
-def test_a_request_in_a_child(cluster: LocalCluster, topic: str, group: str, send: Any) -> None:
+def test_a_child_sends_requests_and_receives_its_own_replies(
+    cluster: LocalCluster, topic: str, group: str, send: Any
+) -> None:
     send("no question")  # makes the topic
     with (
         Producer(cluster.address, group="forks-ask", timeout_ms=10_000) as asking,

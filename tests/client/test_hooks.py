@@ -196,7 +196,7 @@ class FailingAtTheEnd(SendHook, ConsumeHook):
         raise RuntimeError("after_consume")
 
 
-def test_a_hook_that_fails_fails_no_send(
+def test_a_failing_hook_does_not_fail_the_send(
     cluster: LocalCluster, way: Any, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     spans = Spans()
@@ -220,7 +220,7 @@ def test_a_hook_that_fails_fails_no_send(
         ({"DELAY": "3"}, "RocketMQ's own"),
     ],
 )
-def test_properties_that_no_message_can_have_are_dropped(
+def test_invalid_properties_of_a_hook_are_dropped(
     cluster: LocalCluster,
     topic: str,
     change: dict[str, Any],
@@ -241,7 +241,7 @@ def test_properties_that_no_message_can_have_are_dropped(
     assert reason in caplog.text
 
 
-def test_properties_are_changed_in_place(
+def test_replacing_the_properties_has_no_effect(
     cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Replacing(SendHook):
@@ -256,7 +256,7 @@ def test_properties_are_changed_in_place(
     assert "in place" in caplog.text
 
 
-def test_a_send_that_is_cancelled_ends_its_hooks(cluster: LocalCluster, topic: str) -> None:
+def test_a_cancelled_send_ends_its_hooks(cluster: LocalCluster, topic: str) -> None:
     spans = Spans()
 
     async def run() -> None:
@@ -336,7 +336,7 @@ def test_a_trace_goes_from_the_sender_through_the_handler(
     assert sorted(each.state[spans][0] for each in spans.handled) == ["1", "2", "3"]
 
 
-def test_a_handler_that_fails_ends_its_hooks_with_the_error(
+def test_a_failed_handler_ends_its_hooks_with_the_error(
     consume: Make, send: Any, seen: Seen
 ) -> None:
     spans = Spans()
@@ -370,7 +370,7 @@ def test_a_consumer_may_be_started_again_with_its_hooks(
     assert len(spans.begun) == 2, "not twice around the same handler"
 
 
-def test_what_is_no_hook_is_refused_when_the_client_is_made() -> None:
+def test_an_invalid_hook_is_refused_when_the_client_is_created() -> None:
     class Half:
         def before_send(self, context: SendContext) -> None:
             pass

@@ -66,7 +66,7 @@ def test_two_members_split_the_queues(
         assert bodies & {*other_seen.bodies}
 
 
-def test_two_of_one_name_are_refused_and_the_error_says_what_helps(
+def test_a_second_member_of_the_same_name_is_refused_with_advice(
     make: Make, send: Any, topic: str, seen: Seen
 ) -> None:
     send("before")
@@ -83,7 +83,7 @@ def test_two_of_one_name_are_refused_and_the_error_says_what_helps(
         assert second.client_id.endswith("@same")
 
 
-def test_broadcast_consumers_have_one_name_unless_it_is_given(
+def test_broadcast_consumers_share_one_name_unless_one_is_given(
     make: Make, send: Any, tmp_path: Any, seen: Seen
 ) -> None:
     """Their offsets are kept in a file under that name, so it is not made up."""
@@ -97,7 +97,7 @@ def test_broadcast_consumers_have_one_name_unless_it_is_given(
             assert seen.wait(1) == other.wait(1) == ["to all"]
 
 
-def test_readers_and_producers_are_no_different(
+def test_readers_and_producers_of_the_same_name_are_refused(
     way: Any, cluster: LocalCluster, topic: str, group: str, send: Any
 ) -> None:
     send("makes the topic")

@@ -75,7 +75,7 @@ def instance(**settings: Any) -> ClientInstance:
     return ClientInstance(ClientSettings.of("127.0.0.1:1", **settings))
 
 
-def test_a_heartbeat_goes_out_when_a_broker_turns_up_and_says_what_the_client_is() -> None:
+def test_a_heartbeat_is_sent_when_a_new_broker_appears() -> None:
     async def run() -> None:
         async with broker() as peer:
             client = instance()
@@ -102,7 +102,7 @@ def test_a_heartbeat_goes_out_when_a_broker_turns_up_and_says_what_the_client_is
     asyncio.run(run())
 
 
-def test_a_group_is_on_a_client_once() -> None:
+def test_a_group_can_join_a_client_only_once() -> None:
     async def run() -> None:
         client = instance()
         client.add_producer("g")
@@ -119,7 +119,7 @@ def test_a_group_is_on_a_client_once() -> None:
     asyncio.run(run())
 
 
-def test_two_clients_of_one_id_are_not_in_one_group() -> None:
+def test_two_clients_with_one_id_cannot_share_a_group() -> None:
     async def run() -> None:
         first, second = instance(instance_name="one"), instance(instance_name="one")
         assert first.client_id == second.client_id
@@ -147,7 +147,7 @@ def test_two_clients_of_one_id_are_not_in_one_group() -> None:
     asyncio.run(run())
 
 
-def test_members_that_change_wake_the_rebalance() -> None:
+def test_changed_members_trigger_a_rebalance() -> None:
     async def run() -> None:
         async with broker() as peer:
             woken = asyncio.Event()
@@ -165,7 +165,7 @@ def test_members_that_change_wake_the_rebalance() -> None:
     asyncio.run(run())
 
 
-def test_a_broker_that_is_gone_does_not_hold_up_the_end() -> None:
+def test_an_unreachable_broker_does_not_delay_the_stop() -> None:
     async def run() -> None:
         client = instance()
         client.add_producer("p")
@@ -179,7 +179,7 @@ def test_a_broker_that_is_gone_does_not_hold_up_the_end() -> None:
     asyncio.run(run())
 
 
-def test_timers_survive_errors_and_can_be_hurried() -> None:
+def test_timers_survive_errors_and_can_run_early() -> None:
     async def run() -> None:
         client = instance()
         await client.start()
@@ -217,7 +217,7 @@ def test_routes_are_refreshed_while_they_are_watched() -> None:
         asyncio.run(run())
 
 
-def test_routes_are_refreshed_early_but_not_all_the_time() -> None:
+def test_early_route_refreshes_are_limited_to_one_a_second() -> None:
     async def run() -> None:
         async with broker() as peer:
             client = ClientInstance(ClientSettings.of(peer.address))
@@ -254,7 +254,7 @@ def conversation(address: str, log: list[object]) -> Flow[str]:
         log.append("closed")
 
 
-def test_both_drivers_carry_out_the_same_wishes() -> None:
+def test_both_drivers_perform_a_flow_alike() -> None:
     logs: list[list[object]] = [[], []]
     remarks: list[str | None] = []
 

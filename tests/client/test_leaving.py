@@ -15,7 +15,9 @@ from orbitmq.testing import LocalCluster
 from tests.client.conftest import LIMIT_S, eventually, has_left
 
 
-def test_nobody_waits_for_its_end(cluster: LocalCluster, send: Any, topic: str, group: str) -> None:
+def test_a_consumer_leaves_its_group_when_its_stop_is_cancelled(
+    cluster: LocalCluster, send: Any, topic: str, group: str
+) -> None:
     async def go() -> None:
         consumer = AsyncPushConsumer(cluster.address, group=group, consume_from="first")
         began, may_end = asyncio.Event(), asyncio.Event()
@@ -40,7 +42,7 @@ def test_nobody_waits_for_its_end(cluster: LocalCluster, send: Any, topic: str, 
     asyncio.run(go())
 
 
-def test_its_offsets_cannot_be_kept(
+def test_a_consumer_leaves_its_group_when_offsets_cannot_be_saved(
     cluster: LocalCluster, topic: str, group: str, send: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def go() -> None:

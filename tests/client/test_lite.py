@@ -46,7 +46,9 @@ def _committed(cluster: LocalCluster, group: str, topic: str) -> int:
     return sum(broker.offsets.of_group(topic, group).values())
 
 
-def test_one_by_one(make: Make, send: Any, topic: str, group: str, cluster: LocalCluster) -> None:
+def test_messages_are_iterated_one_by_one(
+    make: Make, send: Any, topic: str, group: str, cluster: LocalCluster
+) -> None:
     bodies = [str(number) for number in range(50)]
     send(*bodies)
     with make(topic) as consumer:
@@ -56,7 +58,7 @@ def test_one_by_one(make: Make, send: Any, topic: str, group: str, cluster: Loca
 
 
 @pytest.mark.parametrize("failure", [ZeroDivisionError, KeyboardInterrupt])
-def test_a_message_whose_work_failed_comes_again(
+def test_a_message_comes_again_when_the_loop_fails(
     make: Make, send: Any, topic: str, failure: type[BaseException]
 ) -> None:
     send("a")
@@ -72,7 +74,9 @@ def test_a_message_whose_work_failed_comes_again(
         assert sorted([*done, again]) == ["a", "b", "c"]
 
 
-def test_lists(make: Make, send: Any, topic: str, group: str, cluster: LocalCluster) -> None:
+def test_messages_are_polled_in_lists(
+    make: Make, send: Any, topic: str, group: str, cluster: LocalCluster
+) -> None:
     send(*map(str, range(100)))
     got: list[str] = []
     with make(topic) as consumer:
@@ -85,7 +89,7 @@ def test_lists(make: Make, send: Any, topic: str, group: str, cluster: LocalClus
     assert _committed(cluster, group, topic) == 100
 
 
-def test_lists_and_single_messages_mixed(make: Make, send: Any, topic: str) -> None:
+def test_iterating_and_polling_can_be_mixed(make: Make, send: Any, topic: str) -> None:
     send(*map(str, range(60)))
     got: list[str] = []
     with make(topic) as consumer:
@@ -96,7 +100,7 @@ def test_lists_and_single_messages_mixed(make: Make, send: Any, topic: str) -> N
     assert sorted(got, key=int) == list(map(str, range(60)))
 
 
-def test_commit_by_hand(
+def test_offsets_are_committed_only_by_hand_without_auto_commit(
     make: Make, send: Any, topic: str, group: str, cluster: LocalCluster
 ) -> None:
     send("x")
@@ -117,7 +121,7 @@ def test_commit_by_hand(
     assert _committed(cluster, group, topic) in (3, 4)
 
 
-def test_assign_seek_and_the_ends(make: Make, send: Any, topic: str) -> None:
+def test_an_assigned_queue_can_be_sought(make: Make, send: Any, topic: str) -> None:
     send("x")
     queue = MessageQueue(topic, "broker-a", 2)
     send(*map(str, range(10)), queue=queue)
@@ -157,7 +161,7 @@ def test_assign_seek_and_the_ends(make: Make, send: Any, topic: str) -> None:
             consumer.subscribe(topic)
 
 
-def test_a_time_in_the_past(make: Make, send: Any, topic: str) -> None:
+def test_a_queue_can_be_sought_to_a_time(make: Make, send: Any, topic: str) -> None:
     send("x")
     queue = MessageQueue(topic, "broker-a", 0)
     send("old", queue=queue)
@@ -173,7 +177,9 @@ def test_a_time_in_the_past(make: Make, send: Any, topic: str) -> None:
             assert _take(consumer, 1) == [found]
 
 
-def test_paused_queues_rest(make: Make, send: Any, topic: str, cluster: LocalCluster) -> None:
+def test_a_paused_queue_returns_no_messages(
+    make: Make, send: Any, topic: str, cluster: LocalCluster
+) -> None:
     send("x")
     queue = MessageQueue(topic, "broker-a", 0)
     with make() as consumer:
@@ -188,14 +194,14 @@ def test_paused_queues_rest(make: Make, send: Any, topic: str, cluster: LocalClu
         assert _take(consumer, 1) == ["held"]
 
 
-def test_tags(make: Make, send: Any, topic: str) -> None:
+def test_tags_filter_messages(make: Make, send: Any, topic: str) -> None:
     send("no", tags="b")
     send("yes", tags="a")
     with make(topic, tags="a") as consumer:
         assert _take(consumer, 1) == ["yes"]
 
 
-def test_a_loop_alone_starts_and_stops_the_consumer(make: Make, send: Any, topic: str) -> None:
+def test_iterating_alone_starts_and_stops_the_consumer(make: Make, send: Any, topic: str) -> None:
     queue = MessageQueue(topic, "broker-a", 0)
     send("x")
     send("a", "b", "c", queue=queue)
@@ -217,14 +223,14 @@ def test_a_loop_alone_starts_and_stops_the_consumer(make: Make, send: Any, topic
         assert first.encode() not in bodies[:2]
 
 
-def test_two_members_share(make: Make, send: Any, topic: str) -> None:
+def test_two_members_share_the_queues(make: Make, send: Any, topic: str) -> None:
     send("x")
     with make(topic) as one, make(topic) as two:
         eventually(lambda: len(one.assignment) == len(two.assignment) == 2)
         assert set(one.assignment).isdisjoint(two.assignment)
 
 
-def test_unsubscribing(make: Make, send: Any, topic: str) -> None:
+def test_unsubscribing_clears_the_assignment(make: Make, send: Any, topic: str) -> None:
     send("x")
     with make(topic) as consumer:
         eventually(lambda: len(consumer.assignment) == 4)
@@ -232,7 +238,7 @@ def test_unsubscribing(make: Make, send: Any, topic: str) -> None:
         assert consumer.assignment == []
 
 
-def test_queues_that_change_are_told(
+def test_changed_queues_are_reported_to_the_callback(
     make: Make, way: Any, cluster: LocalCluster, topic: str, group: str
 ) -> None:
     told: list[list[MessageQueue]] = []
@@ -254,7 +260,7 @@ def test_queues_that_change_are_told(
             assert {queue.topic for queue in told[1]} == {f"{topic}-other"}
 
 
-def test_it_must_be_running(make: Make, topic: str) -> None:
+def test_polling_is_refused_when_the_consumer_is_not_running(make: Make, topic: str) -> None:
     consumer = make(topic)
     with pytest.raises(ClientClosed):
         consumer.poll(1)
@@ -265,7 +271,9 @@ def test_it_must_be_running(make: Make, topic: str) -> None:
 # ---- classic pulls
 
 
-def test_classic_pulls(way: Any, cluster: LocalCluster, group: str, send: Any, topic: str) -> None:
+def test_a_pull_returns_messages_and_the_next_offset(
+    way: Any, cluster: LocalCluster, group: str, send: Any, topic: str
+) -> None:
     send("x")
     queue = MessageQueue(topic, "broker-a", 1)
     send(*map(str, range(5)), queue=queue)
@@ -293,7 +301,7 @@ def test_classic_pulls(way: Any, cluster: LocalCluster, group: str, send: Any, t
             consumer.pull(queue, -1)
 
 
-def test_a_classic_pull_may_wait(
+def test_a_blocking_pull_waits_for_a_message(
     way: Any, cluster: LocalCluster, group: str, send: Any, topic: str
 ) -> None:
     send("x")
@@ -307,7 +315,9 @@ def test_a_classic_pull_may_wait(
         assert [m.body for m in result.messages] == [b"late"]
 
 
-def test_sending_back(way: Any, cluster: LocalCluster, group: str, send: Any, topic: str) -> None:
+def test_a_pulled_message_can_be_sent_back(
+    way: Any, cluster: LocalCluster, group: str, send: Any, topic: str
+) -> None:
     send("bad")
     with way(PullConsumer, AsyncPullConsumer)(cluster.address, group=group) as consumer:
         (message,) = [

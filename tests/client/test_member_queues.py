@@ -50,7 +50,7 @@ async def _member(
 # ---- a pull that stands still
 
 
-def test_a_queue_whose_pull_is_idle_for_two_minutes_is_taken_up_anew(
+def test_a_queue_is_taken_anew_when_its_pull_is_idle_for_two_minutes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def test(member: PushMember, cluster: PlayedCluster, done: list[bytes]) -> None:
@@ -81,7 +81,7 @@ def test_a_queue_whose_pull_is_idle_for_two_minutes_is_taken_up_anew(
 
 
 @pytest.mark.parametrize("why", ["suspended", "full"])
-def test_a_queue_that_may_not_pull_is_not_idle(monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+def test_a_full_or_suspended_queue_is_not_idle(monkeypatch: pytest.MonkeyPatch, why: str) -> None:
     monkeypatch.setattr(pushing, "SUSPENDED_S", 0.001)
 
     async def run() -> None:
@@ -122,7 +122,7 @@ def _unlocks(cluster: PlayedCluster) -> int:
     return len(cluster.codes(RequestCode.UNLOCK_BATCH_MQ))
 
 
-def test_a_busy_ordered_queue_is_kept_when_its_handler_takes_longer_than_the_wait(
+def test_a_busy_ordered_queue_is_kept_when_its_handler_exceeds_the_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert pushing.RELEASE_S == 1.0, "as long as Java's tryLock"
@@ -150,7 +150,7 @@ def test_a_busy_ordered_queue_is_kept_when_its_handler_takes_longer_than_the_wai
     asyncio.run(asyncio.wait_for(run(), 60))
 
 
-def test_a_busy_ordered_queue_is_released_in_the_same_round_if_its_handler_ends_in_time(
+def test_a_busy_ordered_queue_is_released_when_its_handler_ends_in_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pushing, "RELEASE_S", 50.0)
@@ -213,7 +213,7 @@ async def _notice(member: PushMember, cluster: PlayedCluster, queues: int) -> No
     assert len([ext for ext in asked if ext["topic"] == "T"]) == 1, "once for all notices"
 
 
-def test_a_notice_that_names_a_topic_has_its_route_fetched_before_the_rebalance() -> None:
+def test_a_notice_with_a_topic_fetches_the_route_before_the_rebalance() -> None:
     async def test(member: PushMember, cluster: PlayedCluster, _done: list[bytes]) -> None:
         await member.start()
         await _until(lambda: len(member.queues) == 2)
@@ -242,7 +242,7 @@ def test_a_notice_without_a_topic_fetches_no_route() -> None:
 # ---- limits of a topic
 
 
-def test_the_limit_of_a_topic_is_shared_by_the_queues_it_has() -> None:
+def test_the_limit_of_a_topic_follows_its_number_of_queues() -> None:
     async def run() -> None:
         gate = Gate()
         member, cluster = await _member(

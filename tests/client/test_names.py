@@ -47,7 +47,7 @@ ADDRESS = "127.0.0.1:9876"
 
 @pytest.mark.parametrize(("name", "alias"), [("earliest", "first"), ("latest", "end")])
 @pytest.mark.parametrize("kind", CONSUMERS)
-def test_the_ends_of_a_queue_have_the_names_of_the_commands_and_of_spark(
+def test_earliest_and_latest_are_accepted_as_in_commands_and_spark(
     kind: Any, name: str, alias: str
 ) -> None:
     rules = [
@@ -58,7 +58,7 @@ def test_the_ends_of_a_queue_have_the_names_of_the_commands_and_of_spark(
     assert rules[0].java_name == java[name]
 
 
-def test_a_group_begins_by_rocketmqs_rule_unless_told_otherwise() -> None:
+def test_a_group_begins_by_rocketmqs_rule_by_default() -> None:
     settings = PushConsumer(ADDRESS, group="g").settings
     assert settings.consume_from == "last"
     assert not settings.start_rule.is_exact
@@ -67,7 +67,7 @@ def test_a_group_begins_by_rocketmqs_rule_unless_told_otherwise() -> None:
 
 
 @pytest.mark.parametrize("kind", [*CONSUMERS, *OTHERS])
-def test_everything_is_ended_by_close(kind: Any) -> None:
+def test_every_client_has_close(kind: Any) -> None:
     assert callable(kind.close)
 
 
@@ -80,7 +80,7 @@ def test_everything_is_ended_by_close(kind: Any) -> None:
         (PullConsumer, AsyncPullConsumer),
     ],
 )
-def test_a_consumer_leaves_by_either_name(
+def test_a_consumer_leaves_its_group_by_stop_and_by_close(
     cluster: LocalCluster,
     way: Any,
     topic: str,
@@ -109,7 +109,7 @@ def test_a_consumer_leaves_by_either_name(
 # ---- a second function for a topic
 
 
-def test_a_second_function_for_a_topic_is_an_error_that_says_what_to_do() -> None:
+def test_a_second_function_for_a_topic_is_an_error_with_advice() -> None:
     consumer = PushConsumer(ADDRESS, group="g")
 
     @consumer.on("orders", tags="a")
@@ -163,7 +163,7 @@ def test_a_running_consumer_keeps_its_function_when_another_is_given(
 
 
 @pytest.mark.parametrize("kind", CONSUMERS)
-def test_trace_is_refused_where_it_would_do_nothing(kind: Any) -> None:
+def test_trace_is_refused_by_consumers_that_do_not_trace(kind: Any) -> None:
     kind(ADDRESS, group="g", trace=False)
     if kind in (PushConsumer, AsyncPushConsumer):
         assert kind(ADDRESS, group="g", trace=True).settings.trace

@@ -44,26 +44,26 @@ def _write(directory: Path, offsets: dict[MessageQueue, int], only: list[Message
     asyncio.run(store.persist(only, wait=True))
 
 
-def test_the_file_of_java_is_read(tmp_path: Path) -> None:
+def test_an_offset_file_of_java_is_read(tmp_path: Path) -> None:
     path = tmp_path / "10.0.0.5@DEFAULT" / "g" / "offsets.json"
     path.parent.mkdir(parents=True)
     path.write_bytes(OF_JAVA)
     assert _read(_store(tmp_path)) == [7, 9, -1]
 
 
-def test_what_is_written_is_the_file_of_java(tmp_path: Path) -> None:
+def test_the_offset_file_is_written_as_by_java(tmp_path: Path) -> None:
     _write(tmp_path, {QUEUES[0]: 7, QUEUES[1]: 9}, QUEUES)
     content = (tmp_path / "10.0.0.5@DEFAULT" / "g" / "offsets.json").read_bytes()
     assert content == b"".join(OF_JAVA.split())
     assert loads_lenient(content) == loads_lenient(OF_JAVA)
 
 
-def test_storing_one_queue_leaves_the_others(tmp_path: Path) -> None:
+def test_storing_one_queue_keeps_the_offsets_of_others(tmp_path: Path) -> None:
     _write(tmp_path, {QUEUES[0]: 7, QUEUES[1]: 9}, [QUEUES[0]])
     assert _read(_store(tmp_path)) == [7, 9, -1]
 
 
-def test_a_broken_file_is_the_one_before(tmp_path: Path) -> None:
+def test_a_broken_file_is_replaced_by_its_backup(tmp_path: Path) -> None:
     for offset in (1, 2):
         _write(tmp_path, {QUEUES[0]: offset}, QUEUES)
     path = _store(tmp_path).path
@@ -71,7 +71,7 @@ def test_a_broken_file_is_the_one_before(tmp_path: Path) -> None:
     assert _read(_store(tmp_path)) == [1, -1, -1]
 
 
-def test_many_at_once_write_one_whole_file(tmp_path: Path) -> None:
+def test_concurrent_saves_write_one_complete_file(tmp_path: Path) -> None:
     store = _store(tmp_path)
 
     async def run() -> None:
@@ -84,7 +84,7 @@ def test_many_at_once_write_one_whole_file(tmp_path: Path) -> None:
     assert _read(_store(tmp_path)) == [18, 19, 17]
 
 
-def test_a_queue_that_goes_keeps_its_offset_only_where_nobody_else_moves_it(tmp_path: Path) -> None:
+def test_a_released_queue_keeps_its_offset_only_in_the_local_store(tmp_path: Path) -> None:
     async def run() -> None:
         local, remote = _store(tmp_path), RemoteOffsets(instance(), "g")
         for store in (local, remote):

@@ -79,7 +79,7 @@ def pull(cluster: LocalCluster, queue: MessageQueue, stored_topic: str | None = 
     return decode_messages(response.body, queue) if response.code == 0 else []
 
 
-def test_a_message_arrives_as_it_was(
+def test_a_message_is_stored_unchanged(
     cluster: LocalCluster, make: Callable[..., Producer], topic: str
 ) -> None:
     producer = make()
@@ -118,7 +118,9 @@ def test_a_batch_is_in_one_queue_in_order(
     assert [message.message_id for message in stored] == result.message_id.split(",")
 
 
-def test_oneway_arrives(cluster: LocalCluster, make: Callable[..., Producer], topic: str) -> None:
+def test_a_oneway_message_is_stored(
+    cluster: LocalCluster, make: Callable[..., Producer], topic: str
+) -> None:
     producer = make()
     queue = producer.send(Message(topic, b"first")).queue
     producer.send_oneway(Message(topic, b"second"), queue=queue)
@@ -127,7 +129,7 @@ def test_oneway_arrives(cluster: LocalCluster, make: Callable[..., Producer], to
     assert bodies == {b"first", b"second", b"third"}
 
 
-def test_a_namespace_stays_inside(
+def test_a_namespace_is_invisible_to_the_program(
     cluster: LocalCluster, make: Callable[..., Producer], topic: str
 ) -> None:
     producer = make(namespace="ns")
@@ -170,7 +172,9 @@ def _await(holds: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_it_must_be_running(cluster: LocalCluster, way: Way) -> None:
+def test_sending_is_refused_when_the_producer_is_not_running(
+    cluster: LocalCluster, way: Way
+) -> None:
     producer = way(Producer, AsyncProducer)(cluster.address, group="g")
     with pytest.raises(ClientClosed, match="is not running"):
         producer.send(Message("T", b"x"))
@@ -184,7 +188,7 @@ def test_it_must_be_running(cluster: LocalCluster, way: Way) -> None:
 
 
 @pytest.mark.parametrize("kind", [Producer, AsyncProducer])
-def test_settings_that_make_no_sense(kind: Any) -> None:
+def test_invalid_producer_settings_are_refused(kind: Any) -> None:
     with pytest.raises(ConfigError, match="not a name"):
         kind("127.0.0.1:1", group="a b")
     with pytest.raises(ConfigError, match="reserved"):
@@ -193,14 +197,14 @@ def test_settings_that_make_no_sense(kind: Any) -> None:
         kind("127.0.0.1:1", group="g", timeout_ms=0)
 
 
-def test_no_nameserver_is_said_at_the_first_send(way: Way) -> None:
+def test_an_unreachable_nameserver_is_reported_by_the_first_send(way: Way) -> None:
     with way(Producer, AsyncProducer)("127.0.0.1:1", group="g") as producer:
         with pytest.raises(NoRoute, match="no nameserver can be reached") as caught:
             producer.send(Message("T", b"x"), timeout_ms=300)
         assert caught.value.cause == "no_nameserver"
 
 
-def test_messages_that_linger_leave_together(cluster: LocalCluster, topic: str) -> None:
+def test_lingering_messages_are_sent_together(cluster: LocalCluster, topic: str) -> None:
     async def run() -> None:
         async with AsyncProducer(cluster.address, group="g", linger_ms=5) as producer:
             messages = [Message(topic, b"%d" % number) for number in range(20)]
@@ -242,7 +246,7 @@ def test_threads_share_batches(cluster: LocalCluster, topic: str) -> None:
         assert len({result.queue for result in results}) < 8
 
 
-def test_closing_sends_what_lingers(cluster: LocalCluster, topic: str) -> None:
+def test_closing_sends_lingering_messages(cluster: LocalCluster, topic: str) -> None:
     async def run() -> None:
         producer = AsyncProducer(cluster.address, group="g", linger_ms=60_000)
         await producer.start()
@@ -254,7 +258,9 @@ def test_closing_sends_what_lingers(cluster: LocalCluster, topic: str) -> None:
     asyncio.run(run())
 
 
-def test_more_sends_than_a_broker_would_take_at_once(cluster: LocalCluster, topic: str) -> None:
+def test_sends_in_flight_are_limited_and_cancelled_ones_make_room(
+    cluster: LocalCluster, topic: str
+) -> None:
     async def run() -> None:
         async with AsyncProducer(
             cluster.address, group="g", max_in_flight=50, timeout_ms=20_000
@@ -274,7 +280,7 @@ def test_more_sends_than_a_broker_would_take_at_once(cluster: LocalCluster, topi
 
 
 @pytest.mark.parametrize("max_in_flight", [10_000, 1000], ids=["all at once", "as by default"])
-def test_ten_thousand_sends_on_one_loop(
+def test_ten_thousand_concurrent_sends_succeed(
     cluster: LocalCluster, topic: str, max_in_flight: int
 ) -> None:
     async def run() -> None:
@@ -362,7 +368,7 @@ def test_the_first_send_does_not_wait_for_timers(cluster: LocalCluster, topic: s
     assert min(took) < 0.5, "the shortest of the client's timers is a second"
 
 
-def test_twins_have_one_face() -> None:
+def test_blocking_and_asyncio_producers_have_the_same_methods() -> None:
     for name, method in vars(Producer).items():
         if name.startswith("_") or not callable(method):
             continue

@@ -36,7 +36,7 @@ def queue(cluster: LocalCluster) -> MessageQueue:
 
 
 @pytest.mark.parametrize("wanted", [{"tags": "yes"}, {"sql": "n = 2"}])
-def test_the_loop_passes_over_what_is_not_wanted(
+def test_the_documented_loop_skips_messages_that_do_not_match(
     way: Any, cluster: LocalCluster, queue: MessageQueue, wanted: dict[str, str]
 ) -> None:
     bodies, statuses = [], set()
@@ -54,7 +54,7 @@ def test_the_loop_passes_over_what_is_not_wanted(
     assert offset == UNWANTED + 1
 
 
-def test_tags_with_one_hash_are_no_match(way: Any, cluster: LocalCluster) -> None:
+def test_tags_with_equal_hash_codes_do_not_match(way: Any, cluster: LocalCluster) -> None:
     with Admin(cluster.address) as admin:
         admin.create_topic("hashes")
     with Producer(cluster.address, group="fill") as producer:

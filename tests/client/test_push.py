@@ -64,7 +64,7 @@ def test_messages_arrive_and_are_committed(
     assert sum(_committed(cluster, group, topic).values()) == 40
 
 
-def test_a_second_life_goes_on_where_the_first_ended(
+def test_a_restarted_consumer_continues_where_it_ended(
     make: Make, send: Any, topic: str, seen: Seen
 ) -> None:
     send("a", "b")
@@ -76,7 +76,7 @@ def test_a_second_life_goes_on_where_the_first_ended(
         assert again.wait(1) == ["c"]
 
 
-def test_tags_select(make: Make, send: Any, topic: str, seen: Seen) -> None:
+def test_tags_filter_messages(make: Make, send: Any, topic: str, seen: Seen) -> None:
     send("yes", tags="a")
     send("no", tags="c")
     send("also", tags="b")
@@ -109,7 +109,7 @@ def test_a_failed_message_comes_again(
 
 
 @pytest.mark.parametrize("orderly", [False, True], ids=["any order", "in order"])
-def test_what_would_end_a_worker_is_a_failure_as_any_other(
+def test_an_exit_or_cancellation_in_a_handler_is_an_ordinary_failure(
     way: Any, make: Make, producer: Producer, send: Any, topic: str, seen: Seen, orderly: bool
 ) -> None:
     # A handler may call what calls `sys.exit`, or await what somebody else has cancelled.
@@ -127,7 +127,7 @@ def test_what_would_end_a_worker_is_a_failure_as_any_other(
         seen.wait_for(lambda: seen.bodies.count("bad") == 2 and "good" in seen.bodies)
 
 
-def test_too_many_failures_make_a_dead_letter(
+def test_a_message_becomes_a_dead_letter_after_too_many_failures(
     make: Make, send: Any, topic: str, group: str, seen: Seen, cluster: LocalCluster
 ) -> None:
     def handle(message: Any) -> None:
@@ -146,7 +146,7 @@ def test_too_many_failures_make_a_dead_letter(
     assert len(seen.messages) == 2
 
 
-def test_a_handler_may_give_a_message_up(
+def test_a_handler_can_make_a_dead_letter_at_once(
     make: Make, send: Any, topic: str, group: str, seen: Seen, cluster: LocalCluster
 ) -> None:
     def handle(message: Any) -> None:
@@ -161,7 +161,9 @@ def test_a_handler_may_give_a_message_up(
     assert len(seen.messages) == 1
 
 
-def test_batches(make: Make, send: Any, topic: str, cluster: LocalCluster, group: str) -> None:
+def test_a_handler_receives_batches(
+    make: Make, send: Any, topic: str, cluster: LocalCluster, group: str
+) -> None:
     batches: list[list[Any]] = []
     every = Seen()
 
@@ -213,7 +215,7 @@ def test_order_is_kept_through_failures(make: Make, send: Any, topic: str, seen:
     assert failures == [0, 1, 2]
 
 
-def test_an_ordered_dead_letter(
+def test_an_ordered_message_becomes_a_dead_letter_after_its_retries(
     make: Make, send: Any, topic: str, group: str, seen: Seen, cluster: LocalCluster
 ) -> None:
     def handle(message: Any) -> None:
@@ -261,7 +263,7 @@ def _queue_count(consumer: Any, topic: str) -> int:
     return sum(queue.topic == topic for queue in list(consumer._member.queues))
 
 
-def test_everybody_hears_a_broadcast(
+def test_every_member_receives_a_broadcast(
     make: Make, send: Any, topic: str, tmp_path: Any, seen: Seen
 ) -> None:
     other = Seen()
@@ -279,7 +281,7 @@ def test_everybody_hears_a_broadcast(
         assert again.wait(1) == ["4"]
 
 
-def test_stopping_commits_what_was_done_and_no_more(
+def test_stopping_commits_only_finished_messages(
     make: Make, send: Any, topic: str, group: str, cluster: LocalCluster
 ) -> None:
     begun, go_on, done = threading.Event(), threading.Event(), []
@@ -370,7 +372,7 @@ def test_slow_messages_are_spread_over_the_threads(
     assert 8 <= most <= 12
 
 
-def test_a_handler_may_stop_its_consumer(
+def test_a_handler_can_stop_its_consumer(
     cluster: LocalCluster, send: Any, topic: str, group: str
 ) -> None:
     consumer = PushConsumer(cluster.address, group=group, consume_from="first")
@@ -384,7 +386,7 @@ def test_a_handler_may_stop_its_consumer(
     assert not consumer.is_running
 
 
-def test_subscribing_while_it_runs(
+def test_a_running_consumer_can_subscribe_and_unsubscribe(
     cluster: LocalCluster, send: Any, topic: str, group: str
 ) -> None:
     seen = Seen()
@@ -398,7 +400,7 @@ def test_subscribing_while_it_runs(
         assert _queue_count(consumer, topic) == 0
 
 
-def test_what_is_consumed_can_be_traced(
+def test_consumed_messages_are_traced(
     make: Make, send: Any, topic: str, group: str, seen: Seen, cluster: LocalCluster
 ) -> None:
     def handle(message: Any) -> None:
@@ -429,7 +431,7 @@ def test_what_is_consumed_can_be_traced(
     assert [fields[4] for fields in before] == [fields[1] for fields in after]
 
 
-def test_a_namespace_is_invisible_inside(
+def test_a_namespace_is_invisible_to_the_handler(
     way: Any, cluster: LocalCluster, topic: str, group: str
 ) -> None:
     seen = Seen()
@@ -456,7 +458,7 @@ def test_a_namespace_is_invisible_inside(
         assert {queue.topic for queue in reader.assignment} == {topic}
 
 
-def test_a_message_whose_handler_is_stuck_goes_to_somebody_else(
+def test_a_message_is_sent_back_when_its_handler_is_stuck(
     cluster: LocalCluster, send: Any, topic: str, group: str
 ) -> None:
     stuck, seen = threading.Event(), Seen()
@@ -481,7 +483,7 @@ def test_a_message_whose_handler_is_stuck_goes_to_somebody_else(
     assert sum(broker.offsets.of_group(topic, group).values()) == 1
 
 
-def test_what_cannot_be_started() -> None:
+def test_invalid_handlers_and_subscriptions_are_refused() -> None:
     with pytest.raises(ConfigError, match="no handlers"):
         PushConsumer("127.0.0.1:1", group="g").start()
     consumer = PushConsumer("127.0.0.1:1", group="g")
@@ -537,7 +539,7 @@ def test_an_ordered_handler_commits_by_hand(
         assert again.wait(1) == ["6"], "what was not committed comes again"
 
 
-def test_a_failure_leaves_what_was_kept(
+def test_a_failure_does_not_repeat_kept_messages(
     make: Make, producer: Producer, send: Any, topic: str, group: str, seen: Seen
 ) -> None:
     send("first")
@@ -555,6 +557,6 @@ def test_a_failure_leaves_what_was_kept(
     assert [body for body in seen.bodies if body != "first"] == ["a", "b", "b", "c"]
 
 
-def test_only_what_is_in_order_is_committed_by_hand(make: Make, topic: str, seen: Seen) -> None:
+def test_auto_commit_false_is_refused_without_orderly(make: Make, topic: str, seen: Seen) -> None:
     with pytest.raises(ConfigError, match="auto_commit=False needs orderly=True"):
         make(topic, seen, auto_commit=False)

@@ -166,7 +166,7 @@ def _has_committed(member: PushMember, offset: int) -> bool:
     return cache is not None and cache.commit_offset == offset
 
 
-def test_start_introduces_itself_before_it_pulls() -> None:
+def test_start_sends_a_heartbeat_before_the_first_pull() -> None:
     async def test(member: PushMember, cluster: PlayedCluster, _done: list[bytes]) -> None:
         await member.start()
         await _until(lambda: len(cluster.codes(RequestCode.PULL_MESSAGE)) == 2)
@@ -182,7 +182,7 @@ def test_start_introduces_itself_before_it_pulls() -> None:
     _play(test)
 
 
-def test_whom_no_broker_wants_is_told_so_at_the_start() -> None:
+def test_start_fails_when_brokers_refuse_the_signature() -> None:
     async def test(member: PushMember, cluster: PlayedCluster, _done: list[bytes]) -> None:
         remark = "org.apache.rocketmq.acl.common.AclException: Check signature failed"
         cluster.answers[RequestCode.HEART_BEAT] = lambda _: answer(1, remark=remark)
@@ -195,7 +195,7 @@ def test_whom_no_broker_wants_is_told_so_at_the_start() -> None:
     _play(test)
 
 
-def test_a_heartbeat_that_is_refused_for_another_reason_ends_nothing() -> None:
+def test_a_heartbeat_refused_for_another_reason_does_not_stop_the_start() -> None:
     async def test(member: PushMember, cluster: PlayedCluster, _done: list[bytes]) -> None:
         cluster.client_id = member.instance.client_id
         cluster.answers[RequestCode.HEART_BEAT] = lambda _: answer(1, remark="not now")
@@ -205,7 +205,7 @@ def test_a_heartbeat_that_is_refused_for_another_reason_ends_nothing() -> None:
     _play(test)
 
 
-def test_what_is_done_is_committed_when_it_stops() -> None:
+def test_stopping_commits_finished_messages_before_unregistering() -> None:
     async def test(member: PushMember, cluster: PlayedCluster, done: list[bytes]) -> None:
         cluster.put(0, b"0", b"1", b"2")
         await member.start()
@@ -220,7 +220,7 @@ def test_what_is_done_is_committed_when_it_stops() -> None:
     _play(test)
 
 
-def test_stopping_waits_for_handlers_and_counts_only_what_they_finish() -> None:
+def test_stopping_waits_for_handlers_and_commits_what_they_finish() -> None:
     async def run() -> None:
         begun, go_on = asyncio.Event(), asyncio.Event()
         done: list[bytes] = []
@@ -253,7 +253,7 @@ def test_stopping_waits_for_handlers_and_counts_only_what_they_finish() -> None:
     asyncio.run(asyncio.wait_for(run(), 60))
 
 
-def test_a_lost_queue_is_committed_and_let_go() -> None:
+def test_a_lost_queue_is_committed_and_dropped() -> None:
     async def test(member: PushMember, cluster: PlayedCluster, done: list[bytes]) -> None:
         cluster.put(0, b"0")
         cluster.put(1, b"1")
@@ -273,7 +273,7 @@ def test_a_lost_queue_is_committed_and_let_go() -> None:
     _play(test)
 
 
-def test_a_group_that_does_not_know_us_gets_everything_back() -> None:
+def test_all_queues_are_dropped_when_the_group_does_not_list_the_member() -> None:
     async def test(member: PushMember, cluster: PlayedCluster, _done: list[bytes]) -> None:
         await member.start()
         await _until(lambda: len(member.queues) == 2)
@@ -288,7 +288,7 @@ def test_a_group_that_does_not_know_us_gets_everything_back() -> None:
     _play(test)
 
 
-def test_a_queue_without_an_answer_is_left_for_the_next_round() -> None:
+def test_a_queue_without_an_offset_answer_waits_for_the_next_round() -> None:
     async def test(member: PushMember, cluster: PlayedCluster, _done: list[bytes]) -> None:
         def lost(ext: dict[str, str]) -> Command:
             if ext["queueId"] == "1":
@@ -306,7 +306,7 @@ def test_a_queue_without_an_answer_is_left_for_the_next_round() -> None:
     _play(test)
 
 
-def test_an_offset_that_moved_is_taken_up_and_committed() -> None:
+def test_a_moved_offset_is_used_and_committed() -> None:
     async def test(member: PushMember, cluster: PlayedCluster, done: list[bytes]) -> None:
         cluster.stored[0] = 50
         cluster.put(0, b"0", b"1", b"2")
@@ -327,7 +327,7 @@ def test_an_offset_that_moved_is_taken_up_and_committed() -> None:
     _play(test, error_delay_ms=10)
 
 
-def test_a_broker_that_forgot_us_is_told_again() -> None:
+def test_a_heartbeat_is_sent_when_a_broker_has_no_subscription() -> None:
     async def test(member: PushMember, cluster: PlayedCluster, _done: list[bytes]) -> None:
         await member.start()
         await _until(lambda: len(cluster.codes(RequestCode.PULL_MESSAGE)) == 2)
@@ -359,7 +359,9 @@ def test_a_failed_message_goes_back_once() -> None:
     _play(test, handle=fail)
 
 
-def test_what_no_broker_takes_back_is_tried_here_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_is_retried_locally_when_no_broker_takes_it_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(settling, "LOCAL_RETRY_S", 0.01)
     tries: list[int] = []
 
@@ -387,7 +389,7 @@ def _never_back(cluster: PlayedCluster, code: int = ResponseCode.MESSAGE_ILLEGAL
 
 
 @pytest.mark.parametrize("ordered", [False, True], ids=["any order", "ordered"])
-def test_what_no_broker_can_ever_take_back_is_set_aside_in_the_end(
+def test_a_message_no_broker_can_take_back_is_finally_set_aside(
     ordered: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(settling, "LOCAL_RETRY_S", 0.001)
@@ -411,7 +413,9 @@ def test_what_no_broker_can_ever_take_back_is_set_aside_in_the_end(
     _play(test, handle=fail, ordered=ordered, max_reconsume_times=3, suspend_ms=10)
 
 
-def test_what_brokers_do_not_take_now_is_never_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_is_not_set_aside_when_brokers_are_only_unavailable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(settling, "LOCAL_RETRY_S", 0.001)
     tries: list[int] = []
 
@@ -430,7 +434,7 @@ def test_what_brokers_do_not_take_now_is_never_set_aside(monkeypatch: pytest.Mon
     _play(test, handle=fail, max_reconsume_times=3)
 
 
-def test_an_error_that_nobody_foresaw_stops_no_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_stops_no_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settling, "LOCAL_RETRY_S", 0.001)
     broken = ["first", "second"]
 
@@ -471,7 +475,7 @@ def test_an_ordered_queue_goes_on_when_settling_fails() -> None:
     _play(test, handle=fail, ordered=True, suspend_ms=10)
 
 
-def test_a_damaged_record_is_left_out_and_named(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_record_is_skipped_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def test(member: PushMember, cluster: PlayedCluster, done: list[bytes]) -> None:
         cluster.put(0, b"0", b"flipped", b"2")
         record = cluster.messages[0][1]
@@ -485,7 +489,7 @@ def test_a_damaged_record_is_left_out_and_named(caplog: pytest.LogCaptureFixture
     _play(test)
 
 
-def test_an_answer_that_makes_no_sense_does_not_end_the_pulling() -> None:
+def test_a_malformed_answer_does_not_end_the_pulling() -> None:
     async def test(member: PushMember, cluster: PlayedCluster, done: list[bytes]) -> None:
         def nonsense(_ext: dict[str, str]) -> Command:
             del cluster.answers[RequestCode.PULL_MESSAGE]
@@ -515,7 +519,7 @@ def test_broadcast_failures_are_dropped(tmp_path: Any) -> None:
     _play(test, handle=fail, broadcast=True, consume_from="first", offset_directory=tmp_path)
 
 
-def test_a_broadcast_goes_on_where_it_was_when_a_queue_was_away(tmp_path: Any) -> None:
+def test_a_broadcast_queue_continues_at_its_offset_after_an_absence(tmp_path: Any) -> None:
     async def test(member: PushMember, cluster: PlayedCluster, done: list[bytes]) -> None:
         cluster.put(0, b"0", b"1")
         cluster.put(1, b"x")
@@ -535,7 +539,7 @@ def test_a_broadcast_goes_on_where_it_was_when_a_queue_was_away(tmp_path: Any) -
     _play(test, broadcast=True, consume_from="first", offset_directory=tmp_path)
 
 
-def test_an_ordered_queue_needs_the_brokers_word() -> None:
+def test_an_ordered_queue_is_pulled_only_with_its_lock() -> None:
     async def test(member: PushMember, cluster: PlayedCluster, done: list[bytes]) -> None:
         cluster.refused_locks = {1}
         cluster.put(0, b"0", b"1")
@@ -553,7 +557,7 @@ def test_an_ordered_queue_needs_the_brokers_word() -> None:
     _play(test, ordered=True)
 
 
-def test_a_lock_that_is_lost_stops_the_queue() -> None:
+def test_a_lost_lock_stops_the_queue() -> None:
     async def test(member: PushMember, cluster: PlayedCluster, done: list[bytes]) -> None:
         await member.start()
         await _until(lambda: len(member.queues) == 2)
@@ -577,7 +581,7 @@ def _locks(cluster: PlayedCluster) -> list[tuple[int, list[int]]]:
     ]
 
 
-def test_what_is_given_back_is_not_asked_for_again() -> None:
+def test_released_locks_are_not_requested_again() -> None:
     """Not even by a renewal whose time comes while the broker takes the queues back."""
 
     async def test(member: PushMember, cluster: PlayedCluster, _done: list[bytes]) -> None:
@@ -601,7 +605,7 @@ def test_what_is_given_back_is_not_asked_for_again() -> None:
     _play(test, ordered=True)
 
 
-def test_a_queue_that_is_granted_at_the_very_end_is_given_back() -> None:
+def test_a_lock_granted_during_the_stop_is_released() -> None:
     async def test(member: PushMember, cluster: PlayedCluster, _done: list[bytes]) -> None:
         usual, asked, may_answer = cluster.invoke, asyncio.Event(), asyncio.Event()
 
@@ -639,7 +643,7 @@ def test_a_suspended_member_does_not_rebalance() -> None:
     _play(test)
 
 
-def test_unsubscribing_lets_go_of_all_queues() -> None:
+def test_unsubscribing_drops_all_queues() -> None:
     async def test(member: PushMember, cluster: PlayedCluster, _done: list[bytes]) -> None:
         await member.start()
         await _until(lambda: len(member.queues) == 2)

@@ -82,7 +82,7 @@ def test_members_share_the_queues_that_a_topic_gains_and_loses(
         eventually(lambda: share(4))
 
 
-def test_a_consumer_that_waits_for_a_topic_gets_its_queues_when_it_is_made(
+def test_a_consumer_of_a_missing_topic_gets_its_queues_once_it_is_created(
     make: Callable[..., Any], admin: Admin, topic: str, seen: Seen, producer: Producer
 ) -> None:
     with make(seen):

@@ -79,7 +79,9 @@ MESSAGES = [
 
 @pytest.mark.parametrize("message", MESSAGES)
 @pytest.mark.parametrize("namespace", [None, "N"])
-def test_the_request_is_that_of_any_send(message: Message, namespace: str | None) -> None:
+def test_a_quick_request_equals_that_of_the_general_flow(
+    message: Message, namespace: str | None
+) -> None:
     def work() -> None:
         link = Link(stored())
         bench = Bench(link, namespace=namespace, queue_nums=6, unit_mode=True)
@@ -98,7 +100,7 @@ def test_the_request_is_that_of_any_send(message: Message, namespace: str | None
     in_loop(work)
 
 
-def test_an_answer_is_a_result() -> None:
+def test_an_answer_becomes_a_result() -> None:
     def work() -> None:
         bench = Bench(Link(stored(1, 41)))
         message, queue = Message("T", b"x"), MessageQueue("T", "a", 0)
@@ -118,15 +120,15 @@ def test_an_answer_is_a_result() -> None:
     [Message("T", b"x" * 5000), Message("T", b""), Message("unknown", b"x")],
     ids=["to compress", "empty", "no route"],
 )
-def test_what_needs_more_is_left_to_the_flow(message: Message) -> None:
+def test_sends_that_need_more_are_left_to_the_flow(message: Message) -> None:
     assert Bench(Link()).quick.begin(message, None, None) is None
 
 
-def test_without_a_connection_it_is_left_to_the_flow() -> None:
+def test_a_send_without_a_connection_is_left_to_the_flow() -> None:
     assert Bench(None).quick.begin(Message("T", b"x"), None, None) is None
 
 
-def test_a_bad_message_is_none_here_either() -> None:
+def test_an_invalid_message_is_refused() -> None:
     with pytest.raises(BadMessage, match="the character 2"):
         Bench(Link()).quick.begin(Message("T", b"x", tags="a\2b"), None, None)
 
@@ -148,7 +150,7 @@ def test_after_a_lost_connection_the_flow_tries_the_other_broker() -> None:
     in_loop(work)
 
 
-def test_the_first_attempt_counts() -> None:
+def test_the_quick_attempt_counts_as_the_first_try() -> None:
     def work() -> None:
         bench = Bench(Link(RequestTimeout("late")), retry_times=1)
         message = Message("T", b"x")
@@ -162,7 +164,7 @@ def test_the_first_attempt_counts() -> None:
     in_loop(work)
 
 
-def test_a_broker_that_comes_back_gets_what_was_lost_with_the_first_attempt() -> None:
+def test_a_lost_first_attempt_is_repeated_until_a_broker_is_back() -> None:
     def work() -> None:
         lost = ConnectionLost("gone")
         bench = Bench(Link(lost))
@@ -177,7 +179,7 @@ def test_a_broker_that_comes_back_gets_what_was_lost_with_the_first_attempt() ->
     in_loop(work)
 
 
-def test_a_refusal_and_what_is_not_safe_are_the_flows() -> None:
+def test_refusals_and_unsafe_results_are_left_to_the_flow() -> None:
     def work() -> None:
         message = Message("T", b"x")
         bench = Bench(Link(answer(16, remark="no permission"), stored(code=10)))

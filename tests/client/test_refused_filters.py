@@ -50,7 +50,7 @@ def _handled_topics(consumer: Any) -> set[str]:
     return {handler.topic for handler in consumer._handlers}
 
 
-def test_a_refused_handler_is_not_there(
+def test_a_handler_with_a_refused_filter_is_not_added(
     consumer: Any, subscribe: Any, producer: Producer, send: Any, topic: str, seen: Seen
 ) -> None:
     send("first")
@@ -72,7 +72,7 @@ def test_a_refused_handler_is_not_there(
         assert _handled_topics(consumer) == {topic, other}
 
 
-def test_a_second_handler_leaves_the_old_one(
+def test_a_refused_second_handler_keeps_the_first_one(
     consumer: Any, subscribe: Any, send: Any, topic: str, seen: Seen
 ) -> None:
     send("first")
@@ -91,7 +91,7 @@ def test_a_second_handler_leaves_the_old_one(
     assert refused.messages == []
 
 
-def test_a_reader_keeps_what_it_read(
+def test_a_reader_keeps_its_subscription_when_a_filter_is_refused(
     way: Any, cluster: LocalCluster, send: Any, topic: str, group: str
 ) -> None:
     send("first")

@@ -67,7 +67,7 @@ def test_a_route_lists_queues_by_permission_and_master() -> None:
     assert len(slaves.subscribe_queues) == 2
 
 
-def test_keys_may_come_unquoted_and_an_ordered_topic_has_the_queues_it_was_given() -> None:
+def test_unquoted_keys_and_the_queues_of_an_ordered_topic_are_decoded() -> None:
     body = (
         b'{"orderTopicConf":"b:1;a:2","queueDatas":[],'
         b'"brokerDatas":[{"brokerName":"a","brokerAddrs":{0:"h:1"},"cluster":"C"}]}'
@@ -82,7 +82,7 @@ def test_keys_may_come_unquoted_and_an_ordered_topic_has_the_queues_it_was_given
     assert route.brokers["a"][0] == "h:1"
 
 
-def test_the_table_tells_changes_and_new_brokers_apart() -> None:
+def test_the_table_reports_changes_and_new_brokers() -> None:
     routes, told = table(), []
     routes.on_new_brokers = lambda: told.append(1)
     assert routes.apply("T", route_body("a"))
@@ -97,7 +97,7 @@ def test_the_table_tells_changes_and_new_brokers_apart() -> None:
     assert routes.master("b") is None
 
 
-def test_reading_addresses_fall_back_to_another_of_the_name() -> None:
+def test_addresses_for_reading_fall_back_to_another_replica() -> None:
     routes = table()
     routes.apply("T", route_body("a", ids=(0, 2)))
     assert routes.address("a", 0) == "a0:10911"
@@ -119,14 +119,14 @@ def test_nameservers_are_tried_in_turn_and_the_one_that_answers_is_kept() -> Non
     assert [call.address for call in again.calls] == ["ns2:9876"]
 
 
-def test_a_topic_that_goes_missing_keeps_its_route() -> None:
+def test_a_topic_that_disappears_keeps_its_route() -> None:
     routes = table()
     routes.apply("T", route_body("a"))
     assert Play([MISSING]).run(fetch_route(routes, "T")) is None
     assert routes.publish_queues("T")
 
 
-def test_a_new_topic_borrows_the_template_and_readers_do_not_see_it() -> None:
+def test_a_new_topic_borrows_the_template_for_writing_only() -> None:
     routes = table()
     play = Play([MISSING, answer(body=route_body("a", perm=7, write=8, read=8))])
     route = play.run(publish_route(routes, "New", max_queues=4))
@@ -144,7 +144,7 @@ def test_a_new_topic_borrows_the_template_and_readers_do_not_see_it() -> None:
     assert not real.is_borrowed
 
 
-def test_no_nameserver() -> None:
+def test_an_unreachable_nameserver_is_diagnosed() -> None:
     with pytest.raises(NoRoute, match="no nameserver can be reached") as caught:
         Play([LOST, RequestTimeout("slow")]).run(publish_route(table(), "T"))
     assert caught.value.cause == "no_nameserver"
@@ -152,7 +152,7 @@ def test_no_nameserver() -> None:
     assert "ns2:9876: slow" in str(caught.value)
 
 
-def test_no_broker() -> None:
+def test_a_cluster_without_brokers_is_diagnosed() -> None:
     play = Play([MISSING, MISSING, answer(body=clusters())])
     with pytest.raises(NoRoute, match="no broker is registered with nameserver ns1:9876") as caught:
         play.run(publish_route(table(), "T"))
@@ -160,7 +160,7 @@ def test_no_broker() -> None:
     assert play.calls[-1].code == RequestCode.GET_BROKER_CLUSTER_INFO
 
 
-def test_no_topic_and_none_made_on_demand() -> None:
+def test_a_missing_topic_without_automatic_creation_is_diagnosed() -> None:
     routes = table()
     play = Play([MISSING, MISSING, answer(body=clusters("a"))])
     with pytest.raises(NoRoute, match="autoCreateTopicEnable=true") as caught:
@@ -170,7 +170,7 @@ def test_no_topic_and_none_made_on_demand() -> None:
     assert "T" not in routes.watched
 
 
-def test_no_topic_for_a_reader() -> None:
+def test_a_missing_topic_is_diagnosed_for_a_reader() -> None:
     play = Play([MISSING, answer(body=clusters("a"))])
     with pytest.raises(NoRoute, match="does not exist on a") as caught:
         play.run(route_or_diagnose(table(), "T"))
@@ -185,13 +185,13 @@ def test_no_topic_for_a_reader() -> None:
         (route_body("a", write=0), "no_topic", "it has no queues to be written"),
     ],
 )
-def test_a_route_that_leads_nowhere(body: bytes, cause: str, words: str) -> None:
+def test_unusable_routes_are_diagnosed(body: bytes, cause: str, words: str) -> None:
     with pytest.raises(NoRoute, match=words) as caught:
         Play([answer(body=body)]).run(publish_route(table(), "T"))
     assert caught.value.cause == cause
 
 
-def test_a_broker_in_the_place_of_a_nameserver() -> None:
+def test_the_address_of_a_broker_instead_of_a_nameserver_is_diagnosed() -> None:
     with pytest.raises(NoRoute, match="address of a broker instead of a nameserver") as caught:
         Play([answer(3, remark=" request type 105 not supported")]).run(publish_route(table(), "T"))
     assert caught.value.cause == "refused"
@@ -211,7 +211,7 @@ def test_a_broker_in_the_place_of_a_nameserver() -> None:
         (b"{", "byte"),
     ],
 )
-def test_a_route_that_cannot_be_true_is_refused_by_its_name(body: bytes, reason: str) -> None:
+def test_an_implausible_route_is_refused_with_its_topic(body: bytes, reason: str) -> None:
     routes = table()
     routes.apply("T", route_body("a"))
     with pytest.raises(NoRoute, match=f"route of topic 'T'.*{reason}") as raised:
@@ -220,6 +220,6 @@ def test_a_route_that_cannot_be_true_is_refused_by_its_name(body: bytes, reason:
     assert len(routes.publish_queues("T")) == 2, "what was known before is kept"
 
 
-def test_odd_digits_are_no_count_of_ordered_queues() -> None:
+def test_non_ascii_digits_are_no_count_of_ordered_queues() -> None:
     body = '{"queueDatas":[],"orderTopicConf":"a:²;b:1"}'.encode()
     assert [q.broker_name for q in TopicRoute.decode("T", body).publish_queues] == ["b"]

@@ -85,7 +85,7 @@ def started(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 @pytest.mark.parametrize("text", [BLOCKING, AWAITING], ids=["sync", "async"])
-def test_a_signal_ends_it_in_good_order(
+def test_a_signal_ends_run_after_the_running_handler(
     cluster: LocalCluster,
     producer: Producer,
     topic: str,
@@ -111,7 +111,7 @@ def test_a_signal_ends_it_in_good_order(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-def test_a_signal_before_it_has_started(
+def test_a_signal_before_the_start_ends_run(
     cluster: LocalCluster, producer: Producer, topic: str, group: str, number: signal.Signals
 ) -> None:
     producer.send(Message(topic, b"x"))

@@ -74,7 +74,7 @@ def brokers(play: Play) -> list[str]:
     return [call.address[0] for call in play.calls]
 
 
-def test_the_first_broker_that_takes_it_ends_it() -> None:
+def test_a_send_ends_with_the_first_success() -> None:
     bench, play = Bench(), Play([stored(1, 41)])
     result = play.run(bench.flow())
     assert result.status is SendStatus.SEND_OK
@@ -90,12 +90,12 @@ def test_the_first_broker_that_takes_it_ends_it() -> None:
 
 
 @pytest.mark.parametrize("code", [10, 11, 12])
-def test_a_message_that_is_taken_but_not_safe_is_a_result(code: int) -> None:
+def test_a_stored_but_unsafe_message_is_a_result(code: int) -> None:
     play = Play([stored(code=code)])
     assert play.run(Bench().flow()).status.value == code
 
 
-def test_not_safe_can_mean_another_broker() -> None:
+def test_an_unsafe_result_is_retried_when_the_setting_is_on() -> None:
     play = Play([stored(code=10), stored()])
     assert play.run(Bench(retry_when_not_stored_ok=True).flow()).status is SendStatus.SEND_OK
     assert len(set(brokers(play))) == 2
@@ -105,13 +105,13 @@ def test_not_safe_can_mean_another_broker() -> None:
 
 
 @pytest.mark.parametrize("awaiting", [False, True])
-def test_a_lost_connection_means_another_broker(awaiting: bool) -> None:
+def test_a_lost_connection_is_retried_on_another_broker(awaiting: bool) -> None:
     play = Play([LOST, stored()])
     play.run(Bench(awaiting=awaiting).flow())
     assert len(set(brokers(play))) == 2
 
 
-def test_a_broker_that_cannot_be_reached_may_have_moved() -> None:
+def test_an_unreachable_broker_triggers_a_route_refresh() -> None:
     bench, told = Bench(), []
     bench.sending.on_lost = lambda: told.append(1)
     Play([LOST, answer(14), stored()]).run(bench.flow())
@@ -126,9 +126,7 @@ def test_an_awaiting_retry_is_the_same_request_to_another_broker() -> None:
 
 @pytest.mark.parametrize("awaiting", [False, True])
 @pytest.mark.parametrize("names", ["a", "ab", "abc"])
-def test_a_send_goes_on_until_its_budget_is_spent_when_all_brokers_are_away(
-    awaiting: bool, names: str
-) -> None:
+def test_a_send_uses_its_whole_budget_when_all_brokers_are_away(awaiting: bool, names: str) -> None:
     bench = Bench(awaiting=awaiting)
     bench.routes.apply("T", route_body(*names))
     play = bench.always(LOST)
@@ -180,7 +178,7 @@ def test_a_broker_that_comes_back_within_the_budget_gets_the_message(
     assert play.run(bench.flow(queue=queue)).status is SendStatus.SEND_OK
 
 
-def test_pauses_grow_and_differ() -> None:
+def test_pauses_grow_and_are_randomised() -> None:
     runs = []
     for _ in range(20):
         bench = Bench()
@@ -199,7 +197,7 @@ def test_pauses_grow_and_differ() -> None:
 
 
 @pytest.mark.parametrize("awaiting", [False, True])
-def test_one_attempt_is_made_when_no_retries_are_wanted(awaiting: bool) -> None:
+def test_one_attempt_is_made_when_retries_are_disabled(awaiting: bool) -> None:
     bench = Bench(awaiting=awaiting, retry_times=0)
     play = bench.always(LOST)
     with pytest.raises(SendFailed, match="failed 1 time in 0 ms"):
@@ -207,7 +205,7 @@ def test_one_attempt_is_made_when_no_retries_are_wanted(awaiting: bool) -> None:
     assert not play.pauses
 
 
-def test_refusals_are_retried_so_often_and_with_pauses_once_every_broker_has_refused() -> None:
+def test_retries_of_refusals_are_limited_and_pause_after_all_brokers() -> None:
     bench = Bench()
     play = bench.always(answer(14, remark="no"))
     with pytest.raises(SendFailed, match="failed 3 times in ") as caught:
@@ -217,7 +215,7 @@ def test_refusals_are_retried_so_often_and_with_pauses_once_every_broker_has_ref
     assert "timeout_ms" not in str(caught.value)
 
 
-def test_a_failure_says_the_same_thing_once() -> None:
+def test_a_failure_lists_equal_errors_once() -> None:
     bench = Bench()
     bench.routes.apply("T", route_body("a"))
     play = bench.always(LOST)
@@ -228,14 +226,14 @@ def test_a_failure_says_the_same_thing_once() -> None:
     assert lines == [f"  a: gone ({len(play.calls)} times)"]
 
 
-def test_a_taken_message_is_a_result_when_no_time_is_left_to_make_it_safe() -> None:
+def test_an_unsafe_message_is_a_result_when_no_time_is_left() -> None:
     bench = Bench(retry_when_not_stored_ok=True)
     bench.routes.apply("T", route_body("a"))
     play = bench.play(bench.after(2.95, stored(code=10)))
     assert play.run(bench.flow()).status is SendStatus.FLUSH_DISK_TIMEOUT
 
 
-def test_a_producer_that_is_closed_ends_its_sends() -> None:
+def test_closing_a_producer_ends_its_sends() -> None:
     bench = Bench()
 
     def react(_call: Call) -> Exception:
@@ -249,14 +247,14 @@ def test_a_producer_that_is_closed_ends_its_sends() -> None:
 
 
 @pytest.mark.parametrize("code", [17, 14, 1, 16, 204, 205])
-def test_refusals_that_another_broker_may_not_share_are_tried_again(code: int) -> None:
+def test_refusals_of_one_broker_are_retried_on_another(code: int) -> None:
     play = Play([answer(code, remark="no"), stored()])
     play.run(Bench().flow())
     assert len(set(brokers(play))) == 2
 
 
 @pytest.mark.parametrize("code", [17, 14, 1, 16, 204, 205])
-def test_an_awaiting_send_takes_a_refusal_for_an_answer(code: int) -> None:
+def test_an_awaiting_send_does_not_retry_refusals(code: int) -> None:
     play = Play([answer(code, remark="no")])
     with pytest.raises(BrokerRefused, match="no"):
         play.run(Bench(awaiting=True).flow())
@@ -286,7 +284,7 @@ def test_the_timeout_is_a_budget_for_all_attempts() -> None:
     assert [call.timeout_ms for call in play.calls] == pytest.approx([3000, 2000, 500 - pause])
 
 
-def test_no_attempt_is_made_without_time_for_it() -> None:
+def test_no_attempt_is_made_when_the_budget_is_spent() -> None:
     bench = Bench()
     play = Play([bench.after(3.0, LATE)])  # type: ignore[list-item]
     with pytest.raises(SendFailed, match="timeout_ms=3000") as caught:
@@ -295,20 +293,20 @@ def test_no_attempt_is_made_without_time_for_it() -> None:
     assert caught.value.attempts[0][1] is LATE
 
 
-def test_a_timeout_of_its_own() -> None:
+def test_a_send_may_have_its_own_timeout() -> None:
     play = Play([stored()])
     play.run(Bench().flow(timeout_ms=120))
     assert play.calls[0].timeout_ms == 120
 
 
-def test_a_given_queue_is_tried_once_by_a_blocking_producer_when_its_broker_answers() -> None:
+def test_a_given_queue_is_tried_once_when_its_broker_refuses() -> None:
     play = Play([answer(14)])
     with pytest.raises(SendFailed, match="failed 1 time "):
         play.run(Bench().flow(queue=MessageQueue("T", "b", 1)))
     assert brokers(play) == ["b"]
 
 
-def test_a_given_queue_is_tried_again_on_its_broker_while_that_is_away() -> None:
+def test_a_given_queue_is_retried_while_its_broker_is_away() -> None:
     bench = Bench()
     play = bench.play(LOST, LOST, LOST, stored(1))
     play.run(bench.flow(queue=MessageQueue("T", "b", 1)))
@@ -316,7 +314,7 @@ def test_a_given_queue_is_tried_again_on_its_broker_while_that_is_away() -> None
     assert len(play.pauses) == 3
 
 
-def test_a_given_queue_is_tried_again_on_its_broker_by_an_awaiting_one() -> None:
+def test_a_given_queue_is_retried_by_an_awaiting_producer() -> None:
     play = Play([LOST, LOST, stored(1)])
     play.run(Bench(awaiting=True).flow(queue=MessageQueue("T", "b", 1)))
     assert brokers(play) == ["b", "b", "b"]
@@ -332,7 +330,7 @@ def test_a_selector_sees_all_queues() -> None:
         Play([answer(14)]).run(Bench().flow(choose=lambda queues: queues[0]))
 
 
-def test_an_unknown_broker_is_passed_over_by_a_blocking_producer() -> None:
+def test_a_blocking_producer_skips_a_broker_without_an_address() -> None:
     bench = Bench()
     bench.routes._brokers.pop("a")
     for _ in range(4):
@@ -343,7 +341,7 @@ def test_an_unknown_broker_is_passed_over_by_a_blocking_producer() -> None:
         bench.play().run(bench.flow(queue=MessageQueue("T", "a", 0)))
 
 
-def test_an_unknown_broker_is_waited_for() -> None:
+def test_a_send_waits_for_the_address_of_a_broker() -> None:
     bench, told = Bench(awaiting=True), []
     bench.routes._brokers.clear()
     bench.sending.on_lost = lambda: told.append(bench.routes.apply("T", route_body("a", "c")))
@@ -364,7 +362,7 @@ def test_the_route_is_fetched_on_the_first_send() -> None:
     assert [call.code for call in play.calls] == [105, 310]
 
 
-def test_a_route_is_looked_up_until_a_broker_is_there() -> None:
+def test_a_route_is_fetched_until_a_broker_is_registered() -> None:
     bench = Bench()
     bench.routes.forget("T")
     nobody = [answer(17), answer(17), answer(body=b'{"brokerAddrTable":{}}')]
@@ -375,7 +373,7 @@ def test_a_route_is_looked_up_until_a_broker_is_there() -> None:
     assert play.calls[-1].timeout_ms == pytest.approx(3000 - sum(play.pauses))
 
 
-def test_a_route_is_not_looked_up_for_longer_than_the_budget() -> None:
+def test_fetching_a_route_ends_with_the_budget() -> None:
     bench = Bench()
     bench.routes.forget("T")
     play = bench.always(LOST)
@@ -387,7 +385,7 @@ def test_a_route_is_not_looked_up_for_longer_than_the_budget() -> None:
 
 
 @pytest.mark.parametrize("known", [False, True])
-def test_a_certificate_that_is_not_believed_is_not_waited_for(known: bool) -> None:
+def test_an_untrusted_certificate_is_not_retried(known: bool) -> None:
     distrusted = ConnectionLost("certificate verify failed")
     distrusted.__cause__ = ssl.SSLCertVerificationError("no")
     bench = Bench()
@@ -415,7 +413,7 @@ def test_a_topic_that_does_not_exist_ends_a_send_at_once() -> None:
     assert not play.pauses
 
 
-def test_a_oneway_message_leaves_once_a_broker_is_back() -> None:
+def test_a_oneway_message_is_sent_once_a_broker_is_back() -> None:
     bench = Bench()
     message = make_outgoing(Message("T", b"x"), "g", bench.policy)
     flow = send_oneway(bench.sending, message)
@@ -430,7 +428,7 @@ def test_a_oneway_message_leaves_once_a_broker_is_back() -> None:
         flow.send(None)
 
 
-def test_a_oneway_message_that_cannot_leave_is_an_error() -> None:
+def test_a_oneway_message_that_cannot_be_sent_is_an_error() -> None:
     bench = Bench()
     message = make_outgoing(Message("T", b"x"), "g", bench.policy)
     flow = send_oneway(bench.sending, message, queue=MessageQueue("T", "a", 0))
@@ -450,7 +448,7 @@ def test_a_oneway_message_that_cannot_leave_is_an_error() -> None:
     assert 2.8 < bench.clock.now - begin < 3
 
 
-def test_oneway_is_one_notice() -> None:
+def test_a_oneway_send_is_one_notice() -> None:
     bench, play = Bench(), Play()
     message = make_outgoing(Message("T", b"x"), "g", bench.policy)
     play.run(send_oneway(bench.sending, message))
@@ -470,7 +468,7 @@ def test_queues_take_turns() -> None:
     assert seen[:4] == seen[4:]
 
 
-def test_slow_brokers_are_passed_over_and_failing_ones_longer() -> None:
+def test_slow_brokers_are_avoided_and_failing_ones_longer() -> None:
     bench = Bench(faults=True)
     first = Play([bench.after(0.6, stored())])  # type: ignore[list-item]
     first.run(bench.flow())
@@ -497,7 +495,7 @@ def test_slow_brokers_are_passed_over_and_failing_ones_longer() -> None:
         assert brokers(play) == [other]
 
 
-def test_the_vip_channel_is_two_ports_lower() -> None:
+def test_the_vip_channel_uses_the_port_two_below() -> None:
     bench = Bench()
     bench.sending.vip_channel = True
     play = Play([stored()])

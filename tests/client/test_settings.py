@@ -11,7 +11,7 @@ from orbitmq.errors import ConfigError
 from orbitmq.remoting.hooks import mark_stream, prepare, signing
 
 
-def test_addresses_in_all_their_forms(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nameserver_addresses_are_accepted_in_all_forms(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NAMESRV_ADDR", "env:9876")
     assert ClientSettings.of().nameservers == ("env:9876",)
     assert ClientSettings.of("a:1; b:2;").nameservers == ("a:1", "b:2")
@@ -24,7 +24,7 @@ def test_addresses_in_all_their_forms(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (again.namespace, again.nameservers) == ("other", cloud.nameservers)
 
 
-def test_what_no_client_can_be_started_with(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_client_settings_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
     with pytest.raises(ConfigError, match="set NAMESRV_ADDR"):
         ClientSettings.of()
@@ -38,13 +38,13 @@ def test_what_no_client_can_be_started_with(monkeypatch: pytest.MonkeyPatch) -> 
         ClientSettings.of("a:1", timeout_ms=0)
 
 
-def test_secrets_are_not_shown() -> None:
+def test_secrets_are_not_in_the_repr() -> None:
     settings = ClientSettings.of("a:1", access_key="me", secret_key="s3cret", security_token="tok")
     assert "s3cret" not in repr(settings)
     assert "tok" not in repr(settings).replace("security_token", "")
 
 
-def test_ids_are_made_up_unless_one_is_given() -> None:
+def test_client_ids_are_generated_unless_a_name_is_given() -> None:
     settings = ClientSettings.of("a:1", client_ip="10.0.0.5")
     assert re.fullmatch(r"10\.0\.0\.5@\d+#\d+", settings.make_client_id())
     assert settings.make_client_id() != settings.make_client_id()
@@ -53,7 +53,7 @@ def test_ids_are_made_up_unless_one_is_given() -> None:
     assert named.make_client_id(stream=True) == "10.0.0.5@DEFAULT@u@STREAM"
 
 
-def test_signatures_are_java_s() -> None:
+def test_signatures_equal_javas() -> None:
     ext = {"Zed": "z", "a": "g1", "queueId": "3", "topic": "TopicTest"}
     signed = prepare([signing("AccessKey1", "SecretKey1")], 310, ext, b"hello")
     assert signed is not None
@@ -67,7 +67,7 @@ def test_signatures_are_java_s() -> None:
     }
 
 
-def test_the_mark_of_pull_clients_is_signed_too() -> None:
+def test_the_field_of_pull_clients_is_signed() -> None:
     settings = ClientSettings.of("a:1", access_key="k", secret_key="s")
     assert settings.make_hooks(stream=True)[0] is mark_stream
     with_mark = prepare(settings.make_hooks(stream=True), 11, {"topic": "T"}, None)

@@ -91,7 +91,9 @@ def _push(make: Callable[..., Any], way: Any, seen: Seen, **options: Any) -> Any
     return consumer
 
 
-def test_all_of_them_are_served(make: Callable[..., Any], way: Any, group: str) -> None:
+def test_every_client_is_served_with_certificate_and_signature(
+    make: Callable[..., Any], way: Any, group: str
+) -> None:
     seen = Seen()
     with make(Producer, AsyncProducer) as producer:
         sent = producer.send(Message("T", BODY, keys=["k"]))
@@ -113,7 +115,9 @@ def test_all_of_them_are_served(make: Callable[..., Any], way: Any, group: str) 
         assert admin.message_by_id("T", sent.offset_id).body == BODY
 
 
-def test_nobody_else_is(make: Callable[..., Any], way: Any, closed: Closed) -> None:
+def test_every_client_is_refused_without_a_valid_certificate(
+    make: Callable[..., Any], way: Any, closed: Closed
+) -> None:
     for tls in closed.not_let_in():
         with (
             make(Producer, AsyncProducer, tls=tls, timeout_ms=300) as producer,
@@ -133,7 +137,7 @@ def test_nobody_else_is(make: Callable[..., Any], way: Any, closed: Closed) -> N
             admin.cluster_info()
 
 
-def test_a_certificate_that_is_not_believed_is_named(
+def test_an_untrusted_certificate_is_named_in_the_error(
     make: Callable[..., Any], closed: Closed
 ) -> None:
     tls = Tls(ca_file=closed.elsewhere.cert)

@@ -68,7 +68,7 @@ def transaction_producer(check: Any = lambda _message: None) -> TransactionProdu
     return running(producer)  # type: ignore[no-any-return]
 
 
-def test_a_half_message_has_its_marks_and_no_delay() -> None:
+def test_a_half_message_has_transaction_properties_and_no_delay() -> None:
     message = Message("T", b"x", tags="t", delay_level=3, properties={"a": "b"})
     half = transaction_producer()._half(message)
     assert half.ext["f"] == "4"
@@ -88,7 +88,7 @@ def test_a_half_message_has_its_marks_and_no_delay() -> None:
         (TransactionState.UNKNOWN, "0"),
     ],
 )
-def test_the_end_is_told_to_the_master_of_the_queue(state: TransactionState, code: str) -> None:
+def test_the_end_of_a_transaction_is_sent_to_the_master(state: TransactionState, code: str) -> None:
     play = Play()
     play.run(transaction_producer()._end_flow(Message("T", b"x"), sent(), state))
     [notice] = play.notices
@@ -105,7 +105,7 @@ def test_the_end_is_told_to_the_master_of_the_queue(state: TransactionState, cod
     }
 
 
-def test_the_broker_is_told_what_went_wrong() -> None:
+def test_the_end_of_a_transaction_carries_the_error() -> None:
     play = Play()
     error = ValueError("no such account")
     producer = transaction_producer()
@@ -115,7 +115,7 @@ def test_the_broker_is_told_what_went_wrong() -> None:
     )
 
 
-def test_a_broker_that_asks_is_told_what_went_wrong() -> None:
+def test_the_answer_to_a_check_carries_the_error() -> None:
     class Asker:
         """The connection a broker asks on."""
 
@@ -146,7 +146,7 @@ def test_a_broker_that_asks_is_told_what_went_wrong() -> None:
     )
 
 
-def test_an_end_that_cannot_be_told_is_left_to_the_check() -> None:
+def test_an_end_that_cannot_be_sent_is_left_to_the_check() -> None:
     play = Play()
     flow = transaction_producer()._end_flow(
         Message("T", b"x"), sent(broker="gone"), TransactionState.COMMIT
@@ -156,7 +156,7 @@ def test_an_end_that_cannot_be_told_is_left_to_the_check() -> None:
 
 
 @pytest.mark.parametrize("status", [s for s in SendStatus if s is not SendStatus.SEND_OK])
-def test_work_is_not_done_for_a_message_that_is_not_safe(
+def test_the_local_work_is_skipped_when_the_half_message_is_unsafe(
     status: SendStatus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer = transaction_producer()
@@ -189,7 +189,7 @@ def test_work_is_not_done_for_a_message_that_is_not_safe(
         (ZeroDivisionError(), TransactionState.UNKNOWN),
     ],
 )
-def test_what_a_check_says(outcome: Any, state: TransactionState) -> None:
+def test_a_check_result_becomes_a_transaction_state(outcome: Any, state: TransactionState) -> None:
     def check(_message: ReceivedMessage) -> TransactionState | None:
         if isinstance(outcome, Exception):
             raise outcome
@@ -207,7 +207,7 @@ def test_what_a_check_says(outcome: Any, state: TransactionState) -> None:
     asyncio.run(run())
 
 
-def test_the_settings_of_a_transaction_producer_are_those_of_a_producer() -> None:
+def test_transaction_producers_have_the_settings_of_producers() -> None:
     given = inspect.signature(Producer).parameters
     assert set(ProducerSettings.__annotations__) == set(given) - {"nameservers", "group"}
 
@@ -215,7 +215,7 @@ def test_the_settings_of_a_transaction_producer_are_those_of_a_producer() -> Non
 # ---- replies
 
 
-def test_a_reply_goes_back_the_way_the_request_came() -> None:
+def test_a_reply_carries_the_reply_fields_of_its_request() -> None:
     request = received(CLUSTER="C", CORRELATION_ID="1", REPLY_TO_CLIENT="asker", TTL="3000")
     reply = reply_to(request, b"yes", tags="t")
     assert reply.topic == "C_REPLY_TOPIC"
@@ -244,7 +244,7 @@ def asking() -> tuple[Any, PendingReply, float]:
     return producer, asked, deadline
 
 
-def test_a_pushed_reply_finds_who_asked() -> None:
+def test_a_pushed_reply_completes_its_request() -> None:
     producer, asked, deadline = asking()
     assert asked.message.system == {
         "CORRELATION_ID": asked.correlation_id,
@@ -260,7 +260,7 @@ def test_a_pushed_reply_finds_who_asked() -> None:
     assert reply.store_host == ("10.0.0.2", 10911)
 
 
-def test_a_reply_that_is_late_or_unreadable_is_answered_all_the_same() -> None:
+def test_late_and_unreadable_replies_are_answered() -> None:
     producer, asked, deadline = asking()
     with pytest.raises(NoReply, match="no reply came within 50 ms"):
         producer._await_reply(asked, deadline)
@@ -273,7 +273,7 @@ def test_a_reply_that_is_late_or_unreadable_is_answered_all_the_same() -> None:
 # ---- traces
 
 
-def test_records_are_java_s() -> None:
+def test_trace_records_equal_javas() -> None:
     message = Message("T", b"abc", keys=["k1", "k2"])
     common: dict[str, Any] = {"timestamp_ms": 1000, "region": "DefaultRegion", "group": "P1"}
     texts = [
@@ -319,7 +319,7 @@ def test_records_are_java_s() -> None:
     ]
 
 
-def test_kinds_of_messages() -> None:
+def test_trace_records_have_javas_message_types() -> None:
     half = Message("T", b"x")
     half.system = {"TRAN_MSG": "true"}
     assert trace_records.message_type(Message("T", b"x")) == 0
@@ -329,7 +329,7 @@ def test_kinds_of_messages() -> None:
     assert trace_records.message_type(timed) == 3
 
 
-def test_records_leave_together_and_none_is_larger_than_a_message() -> None:
+def test_trace_records_are_sent_together_within_the_message_size() -> None:
     sent: list[tuple[str, tuple[str, ...]]] = []
 
     class Quiet(Tracer):

@@ -7,7 +7,7 @@ import asyncio
 from orbitmq.client.consumer.workers import TaskWorkers
 
 
-def test_work_that_comes_just_when_the_last_task_ends_is_done() -> None:
+def test_work_submitted_as_the_last_task_ends_is_done() -> None:
     async def run() -> None:
         workers = TaskWorkers(1)
         loop = asyncio.get_running_loop()
@@ -27,7 +27,7 @@ def test_work_that_comes_just_when_the_last_task_ends_is_done() -> None:
     asyncio.run(run())
 
 
-def test_no_more_tasks_than_allowed() -> None:
+def test_tasks_are_limited_to_the_allowed_number() -> None:
     async def run() -> None:
         workers = TaskWorkers(3)
         at_once = most = count = 0

@@ -108,7 +108,7 @@ def send_numbers(producer: Producer, numbers: range) -> set[bytes]:
 
 
 @pytest.mark.parametrize("orderly", [False, True], ids=["concurrent", "orderly"])
-def test_cuts_in_the_middle_of_frames(
+def test_nothing_is_lost_when_connections_are_cut_inside_frames(
     network: FaultyNetwork, producer: Producer, listen: Listen, orderly: bool
 ) -> None:
     seen = Seen()
@@ -129,7 +129,7 @@ def test_cuts_in_the_middle_of_frames(
 
 
 @pytest.mark.parametrize("orderly", [False, True], ids=["concurrent", "orderly"])
-def test_a_broker_that_restarts(
+def test_nothing_is_lost_when_the_broker_restarts(
     network: FaultyNetwork, producer: Producer, listen: Listen, orderly: bool
 ) -> None:
     seen = Seen()
@@ -151,7 +151,7 @@ def test_a_broker_that_restarts(
         seen.assert_in_order()
 
 
-def test_a_broker_that_falls_silent(
+def test_nothing_is_lost_when_the_broker_stops_answering(
     network: FaultyNetwork, producer: Producer, listen: Listen
 ) -> None:
     seen = Seen()
@@ -166,7 +166,7 @@ def test_a_broker_that_falls_silent(
     assert set(seen.bodies) == sent
 
 
-def test_a_member_whose_connection_is_cut_is_known_again(
+def test_a_member_is_registered_again_after_its_connection_was_cut(
     network: FaultyNetwork, producer: Producer, admin: Admin, way: Way
 ) -> None:
     """Also when nothing is being asked of the broker that could fail."""
@@ -188,7 +188,7 @@ def test_a_member_whose_connection_is_cut_is_known_again(
         wait_for_member(other_than=before)
 
 
-def test_nameservers_that_are_lost(
+def test_consumption_goes_on_when_the_nameserver_is_lost(
     network: FaultyNetwork, producer: Producer, listen: Listen
 ) -> None:
     seen = Seen()
@@ -203,7 +203,7 @@ def test_nameservers_that_are_lost(
     assert max(seen.bodies.values()) == 1
 
 
-def test_what_was_committed_does_not_come_again_after_a_loss(
+def test_committed_messages_are_not_repeated_after_a_lost_connection(
     network: FaultyNetwork, producer: Producer, admin: Admin, listen: Listen
 ) -> None:
     first, second = Seen(), Seen()
@@ -223,7 +223,7 @@ def test_what_was_committed_does_not_come_again_after_a_loss(
     assert set(second.bodies) == later
 
 
-def test_a_slow_handler_holds_back_the_pulls(
+def test_a_slow_handler_limits_the_pulls(
     network: FaultyNetwork, producer: Producer, listen: Listen
 ) -> None:
     seen, may_go_on = Seen(), threading.Event()
@@ -296,7 +296,7 @@ def test_a_poison_message_stops_only_its_queue_when_in_order(
 
 @pytest.mark.usefixtures("unseen_log")
 @pytest.mark.parametrize("orderly", [False, True], ids=["concurrent", "orderly"])
-def test_nothing_stays_behind(
+def test_a_stopped_consumer_leaves_no_objects_or_connections(
     network: FaultyNetwork, producer: Producer, way: Way, listen: Listen, orderly: bool
 ) -> None:
     def once() -> weakref.ref[Any]:
@@ -315,7 +315,7 @@ def test_nothing_stays_behind(
 
 
 @pytest.mark.parametrize("orderly", [False, True], ids=["concurrent", "orderly"])
-def test_slow_network(
+def test_messages_come_once_on_a_slow_network(
     network: FaultyNetwork, producer: Producer, listen: Listen, orderly: bool
 ) -> None:
     seen = Seen()

@@ -38,7 +38,7 @@ def stored_bodies(network: FaultyNetwork, topic: str) -> Counter[bytes]:
 
 
 @pytest.mark.parametrize("answers", [False, True], ids=["requests", "answers"])
-def test_cuts_in_the_middle_of_frames(
+def test_acknowledged_messages_are_stored_when_frames_are_cut(
     network: FaultyNetwork, admin: Admin, way: Way, answers: bool
 ) -> None:
     admin.create_topic("T", queues=4)
@@ -59,7 +59,9 @@ def test_cuts_in_the_middle_of_frames(
     assert twice <= network.broker.cuts if answers else twice == 0
 
 
-def test_a_broker_that_restarts(network: FaultyNetwork, admin: Admin, way: Way) -> None:
+def test_acknowledged_messages_are_stored_when_the_broker_restarts(
+    network: FaultyNetwork, admin: Admin, way: Way
+) -> None:
     admin.create_topic("T", queues=4)
     restarted = threading.Event()
     acknowledged: list[bytes] = []
@@ -121,7 +123,9 @@ def test_a_message_arrives_when_the_only_broker_comes_back_within_the_budget(
         eventually(lambda: b"m" in stored_bodies(network, "T"))
 
 
-def test_a_broker_that_falls_silent(network: FaultyNetwork, admin: Admin, way: Way) -> None:
+def test_a_send_ends_within_its_timeout_when_the_broker_stops_answering(
+    network: FaultyNetwork, admin: Admin, way: Way
+) -> None:
     admin.create_topic("T", queues=4)
     with way(Producer, AsyncProducer)(network.address, group="g") as producer:
         producer.send(Message("T", b"before"))
@@ -135,7 +139,7 @@ def test_a_broker_that_falls_silent(network: FaultyNetwork, admin: Admin, way: W
     assert {b"before", b"after"} <= set(stored_bodies(network, "T"))
 
 
-def test_another_broker_takes_over(way: Way) -> None:
+def test_sends_go_to_another_broker_when_one_is_lost(way: Way) -> None:
     with FaultyNetwork(brokers=2) as network:
         with Admin(network.cluster.address) as admin:
             admin.create_topic("T", queues=2)
@@ -147,7 +151,9 @@ def test_another_broker_takes_over(way: Way) -> None:
         assert len(stored_bodies(network, "T")) == 9
 
 
-def test_slow_network(network: FaultyNetwork, admin: Admin, way: Way) -> None:
+def test_messages_are_stored_once_on_a_slow_network(
+    network: FaultyNetwork, admin: Admin, way: Way
+) -> None:
     admin.create_topic("T", queues=2)
     network.broker.delay_s = 0.05
     with way(Producer, AsyncProducer)(network.address, group="g") as producer:
@@ -156,7 +162,7 @@ def test_slow_network(network: FaultyNetwork, admin: Admin, way: Way) -> None:
     assert stored_bodies(network, "T") == {b"%d" % number: 1 for number in range(5)}
 
 
-def test_nameservers_that_are_lost(way: Way) -> None:
+def test_sends_to_known_topics_succeed_when_nameservers_are_lost(way: Way) -> None:
     with FaultyNetwork(nameservers=2) as network:
         with Admin(network.cluster.address) as admin:
             admin.create_topic("T", queues=2)
@@ -174,7 +180,9 @@ def test_nameservers_that_are_lost(way: Way) -> None:
 
 
 @pytest.mark.usefixtures("unseen_log")
-def test_nothing_stays_behind(network: FaultyNetwork, admin: Admin, way: Way) -> None:
+def test_a_closed_producer_leaves_no_objects_or_connections(
+    network: FaultyNetwork, admin: Admin, way: Way
+) -> None:
     admin.create_topic("T", queues=2)
 
     def once() -> weakref.ref[Any]:

@@ -63,7 +63,9 @@ def assert_whole(messages: list[Any]) -> None:
         assert offsets == list(range(len(offsets))), queue
 
 
-def test_cuts_in_the_middle_of_frames(network: FaultyNetwork, producer: Producer, way: Way) -> None:
+def test_queues_are_read_whole_when_frames_are_cut(
+    network: FaultyNetwork, producer: Producer, way: Way
+) -> None:
     got = []
     with way(Consumer, AsyncConsumer)(network.address, "T", **SETTINGS) as consumer:
         for round_number in range(4):
@@ -75,7 +77,9 @@ def test_cuts_in_the_middle_of_frames(network: FaultyNetwork, producer: Producer
     assert_whole(got)
 
 
-def test_slow_network(network: FaultyNetwork, producer: Producer, way: Way) -> None:
+def test_queues_are_read_whole_on_a_slow_network(
+    network: FaultyNetwork, producer: Producer, way: Way
+) -> None:
     network.broker.delay_s = 0.03
     with way(Consumer, AsyncConsumer)(network.address, "T", **SETTINGS) as consumer:
         for _ in range(4):
@@ -84,7 +88,9 @@ def test_slow_network(network: FaultyNetwork, producer: Producer, way: Way) -> N
     assert_whole(got)
 
 
-def test_a_broker_that_restarts(network: FaultyNetwork, producer: Producer, way: Way) -> None:
+def test_queues_are_read_whole_when_the_broker_restarts(
+    network: FaultyNetwork, producer: Producer, way: Way
+) -> None:
     with way(Consumer, AsyncConsumer)(network.address, "T", **SETTINGS) as consumer:
         send_numbers(producer, range(50))
         got = take(consumer, 50)
@@ -95,7 +101,7 @@ def test_a_broker_that_restarts(network: FaultyNetwork, producer: Producer, way:
     assert_whole(got)
 
 
-def test_what_was_not_done_comes_again(
+def test_an_unfinished_list_comes_again_after_a_stop(
     network: FaultyNetwork, producer: Producer, way: Way
 ) -> None:
     """A program that dies in the middle of a list gets that list again, and nothing before it."""
@@ -112,7 +118,9 @@ def test_what_was_not_done_comes_again(
 
 
 @pytest.mark.usefixtures("unseen_log")
-def test_nothing_stays_behind(network: FaultyNetwork, producer: Producer, way: Way) -> None:
+def test_a_stopped_reader_leaves_no_objects_or_connections(
+    network: FaultyNetwork, producer: Producer, way: Way
+) -> None:
     make = way(Consumer, AsyncConsumer)
 
     def once() -> weakref.ref[Any]:
@@ -135,7 +143,9 @@ def own_bytes() -> int:
     return int(status.partition("RssAnon:")[2].split()[0]) << 10
 
 
-def test_memory_is_flat(network: FaultyNetwork, producer: Producer, way: Way) -> None:
+def test_memory_does_not_grow_with_the_messages_read(
+    network: FaultyNetwork, producer: Producer, way: Way
+) -> None:
     """A hundred megabytes of messages through a consumer that may hold half a one."""
     body = os.urandom(1 << 16)
     settings = SETTINGS | {"max_cached_bytes": 1 << 19}

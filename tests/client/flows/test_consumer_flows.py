@@ -88,7 +88,7 @@ def _message(reconsume_times: int = 0, **properties: str) -> ReceivedMessage:
 # ---- offsets
 
 
-def test_a_committed_offset() -> None:
+def test_a_committed_offset_is_read_from_the_master() -> None:
     play = Play([answer(ext={"offset": "12"})])
     assert play.run(stored_offset(_routes(), "g", QUEUE)) == 12
     (call,) = play.calls
@@ -96,7 +96,7 @@ def test_a_committed_offset() -> None:
     assert call.ext == {"consumerGroup": "g", "topic": "T", "queueId": "1", "bname": "a"}
 
 
-def test_no_offset_is_no_error_but_no_answer_is() -> None:
+def test_a_missing_offset_is_minus_one_and_a_missing_answer_an_error() -> None:
     refused = answer(ResponseCode.QUERY_NOT_FOUND)
     assert Play([refused]).run(stored_offset(_routes(), "g", QUEUE)) == -1
     for failure in (ConnectionLost("x"), RequestTimeout("x")):
@@ -116,7 +116,9 @@ def test_no_offset_is_no_error_but_no_answer_is() -> None:
         (1234, -1, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, 99),
     ],
 )
-def test_where_to_begin(rule: Any, stored: int, code: int | None, offset: int) -> None:
+def test_the_start_offset_follows_the_start_rule(
+    rule: Any, stored: int, code: int | None, offset: int
+) -> None:
     play = Play([answer(ext={"offset": "99"})])
     flow = start_offset(_routes(), QUEUE, StartRule.of(rule), stored)
     assert play.run(flow) == offset
@@ -125,7 +127,7 @@ def test_where_to_begin(rule: Any, stored: int, code: int | None, offset: int) -
         assert (play.calls[0].ext or {})["timestamp"] == "1234"
 
 
-def test_a_lost_broker_is_looked_for_before_giving_up() -> None:
+def test_the_route_is_fetched_for_an_unknown_broker() -> None:
     lost = MessageQueue("T", "gone", 0)
     play = Play([answer(ResponseCode.TOPIC_NOT_EXIST)])
     with pytest.raises(ClientError, match="gone"):
@@ -133,7 +135,7 @@ def test_a_lost_broker_is_looked_for_before_giving_up() -> None:
     assert [call.code for call in play.calls] == [RequestCode.GET_ROUTEINFO_BY_TOPIC]
 
 
-def test_reporting_does_not_wait_and_committing_does() -> None:
+def test_reporting_an_offset_is_oneway_and_committing_waits() -> None:
     play = Play()
     play.run(report_offset(_routes(), "g", QUEUE, 7))
     (notice,) = play.notices
@@ -169,18 +171,20 @@ def _pulled(code: int = 0, **ext: int) -> Command:
         (ResponseCode.PULL_OFFSET_MOVED, PullStatus.OFFSET_ILLEGAL),
     ],
 )
-def test_what_a_pull_says(code: int, status: PullStatus) -> None:
+def test_a_pull_result_has_the_status_and_offsets_of_the_answer(
+    code: int, status: PullStatus
+) -> None:
     pulled, _ = _pull(_pulled(code, nextBeginOffset=10, suggestWhichBrokerId=1))
     assert (pulled.status, pulled.next_offset, pulled.broker_id) == (status, 10, 1)
     assert (pulled.min_offset, pulled.max_offset) == (0, 20)
 
 
-def test_a_hole_in_a_queue_is_not_its_end() -> None:
+def test_a_pull_in_a_hole_of_a_queue_finds_no_match() -> None:
     pulled, _ = _pull(_pulled(ResponseCode.PULL_NOT_FOUND, nextBeginOffset=15))
     assert (pulled.status, pulled.next_offset) == (PullStatus.NO_MATCHED_MESSAGE, 15)
 
 
-def test_a_pull_asks_for_what_it_should() -> None:
+def test_a_pull_request_has_all_fields() -> None:
     flags = PullFlag.SUSPEND | PullFlag.COMMIT_OFFSET
     _, play = _pull(
         _pulled(), flags=flags, commit_offset=9, suspend_ms=15000, timeout_ms=30000, tags="a||b"
@@ -206,14 +210,14 @@ def test_a_pull_asks_for_what_it_should() -> None:
     assert (ext["subscription"], ext["subVersion"]) == ("a||b", "0")
 
 
-def test_a_slave_is_not_told_offsets() -> None:
+def test_a_pull_from_a_slave_commits_no_offset() -> None:
     flags = PullFlag.SUSPEND | PullFlag.COMMIT_OFFSET
     _, play = _pull(_pulled(), flags=flags, commit_offset=9, broker_id=1)
     (call,) = play.calls
     assert (call.address, (call.ext or {})["sysFlag"]) == (SLAVE, "2")
 
 
-def test_a_refused_pull() -> None:
+def test_a_refused_pull_raises_the_error_of_its_code() -> None:
     with pytest.raises(BrokerBusy):
         _pull(answer(ResponseCode.SYSTEM_BUSY))
     with pytest.raises(BrokerBusy):
@@ -224,7 +228,7 @@ def test_a_refused_pull() -> None:
     assert not isinstance(caught.value, BrokerBusy)
 
 
-def test_tags_are_checked_again_here() -> None:
+def test_tags_are_compared_again_by_the_client() -> None:
     pulled, _ = _pull(_pulled())
     pulled.body = b"".join(
         encode_record("T", b"x", queue_offset=n, properties={"TAGS": tag})
@@ -242,7 +246,7 @@ def _members(*ids: str) -> Command:
     return answer(body=dumps_lenient({"consumerIdList": list(ids)}))
 
 
-def test_members_are_those_that_any_broker_knows() -> None:
+def test_group_members_are_the_union_over_all_brokers() -> None:
     play = Play([_members("c1", "c2"), _members("c2", "c3")])
     assert play.run(group_members(_routes(), "T", "g")) == ["c1", "c2", "c3"]
     assert [call.address for call in play.calls] == [MASTER, OTHER]
@@ -256,7 +260,7 @@ def test_members_are_those_that_any_broker_knows() -> None:
     assert Play(both_gone).run(group_members(_routes(), "T", "g")) is None
 
 
-def test_a_broker_that_has_just_come_back_does_not_count_alone() -> None:
+def test_a_broker_that_just_came_back_does_not_decide_membership_alone() -> None:
     def settled(address: str) -> bool:
         return address != MASTER
 
@@ -266,7 +270,7 @@ def test_a_broker_that_has_just_come_back_does_not_count_alone() -> None:
     assert alone.run(group_members(_routes(), "T", "g", settled)) is None
 
 
-def test_our_share() -> None:
+def test_a_share_is_allocated_among_sorted_members() -> None:
     play = Play([_members("c2", "c1"), _members("c2", "c1")])
     share = play.run(share_of_topic(_routes(), "T", "g", "c1", Averagely()))
     assert share == [MessageQueue("T", "a", 0), MessageQueue("T", "a", 1)]
@@ -275,14 +279,14 @@ def test_our_share() -> None:
     )
 
 
-def test_queues_of_a_broker_on_its_way_back_are_shared_out_with_the_others() -> None:
+def test_queues_of_an_absent_broker_are_allocated_with_the_others() -> None:
     play = Play([_members("c2", "c1"), _members("c2", "c1")])
     lost = [MessageQueue("T", "away", number) for number in range(2)]
     share = play.run(share_of_topic(_routes(), "T", "g", "c1", Averagely(), lost=lost))
     assert share == [MessageQueue("T", "a", 0), MessageQueue("T", "a", 1), lost[0]]
 
 
-def test_when_nobody_knows_one_keeps_what_one_has() -> None:
+def test_a_share_is_unknown_when_no_broker_lists_members() -> None:
     def share(*reactions: Any, topic: str = "T", strategy: Any = None) -> Any:
         flow = share_of_topic(_routes(), topic, "g", "c1", strategy or Averagely())
         return Play(reactions).run(flow)
@@ -298,7 +302,7 @@ def test_when_nobody_knows_one_keeps_what_one_has() -> None:
     assert share(_members("others"), _members("others")) == []
 
 
-def test_changes_from_what_one_has_to_what_one_should_have() -> None:
+def test_changes_are_the_dropped_and_added_queues() -> None:
     a, b, c = (MessageQueue("T", "a", n) for n in range(3))
     steps = changes([a, b], [b, c], stale=set())
     assert (steps.dropped, steps.added) == ([a], [c])
@@ -308,7 +312,7 @@ def test_changes_from_what_one_has_to_what_one_should_have() -> None:
     assert (steps.dropped, steps.added) == ([], [])
 
 
-def test_locks_are_asked_for_broker_by_broker() -> None:
+def test_locks_are_requested_from_each_broker() -> None:
     queues = [MessageQueue("T", "a", 0), QUEUE, MessageQueue("T", "b", 0)]
     play = Play(
         [answer(body=dumps_lenient({"lockOKMQSet": [QUEUE.as_json()]})), RequestTimeout("x")]
@@ -321,12 +325,12 @@ def test_locks_are_asked_for_broker_by_broker() -> None:
     assert (body["clientId"], body["consumerGroup"], len(body["mqSet"])) == ("c1", "g", 2)
 
 
-def test_queues_of_a_broker_that_knows_no_locks_are_not_refused() -> None:
+def test_a_failed_lock_request_is_not_a_refusal() -> None:
     locks = Play([answer(1)]).run(lock_queues(_routes(), "g", "c1", [QUEUE]))
     assert (locks.granted, locks.refused, locks.not_lent) == (set(), set(), {QUEUE})
 
 
-def test_locks_are_given_back() -> None:
+def test_locks_are_released_at_each_broker() -> None:
     play = Play()
     play.run(unlock_queues(_routes(), "g", "c1", [QUEUE]))
     assert [notice.code for notice in play.notices] == [RequestCode.UNLOCK_BATCH_MQ]
@@ -368,7 +372,7 @@ def test_a_failed_message_goes_back_to_its_broker() -> None:
     }
 
 
-def test_a_broker_without_a_name_is_found_by_the_message() -> None:
+def test_a_message_goes_back_to_its_store_host_when_the_broker_is_unknown() -> None:
     play = Play([answer()])
     play.run(send_back(_routes(), "g", _message(), "unknown"))
     assert play.calls[0].address == "10.0.0.9:10911"
@@ -398,13 +402,13 @@ def test_a_copy_goes_to_any_broker() -> None:
     assert [call.address for call in play.calls] == [MASTER, MASTER, OTHER]
 
 
-def test_when_no_broker_takes_it_the_caller_keeps_it() -> None:
+def test_send_back_fails_when_no_broker_accepts_the_message() -> None:
     with pytest.raises(BrokerRefused) as caught:
         Play([answer(1), answer(2), answer(16)]).run(send_back(_routes(), "g", _message(), "a"))
     assert caught.value.code == 16
 
 
-def test_a_first_topic_is_never_forgotten() -> None:
+def test_a_copy_keeps_the_first_topic_and_message_id() -> None:
     play = Play([answer()])
     message = _message(3, RETRY_TOPIC="first", ORIGIN_MESSAGE_ID="FIRST")
     play.run(send_copy(_routes(), "g", message, reconsume_times=3, max_reconsume_times=3))

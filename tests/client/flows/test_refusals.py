@@ -29,7 +29,7 @@ NOT_ALLOWED = "may not do that"
         ("User:shopkeeper has no permission to access Topic:secrets from 1.2.3.4", NOT_ALLOWED),
     ],
 )
-def test_who_asks_is_told_apart_from_what_he_may(remark: str, hint: str) -> None:
+def test_refusals_distinguish_authentication_from_permission(remark: str, hint: str) -> None:
     assert hint in (access_hint(remark) or "")
     assert hint in str(refusal(answer(ResponseCode.NO_PERMISSION, remark=remark), "b:1"))
 
@@ -37,13 +37,13 @@ def test_who_asks_is_told_apart_from_what_he_may(remark: str, hint: str) -> None
 @pytest.mark.parametrize(
     "remark", [None, "", "the topic[T] sending message is forbidden", "group g not found."]
 )
-def test_other_refusals_are_not_about_who_asks(remark: str | None) -> None:
+def test_other_refusals_give_no_hint_about_credentials(remark: str | None) -> None:
     assert access_hint(remark) is None
     error = refusal(answer(ResponseCode.NO_PERMISSION, remark=remark), "b:1")
     assert "permission of the topic" in str(error)
 
 
-def test_a_busy_broker_and_a_code_that_nobody_knows() -> None:
+def test_busy_and_unknown_codes_become_errors_of_their_kind() -> None:
     assert isinstance(refusal(answer(ResponseCode.SYSTEM_BUSY), "b:1"), BrokerBusy)
     error = refusal(answer(9999, remark="what?"), "b:1")
     assert type(error) is BrokerRefused

@@ -37,7 +37,7 @@ def _shares(strategy: AllocateStrategy, ids: list[str] = IDS) -> list[str]:
         (ConsistentHash(), ["a0", "a2 b0", "a1 a3 b1 b2 b3"]),
     ],
 )
-def test_the_vectors(strategy: AllocateStrategy, shares: list[str]) -> None:
+def test_shares_equal_javas(strategy: AllocateStrategy, shares: list[str]) -> None:
     assert _shares(strategy) == shares
 
 
@@ -49,29 +49,31 @@ def test_every_queue_has_one_owner(strategy: AllocateStrategy, members: int) -> 
     assert sorted(given) == QUEUES
 
 
-def test_members_without_a_queue() -> None:
+def test_members_beyond_the_number_of_queues_get_none() -> None:
     ids = [f"c{n:02}" for n in range(10)]
     assert [len(allocate(Averagely(), own, QUEUES, ids)) for own in ids] == [1] * 8 + [0] * 2
 
 
-def test_a_stranger_gets_nothing() -> None:
+def test_a_member_outside_the_group_gets_no_queues() -> None:
     assert allocate(Averagely(), "stranger", QUEUES, IDS) == []
 
 
 @pytest.mark.parametrize(
     ("own", "queues", "ids"), [("", QUEUES, IDS), (IDS[0], [], IDS), (IDS[0], QUEUES, [])]
 )
-def test_nothing_to_share_is_an_error(own: str, queues: list[MessageQueue], ids: list[str]) -> None:
+def test_invalid_allocation_arguments_are_errors(
+    own: str, queues: list[MessageQueue], ids: list[str]
+) -> None:
     with pytest.raises(ValueError, match="nothing can be allocated"):
         allocate(Averagely(), own, queues, ids)
 
 
-def test_config_is_taken_as_it_is() -> None:
+def test_configured_queues_are_returned_unchanged() -> None:
     chosen = [MessageQueue("Other", "x", 9)]
     assert allocate(ByConfig(chosen), IDS[0], QUEUES, IDS) == chosen
 
 
-def test_the_ring_can_have_another_hash() -> None:
+def test_consistent_hashing_accepts_another_hash_function() -> None:
     def sha(text: str) -> int:
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
@@ -80,7 +82,7 @@ def test_the_ring_can_have_another_hash() -> None:
     assert shares != _shares(ConsistentHash())
 
 
-def test_machine_room_takes_the_rest_one_by_one() -> None:
+def test_machine_room_assigns_the_remaining_queues_one_by_one() -> None:
     near = [MessageQueue("T", "r1@a", n) for n in range(5)]
     far = [MessageQueue("T", "r2@a", n) for n in range(5)] + [MessageQueue("T", "plain", 0)]
     shares = [allocate(MachineRoom({"r1"}), own, near + far, IDS) for own in IDS]
@@ -105,7 +107,7 @@ def test_a_room_without_members_is_shared_by_all() -> None:
     assert _shares(strategy) == ["a0 a1 b0 b1", "a2 b2", "a3 b3"]
 
 
-def test_a_member_far_from_all_queues_gets_only_what_nobody_is_near_to() -> None:
+def test_a_distant_member_gets_only_queues_without_near_members() -> None:
     strategy = _nearby({IDS[0]: "a", IDS[1]: "b", IDS[2]: "c"})
     assert _shares(strategy) == ["a0 a1 a2 a3", "b0 b1 b2 b3", ""]
 

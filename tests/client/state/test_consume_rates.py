@@ -26,7 +26,7 @@ def test_rates_are_those_of_the_last_minute() -> None:
     assert rates.of("T") == TopicRates()
 
 
-def test_a_young_consumer_is_not_slow() -> None:
+def test_rates_of_a_young_consumer_count_only_its_lifetime() -> None:
     clock = Clock()
     rates = ConsumeRates(clock)
     clock.now += 5
@@ -35,7 +35,7 @@ def test_a_young_consumer_is_not_slow() -> None:
     assert rates.of("T").call_ms == 1
 
 
-def test_topics_have_rates_of_their_own_and_keep_an_hour() -> None:
+def test_rates_are_kept_by_topic_and_failures_for_an_hour() -> None:
     clock = Clock()
     rates = ConsumeRates(clock)
     assert rates.of("unknown") == TopicRates()

@@ -15,31 +15,31 @@ QUEUE = MessageQueue("T", "b", 0)
 
 
 @pytest.mark.parametrize("tags", [None, "", "*", " * "])
-def test_everything(tags: str | None) -> None:
+def test_a_star_subscribes_to_all_messages(tags: str | None) -> None:
     subscription = subscribe("T", tags, None, 5)
     assert (subscription.sub_string, subscription.tags, subscription.sub_version) == ("*", (), 5)
 
 
-def test_tags_and_their_codes() -> None:
+def test_tags_are_split_and_hashed() -> None:
     subscription = subscribe("T", "a || b||", None, 1)
     assert subscription.sub_string == "a || b||"
     assert subscription.tags == ("a", "b")
     assert subscription.codes == (java_hash("a"), java_hash("b"))
 
 
-def test_sql() -> None:
+def test_a_sql_expression_becomes_a_sql92_subscription() -> None:
     subscription = subscribe("T", None, "price > 10", 1)
     assert subscription.expression_type == "SQL92"
     assert (subscription.sub_string, subscription.tags) == ("price > 10", ())
 
 
 @pytest.mark.parametrize(("tags", "sql"), [("||", None), ("a", "x = 1"), (None, " ")])
-def test_bad_expressions(tags: str | None, sql: str | None) -> None:
+def test_invalid_subscriptions_are_refused(tags: str | None, sql: str | None) -> None:
     with pytest.raises(ConfigError, match="topic T"):
         subscribe("T", tags, sql, 1)
 
 
-def test_touching_gives_a_new_version() -> None:
+def test_touching_a_subscription_renews_its_version() -> None:
     table = SubscriptionTable()
     table.put(subscribe("T", "a", None, 1))
     table.touch("T", 9)
@@ -49,7 +49,7 @@ def test_touching_gives_a_new_version() -> None:
     assert "T" not in table
 
 
-def test_offsets_go_forward_unless_told_otherwise() -> None:
+def test_offsets_only_advance_unless_they_are_put() -> None:
     table = OffsetTable()
     table.advance(QUEUE, -1)
     assert table.get(QUEUE) is None
@@ -78,11 +78,13 @@ def test_offsets_go_forward_unless_told_otherwise() -> None:
         (1234, "%RETRY%g", -1, StartAt("max")),
     ],
 )
-def test_where_a_queue_begins(rule: str | int, topic: str, stored: int, start: StartAt) -> None:
+def test_a_queue_begins_by_its_start_rule(
+    rule: str | int, topic: str, stored: int, start: StartAt
+) -> None:
     assert StartRule.of(rule).start(topic, stored) == start
 
 
-def test_a_time_to_begin_at() -> None:
+def test_a_datetime_is_a_start_time() -> None:
     rule = StartRule.of(datetime(2024, 1, 1, tzinfo=UTC))
     assert (rule.where, rule.time_ms) == ("time", 1_704_067_200_000)
     assert rule.java_name == "CONSUME_FROM_TIMESTAMP"
@@ -107,12 +109,12 @@ def test_a_time_to_begin_at() -> None:
         {"group": "g", "strategy": "RANDOM"},
     ],
 )
-def test_settings_no_consumer_could_start_with(wrong: dict[str, object]) -> None:
+def test_invalid_consumer_settings_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         ConsumerSettings(**wrong)  # type: ignore[arg-type]
 
 
-def test_order_needs_no_span() -> None:
+def test_orderly_queues_have_no_span_limit() -> None:
     settings = ConsumerSettings(group="g", max_span=3)
     assert settings.limits(ordered=False).span == 3
     assert settings.limits(ordered=True).span is None
@@ -120,7 +122,7 @@ def test_order_needs_no_span() -> None:
     assert ConsumerSettings(group="g", max_reconsume_times=2).send_back_limit == 2
 
 
-def test_what_all_queues_may_hold_is_shared() -> None:
+def test_the_limit_of_all_queues_is_divided_among_them() -> None:
     settings = ConsumerSettings(
         group="g", max_cached_messages_of_all=100, max_cached_bytes_of_all=1000
     )
@@ -129,7 +131,7 @@ def test_what_all_queues_may_hold_is_shared() -> None:
     assert settings.limits(ordered=False, queues=1000).messages == 1
 
 
-def test_what_a_topic_may_hold_is_shared_by_its_own_queues() -> None:
+def test_the_limit_of_a_topic_is_divided_among_its_queues() -> None:
     settings = ConsumerSettings(
         group="g", max_cached_messages_of_topic=100, max_cached_bytes_of_topic=1000
     )
@@ -138,7 +140,7 @@ def test_what_a_topic_may_hold_is_shared_by_its_own_queues() -> None:
     assert settings.limits(ordered=False, queues=2000, of_topic=1000).messages == 1
 
 
-def test_the_smaller_of_two_common_limits_counts() -> None:
+def test_the_smaller_of_two_shared_limits_counts() -> None:
     settings = ConsumerSettings(
         group="g", max_cached_messages_of_topic=100, max_cached_messages_of_all=100
     )
@@ -149,5 +151,5 @@ def test_the_smaller_of_two_common_limits_counts() -> None:
 
 
 @pytest.mark.parametrize("name", ["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"])
-def test_strategies_by_name(name: str) -> None:
+def test_strategies_are_found_by_name(name: str) -> None:
     assert ConsumerSettings(group="g", strategy=name).allocate_strategy.name == name

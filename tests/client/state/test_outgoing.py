@@ -35,7 +35,7 @@ def properties(made: OutgoingMessage) -> dict[str, str]:
     return decode_properties(made.ext["i"])
 
 
-def test_fields_and_properties() -> None:
+def test_an_outgoing_message_has_javas_fields_and_properties() -> None:
     message = Message(
         "T", b"x", tags="a", keys=["k1", "k2"], properties={"shop": "7"}, flag=3, delay_level=2
     )
@@ -82,7 +82,7 @@ def test_a_namespace_is_put_before_the_topic() -> None:
     assert properties(made)["INSTANCE_ID"] == "ns"
 
 
-def test_half_messages_and_replies_have_their_marks() -> None:
+def test_half_messages_and_replies_have_their_flags_and_codes() -> None:
     half = Message("T", b"x")
     half.system = {"TRAN_MSG": "true", "PGROUP": "g"}
     assert outgoing(half).ext["f"] == "4"
@@ -118,18 +118,18 @@ def test_reconsume_times_of_a_retry_are_fields() -> None:
         (Message("T", b"x", properties={"a": "ö" * 17000}), "more than 32767 bytes"),
     ],
 )
-def test_messages_that_no_broker_would_take(message: Message, words: str) -> None:
+def test_messages_no_broker_accepts_are_refused(message: Message, words: str) -> None:
     with pytest.raises(BadMessage, match=words):
         outgoing(message)
 
 
-def test_a_value_may_hold_the_character_1_as_with_java() -> None:
+def test_a_value_may_contain_the_character_1_as_with_java() -> None:
     text = outgoing(Message("T", b"x", tags="a\1b", properties={"k": "v\1w"})).ext["i"]
     properties = decode_properties(text)
     assert (properties["TAGS"], properties["k"]) == ("a\1b", "v\1w")
 
 
-def test_a_message_says_at_once_what_is_wrong_with_it() -> None:
+def test_an_invalid_message_is_refused_when_it_is_created() -> None:
     with pytest.raises(BadMessage, match="KEYS, TAGS is RocketMQ's own"):
         Message("T", b"x", properties={"TAGS": "a", "KEYS": "b"})
     with pytest.raises(BadMessage, match="encode it"):
@@ -162,7 +162,9 @@ def test_a_batch_carries_each_message_with_its_own_id() -> None:
         ([Message("T", b"1"), Message("T", b"")], "empty"),
     ],
 )
-def test_messages_that_cannot_be_one_batch(messages: list[Message], words: str) -> None:
+def test_messages_that_cannot_share_a_batch_are_refused(
+    messages: list[Message], words: str
+) -> None:
     with pytest.raises(BadMessage, match=words):
         make_batch(messages, "g", POLICY)
 
@@ -193,7 +195,7 @@ def test_messages_linger_per_topic_until_a_batch_is_full() -> None:
     assert not lingering.take_all()
 
 
-def test_what_cannot_be_batched_goes_alone() -> None:
+def test_messages_that_cannot_be_batched_do_not_linger() -> None:
     assert can_linger(Message("T", b"x"), POLICY)
     assert not can_linger(Message("T", b"x", delay_level=1), POLICY)
     assert not can_linger(Message("T", bytes(4096)), POLICY)
@@ -202,7 +204,7 @@ def test_what_cannot_be_batched_goes_alone() -> None:
     assert not can_linger(half, POLICY)
 
 
-def test_unique_ids_are_java_s_and_unique_across_the_turn_of_the_month() -> None:
+def test_unique_ids_have_javas_form_and_stay_unique_over_a_month_change() -> None:
     december = 1_767_139_200_000  # 2025-12-31
     ids = {make_unique_id(december + step) for step in range(0, 5 * 86_400_000, 43_200_000)}
     ids |= {make_unique_id() for _ in range(1000)}

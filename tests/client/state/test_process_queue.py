@@ -38,7 +38,7 @@ def test_the_smallest_unfinished_offset_is_committed() -> None:
     assert (queue.count, queue.size_bytes, queue.min_offset) == (0, 0, -1)
 
 
-def test_any_order_ends_at_the_end() -> None:
+def test_messages_finished_in_any_order_are_committed_to_the_end() -> None:
     rng = random.Random(7)
     for _ in range(200):
         queue = _queue()
@@ -55,7 +55,7 @@ def test_any_order_ends_at_the_end() -> None:
         assert (queue.count, queue.size_bytes) == (0, 0)
 
 
-def test_kept_messages_hold_the_offset_back() -> None:
+def test_unfinished_messages_hold_the_offset_back() -> None:
     queue = _queue()
     messages = _messages(0, 1, 2, 3)
     (run,) = queue.add(messages, sum(m.stored_size for m in messages))
@@ -67,7 +67,7 @@ def test_kept_messages_hold_the_offset_back() -> None:
     assert (queue.commit_offset, queue.count, queue.size_bytes) == (4, 0, 0)
 
 
-def test_a_kept_message_behind_an_unfinished_run() -> None:
+def test_a_kept_message_behind_an_unfinished_run_holds_the_offset_back() -> None:
     queue = _queue()
     messages = _messages(0, 1, 2, 3)
     early, late = queue.add(messages, 400, run_length=2)
@@ -78,7 +78,7 @@ def test_a_kept_message_behind_an_unfinished_run() -> None:
     assert queue.commit_offset == 4
 
 
-def test_nothing_found_moves_only_an_empty_queue() -> None:
+def test_an_empty_pull_moves_only_an_empty_queue() -> None:
     queue = _queue()
     queue.found_nothing(7)
     assert queue.commit_offset == 7
@@ -92,7 +92,7 @@ def test_nothing_found_moves_only_an_empty_queue() -> None:
 
 
 @pytest.mark.parametrize("offset", [3, 50])
-def test_a_queue_that_has_moved_goes_on_from_there(offset: int) -> None:
+def test_a_moved_queue_continues_at_the_new_offset(offset: int) -> None:
     queue = _queue()
     (run,) = queue.add(_messages(8, 9), 100)
     queue.moved(offset)
@@ -110,7 +110,9 @@ def test_a_queue_that_has_moved_goes_on_from_there(offset: int) -> None:
     ("offsets", "size_bytes", "full"),
     [(range(10), 100, False), (range(11), 100, True), ([1], 5001, True), ([1, 22], 10, True)],
 )
-def test_full_by_count_bytes_and_span(offsets: range, size_bytes: int, full: bool) -> None:
+def test_a_queue_is_full_by_count_bytes_or_span(
+    offsets: range, size_bytes: int, full: bool
+) -> None:
     queue = _queue()
     runs = queue.add(_messages(*offsets), size_bytes)
     assert queue.is_full is full
@@ -128,7 +130,7 @@ def _orderly() -> OrderlyQueue:
     return OrderlyQueue(QUEUE, 0, LIMITS)
 
 
-def test_one_worker_at_a_time() -> None:
+def test_an_orderly_queue_has_one_worker_at_a_time() -> None:
     queue = _orderly()
     assert queue.add(_messages(0, 1), 200)
     assert not queue.add(_messages(2), 100)
@@ -144,7 +146,7 @@ def test_one_worker_at_a_time() -> None:
     assert queue.add(_messages(3), 100)
 
 
-def test_what_is_put_back_comes_first() -> None:
+def test_messages_put_back_come_first() -> None:
     queue = _orderly()
     queue.add(_messages(0, 1, 2), 300)
     taken = queue.take(2)
@@ -157,7 +159,7 @@ def test_what_is_put_back_comes_first() -> None:
     assert [m.reconsume_times for m in again] == [1, 1, 0]
 
 
-def test_what_is_kept_is_committed_with_what_comes_after() -> None:
+def test_kept_messages_are_committed_with_the_next_commit() -> None:
     queue = _orderly()
     queue.add(_messages(0, 1, 2, 3), 400)
     for _ in range(2):
@@ -171,7 +173,7 @@ def test_what_is_kept_is_committed_with_what_comes_after() -> None:
     assert queue.uncommitted == []
 
 
-def test_what_is_rolled_back_comes_again_in_order() -> None:
+def test_rolled_back_messages_come_again_in_order() -> None:
     queue = _orderly()
     queue.add(_messages(0, 1, 2, 3), 400)
     queue.take(1)
@@ -184,7 +186,7 @@ def test_what_is_rolled_back_comes_again_in_order() -> None:
     assert [m.queue_offset for m in queue.take(4)] == [1, 2, 3]
 
 
-def test_what_was_kept_before_a_failure_is_not_put_back() -> None:
+def test_messages_kept_before_a_failure_are_not_put_back() -> None:
     queue = _orderly()
     queue.add(_messages(0, 1), 200)
     queue.take(1)
@@ -195,7 +197,7 @@ def test_what_was_kept_before_a_failure_is_not_put_back() -> None:
     assert (queue.commit_offset, queue.count) == (2, 0)
 
 
-def test_the_lock_holds_for_a_while() -> None:
+def test_a_lock_is_valid_for_a_limited_time() -> None:
     queue = _orderly()
     assert not queue.is_ours(0)
     queue.granted(1000)

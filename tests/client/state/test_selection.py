@@ -43,13 +43,13 @@ def test_a_retry_goes_to_a_slow_broker_before_one_that_has_just_failed() -> None
     assert {chooser.choose("T", QUEUES, {"b"}).broker_name for _ in range(6)} == {"a"}
 
 
-def test_a_key_has_one_queue_also_when_its_hash_is_negative() -> None:
+def test_a_key_has_one_queue_even_when_its_hash_is_negative() -> None:
     negative = next(f"customer-{n}" for n in range(1000) if java_hash(f"customer-{n}") < 0)
     for key in ("customer-7", "", negative, "polygenelubricants"):
         assert by_hash(QUEUES, key) == QUEUES[abs(java_hash(key)) % 6]
 
 
-def test_how_long_a_broker_is_kept_away_from() -> None:
+def test_the_time_a_slow_broker_is_avoided_follows_its_latency() -> None:
     for latency_ms, seconds in [
         (49, 0),
         (100, 0),
@@ -72,14 +72,14 @@ def test_how_long_a_broker_is_kept_away_from() -> None:
         assert faults.is_available("a"), latency_ms
 
 
-def test_a_success_takes_a_fault_back() -> None:
+def test_a_success_clears_a_fault() -> None:
     faults = LatencyFaults(Clock())
     faults.note("a", FAILURE_LATENCY_MS)
     faults.note("a", 3)
     assert faults.is_available("a")
 
 
-def test_when_all_brokers_are_bad_the_better_half_takes_turns() -> None:
+def test_the_better_half_takes_turns_when_all_brokers_are_slow() -> None:
     faults = LatencyFaults(Clock())
     for name, latency_ms in (("a", 3000), ("b", 600), ("c", 30_000), ("d", 700)):
         faults.note(name, latency_ms)
@@ -89,7 +89,7 @@ def test_when_all_brokers_are_bad_the_better_half_takes_turns() -> None:
     assert {chooser.choose("T", queues).broker_name for _ in range(6)} == {"b", "d"}
 
 
-def test_a_bad_broker_without_queues_is_forgotten() -> None:
+def test_a_slow_broker_without_queues_is_forgotten() -> None:
     faults = LatencyFaults(Clock())
     faults.note("gone", 600)
     faults.note("a", 700)
@@ -98,7 +98,7 @@ def test_a_bad_broker_without_queues_is_forgotten() -> None:
     assert faults.is_available("gone")
 
 
-def test_names_in_a_namespace() -> None:
+def test_names_are_wrapped_and_unwrapped_by_namespace() -> None:
     for bare, wrapped in [
         ("T", "ns%T"),
         ("%RETRY%g", "%RETRY%ns%g"),
