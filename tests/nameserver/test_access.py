@@ -77,7 +77,9 @@ def refused(answer: Command, text: str) -> None:
 
 @pytest.mark.parametrize("encoding", ["json", "binary"])
 @pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "tls"])
-def test_attacks(home: Path, encoding: str, encrypted: bool) -> None:
+def test_unsigned_forged_and_forbidden_requests_are_refused(
+    home: Path, encoding: str, encrypted: bool
+) -> None:
     tls = client_context(Tls(verify=False) if encrypted else False)
 
     def attack(address: str) -> None:
@@ -108,7 +110,9 @@ def test_attacks(home: Path, encoding: str, encrypted: bool) -> None:
     attacked(home, attack)
 
 
-def test_files_are_read_again_by_themselves(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_account_files_are_reread_when_they_change(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(app, "RELOAD_S", 0.02)
 
     def attack(address: str) -> None:

@@ -28,7 +28,7 @@ async def until_gone(caller: Caller, topic: str) -> None:
     await until(gone, f"{topic} gone")
 
 
-def test_a_broker_goes_with_its_connection(tmp_path: Path) -> None:
+def test_a_broker_is_removed_when_its_connection_closes(tmp_path: Path) -> None:
     async def test() -> None:
         async with running(tmp_path) as cluster:
             client, master, slave = [await cluster.caller() for _ in range(3)]
@@ -46,7 +46,7 @@ def test_a_broker_goes_with_its_connection(tmp_path: Path) -> None:
     run(test)
 
 
-def test_an_older_connection_may_close(tmp_path: Path) -> None:
+def test_closing_an_older_connection_keeps_the_broker(tmp_path: Path) -> None:
     async def test() -> None:
         async with running(tmp_path) as cluster:
             client, old, new = [await cluster.caller() for _ in range(3)]
@@ -83,7 +83,7 @@ def test_a_silent_broker_expires_and_its_connection_is_closed(tmp_path: Path) ->
     run(test)
 
 
-def test_the_scan_runs_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_expiry_scan_runs_periodically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orbitmq.nameserver.app.FIRST_SCAN_S", 0.01)
     monkeypatch.setattr("orbitmq.nameserver.app.SCAN_INTERVAL_S", 0.01)
 
@@ -97,7 +97,7 @@ def test_the_scan_runs_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     run(test)
 
 
-def test_a_connection_on_which_nothing_happens_is_closed(tmp_path: Path) -> None:
+def test_an_idle_connection_is_closed(tmp_path: Path) -> None:
     async def test() -> None:
         async with running(tmp_path, server_channel_max_idle_time_seconds=1) as cluster:
             idle, busy = await cluster.caller(), await cluster.caller()
@@ -113,7 +113,7 @@ def test_a_connection_on_which_nothing_happens_is_closed(tmp_path: Path) -> None
     run(test)
 
 
-def test_each_client_is_given_the_host_it_came_by(tmp_path: Path) -> None:
+def test_each_client_gets_the_host_it_connected_to(tmp_path: Path) -> None:
     async def test() -> None:
         async with running(tmp_path, hosts=("127.0.0.1", "127.0.0.2")) as cluster:
             one, two = await cluster.caller(), await cluster.caller("127.0.0.2")
@@ -150,7 +150,7 @@ class _Peer(Connection):
         ("", "172.17.0.2:5"),
     ],
 )
-def test_hosts_as_clients_can_use_them(local: str, given: str) -> None:
+def test_addresses_are_translated_to_hosts_clients_can_reach(local: str, given: str) -> None:
     async def test() -> None:
         translate = seen_from(_Peer("10.9.9.9", local), lambda _: True)
         assert translate("172.17.0.2:5") == given
@@ -158,7 +158,7 @@ def test_hosts_as_clients_can_use_them(local: str, given: str) -> None:
     run(test)
 
 
-def test_a_broker_on_another_machine_is_given_as_registered(tmp_path: Path) -> None:
+def test_the_address_of_a_remote_broker_is_that_of_its_connection(tmp_path: Path) -> None:
     async def test() -> None:
         async with running(tmp_path) as cluster:
             caller = await cluster.caller()
@@ -174,7 +174,7 @@ def test_a_broker_on_another_machine_is_given_as_registered(tmp_path: Path) -> N
     run(test)
 
 
-def test_without_hosts_it_serves_on_anothers_socket(tmp_path: Path) -> None:
+def test_a_nameserver_without_hosts_only_provides_handlers(tmp_path: Path) -> None:
     async def test() -> None:
         nameserver = Nameserver(
             NameserverConfig(kv_config_path=str(tmp_path / "kv.json")), hosts=()
@@ -188,7 +188,7 @@ def test_without_hosts_it_serves_on_anothers_socket(tmp_path: Path) -> None:
     run(test)
 
 
-def test_a_port_in_use_is_told_and_nothing_is_left_open(tmp_path: Path) -> None:
+def test_a_port_in_use_is_an_error_that_leaves_no_socket_open(tmp_path: Path) -> None:
     async def test() -> None:
         with socket.socket() as taken:
             taken.bind(("127.0.0.2", 0))
@@ -205,7 +205,7 @@ def test_a_port_in_use_is_told_and_nothing_is_left_open(tmp_path: Path) -> None:
     run(test)
 
 
-def test_its_address_can_be_given_to_others() -> None:
+def test_the_address_of_a_nameserver_can_be_used_by_clients() -> None:
     def address(*hosts: str) -> str:
         return Nameserver(NameserverConfig(listen_port=9), hosts=hosts).address
 

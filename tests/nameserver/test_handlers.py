@@ -25,7 +25,7 @@ def encoding(request: pytest.FixtureRequest) -> Encoding:
     return value
 
 
-def test_route_in_both_dialects(tmp_path: Path, encoding: Encoding) -> None:
+def test_a_route_is_returned_in_both_json_dialects(tmp_path: Path, encoding: Encoding) -> None:
     async def test() -> None:
         async with running(tmp_path, encoding) as cluster:
             caller = await cluster.caller()
@@ -51,7 +51,7 @@ def test_route_in_both_dialects(tmp_path: Path, encoding: Encoding) -> None:
     run(test)
 
 
-def test_an_unknown_topic(tmp_path: Path, encoding: Encoding) -> None:
+def test_the_route_of_an_unknown_topic_is_refused(tmp_path: Path, encoding: Encoding) -> None:
     async def test() -> None:
         async with running(tmp_path, encoding) as cluster:
             answer = await (await cluster.caller()).ask(105, topic="T9")
@@ -64,7 +64,7 @@ def test_an_unknown_topic(tmp_path: Path, encoding: Encoding) -> None:
     run(test)
 
 
-def test_cluster_info_and_topic_lists(tmp_path: Path, encoding: Encoding) -> None:
+def test_cluster_info_and_topic_lists_are_returned(tmp_path: Path, encoding: Encoding) -> None:
     async def test() -> None:
         async with running(tmp_path, encoding) as cluster:
             caller = await cluster.caller()
@@ -91,7 +91,7 @@ def test_cluster_info_and_topic_lists(tmp_path: Path, encoding: Encoding) -> Non
     run(test)
 
 
-def test_write_permission(tmp_path: Path, encoding: Encoding) -> None:
+def test_write_permission_is_wiped_and_added(tmp_path: Path, encoding: Encoding) -> None:
     async def test() -> None:
         async with running(tmp_path, encoding) as cluster:
             caller = await cluster.caller()
@@ -124,7 +124,7 @@ def test_registration_is_answered_with_the_master_and_the_ordered_topics(
     run(test)
 
 
-def test_three_forms_of_a_registration(tmp_path: Path, encoding: Encoding) -> None:
+def test_registrations_are_decoded_in_all_three_forms(tmp_path: Path, encoding: Encoding) -> None:
     def framed(text: bytes) -> bytes:
         return struct.pack(">i", len(text)) + text
 
@@ -186,7 +186,7 @@ def test_a_broken_registration_changes_nothing(
     run(test)
 
 
-def test_data_versions(tmp_path: Path, encoding: Encoding) -> None:
+def test_data_versions_are_compared(tmp_path: Path, encoding: Encoding) -> None:
     async def test() -> None:
         async with running(tmp_path, encoding) as cluster:
             caller = await cluster.caller()
@@ -202,7 +202,7 @@ def test_data_versions(tmp_path: Path, encoding: Encoding) -> None:
     run(test)
 
 
-def test_unregistration(tmp_path: Path, encoding: Encoding) -> None:
+def test_an_unregistered_broker_leaves_the_routes(tmp_path: Path, encoding: Encoding) -> None:
     async def test() -> None:
         async with running(tmp_path, encoding) as cluster:
             caller = await cluster.caller()
@@ -213,7 +213,7 @@ def test_unregistration(tmp_path: Path, encoding: Encoding) -> None:
     run(test)
 
 
-def test_values_are_kept(tmp_path: Path, encoding: Encoding) -> None:
+def test_kv_values_are_stored_and_saved(tmp_path: Path, encoding: Encoding) -> None:
     async def test() -> None:
         async with running(tmp_path, encoding) as cluster:
             caller = await cluster.caller()
@@ -252,7 +252,7 @@ def test_ordered_topics_show_in_routes_when_enabled(tmp_path: Path) -> None:
     run(test)
 
 
-def test_settings_are_told_changed_and_kept(tmp_path: Path, encoding: Encoding) -> None:
+def test_settings_are_returned_changed_and_saved(tmp_path: Path, encoding: Encoding) -> None:
     async def test() -> None:
         async with running(tmp_path, encoding) as cluster:
             caller = await cluster.caller()
@@ -270,7 +270,7 @@ def test_settings_are_told_changed_and_kept(tmp_path: Path, encoding: Encoding) 
     run(test)
 
 
-def test_a_change_of_settings_leaves_the_rest_of_the_file_alone(tmp_path: Path) -> None:
+def test_changed_settings_keep_the_rest_of_the_file(tmp_path: Path) -> None:
     """Without its lines of TLS a nameserver would come back open to everybody."""
     file = tmp_path / "namesrv.properties"
     before = (
@@ -291,7 +291,7 @@ def test_a_change_of_settings_leaves_the_rest_of_the_file_alone(tmp_path: Path) 
         assert path.stat().st_mode & 0o777 == 0o600, "the password is for nobody else"
 
 
-def test_values_of_many_callers_are_saved_together(
+def test_concurrent_kv_changes_are_saved_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saves = []
@@ -322,7 +322,9 @@ def test_values_of_many_callers_are_saved_together(
     assert threading.main_thread() not in saves, "the event loop waited for the disk"
 
 
-def test_the_table_of_values_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_the_kv_table_is_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(kv, "MAX_CHARS", 1000)
 
     async def test() -> None:
@@ -346,7 +348,7 @@ def test_the_table_of_values_has_a_bound(tmp_path: Path, monkeypatch: pytest.Mon
     run(test)
 
 
-def test_the_table_of_values_keeps_what_else_its_file_says(tmp_path: Path) -> None:
+def test_saving_kv_values_keeps_other_content_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "kvConfig.json"
     file.write_text('{"configTable":{"N":{"k":"v"}},"madeBy":"somebody else"}')
 
@@ -372,7 +374,7 @@ def test_the_table_of_values_keeps_what_else_its_file_says(tmp_path: Path) -> No
         (b"a=\\uXYZ", 1, "string2Properties error"),
     ],
 )
-def test_settings_no_request_may_change(
+def test_protected_and_invalid_settings_are_not_changed(
     tmp_path: Path, change: bytes, code: int, remark: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test() -> None:
@@ -417,7 +419,9 @@ def test_an_unknown_code_gets_no_answer(tmp_path: Path, encoding: Encoding) -> N
         (327, 0, None),
     ],
 )
-def test_missing_fields(tmp_path: Path, code: int, answer_code: int, remark: str | None) -> None:
+def test_requests_with_missing_fields_are_refused(
+    tmp_path: Path, code: int, answer_code: int, remark: str | None
+) -> None:
     async def test() -> None:
         async with running(tmp_path) as cluster:
             caller = await cluster.caller()
@@ -429,7 +433,7 @@ def test_missing_fields(tmp_path: Path, code: int, answer_code: int, remark: str
     run(test)
 
 
-def test_a_value_that_is_missing_is_none(tmp_path: Path) -> None:
+def test_a_put_without_a_value_removes_the_value(tmp_path: Path) -> None:
     async def test() -> None:
         async with running(tmp_path) as cluster:
             caller = await cluster.caller()

@@ -65,7 +65,7 @@ def test_topics_of_an_unchanged_version_are_ignored(routes: Routes) -> None:
     assert routes.topics() == ["T1", "T2", "T3"], "topics that are no longer named stay"
 
 
-def test_topics_are_taken_when_the_id_is_new_whatever_the_version(routes: Routes) -> None:
+def test_topics_of_a_new_broker_id_are_taken_at_any_version(routes: Routes) -> None:
     routes.register(SLAVE, Conn(), 0)
     routes.unregister("C1", "broker-a", 0, "somebody:else")
     assert addresses(routes, "T1") == {"broker-a": {1: SLAVE.address}}
@@ -73,12 +73,12 @@ def test_topics_are_taken_when_the_id_is_new_whatever_the_version(routes: Routes
     assert "T3" in routes.topics()
 
 
-def test_slaves_bring_no_queues(routes: Routes) -> None:
+def test_slaves_register_no_queues(routes: Routes) -> None:
     routes.register(replace(SLAVE, topics=[TopicConfig("T9")]), Conn(), 0)
     assert "T9" not in routes.topics()
 
 
-def test_a_slave_is_told_its_master(routes: Routes) -> None:
+def test_a_slave_gets_the_address_of_its_master(routes: Routes) -> None:
     assert routes.register(SLAVE, Conn(), 0) == (A.address, A.ha_address)
     assert routes.register(A, Conn(), 0) is None
     assert Routes().register(SLAVE, Conn(), 0) is None
@@ -91,7 +91,7 @@ def test_one_address_has_one_id(routes: Routes) -> None:
     assert addresses(routes, "T1") == {"broker-a": {0: A.address}}
 
 
-def test_a_new_address_replaces_the_old_one_which_then_ends_without_effect() -> None:
+def test_the_end_of_a_replaced_address_has_no_effect() -> None:
     routes, old, new = Routes(), Conn(), Conn()
     routes.register(A, old, 0)
     routes.register(replace(A, address="10.0.0.9:10911"), new, 0)
@@ -100,7 +100,7 @@ def test_a_new_address_replaces_the_old_one_which_then_ends_without_effect() -> 
     assert addresses(routes, "T1") == {"broker-a": {0: "10.0.0.9:10911"}}
 
 
-def test_a_second_cluster_is_listed_and_the_first_one_stays() -> None:
+def test_a_broker_registered_in_a_second_cluster_is_listed_in_both() -> None:
     routes = Routes()
     routes.register(A, Conn(), 0)
     routes.register(replace(A, cluster="C2"), Conn(), 0)
@@ -108,7 +108,7 @@ def test_a_second_cluster_is_listed_and_the_first_one_stays() -> None:
     assert [broker.cluster for broker in routes.brokers()] == ["C1"]
 
 
-def test_the_last_id_takes_the_queues_with_it(routes: Routes) -> None:
+def test_queues_are_removed_with_the_last_broker_id(routes: Routes) -> None:
     routes.register(SLAVE, Conn(), 0)
     routes.register(B, Conn(), 0)
     routes.unregister("C1", "broker-a", 0, A.address)
@@ -128,7 +128,7 @@ def test_unregistering_under_another_cluster_leaves_the_first_one_listed(routes:
     assert routes.clusters() == {"C1": ["broker-a"]}
 
 
-def test_a_master_goes_with_its_connection_and_the_slave_serves_on() -> None:
+def test_a_slave_stays_when_the_connection_of_its_master_closes() -> None:
     routes, of_master, of_slave = Routes(), Conn(), Conn()
     routes.register(A, of_master, 0)
     routes.register(SLAVE, of_slave, 0)
@@ -139,7 +139,7 @@ def test_a_master_goes_with_its_connection_and_the_slave_serves_on() -> None:
     assert routes.clusters() == {}
 
 
-def test_only_the_last_connection_counts() -> None:
+def test_only_the_last_connection_of_a_broker_counts() -> None:
     routes, old, new = Routes(), Conn(), Conn()
     routes.register(A, old, 0)
     routes.register(A, new, 1)
@@ -148,7 +148,7 @@ def test_only_the_last_connection_counts() -> None:
     assert routes.connection_closed(Conn()) == []
 
 
-def test_silence_ends_a_broker() -> None:
+def test_a_silent_broker_expires() -> None:
     routes, connection = Routes(), Conn()
     routes.register(A, connection, 1000)
     routes.register(B, Conn(), 5000)
@@ -158,7 +158,7 @@ def test_silence_ends_a_broker() -> None:
     assert addresses(routes, "T1") == {"broker-b": {0: B.address}}
 
 
-def test_a_sign_of_life_prevents_it(routes: Routes) -> None:
+def test_a_touched_broker_does_not_expire(routes: Routes) -> None:
     routes.touch(A.address, 50_000)
     routes.touch("unknown:1", 50_000)
     assert routes.expire(1 + EXPIRY_MS) == []
@@ -184,7 +184,7 @@ def test_wiped_write_permission_lasts_until_the_broker_changes(routes: Routes) -
     assert routes.wipe_write_permission("nobody") == 0
 
 
-def test_permission_of_one_broker_leaves_the_others(routes: Routes) -> None:
+def test_wiping_one_broker_keeps_the_permission_of_others(routes: Routes) -> None:
     routes.register(B, Conn(), 0)
     assert routes.wipe_write_permission("broker-b") == 1
     assert perms(routes, "T1") == [6, 4]
@@ -202,7 +202,7 @@ def test_a_topic_is_deleted_everywhere_or_in_one_cluster(routes: Routes) -> None
     assert routes.topics() == []
 
 
-def test_topics_by_cluster_and_by_flag(routes: Routes) -> None:
+def test_topics_are_listed_by_cluster_and_by_flag(routes: Routes) -> None:
     routes.register(replace(B, cluster="C2"), Conn(), 0)
     assert routes.topics_of_cluster("C1") == ["T1", "T2"]
     assert routes.topics_of_cluster("C2") == ["T1"]
@@ -214,7 +214,9 @@ def test_topics_by_cluster_and_by_flag(routes: Routes) -> None:
     ("second", "kept"),
     [(["f:3"], ["f:3"]), ([], None), (None, ["f:1", "f:2"])],
 )
-def test_filter_servers(second: list[str] | None, kept: list[str] | None) -> None:
+def test_filter_servers_follow_the_last_registration(
+    second: list[str] | None, kept: list[str] | None
+) -> None:
     routes = Routes()
     routes.register(replace(A, filter_servers=["f:1", "f:2"]), Conn(), 0)
     routes.register(replace(A, filter_servers=second), Conn(), 0)
@@ -224,7 +226,7 @@ def test_filter_servers(second: list[str] | None, kept: list[str] | None) -> Non
     assert route.filter_servers == expected
 
 
-def test_whether_a_broker_is_reached_anywhere(routes: Routes) -> None:
+def test_a_broker_on_any_host_is_marked(routes: Routes) -> None:
     assert not routes.is_any_host(A.address)
     routes.register(replace(A, any_host=True), Conn(), 0)
     assert routes.is_any_host(A.address)

@@ -53,7 +53,7 @@ def comments(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip().startswith("#")]
 
 
-def test_all_comments_stay_when_accounts_and_addresses_change(home: Path) -> None:
+def test_comments_are_kept_when_accounts_and_addresses_change(home: Path) -> None:
     path = home / "conf" / "plain_acl.yml"
     editor = AccountEditor(AccountFiles(home), lambda: 1_700_000_000_000)
     editor.put({"accessKey": "shopkeeper", "secretKey": "012345678", "topicPerms": ["orders=SUB"]})
@@ -85,7 +85,7 @@ def test_a_first_account_is_added_to_any_empty_file(text: str) -> None:
     assert comments(after) == comments(text)
 
 
-def test_a_layout_that_is_not_by_lines_is_left_to_the_caller() -> None:
+def test_a_layout_not_written_line_by_line_is_left_to_the_caller() -> None:
     after = {"accounts": [{"accessKey": "newcomer", "secretKey": "newcomer1"}]}
     assert rewritten("{accounts: [{accessKey: a, secretKey: b}]}", after) is None
 
@@ -95,7 +95,7 @@ entries = st.dictionaries(names, names | st.lists(names, max_size=2), min_size=1
 
 
 @given(st.lists(entries, max_size=4), st.lists(entries, max_size=4), st.sets(st.integers(0, 3)))
-def test_what_is_written_always_says_what_was_meant(
+def test_the_rewritten_text_always_has_the_intended_content(
     before: list[Any], added: list[Any], gone: set[int]
 ) -> None:
     text = dumped({"white": ["1"], "accounts": before, "more": "m"}).replace("\n", "\n# note\n")
@@ -108,7 +108,7 @@ def test_what_is_written_always_says_what_was_meant(
 @pytest.mark.parametrize(
     "line", ["secretKey: 'hush-hush-hush", "secretKey: @hush-hush-hush", "- {secretKey: hush-hush"]
 )
-def test_an_error_names_the_place_and_no_secret(tmp_path: Path, line: str) -> None:
+def test_an_error_names_line_and_column_but_no_secret(tmp_path: Path, line: str) -> None:
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "plain_acl.yml").write_text(f"accounts:\n- accessKey: k\n  {line}\n")
     with pytest.raises(ConfigError) as caught:

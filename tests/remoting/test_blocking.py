@@ -97,7 +97,7 @@ def network() -> Iterator[BlockingNetwork]:
     network.close()
 
 
-def test_an_answer_and_the_connection_is_kept(
+def test_a_connection_is_kept_after_an_answer(
     start: Callable[..., Peer], network: BlockingNetwork
 ) -> None:
     peer = start()
@@ -109,7 +109,7 @@ def test_an_answer_and_the_connection_is_kept(
     assert network.connection_count() == 1
 
 
-def test_an_answer_in_pieces_behind_one_that_nobody_asked_for(
+def test_an_answer_in_pieces_behind_a_stray_one_is_received(
     start: Callable[..., Peer], network: BlockingNetwork
 ) -> None:
     def react(request: Command) -> list[bytes]:
@@ -120,7 +120,7 @@ def test_an_answer_in_pieces_behind_one_that_nobody_asked_for(
     assert network.invoke(start(react).address, 1, body=b"x").body == b"x"
 
 
-def test_no_answer_is_a_timeout_and_its_connection_is_not_used_again(
+def test_a_connection_is_not_reused_after_a_timeout(
     start: Callable[..., Peer], network: BlockingNetwork
 ) -> None:
     late = []
@@ -140,7 +140,7 @@ def test_no_answer_is_a_timeout_and_its_connection_is_not_used_again(
     assert len(peer.connections) == 2
 
 
-def test_drops_of_an_answer_do_not_prolong_the_deadline(
+def test_an_answer_that_trickles_does_not_extend_the_deadline(
     start: Callable[..., Peer], network: BlockingNetwork
 ) -> None:
     release = threading.Event()
@@ -163,7 +163,7 @@ def test_drops_of_an_answer_do_not_prolong_the_deadline(
     assert time.monotonic() - begin < 5  # all the drops take longer
 
 
-def test_a_peer_that_closes_or_is_not_there(
+def test_a_closed_absent_or_foreign_peer_is_a_lost_connection(
     start: Callable[..., Peer], network: BlockingNetwork
 ) -> None:
     peer = start(lambda _request: None)
@@ -176,7 +176,7 @@ def test_a_peer_that_closes_or_is_not_there(
         network.invoke(start(lambda _request: [b"HTTP/1.1 400 Bad Request\r\n"]).address, 1)
 
 
-def test_a_connection_that_died_while_it_rested_is_not_used(
+def test_a_connection_closed_while_idle_is_not_used(
     start: Callable[..., Peer], network: BlockingNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blocking, "LOOK_AFTER_S", 0.0)
@@ -187,7 +187,7 @@ def test_a_connection_that_died_while_it_rested_is_not_used(
     assert len(peer.connections) == 2
 
 
-def test_an_address_has_a_bounded_number_of_connections(
+def test_connections_to_one_address_are_limited(
     start: Callable[..., Peer], network: BlockingNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blocking, "MAX_PER_ADDRESS", 2)
@@ -218,9 +218,7 @@ def test_an_address_has_a_bounded_number_of_connections(
     assert len(peer.connections) == 2
 
 
-def test_what_has_rested_for_long_is_closed(
-    start: Callable[..., Peer], network: BlockingNetwork
-) -> None:
+def test_idle_connections_are_closed(start: Callable[..., Peer], network: BlockingNetwork) -> None:
     peer = start()
     network.invoke(peer.address, 1)
     network.close_idle(60)
@@ -271,7 +269,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return cert, key
 
 
-def test_tls(start: Callable[..., Peer], certificate: tuple[Path, Path]) -> None:
+def test_requests_are_sent_over_tls(
+    start: Callable[..., Peer], certificate: tuple[Path, Path]
+) -> None:
     cert, key = certificate
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(cert, key)

@@ -128,7 +128,7 @@ def test_refusals_failures_and_unknown_codes_are_answered() -> None:
     run(test)
 
 
-def test_the_server_can_ask_the_client() -> None:
+def test_the_server_can_send_requests_to_the_client() -> None:
     async def test() -> None:
         async with serving() as (_, _, address):
             client = RemotingClient(Peer().router)
@@ -150,7 +150,7 @@ def test_a_oneway_request_is_handled_and_not_answered() -> None:
     run(test)
 
 
-def test_no_answer_is_a_timeout_and_a_lost_connection_fails_at_once() -> None:
+def test_a_request_times_out_and_fails_at_once_when_the_connection_is_lost() -> None:
     async def test() -> None:
         async with serving() as (_, server, address):
             client = RemotingClient()
@@ -168,7 +168,7 @@ def test_no_answer_is_a_timeout_and_a_lost_connection_fails_at_once() -> None:
     run(test)
 
 
-def test_nobody_listening_is_said_with_the_address() -> None:
+def test_a_refused_connection_is_an_error_with_the_address() -> None:
     async def test() -> None:
         with socket.socket() as unused:
             unused.bind(("127.0.0.1", 0))
@@ -179,7 +179,7 @@ def test_nobody_listening_is_said_with_the_address() -> None:
     run(test)
 
 
-def test_garbage_closes_its_connection_and_no_other() -> None:
+def test_garbage_closes_only_its_own_connection() -> None:
     async def test() -> None:
         async with serving() as (_, _, address):
             client = RemotingClient()
@@ -194,7 +194,7 @@ def test_garbage_closes_its_connection_and_no_other() -> None:
     run(test)
 
 
-def test_half_frames_are_waited_for() -> None:
+def test_a_frame_may_arrive_byte_by_byte() -> None:
     async def test() -> None:
         async with serving() as (_, _, address):
             frame = Command(ECHO, opaque=7, body=b"slowly").encode()
@@ -248,7 +248,7 @@ def test_an_idle_connection_is_closed() -> None:
     run(test)
 
 
-def test_an_idle_connection_is_closed_though_its_peer_does_not_read() -> None:
+def test_an_idle_connection_is_closed_when_its_peer_does_not_read() -> None:
     async def test() -> None:
         async with serving(max_idle_s=0.1) as (_, server, address):
             _, writer = await asyncio.open_connection(*split_address(address), limit=1 << 14)
@@ -279,7 +279,7 @@ def test_notifications_to_a_peer_that_does_not_read_are_dropped() -> None:
     run(test)
 
 
-def test_only_so_many_requests_are_in_work_and_the_others_wait(
+def test_requests_beyond_the_limit_in_work_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("orbitmq.remoting.in_work.MAX_REQUESTS", 3)
@@ -309,12 +309,12 @@ def test_addresses_without_host_or_port_are_refused(text: str) -> None:
         split_address(text)
 
 
-def test_addresses_are_taken_apart() -> None:
+def test_addresses_are_split_into_host_and_port() -> None:
     assert split_address("localhost:9876") == ("localhost", 9876)
     assert split_address("[::1]:9876") == ("::1", 9876)
 
 
-def test_peers_that_both_have_much_to_say_do_not_wait_for_each_other() -> None:
+def test_peers_that_both_send_much_do_not_block_each_other() -> None:
     async def test() -> None:
         async with serving() as (_, _, address):
             client = RemotingClient()
@@ -332,7 +332,7 @@ def test_peers_that_both_have_much_to_say_do_not_wait_for_each_other() -> None:
     run(test)
 
 
-def test_a_peer_that_has_sent_much_does_not_keep_others_waiting() -> None:
+def test_a_peer_that_sent_many_requests_does_not_delay_others() -> None:
     async def test() -> None:
         async with serving() as (peer, _, address):
             order: list[str] = []
@@ -358,7 +358,7 @@ def test_a_peer_that_has_sent_much_does_not_keep_others_waiting() -> None:
     run(test)
 
 
-def test_what_was_sent_before_the_end_is_handled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_sent_before_the_close_are_handled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orbitmq.remoting.in_work.MAX_REQUESTS", 1)
 
     async def test() -> None:
@@ -381,7 +381,7 @@ def test_what_was_sent_before_the_end_is_handled(monkeypatch: pytest.MonkeyPatch
     run(test)
 
 
-def test_answers_are_read_though_many_requests_are_in_work(
+def test_answers_are_read_when_many_requests_are_in_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("orbitmq.remoting.in_work.MAX_REQUESTS", 2)
@@ -398,7 +398,7 @@ def test_answers_are_read_though_many_requests_are_in_work(
     run(test)
 
 
-def test_requests_that_wait_for_other_peers_do_not_keep_the_next_from_being_served(
+def test_requests_that_wait_for_other_peers_do_not_block_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("orbitmq.remoting.in_work.MAX_REQUESTS", 1)
@@ -418,7 +418,9 @@ def test_requests_that_wait_for_other_peers_do_not_keep_the_next_from_being_serv
     run(test)
 
 
-def test_too_many_bytes_in_work_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_are_refused_when_too_many_bytes_are_in_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("orbitmq.remoting.limits.IN_WORK_BYTES", 600_000)
 
     async def test() -> None:
@@ -437,7 +439,7 @@ def test_too_many_bytes_in_work_are_refused(monkeypatch: pytest.MonkeyPatch) -> 
     run(test)
 
 
-def test_nobody_is_read_from_while_too_many_bytes_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_pauses_while_too_many_bytes_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orbitmq.remoting.limits.UNCUT_BYTES", 100_000)
     # A connection that has just read handles one request only, so most of what it read waits.
     monkeypatch.setattr(FairTurns, "share", lambda _turns: 0.0)
@@ -473,7 +475,7 @@ def test_nobody_is_read_from_while_too_many_bytes_wait(monkeypatch: pytest.Monke
     run(test)
 
 
-def test_a_oneway_request_that_fails_is_logged(
+def test_a_failed_oneway_request_is_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test() -> None:
@@ -490,7 +492,7 @@ def test_a_oneway_request_that_fails_is_logged(
     run(test)
 
 
-def test_oneway_requests_wait_for_a_peer_that_is_behind() -> None:
+def test_oneway_requests_wait_for_a_slow_peer() -> None:
     async def test() -> None:
         async with serving() as (peer, _, address):
             client = RemotingClient()

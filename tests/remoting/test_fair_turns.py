@@ -51,7 +51,7 @@ class Broken(Busy):
         raise ZeroDivisionError("boom")
 
 
-def test_all_get_their_shares_in_rotation() -> None:
+def test_all_connections_get_shares_in_rotation() -> None:
     loop = Loop()
     many = [Busy(loop, 1000) for _ in range(3)]
     loop.turn()
@@ -60,7 +60,7 @@ def test_all_get_their_shares_in_rotation() -> None:
     assert min(done) > 0
 
 
-def test_a_turn_ends_though_there_is_more_to_do() -> None:
+def test_a_turn_ends_when_more_work_is_left() -> None:
     loop = Loop()
     many = [Busy(loop, 1000) for _ in range(100)]
     began = loop.now_s
@@ -72,7 +72,7 @@ def test_a_turn_ends_though_there_is_more_to_do() -> None:
     assert not any(one.left for one in many)
 
 
-def test_a_share_of_a_read_ends_with_the_turn() -> None:
+def test_the_share_of_a_read_ends_with_the_turn() -> None:
     loop = Loop()
     assert loop.turns.share() == loop.now_s + SHARE_S
     loop.now_s += TURN_S
@@ -81,7 +81,7 @@ def test_a_share_of_a_read_ends_with_the_turn() -> None:
     assert loop.turns.share() == loop.now_s + SHARE_S
 
 
-def test_one_that_fails_is_closed_and_the_others_go_on() -> None:
+def test_a_failing_connection_is_closed_and_the_others_go_on() -> None:
     loop = Loop()
     broken, fine = Broken(loop, 1), Busy(loop, 1)
     loop.turn()

@@ -33,14 +33,14 @@ def echo(request: Command, _connection: Connection) -> Answer:
     return respond(request, body=request.body)
 
 
-def test_a_panic_is_no_exception_but_a_failure() -> None:
+def test_panics_count_as_failures() -> None:
     assert not issubclass(PanicException, Exception)
     assert issubclass(PanicException, FAILURES)
     for passed_on in (KeyboardInterrupt, SystemExit, asyncio.CancelledError):
         assert not issubclass(passed_on, FAILURES)
 
 
-def test_a_handler_that_panics_is_answered_and_the_connection_stays(
+def test_a_panic_of_a_handler_is_answered_and_keeps_the_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def test() -> None:
@@ -67,7 +67,7 @@ def test_a_handler_that_panics_is_answered_and_the_connection_stays(
             runner.run(asyncio.wait_for(test(), 20))
 
 
-def test_housekeeping_goes_on_after_a_panic(caplog: pytest.LogCaptureFixture) -> None:
+def test_periodic_tasks_go_on_after_a_panic(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         calls = 0
         done = asyncio.Event()

@@ -7,7 +7,7 @@ from orbitmq.remoting.partial_frames import PartialFrames
 MIB = 1 << 20
 
 
-def test_those_begun_first_are_closed_first() -> None:
+def test_the_oldest_unfinished_frames_are_closed_first() -> None:
     frames: PartialFrames[str] = PartialFrames(limit_bytes=10 * MIB)
     assert frames.note("a", 4 * MIB) == []
     assert frames.note("b", 4 * MIB) == []
@@ -18,7 +18,7 @@ def test_those_begun_first_are_closed_first() -> None:
     assert frames.total_bytes == 9 * MIB
 
 
-def test_a_frame_that_is_whole_makes_room() -> None:
+def test_a_completed_frame_makes_room() -> None:
     frames: PartialFrames[str] = PartialFrames(limit_bytes=10 * MIB)
     for _ in range(100):
         assert frames.note("a", 6 * MIB) == []

@@ -25,14 +25,14 @@ def waits(learned: AdaptiveSpin, times: int, *, pay: bool) -> str:
     return seen
 
 
-def test_what_is_wasted_is_left_out_longer_and_longer() -> None:
+def test_wasted_waits_are_skipped_for_longer_and_longer() -> None:
     seen = waits(AdaptiveSpin(), 100_000, pay=False)
     tries = "A" * TRIES
     assert seen.startswith(tries + "s" + tries + "ss" + tries + "ssss" + tries + "s" * 8 + "A")
     assert max(map(len, seen.split("A"))) == MOST_SKIPPED
 
 
-def test_one_that_pays_makes_up_for_all() -> None:
+def test_one_useful_wait_resets_the_skipping() -> None:
     learned = AdaptiveSpin()
     waits(learned, 1000, pay=False)
     while not learned.for_this_one():
@@ -42,12 +42,14 @@ def test_one_that_pays_makes_up_for_all() -> None:
     assert waits(learned, TRIES + 2, pay=False) == "A" * TRIES + "sA"
 
 
-def test_a_few_that_are_late_do_not_count() -> None:
+def test_a_few_late_answers_do_not_count() -> None:
     learned = AdaptiveSpin()
     for _ in range(100):
         assert waits(learned, TRIES - 1, pay=False) + waits(learned, 1, pay=True) == "A" * TRIES
 
 
-def test_one_processor_is_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_wait_spins_when_only_one_processor_is_available(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(patience, "_has_processors_to_spare", False)
     assert waits(AdaptiveSpin(), 100, pay=True) == "s" * 100

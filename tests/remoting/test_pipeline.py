@@ -27,7 +27,7 @@ def link(listener: socket.socket) -> Iterator[Pipeline]:
     made.close()
 
 
-def test_a_connection_that_rests_is_closed_when_its_peer_has_closed_it(
+def test_an_idle_connection_closed_by_its_peer_is_noticed(
     listener: socket.socket, link: Pipeline
 ) -> None:
     peer, _ = listener.accept()
@@ -38,7 +38,7 @@ def test_a_connection_that_rests_is_closed_when_its_peer_has_closed_it(
         assert time.monotonic() < deadline
 
 
-def test_answers_that_are_under_way_are_received_although_the_peer_has_closed(
+def test_answers_sent_before_the_peer_closed_are_received(
     listener: socket.socket, link: Pipeline
 ) -> None:
     opaque = link.send(RequestCode.PULL_MESSAGE, {})
@@ -67,6 +67,6 @@ def test_a_connection_is_closed_after_its_end(
     assert link.is_closed()
 
 
-def test_nobody_waits_for_the_answer_to_a_request_of_another_connection(link: Pipeline) -> None:
+def test_receiving_for_a_request_of_another_connection_fails(link: Pipeline) -> None:
     with pytest.raises(ConnectionLost, match="another connection"):
         link.receive(12345)

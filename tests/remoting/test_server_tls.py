@@ -102,7 +102,7 @@ async def until(true: Callable[[], bool]) -> None:
         await asyncio.sleep(0.005)
 
 
-def test_permissive_takes_both_kinds_on_one_port(run: Run) -> None:
+def test_permissive_mode_serves_plain_and_tls_on_one_port(run: Run) -> None:
     async def test() -> None:
         async with serving(TlsSettings()) as (server, address):
             large = bytes(range(256)) * 8192
@@ -116,7 +116,7 @@ def test_permissive_takes_both_kinds_on_one_port(run: Run) -> None:
     run(test)
 
 
-def test_enforcing_takes_no_plain_connection(
+def test_enforcing_mode_refuses_plain_connections(
     run: Run, certified: Certified, authority: Authority
 ) -> None:
     async def test() -> None:
@@ -129,7 +129,7 @@ def test_enforcing_takes_no_plain_connection(
     run(test)
 
 
-def test_disabled_takes_no_handshake(run: Run) -> None:
+def test_disabled_mode_refuses_handshakes(run: Run) -> None:
     async def test() -> None:
         async with serving(tls_of(server_mode="disabled")) as (_, address):
             assert await asks(address) == b"x"
@@ -139,7 +139,7 @@ def test_disabled_takes_no_handshake(run: Run) -> None:
     run(test)
 
 
-def test_a_client_must_show_a_certificate_of_the_right_authority(
+def test_a_required_client_certificate_must_be_of_the_right_authority(
     run: Run, certified: Certified, authority: Authority, tmp_path: Path
 ) -> None:
     settings = with_files(
@@ -165,7 +165,7 @@ def test_a_client_must_show_a_certificate_of_the_right_authority(
     run(test)
 
 
-def test_a_client_may_show_a_certificate(
+def test_an_optional_client_certificate_may_be_missing(
     run: Run, certified: Certified, authority: Authority, tmp_path: Path
 ) -> None:
     settings = with_files(
@@ -224,7 +224,7 @@ def test_a_certificate_is_replaced_while_the_server_runs(
 
 
 @pytest.mark.parametrize("beginning", [b"", b"\x16", b"\x16\x03\x01\x02\x00\x01"])
-def test_half_a_handshake_is_given_up(
+def test_an_unfinished_handshake_is_closed_after_its_timeout(
     run: Run, beginning: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(accepting, "HANDSHAKE_TIMEOUT_S", 0.2)
@@ -240,7 +240,7 @@ def test_half_a_handshake_is_given_up(
     run(test)
 
 
-def test_those_who_begin_many_handshakes_keep_nobody_out(
+def test_many_unfinished_handshakes_keep_no_client_out(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(accepting, "MAX_HANDSHAKES", 5)
@@ -262,7 +262,7 @@ def test_those_who_begin_many_handshakes_keep_nobody_out(
     run(test)
 
 
-def test_a_server_that_closes_waits_for_no_handshake(run: Run) -> None:
+def test_closing_a_server_does_not_wait_for_handshakes(run: Run) -> None:
     async def test() -> None:
         async with serving(TlsSettings()) as (server, address):
             host, _, port = address.rpartition(":")
@@ -282,7 +282,7 @@ def test_a_server_that_closes_waits_for_no_handshake(run: Run) -> None:
     run(test)
 
 
-def test_what_cannot_be_served_is_told_at_the_start(certified: Certified, tmp_path: Path) -> None:
+def test_invalid_tls_settings_prevent_the_start(certified: Certified, tmp_path: Path) -> None:
     for settings, words in (
         (tls_of(test_mode_enable="false", server_mode="enforcing"), "needs tls.server.certPath"),
         (with_files(certified, server_need_client_auth="require"), "authClient=true"),
@@ -294,7 +294,7 @@ def test_what_cannot_be_served_is_told_at_the_start(certified: Certified, tmp_pa
     assert ServerTls.of(tls_of(test_mode_enable="false")) is None
 
 
-def test_settings_come_from_the_configuration_and_a_file_of_their_own(tmp_path: Path) -> None:
+def test_tls_settings_are_read_from_the_configuration_and_their_own_file(tmp_path: Path) -> None:
     file = tmp_path / "tls.properties"
     file.write_text("tls.server.certPath=/of/the/file.pem\ntls.client.authServer=true\n")
     for config in (BrokerConfig(), NameserverConfig()):
@@ -309,7 +309,7 @@ def test_settings_come_from_the_configuration_and_a_file_of_their_own(tmp_path: 
         tls_of(config_file=str(tmp_path / "nowhere")).read_own_file()
 
 
-def test_connections_of_our_own(authority: Authority) -> None:
+def test_the_servers_own_connections_follow_the_client_settings(authority: Authority) -> None:
     assert own_connections_context(TlsSettings(), use_tls=False) is None
     trusting = own_connections_context(TlsSettings(), use_tls=True)
     assert trusting is not None
@@ -322,7 +322,7 @@ def test_connections_of_our_own(authority: Authority) -> None:
     assert careful.verify_mode is ssl.CERT_REQUIRED
 
 
-def test_a_whole_cluster_on_one_enforcing_port(run: Run, tmp_path: Path) -> None:
+def test_a_standalone_cluster_works_on_one_enforcing_port(run: Run, tmp_path: Path) -> None:
     async def test() -> None:
         settings = {"tls.server.mode": "enforcing", "mappedFileSizeCommitLog": str(1 << 20)}
         standalone = Standalone(tmp_path, port=0, settings=settings)

@@ -18,14 +18,14 @@ MIB = 1 << 20
 # ---- what owners may keep
 
 
-def test_below_the_limit_everybody_gets_what_they_ask_for() -> None:
+def test_every_peer_gets_what_it_requests_below_the_limit() -> None:
     budget: SharedBudget[str] = SharedBudget(10 * MIB)
     assert budget.take("greedy", 9 * MIB)
     assert budget.take("modest", MIB)
     assert budget.total_bytes == 10 * MIB
 
 
-def test_beyond_the_limit_the_greedy_are_refused_and_the_modest_are_not() -> None:
+def test_only_peers_with_large_amounts_are_refused_beyond_the_limit() -> None:
     budget: SharedBudget[str] = SharedBudget(10 * MIB)
     assert budget.take("greedy", 10 * MIB)
     assert not budget.take("greedy", 1000)
@@ -46,7 +46,7 @@ class Peer:
     taken_bytes: int = 0
 
 
-def test_those_that_have_taken_nothing_for_longest_are_closed() -> None:
+def test_peers_that_read_nothing_for_longest_are_closed() -> None:
     unsent: Unsent[Peer] = Unsent(limit_bytes=10 * MIB)
     slow, stuck, last = Peer(4 * MIB), Peer(4 * MIB), Peer(4 * MIB)
     assert unsent.note(slow) == []
@@ -59,7 +59,7 @@ def test_those_that_have_taken_nothing_for_longest_are_closed() -> None:
     assert unsent.total_bytes == 0
 
 
-def test_what_has_left_meanwhile_does_not_count() -> None:
+def test_bytes_sent_meanwhile_do_not_count() -> None:
     unsent: Unsent[Peer] = Unsent(limit_bytes=10 * MIB)
     fast = [Peer(4 * MIB) for _ in range(10)]
     for peer in fast:
@@ -77,7 +77,7 @@ def test_small_amounts_do_not_count() -> None:
 # ---- who gives way
 
 
-def test_the_oldest_that_has_not_asked_gives_way() -> None:
+def test_the_oldest_connection_without_a_request_is_closed() -> None:
     newcomers = Newcomers()
     closed: list[str] = []
 

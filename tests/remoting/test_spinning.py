@@ -41,13 +41,13 @@ def processors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spinning, "SPIN_S", 0.0)
 
 
-def test_an_answer_in_time_is_taken_without_sleep() -> None:
+def test_an_early_answer_is_received_without_sleeping() -> None:
     sock, spin = Asked(), SpinReceiver()
     assert [sock.by(spin) for _ in range(3)] == [b"soon"] * 3
     assert (sock.awake, sock.asleep) == (3, 0)
 
 
-def test_late_answers_are_slept_for() -> None:
+def test_a_thread_sleeps_after_several_late_answers() -> None:
     sock, spin = Asked(), SpinReceiver()
     sock.in_time = False
     for _ in range(TRIES):
@@ -56,7 +56,7 @@ def test_late_answers_are_slept_for() -> None:
     assert [sock.by(spin) for _ in range(3)] == [b"late", b"soon", b"soon"]
 
 
-def test_a_peer_that_slept_itself_is_given_a_few_tries() -> None:
+def test_a_few_late_answers_do_not_end_spinning() -> None:
     sock, spin = Asked(), SpinReceiver()
     sock.in_time = False
     for _ in range(TRIES - 1):
@@ -65,7 +65,7 @@ def test_a_peer_that_slept_itself_is_given_a_few_tries() -> None:
     assert [sock.by(spin) for _ in range(3)] == [b"soon"] * 3
 
 
-def test_one_thread_waits_awake_at_a_time() -> None:
+def test_only_one_thread_spins_at_a_time() -> None:
     inside, leave = threading.Event(), threading.Event()
 
     class Slow(Asked):
@@ -85,7 +85,9 @@ def test_one_thread_waits_awake_at_a_time() -> None:
     assert other.by(spin) == b"soon"
 
 
-def test_one_processor_is_not_wasted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_thread_spins_when_only_one_processor_is_available(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(patience, "_has_processors_to_spare", False)
     sock, spin = Asked(), SpinReceiver()
     assert [sock.by(spin) for _ in range(3)] == [b"late"] * 3
@@ -98,7 +100,9 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield one, other
 
 
-def test_on_real_sockets(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_a_spinning_receive_works_on_real_sockets(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
     one, other = pair
     other.sendall(b"here already")
     spin = SpinReceiver()

@@ -48,7 +48,7 @@ def awake(turns: Any) -> LoopKeepAwake:
     return LoopKeepAwake(turns)
 
 
-def test_a_moment_after_each_answer(turns: Turns) -> None:
+def test_the_loop_stays_awake_briefly_after_each_answer(turns: Turns) -> None:
     loop = awake(turns)
     for _ in range(100):
         loop.answered(1)
@@ -57,7 +57,7 @@ def test_a_moment_after_each_answer(turns: Turns) -> None:
     assert not turns.turn(AWAKE_S / 2), "the moment is over"
 
 
-def test_requests_that_come_late_are_slept_for(turns: Turns) -> None:
+def test_the_loop_sleeps_after_several_late_requests(turns: Turns) -> None:
     loop = awake(turns)
     for _ in range(TRIES):
         loop.answered(1)
@@ -69,7 +69,7 @@ def test_requests_that_come_late_are_slept_for(turns: Turns) -> None:
     assert turns.soon, "and tries again"
 
 
-def test_several_connections_are_slept_for(turns: Turns) -> None:
+def test_the_loop_sleeps_when_several_connections_were_answered(turns: Turns) -> None:
     loop = awake(turns)
     loop.answered(2)
     assert not turns.soon

@@ -9,7 +9,7 @@ import weakref
 from orbitmq.remoting.coalesce import WriteCoalescer
 
 
-def test_loops_that_are_closed_are_let_go() -> None:
+def test_closed_event_loops_are_released() -> None:
     loops: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
 
     async def use() -> None:
