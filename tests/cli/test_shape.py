@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import click
@@ -20,7 +21,7 @@ from orbitmq.cli import main
 from orbitmq.cli.core.exits import ExitCode, exit_code_for_errors
 from orbitmq.cli.mqadmin.table import ALIASES
 from orbitmq.testing import LocalCluster
-from tests.cli.conftest import Run, await_true
+from tests.cli.conftest import Run, await_true, run_command
 
 SERVERS = {("up",), ("nameserver",), ("broker",)}
 """They run until they are told to end."""
@@ -207,3 +208,10 @@ def test_a_signal_that_no_wait_was_interrupted_by_comes_all_the_same() -> None:
         os.close(writing)
     assert ended.value.code == ExitCode.INTERRUPTED
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0), "nothing ticks on"
+
+
+def test_a_refused_start_leaves_no_signal_handler_behind(tmp_path: Path) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    words = ("up", "--data", str(tmp_path), "--port", "0", "--set", "brokerRole=SLAVE")
+    assert run_command(*words).code == 2
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before

@@ -90,14 +90,19 @@ async def _run(
 
     for number in STOP_SIGNALS:
         loop.add_signal_handler(number, stop)
-    app = make()
     try:
-        await app.start()
-        with goes_on_unread():
-            announce(app)
-        await told.wait()
+        app = make()
+        try:
+            await app.start()
+            with goes_on_unread():
+                announce(app)
+            await told.wait()
+        finally:
+            await app.stop()
     finally:
-        await app.stop()
+        # A loop that is closed with handlers leaves its own behind in the process.
+        for number in STOP_SIGNALS:
+            loop.remove_signal_handler(number)
 
 
 def explain(error: Exception) -> str:
