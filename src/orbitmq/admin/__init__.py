@@ -1,9 +1,9 @@
-"""What an operator does to a cluster, as data: verbs take values and return values, nobody prints.
+"""Administration of a cluster, as data: verbs take and return values and print nothing.
 
-One module per noun. A verb is a flow (see `orbitmq.rpc.flow`): it yields what it wants asked
-of nameservers and brokers and returns its result, so the same text serves `Admin` and `AsyncAdmin`,
-the command line and a test without sockets. Every verb that speaks of the whole cluster starts from
-the nameservers' addresses; what it changes, it changes on every master it concerns.
+There is one module per noun. A verb is a flow (see `orbitmq.rpc.flow`): it yields requests to
+nameservers and brokers and returns its result. So one implementation serves `Admin`, `AsyncAdmin`,
+the command line, and tests without sockets. A verb about the whole cluster starts from the
+nameservers' addresses and applies a change to every master concerned.
 
-Names are those the brokers keep: with a namespace, that is ``namespace%name``.
+Names are those stored by the brokers: with a namespace, ``namespace%name``.
 """

@@ -1,7 +1,7 @@
-"""Accounts of brokers that have access control on: listed, changed, deleted.
+"""Accounts of brokers with access control: list, change and delete them.
 
-A broker that has it off does not answer some of these requests at all, so an answer is not waited
-for as long as elsewhere, and its absence is told in those words.
+A broker whose access control is off does not answer some of these requests at all. So the timeout
+is shorter than elsewhere, and the error of a timeout names this cause.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Account:
 
     @classmethod
     def from_json(cls, value: Json) -> Account:
-        """Read it."""
+        """Return the account that a JSON object describes."""
         return cls(
             access_key=value.get("accessKey") or "",
             secret_key=value.get("secretKey"),
@@ -62,7 +62,7 @@ class Account:
         )
 
     def as_ext(self) -> dict[str, str]:
-        """Write it as the fields of a request; what is None stays as the broker has it."""
+        """Return the fields of a request; the broker keeps its value of each missing field."""
         fields = {
             "accessKey": self.access_key,
             "secretKey": self.secret_key,
@@ -78,7 +78,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class AccessConfig:
-    """Whom a broker lets in."""
+    """Access rules of a broker: addresses accepted without a signature, and accounts."""
 
     white_addresses: tuple[str, ...]
     accounts: tuple[Account, ...]
@@ -86,7 +86,7 @@ class AccessConfig:
 
 @dataclass(frozen=True, slots=True)
 class AccessVersions:
-    """Which state of its files of accounts a broker has."""
+    """Versions of a broker's account files."""
 
     cluster: str
     broker_name: str
@@ -95,14 +95,14 @@ class AccessVersions:
 
 
 def access_config(address: str) -> Flow[AccessConfig]:
-    """Return a broker's accounts, with their secrets, and the addresses it lets in unsigned."""
+    """Return a broker's accounts, with secrets, and addresses it accepts without a signature."""
     value = read((yield from _ask(address, RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG)))
     accounts = tuple(Account.from_json(one) for one in value.get("plainAccessConfigs") or ())
     return AccessConfig(tuple(value.get("globalWhiteAddrs") or ()), accounts)
 
 
 def access_versions(address: str) -> Flow[AccessVersions]:
-    """Return the versions of a broker's files of accounts."""
+    """Return the versions of a broker's account files."""
     response = yield from _ask(address, RequestCode.GET_BROKER_CLUSTER_ACL_INFO)
     ext = response.ext or {}
     files = loads_lenient((ext.get("allAclFileVersion") or "{}").encode())
@@ -127,7 +127,7 @@ def delete_account(address: str, access_key: str) -> Flow[None]:
 def set_white_addresses(
     address: str, white_addresses: Iterable[str], acl_file: str | None = None
 ) -> Flow[None]:
-    """Replace the addresses that a broker lets in unsigned."""
+    """Replace the addresses that a broker accepts without a signature."""
     ext = {"globalWhiteAddrs": ",".join(white_addresses)}
     if acl_file is not None:
         ext["aclFileFullPath"] = acl_file

@@ -1,4 +1,4 @@
-"""`AsyncAdmin`: what programs do to a cluster, on their event loop. `Admin` is its twin."""
+"""`AsyncAdmin`: administration of a cluster, on an event loop. `Admin` is its twin."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class AsyncAdmin(AsyncServerVerbs, AsyncClientVerbs, AsyncExplainVerbs):
-    """Creates and deletes topics and groups, moves offsets, finds messages, asks brokers.
+    """Creates and deletes topics and groups, moves offsets, finds messages, queries brokers.
 
     ::
 
@@ -46,7 +46,7 @@ class AsyncAdmin(AsyncServerVerbs, AsyncClientVerbs, AsyncExplainVerbs):
             await admin.create_topic("orders", queues=8)
             print((await admin.group_lag("billing")).total)
 
-    In a namespace names are given and returned without it, and only its own are listed.
+    With a namespace, names are passed and returned without it, and only its own are listed.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class AsyncAdmin(AsyncServerVerbs, AsyncClientVerbs, AsyncExplainVerbs):
             security_token=security_token,
             tls=tls,
         )
-        # A list, because flows look at it only when they run: an address server may fill it.
+        # A list, because flows read it only when they run: an address server may fill it first.
         self._nameservers = list(self.settings.nameservers)
         self._names = Namespace(self.settings.namespace)
         self._network = RemotingClient(
@@ -80,7 +80,7 @@ class AsyncAdmin(AsyncServerVerbs, AsyncClientVerbs, AsyncExplainVerbs):
         return await perform(flow, self._network)
 
     async def close(self) -> None:
-        """Close all connections; leaving an ``async with`` block does it."""
+        """Close all connections; leaving an ``async with`` block does the same."""
         await self._network.close()
 
     async def __aenter__(self) -> Self:
@@ -132,11 +132,11 @@ class AsyncAdmin(AsyncServerVerbs, AsyncClientVerbs, AsyncExplainVerbs):
         brokers: Iterable[str] | None = None,
         if_not_exists: bool = False,
     ) -> None:
-        """Create a topic with so many queues on each broker.
+        """Create a topic with `queues` queues on each broker.
 
         ``admin.create_topic("orders", queues=4, brokers=["broker-a"])``. When this returns, every
-        nameserver knows the topic, so it can be used at once. A topic that exists is never changed:
-        one that is as wanted is a success, another raises `AlreadyExists`, unless `if_not_exists`.
+        nameserver has the topic, so it can be used at once. An existing topic is never changed: if
+        it differs from the request, `AlreadyExists` is raised, unless `if_not_exists`.
         """
         read_nums = queues if read_queues is None else read_queues
         config = TopicConfig(self._names.own(topic), read_nums, queues, perm, order=order)
@@ -163,10 +163,10 @@ class AsyncAdmin(AsyncServerVerbs, AsyncClientVerbs, AsyncExplainVerbs):
         cluster: str | None = None,
         brokers: Iterable[str] | None = None,
     ) -> None:
-        """Change what is given of a topic: ``admin.update_topic("orders", queues=16)``.
+        """Change settings of a topic: ``admin.update_topic("orders", queues=16)``.
 
-        Messages in queues that are no longer read cannot be consumed any more. So fewer queues to
-        read raise `ShrinkRefused`, which counts those messages, unless `shrink` asks for it.
+        Messages in queues that are no longer read cannot be consumed any more. So fewer read
+        queues raise `ShrinkRefused`, which counts those messages, unless `shrink` is set.
         """
 
         def change(config: TopicConfig) -> TopicConfig:
@@ -194,16 +194,16 @@ class AsyncAdmin(AsyncServerVerbs, AsyncClientVerbs, AsyncExplainVerbs):
         return self._names.names(await self._run(_topics.topic_names(self._nameservers, cluster)))
 
     async def topic_route(self, topic: str) -> TopicRoute:
-        """Return where a topic is: ``admin.topic_route("orders").subscribe_queues``.
+        """Return the route of a topic: ``admin.topic_route("orders").subscribe_queues``.
 
-        Raises `NoRoute` for a topic that is nowhere.
+        Raises `NoRoute` if no broker has the topic.
         """
         return self._names.route(
             await self._run(_topics.topic_route(self._nameservers, self._names.own(topic)))
         )
 
     async def topic_configs(self, topic: str) -> dict[str, TopicConfig]:
-        """Return how a topic is set up on each broker that has it.
+        """Return the configuration of a topic on each broker that has it.
 
         ``admin.topic_configs("orders")["broker-a"].write_queue_nums``
         """
@@ -236,8 +236,8 @@ class AsyncAdmin(AsyncServerVerbs, AsyncClientVerbs, AsyncExplainVerbs):
     ) -> None:
         """Create a consumer group: ``admin.create_group("billing")``.
 
-        A group that exists is never changed: one that is as wanted is a success, another raises
-        `AlreadyExists`, unless `if_not_exists`.
+        An existing group is never changed: if it differs from the request, `AlreadyExists` is
+        raised, unless `if_not_exists`.
         """
         config = SubscriptionGroup(
             self._names.own(group),
@@ -267,9 +267,9 @@ class AsyncAdmin(AsyncServerVerbs, AsyncClientVerbs, AsyncExplainVerbs):
         cluster: str | None = None,
         brokers: Iterable[str] | None = None,
     ) -> None:
-        """Change what is given of a group: ``admin.update_group("billing", retry_max_times=3)``.
+        """Change settings of a group: ``admin.update_group("billing", retry_max_times=3)``.
 
-        Raises `NoSuchGroup` if no broker that is meant knows it.
+        Raises `NoSuchGroup` if none of the chosen brokers has the group.
         """
         given = {
             "retry_max_times": retry_max_times,
@@ -298,7 +298,7 @@ class AsyncAdmin(AsyncServerVerbs, AsyncClientVerbs, AsyncExplainVerbs):
     ) -> None:
         """Delete a consumer group: ``admin.delete_group("billing", keep_topics=True)``.
 
-        Its offsets go with it, and the topics of its retries and dead letters, unless kept.
+        Its offsets and its topics of retries and dead letters are deleted, too, unless kept.
         """
         await self._run(
             _groups.delete_group(
@@ -313,7 +313,7 @@ class AsyncAdmin(AsyncServerVerbs, AsyncClientVerbs, AsyncExplainVerbs):
     async def group_configs(
         self, *, cluster: str | None = None
     ) -> dict[str, dict[str, SubscriptionGroup]]:
-        """Return all groups, and how each is set up on each broker that knows it.
+        """Return the configuration of each group on each broker that has it.
 
         ``admin.group_configs()["billing"]["broker-a"].retry_max_times``
         """
@@ -322,7 +322,7 @@ class AsyncAdmin(AsyncServerVerbs, AsyncClientVerbs, AsyncExplainVerbs):
         )
 
     async def group_members(self, group: str) -> GroupMembers | None:
-        """Return who is connected as a member of a group, None when nobody is.
+        """Return the connected members of a group, or None without members.
 
         ``[member.client_id for member in admin.group_members("billing").members]``
         """
@@ -339,7 +339,7 @@ class AsyncAdmin(AsyncServerVerbs, AsyncClientVerbs, AsyncExplainVerbs):
     # ---- offsets
 
     async def group_lag(self, group: str, topic: str | None = None) -> GroupLag:
-        """Return how far behind a group is, by queue and in all.
+        """Return the lag of a group, by queue and in total.
 
         ``admin.group_lag("billing").total``, ``admin.group_lag("billing", "orders").queues``
         """
@@ -349,7 +349,7 @@ class AsyncAdmin(AsyncServerVerbs, AsyncClientVerbs, AsyncExplainVerbs):
         )
 
     async def committed_offsets(self, group: str, topic: str) -> dict[MessageQueue, int]:
-        """Return what a group has committed: ``admin.committed_offsets("billing", "orders")``."""
+        """Return committed offsets: ``admin.committed_offsets("billing", "orders")``."""
         return self._names.queues(
             await self._run(
                 _offsets.committed_offsets(
@@ -359,7 +359,7 @@ class AsyncAdmin(AsyncServerVerbs, AsyncClientVerbs, AsyncExplainVerbs):
         )
 
     async def set_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Commit offsets for a group, none of whose members should be running.
+        """Commit offsets for a group; its members should not be running.
 
         ``admin.set_offsets("billing", {MessageQueue("orders", "broker-a", 0): 100})``
         """
@@ -381,12 +381,12 @@ class AsyncAdmin(AsyncServerVerbs, AsyncClientVerbs, AsyncExplainVerbs):
     async def reset_offsets(
         self, group: str, topic: str, moment: Moment, *, only_back: bool = False
     ) -> dict[MessageQueue, int]:
-        """Let a group go on from a moment; return where that is.
+        """Reset the offsets of a group to a moment; return the new offsets.
 
-        With `only_back` queues where it is not yet that far stay as they are.
+        With `only_back`, queues in which the group has not reached the moment stay unchanged.
 
-        ``admin.reset_offsets("billing", "orders", datetime(2026, 1, 1, tzinfo=UTC))``. Members that
-        are connected are told, and start over after ten seconds.
+        ``admin.reset_offsets("billing", "orders", datetime(2026, 1, 1, tzinfo=UTC))``. Connected
+        members are notified, and start over after ten seconds.
         """
         return self._names.queues(
             await self._run(
@@ -403,7 +403,7 @@ class AsyncAdmin(AsyncServerVerbs, AsyncClientVerbs, AsyncExplainVerbs):
     # ---- messages
 
     async def message_by_id(self, topic: str, message_id: str) -> ReceivedMessage | None:
-        """Return the message with an id, the producer's or the broker's; None if there is none.
+        """Return the message with a producer's or broker's id, or None if it is not found.
 
         ``admin.message_by_id("orders", result.message_id)``
         """

@@ -1,4 +1,4 @@
-"""Brokers: how one is doing and how it is set up."""
+"""Brokers: their state, settings, counters and clean-up."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ CLEANING: Final[Mapping[CleanKind, tuple[int, float]]] = {
     "topics": (RequestCode.CLEAN_UNUSED_TOPIC, 60_000),
     "log": (RequestCode.DELETE_EXPIRED_COMMITLOG, TIMEOUT_MS),
 }
-"""What to ask for, and how long it may take."""
+"""Request code and timeout in milliseconds of each kind of clean-up."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerLag:
-    """How far every group is in one broker's queues."""
+    """Offsets and lags of every group in one broker's queues."""
 
     total: int
     groups: Mapping[str, Mapping[MessageQueue, QueueLag]]
@@ -47,7 +47,7 @@ class BrokerLag:
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """What a counter did lately: per second, and its sums of a minute, an hour and a day."""
+    """Recent values of a counter: rate per second, and sums of a minute, an hour and a day."""
 
     per_second: float
     last_minute: int
@@ -56,7 +56,7 @@ class Counter:
 
 
 def broker_runtime_info(address: str) -> Flow[dict[str, str]]:
-    """Return a broker's own table of its state, under RocketMQ's keys."""
+    """Return the state that a broker reports, under RocketMQ's keys."""
     table = read((yield from ask(address, RequestCode.GET_BROKER_RUNTIME_INFO))).get("table") or {}
     return {str(key): str(value) for key, value in table.items()}
 
@@ -74,13 +74,13 @@ def update_broker_config(address: str, settings: Mapping[str, str]) -> Flow[None
 
 
 def clean_broker(address: str, what: CleanKind) -> Flow[None]:
-    """Have a broker clean up: queues without messages, unused topics, or expired log files."""
+    """Make a broker delete queues without messages, unused topics, or expired log files."""
     code, timeout_ms = CLEANING[what]
     yield from ask(address, code, timeout_ms=timeout_ms)
 
 
 def broker_lag(address: str, *, only_ordered: bool = False) -> Flow[BrokerLag]:
-    """Return how far every group is in the queues of one broker."""
+    """Return the offsets and lags of every group in the queues of one broker."""
     ext = {"isOrder": "true" if only_ordered else "false"}
     value = read((yield from ask(address, RequestCode.GET_BROKER_CONSUME_STATS, ext)))
     groups: dict[str, dict[MessageQueue, QueueLag]] = {}
@@ -94,7 +94,7 @@ def broker_lag(address: str, *, only_ordered: bool = False) -> Flow[BrokerLag]:
 
 
 def counter(address: str, name: str, key: str) -> Flow[Counter | None]:
-    """Return what one of a broker's counters did; None for one that has not counted yet."""
+    """Return recent values of a broker's counter; None if it has not counted yet."""
     try:
         response = yield from ask(
             address, RequestCode.VIEW_BROKER_STATS_DATA, {"statsName": name, "statsKey": key}

@@ -1,4 +1,4 @@
-"""Verbs about connected clients and what they have to do with; in both twins."""
+"""Verbs about connected clients, queues, messages and offsets, in both twins."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["AsyncClientVerbs", "ClientVerbs"]
 
 
 class ClientVerbs(VerbRunner):
-    """Connected clients, and what they have to do with: queues, messages, offsets."""
+    """Verbs about connected clients, queues, messages and offsets."""
 
     # ---- clients
 
     def producer_members(self, group: str, topic: str) -> tuple[Member, ...]:
-        """Return who is connected as a producer: ``admin.producer_members("shop", "orders")``."""
+        """Return the connected producers: ``admin.producer_members("shop", "orders")``."""
         return self._run(
             _connected.producer_members(
                 self._nameservers, self._names.own(group), self._names.own(topic)
@@ -40,7 +40,7 @@ class ClientVerbs(VerbRunner):
         return self._run(_connected.all_producers(address))
 
     def running_info(self, group: str, client_id: str, *, stacks: bool = False) -> RunningInfo:
-        """Have a consumer say how it is, with `stacks` also what its threads do.
+        """Return the state of a consumer, with `stacks` including those of its threads.
 
         ``admin.running_info("billing", member.client_id).queues``
         """
@@ -52,7 +52,7 @@ class ClientVerbs(VerbRunner):
     def consume_directly(
         self, group: str, client_id: str, message: ReceivedMessage
     ) -> ConsumedDirectly:
-        """Have a consumer handle a message now and say what came of it.
+        """Make a consumer handle a message now and return the result.
 
         ``admin.consume_directly("billing", client_id, message).result``
         """
@@ -83,7 +83,7 @@ class ClientVerbs(VerbRunner):
     def queue_entries(
         self, queue: MessageQueue, index: int, count: int, *, group: str | None = None
     ) -> QueueEntries:
-        """Return entries of a consume queue, with what a group wants of it if one is named.
+        """Return entries of a consume queue, and the subscription of `group` if it is given.
 
         ``admin.queue_entries(MessageQueue("orders", "broker-a", 0), 0, 10).entries``
         """
@@ -92,14 +92,14 @@ class ClientVerbs(VerbRunner):
         return self._run(_queues.queue_entries(self._nameservers, own, index, count, group=group))
 
     def message_at(self, offset_id: str) -> ReceivedMessage | None:
-        """Return the message with an id that a broker gave; None if there is none.
+        """Return the message with a broker's id, or None if it is not found.
 
         ``admin.message_at(result.offset_id)``
         """
         return self._run(_messages.message_at(self._nameservers, offset_id, self._names.name))
 
     def message_trace(self, message_id: str, trace_topic: str = TRACE_TOPIC) -> list[TraceEvent]:
-        """Return what clients have traced of a message, in the order in which it happened.
+        """Return the events that clients have traced of a message, in the order of their times.
 
         ``[event.kind for event in admin.message_trace(result.message_id)]``
         """
@@ -108,9 +108,9 @@ class ClientVerbs(VerbRunner):
     # ---- offsets
 
     def clone_offsets(self, source: str, target: str, topic: str, *, offline: bool = False) -> None:
-        """Let one group stand where another stands: ``admin.clone_offsets("a", "b", "orders")``.
+        """Copy the offsets of a group to another: ``admin.clone_offsets("a", "b", "orders")``.
 
-        Of a source that is connected only what it subscribes to is cloned, unless `offline`.
+        If the source is connected, only topics it subscribes to are cloned, unless `offline`.
         """
         self._run(
             _offsets.clone_offsets(
@@ -124,12 +124,12 @@ class ClientVerbs(VerbRunner):
 
 
 class AsyncClientVerbs(AsyncVerbRunner):
-    """Connected clients, and what they have to do with: queues, messages, offsets."""
+    """Verbs about connected clients, queues, messages and offsets."""
 
     # ---- clients
 
     async def producer_members(self, group: str, topic: str) -> tuple[Member, ...]:
-        """Return who is connected as a producer: ``admin.producer_members("shop", "orders")``."""
+        """Return the connected producers: ``admin.producer_members("shop", "orders")``."""
         return await self._run(
             _connected.producer_members(
                 self._nameservers, self._names.own(group), self._names.own(topic)
@@ -146,7 +146,7 @@ class AsyncClientVerbs(AsyncVerbRunner):
     async def running_info(
         self, group: str, client_id: str, *, stacks: bool = False
     ) -> RunningInfo:
-        """Have a consumer say how it is, with `stacks` also what its threads do.
+        """Return the state of a consumer, with `stacks` including those of its threads.
 
         ``admin.running_info("billing", member.client_id).queues``
         """
@@ -158,7 +158,7 @@ class AsyncClientVerbs(AsyncVerbRunner):
     async def consume_directly(
         self, group: str, client_id: str, message: ReceivedMessage
     ) -> ConsumedDirectly:
-        """Have a consumer handle a message now and say what came of it.
+        """Make a consumer handle a message now and return the result.
 
         ``admin.consume_directly("billing", client_id, message).result``
         """
@@ -189,7 +189,7 @@ class AsyncClientVerbs(AsyncVerbRunner):
     async def queue_entries(
         self, queue: MessageQueue, index: int, count: int, *, group: str | None = None
     ) -> QueueEntries:
-        """Return entries of a consume queue, with what a group wants of it if one is named.
+        """Return entries of a consume queue, and the subscription of `group` if it is given.
 
         ``admin.queue_entries(MessageQueue("orders", "broker-a", 0), 0, 10).entries``
         """
@@ -200,7 +200,7 @@ class AsyncClientVerbs(AsyncVerbRunner):
         )
 
     async def message_at(self, offset_id: str) -> ReceivedMessage | None:
-        """Return the message with an id that a broker gave; None if there is none.
+        """Return the message with a broker's id, or None if it is not found.
 
         ``admin.message_at(result.offset_id)``
         """
@@ -209,7 +209,7 @@ class AsyncClientVerbs(AsyncVerbRunner):
     async def message_trace(
         self, message_id: str, trace_topic: str = TRACE_TOPIC
     ) -> list[TraceEvent]:
-        """Return what clients have traced of a message, in the order in which it happened.
+        """Return the events that clients have traced of a message, in the order of their times.
 
         ``[event.kind for event in admin.message_trace(result.message_id)]``
         """
@@ -220,9 +220,9 @@ class AsyncClientVerbs(AsyncVerbRunner):
     async def clone_offsets(
         self, source: str, target: str, topic: str, *, offline: bool = False
     ) -> None:
-        """Let one group stand where another stands: ``admin.clone_offsets("a", "b", "orders")``.
+        """Copy the offsets of a group to another: ``admin.clone_offsets("a", "b", "orders")``.
 
-        Of a source that is connected only what it subscribes to is cloned, unless `offline`.
+        If the source is connected, only topics it subscribes to are cloned, unless `offline`.
         """
         await self._run(
             _offsets.clone_offsets(

@@ -1,4 +1,4 @@
-"""Connected clients: which producers there are, and what a consumer says of itself."""
+"""Connected clients: producers and consumers, and the state that consumers report."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = [
 ]
 
 CLIENT_TIMEOUT_MS = 12_000
-"""A broker gives a client ten seconds."""
+"""Timeout of requests that a broker forwards; the broker waits ten seconds for the client."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """A queue as the consumer that has it sees it."""
+    """State of a queue, reported by the consumer that has it."""
 
     commit_offset: int
     cached_min_offset: int
@@ -46,7 +46,7 @@ class QueueState:
 
 @dataclass(frozen=True, slots=True)
 class RunningInfo:
-    """What a consumer says of itself: settings, subscriptions, and the queues it has."""
+    """State that a consumer reports: settings, subscriptions, and its queues."""
 
     client_id: str
     properties: Mapping[str, str]
@@ -94,7 +94,7 @@ def _state(value: Json) -> QueueState:
 
 @dataclass(frozen=True, slots=True)
 class ConsumedDirectly:
-    """What came of a message that a consumer was made to handle."""
+    """Result of a message that a consumer was made to handle."""
 
     result: str
     """``CR_SUCCESS``, or another of Java's names."""
@@ -105,7 +105,7 @@ class ConsumedDirectly:
 def producer_members(
     nameservers: Sequence[str], group: str, topic: str
 ) -> Flow[tuple[Member, ...]]:
-    """Return who is connected as a producer of a group to the brokers of a topic."""
+    """Return the producers of a group that are connected to the brokers of a topic."""
     route = yield from topic_route(nameservers, topic)
     members: dict[str, Member] = {}
     for broker in brokers_of(route):
@@ -118,7 +118,7 @@ def producer_members(
         except BrokerRefused as error:
             if error.code != ResponseCode.SYSTEM_ERROR or access_hint(error.remark) is not None:
                 raise
-            continue  # nobody of the group is connected to this broker
+            continue  # no producer of the group is connected to this broker
         for one in read(response).get("connectionSet") or ():
             member = Member.from_json(one)
             members.setdefault(member.client_id, member)
@@ -145,7 +145,7 @@ def all_producers(address: str) -> Flow[dict[str, tuple[Member, ...]]]:
 def running_info(
     nameservers: Sequence[str], group: str, client_id: str, *, stacks: bool = False
 ) -> Flow[RunningInfo]:
-    """Have a consumer say how it is; a broker it is connected to passes the question on."""
+    """Return the state of a consumer; a broker it is connected to forwards the request."""
     masters = yield from chosen_masters(nameservers)
     ext = {
         "consumerGroup": group,
@@ -169,7 +169,7 @@ def running_info(
 def consume_directly(
     nameservers: Sequence[str], group: str, client_id: str, offset_id: str, store_host: str
 ) -> Flow[ConsumedDirectly]:
-    """Have a consumer handle a message now, whatever its offsets are, and say what came of it."""
+    """Make a consumer handle a message now, independently of its offsets; return the result."""
     info = yield from cluster_info(nameservers)
     known = {address for one in info.brokers.values() for address in one.addresses.values()}
     if store_host not in known:

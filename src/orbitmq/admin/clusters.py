@@ -1,4 +1,4 @@
-"""Clusters: which brokers there are, and where."""
+"""Clusters: the registered brokers and their addresses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MASTER_ID = 0
 
 @dataclass(frozen=True, slots=True)
 class BrokerPlaces:
-    """The addresses that go by one broker name: the master's, id 0, and its slaves'.
+    """Addresses of one broker name: the master's, which has id 0, and its slaves'.
 
     >>> BrokerPlaces("broker-a", "shop", {0: "10.0.0.1:10911"}).master
     '10.0.0.1:10911'
@@ -30,17 +30,17 @@ class BrokerPlaces:
 
     @property
     def master(self) -> str | None:
-        """The master's address; None while there is none."""
+        """Address of the master, or None while no master is registered."""
         return self.addresses.get(MASTER_ID)
 
     @property
     def any_address(self) -> str | None:
-        """An address to read from, the master's if there is one."""
+        """Address to read from: the master's if it is registered, else a slave's."""
         return self.addresses[min(self.addresses)] if self.addresses else None
 
     @classmethod
     def from_json(cls, value: object) -> BrokerPlaces:
-        """Read it from a route or a cluster table."""
+        """Return the places in an entry of a route or a cluster table."""
         members = Members.of(value)
         table = members.member("brokerAddrs")
         addresses = {as_number(key, table.place): table.text(key) for key in table.values}
@@ -50,7 +50,7 @@ class BrokerPlaces:
 
 @dataclass(frozen=True, slots=True)
 class ClusterInfo:
-    """All that is registered with the nameservers.
+    """All brokers that are registered with the nameservers.
 
     >>> info = ClusterInfo({"broker-a": BrokerPlaces("broker-a", "shop", {0: "10.0.0.1:10911"})})
     >>> info.clusters
@@ -61,7 +61,7 @@ class ClusterInfo:
 
     @property
     def clusters(self) -> dict[str, tuple[str, ...]]:
-        """The names of each cluster's brokers."""
+        """Names of each cluster's brokers."""
         names = sorted({places.cluster for places in self.brokers.values()})
         return {
             cluster: tuple(
@@ -72,7 +72,7 @@ class ClusterInfo:
 
 
 def cluster_info(nameservers: Sequence[str]) -> Flow[ClusterInfo]:
-    """Tell which brokers are registered."""
+    """Return the registered brokers."""
     response = yield from ask_nameserver(nameservers, RequestCode.GET_BROKER_CLUSTER_INFO)
     table = Members(read(response)).member("brokerAddrTable")
     places = {str(name): BrokerPlaces.from_json(table.member(name)) for name in table.values}
@@ -85,7 +85,7 @@ def chosen_masters(
     cluster: str | None = None,
     brokers: Iterable[str] | None = None,
 ) -> Flow[dict[str, str]]:
-    """Return the masters of a cluster, of these brokers, or all of them, by broker name."""
+    """Return the masters of a cluster, of the named brokers, or all masters, by broker name."""
     info = yield from cluster_info(nameservers)
     wanted = None if brokers is None else set(brokers)
     chosen = {

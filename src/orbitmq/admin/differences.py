@@ -1,4 +1,4 @@
-"""The difference between what exists and what was to be created."""
+"""Differences between existing and requested configurations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["differences", "refuse_existing"]
 
 
 def differences(known: object, wanted: object, names: Mapping[str, str]) -> str:
-    """Return in words how two configurations differ in these fields; empty if they do not."""
+    """Return a text of the fields that differ between two configurations; empty without any."""
     return ", ".join(
         f"{text} {_shown(getattr(known, name))} instead of {_shown(getattr(wanted, name))}"
         for name, text in names.items()
@@ -19,7 +19,7 @@ def differences(known: object, wanted: object, names: Mapping[str, str]) -> str:
 
 
 def refuse_existing(thing: str, differing: Mapping[str, str]) -> None:
-    """Raise `AlreadyExists` if a broker has the thing, and it differs from what is wanted there."""
+    """Raise `AlreadyExists` if a broker has the thing in another form than requested."""
     told = "; ".join(f"on {broker} with {text}" for broker, text in differing.items() if text)
     if told:
         raise AlreadyExists(

@@ -1,4 +1,4 @@
-"""Verbs that explain, in both twins."""
+"""Verbs that diagnose groups and messages, in both twins."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ __all__ = ["AsyncExplainVerbs", "ExplainVerbs"]
 
 
 class ExplainVerbs(VerbRunner):
-    """Why a group is not moving, and where a message is."""
+    """Diagnoses of groups that do not move and of messages that are not consumed."""
 
     def explain_group(
         self, group: str, *, patience: Patience | None = None, watch_ms: float = WATCH_MS
     ) -> list[Finding]:
-        """Say why a group is not moving; an empty list if it is well.
+        """Return the reasons why a group is not moving; an empty list if it is healthy.
 
-        It is watched for `watch_ms` to see if it moves. ``admin.explain_group("billing")``
+        The group is watched for `watch_ms` to see if it moves. ``admin.explain_group("billing")``
         """
         flow = observe_group(self._nameservers, self._names.own(group), watch_ms=watch_ms)
         return diagnose_group(self._run(flow), patience)
 
     def group_seen(self, group: str, *, watch_ms: float = WATCH_MS) -> GroupSeen:
-        """Return all that is to be seen of a group: what `explain_group` makes up its mind from.
+        """Return all observations of a group, from which `explain_group` derives its findings.
 
         ``admin.group_seen("billing").members``
         """
@@ -43,9 +43,9 @@ class ExplainVerbs(VerbRunner):
         patience: Patience | None = None,
         watch_ms: float = WATCH_MS,
     ) -> list[Finding]:
-        """Say where a message is, for one group or for all that consume it.
+        """Return the location of a message, for one group or for all that consume it.
 
-        An id that a producer gave needs the topic. ``admin.explain_message(message_id, "orders")``
+        The id of a producer needs the topic. ``admin.explain_message(message_id, "orders")``
         """
         flow = look_at_message(
             self._nameservers,
@@ -58,20 +58,20 @@ class ExplainVerbs(VerbRunner):
 
 
 class AsyncExplainVerbs(AsyncVerbRunner):
-    """Why a group is not moving, and where a message is."""
+    """Diagnoses of groups that do not move and of messages that are not consumed."""
 
     async def explain_group(
         self, group: str, *, patience: Patience | None = None, watch_ms: float = WATCH_MS
     ) -> list[Finding]:
-        """Say why a group is not moving; an empty list if it is well.
+        """Return the reasons why a group is not moving; an empty list if it is healthy.
 
-        It is watched for `watch_ms` to see if it moves. ``admin.explain_group("billing")``
+        The group is watched for `watch_ms` to see if it moves. ``admin.explain_group("billing")``
         """
         flow = observe_group(self._nameservers, self._names.own(group), watch_ms=watch_ms)
         return diagnose_group(await self._run(flow), patience)
 
     async def group_seen(self, group: str, *, watch_ms: float = WATCH_MS) -> GroupSeen:
-        """Return all that is to be seen of a group: what `explain_group` makes up its mind from.
+        """Return all observations of a group, from which `explain_group` derives its findings.
 
         ``admin.group_seen("billing").members``
         """
@@ -87,9 +87,9 @@ class AsyncExplainVerbs(AsyncVerbRunner):
         patience: Patience | None = None,
         watch_ms: float = WATCH_MS,
     ) -> list[Finding]:
-        """Say where a message is, for one group or for all that consume it.
+        """Return the location of a message, for one group or for all that consume it.
 
-        An id that a producer gave needs the topic. ``admin.explain_message(message_id, "orders")``
+        The id of a producer needs the topic. ``admin.explain_message(message_id, "orders")``
         """
         flow = look_at_message(
             self._nameservers,

@@ -1,4 +1,4 @@
-"""Consumer groups: made, deleted, listed, and who is in them."""
+"""Consumer groups: create, change, delete and list them and their members."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Member:
 
     @classmethod
     def from_json(cls, value: Json) -> Member:
-        """Read it from a list of connections."""
+        """Return the member in an entry of a list of connections."""
         return cls(
             value["clientId"],
             value.get("clientAddr") or "",
@@ -52,7 +52,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class GroupMembers:
-    """Who is in a consumer group now, and what it wants."""
+    """Connected members of a consumer group, and its subscriptions."""
 
     members: tuple[Member, ...]
     consume_type: str
@@ -68,7 +68,7 @@ def put_group(
     cluster: str | None = None,
     brokers: Iterable[str] | None = None,
 ) -> Flow[None]:
-    """Set up a group on the masters chosen, new or not."""
+    """Create or change a group on the chosen masters."""
     masters = yield from chosen_masters(nameservers, cluster=cluster, brokers=brokers)
     yield from _put(masters, dict.fromkeys(masters, config))
 
@@ -81,10 +81,11 @@ def create_group(
     brokers: Iterable[str] | None = None,
     if_not_exists: bool = False,
 ) -> Flow[dict[str, SubscriptionGroup]]:
-    """Create a group on those of the masters chosen that lack it.
+    """Create a group on the chosen masters that lack it.
 
-    A broker that has it already keeps it as it is; that is an error where it differs from what is
-    wanted, unless `if_not_exists`. Return how the group was set up on each broker that had it.
+    A broker that already has the group keeps it unchanged. If that group differs from `config`,
+    `AlreadyExists` is raised, unless `if_not_exists`. Return the configuration of the group on each
+    broker that had it.
     """
     masters = yield from chosen_masters(nameservers, cluster=cluster, brokers=brokers)
     before = (yield from _configs_at(masters)).get(config.group_name, {})
@@ -106,7 +107,7 @@ def update_group(
     cluster: str | None = None,
     brokers: Iterable[str] | None = None,
 ) -> Flow[dict[str, SubscriptionGroup]]:
-    """Change fields of a group on those of the masters chosen that know it."""
+    """Change fields of a group on the chosen masters that have it."""
     masters = yield from chosen_masters(nameservers, cluster=cluster, brokers=brokers)
     before = (yield from _configs_at(masters)).get(group)
     if not before:
@@ -127,7 +128,7 @@ _SHOWN: Final = {
     "which_broker_when_consume_slowly": "whichBrokerWhenConsumeSlowly",
     "notify_consumer_ids_changed_enable": "notifyConsumerIdsChangedEnable",
 }
-"""The fields of a group that a difference is named by."""
+"""Fields of a group that are compared, and their names in errors."""
 
 
 def _put(masters: Mapping[str, str], configs: Mapping[str, SubscriptionGroup]) -> Flow[None]:
@@ -146,7 +147,7 @@ def delete_group(
 ) -> Flow[None]:
     """Delete a group from every master, with its offsets, its retries and its dead letters.
 
-    Brokers make a group that comes back anew, unless they are told not to.
+    If the group's members come back, brokers create it again, unless their settings forbid that.
     """
     masters = yield from chosen_masters(nameservers, cluster=cluster)
     ext = {"groupName": group, "removeOffset": "false" if keep_offsets else "true"}
@@ -161,7 +162,7 @@ def delete_group(
 def group_configs(
     nameservers: Sequence[str], *, cluster: str | None = None
 ) -> Flow[dict[str, dict[str, SubscriptionGroup]]]:
-    """Return how each group is set up, by its name, on each broker that knows it."""
+    """Return the configuration of each group, by its name, on each broker that has it."""
     masters = yield from chosen_masters(nameservers, cluster=cluster)
     return (yield from _configs_at(masters))
 
@@ -177,7 +178,7 @@ def _configs_at(masters: Mapping[str, str]) -> Flow[dict[str, dict[str, Subscrip
 
 
 def group_members(nameservers: Sequence[str], group: str) -> Flow[GroupMembers | None]:
-    """Return who is in a group and what it wants; None when nobody is."""
+    """Return the members of a group and its subscriptions, or None without members."""
     masters = yield from chosen_masters(nameservers)
     members: dict[str, Member] = {}
     value: Json | None = None
@@ -207,7 +208,7 @@ def group_members(nameservers: Sequence[str], group: str) -> Flow[GroupMembers |
 
 
 def groups_of_topic(nameservers: Sequence[str], topic: str) -> Flow[list[str]]:
-    """Return the groups that consume a topic, or have done so."""
+    """Return the groups that consume a topic or have consumed it before."""
     route = yield from topic_route(nameservers, topic)
     groups: set[str] = set()
     for broker in brokers_of(route):

@@ -1,4 +1,4 @@
-"""Messages: found by either of their ids, or by a key."""
+"""Messages: found by the producer's id, the broker's id, or a key."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ MAX_OF_ONE_ID = 32
 def message_by_id(
     nameservers: Sequence[str], topic: str, message_id: str, namespace: str | None = None
 ) -> Flow[ReceivedMessage | None]:
-    """Return the message with an id, the one its producer gave it or the broker's own.
+    """Return the message with an id of its producer or of a broker.
 
-    Both look alike. An id is taken for a broker's if the address in it is that of a broker.
+    Both look alike. An id counts as a broker's if it contains the address of a broker.
     """
     try:
         host, physical_offset = decode_offset_id(message_id)
@@ -66,7 +66,7 @@ def message_by_id(
 def message_at(
     nameservers: Sequence[str], offset_id: str, namespace: str | None = None
 ) -> Flow[ReceivedMessage | None]:
-    """Return the message with an id that a broker gave; only registered brokers are asked."""
+    """Return the message with a broker's id; requests go to registered brokers only."""
     try:
         (host, port), physical_offset = decode_offset_id(offset_id)
     except MalformedId:
@@ -80,7 +80,7 @@ def message_at(
 
 
 def _as_received(record: Record, broker: str, namespace: str | None) -> ReceivedMessage:
-    """Return a stored message as a consumer would have got it."""
+    """Return a stored message in the form that consumers receive."""
     queue = MessageQueue(unwrap(namespace, record.topic), broker, record.queue_id)
     (message,) = decode_messages(record.encoded, queue, namespace=namespace or "")
     return message
@@ -108,11 +108,11 @@ def messages_by_key(
     end_ms: int = END_OF_TIME_MS,
     namespace: str | None = None,
 ) -> Flow[list[ReceivedMessage]]:
-    """Return the messages of a topic that have a key, at most so many of each broker, by time."""
+    """Return messages with a key by time, at most `max_messages` of each broker."""
     records = yield from _query(
         nameservers, topic, key, max_messages, begin_ms=begin_ms, end_ms=end_ms
     )
-    # Brokers look for hashes, of which two keys may have the same.
+    # Brokers search by hash, and two keys may have the same hash.
     found = [
         _as_received(record, broker, namespace)
         for record, broker in records
@@ -131,7 +131,7 @@ def _query(
     begin_ms: int = 0,
     end_ms: int = END_OF_TIME_MS,
 ) -> Flow[list[tuple[Record, str]]]:
-    """Return what the brokers of a topic find, each with the name of its broker."""
+    """Return the records that brokers of a topic find, each with the name of its broker."""
     route = yield from topic_route(nameservers, topic)
     ext = {
         "topic": topic,

@@ -1,6 +1,6 @@
-"""Nameservers: their settings, their table of keys and values, and what brokers may be written.
+"""Nameservers: their settings, key-value table, and write permissions of brokers.
 
-Nameservers do not tell each other anything: what is changed is changed at each of them.
+Nameservers do not exchange data, so each change is sent to every nameserver.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def update_nameserver_configs(
 
 
 def key_value(nameservers: Sequence[str], namespace: str, key: str) -> Flow[str | None]:
-    """Return a value of the nameservers' table, None for a key that is not there."""
+    """Return a value of the nameservers' table, or None for a missing key."""
     response = yield from ask_nameserver(
         nameservers,
         RequestCode.GET_KV_CONFIG,
@@ -81,9 +81,9 @@ def delete_key_value(nameservers: Sequence[str], namespace: str, key: str) -> Fl
 
 
 def deny_writes(nameservers: Sequence[str], broker: str) -> Flow[dict[str, int]]:
-    """Have every nameserver tell clients not to write to a broker; returns the topics concerned.
+    """Remove a broker's write permission on every nameserver; return counts of topics.
 
-    Topics that the broker registers anew may be written again.
+    Topics that the broker registers again afterwards can be written again.
     """
     return (
         yield from _change(

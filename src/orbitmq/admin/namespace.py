@@ -1,7 +1,8 @@
-"""What brokers say, in the words of a namespace.
+"""Adds the namespace to names sent to brokers and strips it from names they return.
 
-Brokers know its topics and groups as ``ns%name``. Who works in a namespace gives and gets bare
-names, and where all names are listed only those of the namespace; without one, all as they are.
+Brokers store topics and groups of a namespace as ``ns%name``. Callers in a namespace pass and
+receive bare names, and lists contain only names of the namespace. Without a namespace, names stay
+unchanged.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ T = TypeVar("T")
 
 
 class Namespace:
-    """Takes the namespace off names, and puts it on; None does neither.
+    """Adds a namespace to names and strips it; with None, names stay unchanged.
 
     >>> Namespace("shop").own("orders")
     'shop%orders'
@@ -35,37 +36,37 @@ class Namespace:
         self.name = name
 
     def own(self, name: str) -> str:
-        """Return a name as brokers know it."""
+        """Return a name with the namespace."""
         return wrap(self.name, name)
 
     def own_queues(self, of_queue: Mapping[MessageQueue, T]) -> dict[MessageQueue, T]:
-        """Return queues as brokers know them."""
+        """Return a mapping of queues with the namespace in their topics."""
         return {
             MessageQueue(self.own(queue.topic), queue.broker_name, queue.queue_id): value
             for queue, value in of_queue.items()
         }
 
-    # ---- what comes back
+    # ---- results of brokers
 
     def bare(self, name: str) -> str:
-        """Return a name as it is known in the namespace."""
+        """Return a name without the namespace."""
         return unwrap(self.name, name)
 
     def names(self, names: Iterable[str]) -> list[str]:
-        """Return the names that are of the namespace."""
+        """Return the names that belong to the namespace, without it."""
         if not self.name:
             return list(names)
         return [bare for name in names if (bare := self.bare(name)) != name]
 
     def queues(self, of_queue: Mapping[MessageQueue, T]) -> dict[MessageQueue, T]:
-        """Return what is known of queues."""
+        """Return a mapping of queues without the namespace in their topics."""
         return {
             MessageQueue(self.bare(queue.topic), queue.broker_name, queue.queue_id): value
             for queue, value in of_queue.items()
         }
 
     def route(self, route: TopicRoute) -> TopicRoute:
-        """Return where a topic is."""
+        """Return a route without the namespace in its topic."""
         return TopicRoute.of(
             self.bare(route.topic),
             route.queues,
@@ -76,7 +77,7 @@ class Namespace:
         )
 
     def topics(self, of_broker: Mapping[str, TopicConfig]) -> dict[str, TopicConfig]:
-        """Return how a topic is set up on each broker."""
+        """Return a topic's configurations, by broker, without the namespace."""
         return {
             broker: replace(config, topic_name=self.bare(config.topic_name))
             for broker, config in of_broker.items()
@@ -85,7 +86,7 @@ class Namespace:
     def groups(
         self, of_group: Mapping[str, Mapping[str, SubscriptionGroup]]
     ) -> dict[str, dict[str, SubscriptionGroup]]:
-        """Return how the groups of the namespace are set up on each broker."""
+        """Return the configurations of the namespace's groups, without the namespace."""
         return {
             self.bare(group): {
                 broker: replace(config, group_name=self.bare(config.group_name))
@@ -96,7 +97,7 @@ class Namespace:
         }
 
     def members(self, members: GroupMembers | None) -> GroupMembers | None:
-        """Return who is in a group and what it wants."""
+        """Return members of a group, without the namespace in their subscriptions."""
         if members is None:
             return None
         subscriptions = {
@@ -106,17 +107,17 @@ class Namespace:
         return replace(members, subscriptions=subscriptions)
 
     def lag(self, lag: GroupLag) -> GroupLag:
-        """Return how far a group is."""
+        """Return the lag of a group without the namespace."""
         return replace(lag, group=self.bare(lag.group), queues=self.queues(lag.queues))
 
 
-# ---- What families of verbs need of the class they become part of
+# ---- Base classes of families of verbs
 
 R = TypeVar("R")
 
 
 class VerbRunner:
-    """Something that carries out flows on the calling thread."""
+    """Base of classes that run flows on the calling thread."""
 
     _nameservers: list[str]
     _names: Namespace
@@ -126,7 +127,7 @@ class VerbRunner:
 
 
 class AsyncVerbRunner:
-    """Something that carries out flows on an event loop."""
+    """Base of classes that run flows on an event loop."""
 
     _nameservers: list[str]
     _names: Namespace

@@ -1,4 +1,4 @@
-"""Offsets: how far groups are, how far behind, and how to send them elsewhere."""
+"""Offsets of groups: read, lag, set, reset and copy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LATEST = -1
 
 @dataclass(frozen=True, slots=True)
 class QueueLag:
-    """How far a group is in a queue.
+    """Offset of a group in a queue, and the end of the queue.
 
     >>> QueueLag(consumer_offset=7, max_offset=10, last_consumed_ms=0).lag
     3
@@ -44,24 +44,24 @@ class QueueLag:
     consumer_offset: int
     max_offset: int
     last_consumed_ms: int
-    """When the last message it consumed was stored; 0 for none."""
+    """Time at which the last consumed message was stored; 0 without one."""
 
     @classmethod
     def from_json(cls, value: Json) -> QueueLag:
-        """Read it from a broker's table."""
+        """Return the entry of a broker's table."""
         return cls(
             int(value["consumerOffset"]), int(value["brokerOffset"]), int(value["lastTimestamp"])
         )
 
     @property
     def lag(self) -> int:
-        """How many messages it has yet to consume."""
+        """Number of messages that the group has yet to consume."""
         return self.max_offset - self.consumer_offset
 
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """How far a group is in all its queues, those of its retries among them."""
+    """Offsets of a group in all its queues, including those of its retries."""
 
     group: str
     queues: Mapping[MessageQueue, QueueLag]
@@ -69,16 +69,16 @@ class GroupLag:
 
     @property
     def total(self) -> int:
-        """How many messages the group has yet to consume."""
+        """Number of messages that the group has yet to consume."""
         return sum(queue.lag for queue in self.queues.values())
 
     def of_topic(self, topic: str) -> int:
-        """Return how many messages of one topic the group has yet to consume."""
+        """Return the number of messages of one topic that the group has yet to consume."""
         return sum(lag.lag for queue, lag in self.queues.items() if queue.topic == topic)
 
 
 def group_lag(nameservers: Sequence[str], group: str, topic: str | None = None) -> Flow[GroupLag]:
-    """Return how far a group is, in one topic or in all it has offsets for."""
+    """Return the lag of a group, in one topic or in all topics with offsets of the group."""
     masters = yield from chosen_masters(nameservers)
     ext = {"consumerGroup": group} if topic is None else {"consumerGroup": group, "topic": topic}
     queues, per_second = {}, 0.0
@@ -111,7 +111,7 @@ def committed_offsets(
 def set_offsets(
     nameservers: Sequence[str], group: str, offsets: Mapping[MessageQueue, int]
 ) -> Flow[None]:
-    """Commit offsets for a group, whose members should not be running: they would commit theirs."""
+    """Commit offsets for a group; running members would overwrite them with their own."""
     routes: dict[str, TopicRoute] = {}
     for queue, offset in offsets.items():
         if queue.topic not in routes:
@@ -152,11 +152,11 @@ def _offsets_at(
 def reset_offsets(
     nameservers: Sequence[str], group: str, topic: str, moment: Moment, *, only_back: bool = False
 ) -> Flow[dict[MessageQueue, int]]:
-    """Let a group go on from a moment; return the offsets that stands for.
+    """Reset the offsets of a group to a moment; return the new offsets.
 
-    With `only_back` a queue in which the group is not yet that far stays as it is. Where members of
-    the group are connected, the broker tells them and they start over by themselves, which takes
-    them ten seconds; elsewhere the offsets are committed for them.
+    With `only_back`, a queue in which the group has not reached the moment stays unchanged. If
+    members of the group are connected to a broker, it notifies them, and they start over by
+    themselves after ten seconds. On other brokers this function commits the offsets.
     """
     route = yield from topic_route(nameservers, topic)
     done: dict[MessageQueue, int] = {}
@@ -204,9 +204,9 @@ def _tell_members(
 def clone_offsets(
     nameservers: Sequence[str], source: str, target: str, topic: str, *, offline: bool = False
 ) -> Flow[None]:
-    """Let one group stand where another stands in a topic.
+    """Copy the offsets of one group in a topic to another group.
 
-    Of a source that is connected a broker clones what it subscribes to, unless told `offline`.
+    If the source is connected, a broker clones only topics it subscribes to, unless `offline`.
     """
     route = yield from topic_route(nameservers, topic)
     ext = {

@@ -1,4 +1,4 @@
-"""What stands in a queue: its messages, and the entries that lead to them."""
+"""Contents of a queue: its messages, and the entries of its consume queue."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from orbitmq.rpc.flow import Flow
 __all__ = ["QueueEntries", "QueueEntry", "QueueRead", "queue_entries", "read_queue"]
 
 TOOLS_GROUP = "TOOLS_CONSUMER"
-"""The consumer group that exists on every broker, for those who only look."""
+"""Consumer group that exists on every broker, for tools that only read."""
 PULL_TIMEOUT_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class QueueRead:
-    """Messages of a queue, and where to go on.
+    """Messages of a queue, and the offset from which to continue.
 
-    With a filter there may be none, and more of them further on.
+    With a filter, `records` may be empty although later messages match.
     """
 
     records: tuple[Record, ...]
@@ -35,13 +35,13 @@ class QueueRead:
 
     @property
     def is_end(self) -> bool:
-        """Whether there is nothing behind these."""
+        """True if the queue has no messages after these."""
         return self.next_offset >= self.max_offset
 
 
 @dataclass(frozen=True, slots=True)
 class QueueEntry:
-    """An entry of a consume queue: where a message is, and the hash of its tag."""
+    """An entry of a consume queue: position of a message in the log, and the hash of its tag."""
 
     offset: int
     physical_offset: int
@@ -57,7 +57,7 @@ class QueueEntries:
     max_offset: int
     entries: tuple[QueueEntry, ...]
     subscription: str | None = None
-    """What the group that was asked about wants, if it is connected."""
+    """Subscription of the requested group, if that group is connected."""
 
 
 def read_queue(
@@ -98,7 +98,7 @@ def read_queue(
     records = []
     if response.code == ResponseCode.SUCCESS:
         records = decode_whole(response.body, decode_records, queue)
-    # Brokers compare hashes of tags; the tags themselves are for the reader to compare.
+    # Brokers only compare hashes of tags; the tags themselves are compared here.
     wanted = None if tags.strip() == "*" else {tag.strip() for tag in tags.split("||")}
     if wanted is not None:
         records = [record for record in records if record.tags in wanted]

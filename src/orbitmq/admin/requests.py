@@ -1,4 +1,4 @@
-"""Asking one server, or the first that answers; an error code is an exception."""
+"""Requests to one server or to the first that answers; an error code becomes an exception."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ask(
     also: Collection[int] = (),
     timeout_ms: float = TIMEOUT_MS,
 ) -> Flow[Command]:
-    """Ask one server; any code but success and those of `also` is raised as `BrokerRefused`."""
+    """Send a request; raise `BrokerRefused` for any code but success and those of `also`."""
     response: Command = yield Call(address, code, ext, body, timeout_ms)
     if response.code != ResponseCode.SUCCESS and response.code not in also:
         hint = access_hint(response.remark)
@@ -44,7 +44,7 @@ def ask_nameserver(
     *,
     also: Collection[int] = (),
 ) -> Flow[Command]:
-    """Ask the nameservers in turn until one answers."""
+    """Send a request to the nameservers in turn until one answers."""
     errors = []
     for address in nameservers:
         try:
@@ -59,6 +59,6 @@ def ask_nameserver(
 
 
 def read(response: Command) -> Json:
-    """Return the JSON object of a response's body, an empty one for none."""
+    """Return the JSON object of a response's body, or an empty one without a body."""
     value = loads_lenient(response.body) if response.body else None
     return value if isinstance(value, dict) else {}

@@ -1,4 +1,4 @@
-"""Verbs about servers: brokers, nameservers, accounts, whole settings; in both twins."""
+"""Verbs about brokers, nameservers, accounts and whole configurations, in both twins."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ __all__ = ["AsyncServerVerbs", "ServerVerbs"]
 
 
 class ServerVerbs(VerbRunner):
-    """Brokers, nameservers and accounts."""
+    """Verbs about brokers, nameservers, accounts and whole configurations."""
 
     # ---- brokers
 
     def clean_broker(self, address: str, what: CleanKind) -> None:
-        """Have a broker clean up: ``admin.clean_broker("10.0.0.1:10911", "topics")``.
+        """Make a broker clean up: ``admin.clean_broker("10.0.0.1:10911", "topics")``.
 
-        ``"queues"`` without messages, ``"topics"`` that nobody uses, or expired files of the
+        The kinds are ``"queues"`` without messages, unused ``"topics"``, and expired files of the
         ``"log"``.
         """
         self._run(_brokers.clean_broker(address, what))
 
     def broker_lag(self, address: str, *, only_ordered: bool = False) -> BrokerLag:
-        """Return how far every group is in a broker's queues: ``admin.broker_lag(address).total``.
+        """Return the lag of every group in a broker's queues: ``admin.broker_lag(address).total``.
 
         With `only_ordered` only ordered topics count.
         """
         return self._run(_brokers.broker_lag(address, only_ordered=only_ordered))
 
     def counter(self, address: str, name: str, key: str) -> Counter | None:
-        """Return what a broker's counter did lately, None for one that has not counted yet.
+        """Return recent values of a broker's counter, or None if it has not counted yet.
 
         ``admin.counter(address, "TOPIC_PUT_NUMS", "orders").last_minute``
         """
         return self._run(_brokers.counter(address, name, key))
 
     def deny_writes(self, broker: str) -> dict[str, int]:
-        """Have all nameservers tell clients not to write to a broker: its name, not its address.
+        """Remove the write permission of a broker (its name, not its address) on all nameservers.
 
-        Returns how many topics are concerned, by nameserver. ``admin.deny_writes("broker-a")``
+        Returns the number of topics concerned, by nameserver. ``admin.deny_writes("broker-a")``
         """
         return self._run(_nameservers.deny_writes(self._nameservers, broker))
 
@@ -71,14 +71,14 @@ class ServerVerbs(VerbRunner):
         self._run(_nameservers.update_nameserver_configs(self._nameservers, settings))
 
     def key_value(self, namespace: str, key: str) -> str | None:
-        """Return a value of the nameservers' table, None for a key that is not there.
+        """Return a value of the nameservers' table, or None for a missing key.
 
         ``admin.key_value("ORDER_TOPIC_CONFIG", "orders")``
         """
         return self._run(_nameservers.key_value(self._nameservers, namespace, key))
 
     def key_values(self, namespace: str) -> dict[str, str]:
-        """Return all of a namespace of the nameservers' table: ``admin.key_values("shop")``."""
+        """Return a namespace of the nameservers' table: ``admin.key_values("shop")``."""
         return self._run(_nameservers.key_values(self._nameservers, namespace))
 
     def put_key_value(self, namespace: str, key: str, value: str) -> None:
@@ -92,11 +92,11 @@ class ServerVerbs(VerbRunner):
     # ---- accounts
 
     def access_config(self, address: str) -> AccessConfig:
-        """Return whom a broker lets in: ``admin.access_config(address).accounts``."""
+        """Return the access rules of a broker: ``admin.access_config(address).accounts``."""
         return self._run(_access.access_config(address))
 
     def access_versions(self, address: str) -> AccessVersions:
-        """Return the versions of a broker's files of accounts: ``…(address).files``."""
+        """Return the versions of a broker's account files: ``…(address).files``."""
         return self._run(_access.access_versions(address))
 
     def put_account(self, address: str, account: Account) -> None:
@@ -113,13 +113,13 @@ class ServerVerbs(VerbRunner):
     def set_white_addresses(
         self, address: str, white_addresses: Iterable[str], *, acl_file: str | None = None
     ) -> None:
-        """Replace the addresses that a broker lets in unsigned.
+        """Replace the addresses that a broker accepts without a signature.
 
         ``admin.set_white_addresses(address, ["10.0.0.*"])``
         """
         self._run(_access.set_white_addresses(address, white_addresses, acl_file))
 
-    # ---- topics and groups, whole
+    # ---- whole configurations of topics and groups
 
     def put_topic(
         self,
@@ -129,10 +129,10 @@ class ServerVerbs(VerbRunner):
         brokers: Iterable[str] | None = None,
         shrink: bool = False,
     ) -> None:
-        """Set up a topic as a whole configuration says, whether it exists or not.
+        """Create or change a topic with a whole configuration.
 
-        ``admin.put_topic(TopicConfig("orders", order=True), brokers=["broker-a"])``. Fewer queues
-        to read than before raise `ShrinkRefused`, unless `shrink`.
+        ``admin.put_topic(TopicConfig("orders", order=True), brokers=["broker-a"])``. Fewer read
+        queues than before raise `ShrinkRefused`, unless `shrink` is set.
         """
         own = replace(config, topic_name=self._names.own(config.topic_name))
         self._run(
@@ -149,9 +149,9 @@ class ServerVerbs(VerbRunner):
         brokers: Iterable[str] | None = None,
         if_not_exists: bool = False,
     ) -> dict[str, TopicConfig]:
-        """Create a topic as a whole configuration says; `create_topic` is the shorter form.
+        """Create a topic with a whole configuration; `create_topic` is the shorter form.
 
-        Returns how it was set up already, by broker; there it is left as it is:
+        Returns the configurations of brokers that already had the topic, which are not changed:
         ``admin.make_topic(TopicConfig("orders"), if_not_exists=True)``
         """
         own = replace(config, topic_name=self._names.own(config.topic_name))
@@ -169,7 +169,7 @@ class ServerVerbs(VerbRunner):
         brokers: Iterable[str] | None = None,
         shrink: bool = False,
     ) -> dict[str, TopicConfig]:
-        """Change a topic on each broker from how it is there; `update_topic` is the shorter form.
+        """Change a topic's configuration on each broker; `update_topic` is the shorter form.
 
         ``admin.change_topic("orders", lambda config: replace(config, order=True))``
         """
@@ -190,7 +190,7 @@ class ServerVerbs(VerbRunner):
         cluster: str | None = None,
         brokers: Iterable[str] | None = None,
     ) -> None:
-        """Set up a group as a whole configuration says, whether it exists or not.
+        """Create or change a group with a whole configuration.
 
         ``admin.put_group(SubscriptionGroup("billing", consume_enable=False))``
         """
@@ -205,9 +205,9 @@ class ServerVerbs(VerbRunner):
         brokers: Iterable[str] | None = None,
         if_not_exists: bool = False,
     ) -> dict[str, SubscriptionGroup]:
-        """Create a group as a whole configuration says; `create_group` is the shorter form.
+        """Create a group with a whole configuration; `create_group` is the shorter form.
 
-        Returns how it was set up already, by broker; there it is left as it is:
+        Returns the configurations of brokers that already had the group, which are not changed:
         ``admin.make_group(SubscriptionGroup("billing"), if_not_exists=True)``
         """
         own = replace(config, group_name=self._names.own(config.group_name))
@@ -225,7 +225,7 @@ class ServerVerbs(VerbRunner):
         cluster: str | None = None,
         brokers: Iterable[str] | None = None,
     ) -> dict[str, SubscriptionGroup]:
-        """Change fields of a group on each broker that knows it; `update_group` is shorter.
+        """Change fields of a group on each broker that has it; `update_group` is the shorter form.
 
         ``admin.change_group("billing", {"consume_from_min_enable": False})``
         """
@@ -237,36 +237,36 @@ class ServerVerbs(VerbRunner):
 
 
 class AsyncServerVerbs(AsyncVerbRunner):
-    """Brokers, nameservers and accounts."""
+    """Verbs about brokers, nameservers, accounts and whole configurations."""
 
     # ---- brokers
 
     async def clean_broker(self, address: str, what: CleanKind) -> None:
-        """Have a broker clean up: ``admin.clean_broker("10.0.0.1:10911", "topics")``.
+        """Make a broker clean up: ``admin.clean_broker("10.0.0.1:10911", "topics")``.
 
-        ``"queues"`` without messages, ``"topics"`` that nobody uses, or expired files of the
+        The kinds are ``"queues"`` without messages, unused ``"topics"``, and expired files of the
         ``"log"``.
         """
         await self._run(_brokers.clean_broker(address, what))
 
     async def broker_lag(self, address: str, *, only_ordered: bool = False) -> BrokerLag:
-        """Return how far every group is in a broker's queues: ``admin.broker_lag(address).total``.
+        """Return the lag of every group in a broker's queues: ``admin.broker_lag(address).total``.
 
         With `only_ordered` only ordered topics count.
         """
         return await self._run(_brokers.broker_lag(address, only_ordered=only_ordered))
 
     async def counter(self, address: str, name: str, key: str) -> Counter | None:
-        """Return what a broker's counter did lately, None for one that has not counted yet.
+        """Return recent values of a broker's counter, or None if it has not counted yet.
 
         ``admin.counter(address, "TOPIC_PUT_NUMS", "orders").last_minute``
         """
         return await self._run(_brokers.counter(address, name, key))
 
     async def deny_writes(self, broker: str) -> dict[str, int]:
-        """Have all nameservers tell clients not to write to a broker: its name, not its address.
+        """Remove the write permission of a broker (its name, not its address) on all nameservers.
 
-        Returns how many topics are concerned, by nameserver. ``admin.deny_writes("broker-a")``
+        Returns the number of topics concerned, by nameserver. ``admin.deny_writes("broker-a")``
         """
         return await self._run(_nameservers.deny_writes(self._nameservers, broker))
 
@@ -288,14 +288,14 @@ class AsyncServerVerbs(AsyncVerbRunner):
         await self._run(_nameservers.update_nameserver_configs(self._nameservers, settings))
 
     async def key_value(self, namespace: str, key: str) -> str | None:
-        """Return a value of the nameservers' table, None for a key that is not there.
+        """Return a value of the nameservers' table, or None for a missing key.
 
         ``admin.key_value("ORDER_TOPIC_CONFIG", "orders")``
         """
         return await self._run(_nameservers.key_value(self._nameservers, namespace, key))
 
     async def key_values(self, namespace: str) -> dict[str, str]:
-        """Return all of a namespace of the nameservers' table: ``admin.key_values("shop")``."""
+        """Return a namespace of the nameservers' table: ``admin.key_values("shop")``."""
         return await self._run(_nameservers.key_values(self._nameservers, namespace))
 
     async def put_key_value(self, namespace: str, key: str, value: str) -> None:
@@ -309,11 +309,11 @@ class AsyncServerVerbs(AsyncVerbRunner):
     # ---- accounts
 
     async def access_config(self, address: str) -> AccessConfig:
-        """Return whom a broker lets in: ``admin.access_config(address).accounts``."""
+        """Return the access rules of a broker: ``admin.access_config(address).accounts``."""
         return await self._run(_access.access_config(address))
 
     async def access_versions(self, address: str) -> AccessVersions:
-        """Return the versions of a broker's files of accounts: ``…(address).files``."""
+        """Return the versions of a broker's account files: ``…(address).files``."""
         return await self._run(_access.access_versions(address))
 
     async def put_account(self, address: str, account: Account) -> None:
@@ -330,13 +330,13 @@ class AsyncServerVerbs(AsyncVerbRunner):
     async def set_white_addresses(
         self, address: str, white_addresses: Iterable[str], *, acl_file: str | None = None
     ) -> None:
-        """Replace the addresses that a broker lets in unsigned.
+        """Replace the addresses that a broker accepts without a signature.
 
         ``admin.set_white_addresses(address, ["10.0.0.*"])``
         """
         await self._run(_access.set_white_addresses(address, white_addresses, acl_file))
 
-    # ---- topics and groups, whole
+    # ---- whole configurations of topics and groups
 
     async def put_topic(
         self,
@@ -346,10 +346,10 @@ class AsyncServerVerbs(AsyncVerbRunner):
         brokers: Iterable[str] | None = None,
         shrink: bool = False,
     ) -> None:
-        """Set up a topic as a whole configuration says, whether it exists or not.
+        """Create or change a topic with a whole configuration.
 
-        ``admin.put_topic(TopicConfig("orders", order=True), brokers=["broker-a"])``. Fewer queues
-        to read than before raise `ShrinkRefused`, unless `shrink`.
+        ``admin.put_topic(TopicConfig("orders", order=True), brokers=["broker-a"])``. Fewer read
+        queues than before raise `ShrinkRefused`, unless `shrink` is set.
         """
         own = replace(config, topic_name=self._names.own(config.topic_name))
         await self._run(
@@ -366,9 +366,9 @@ class AsyncServerVerbs(AsyncVerbRunner):
         brokers: Iterable[str] | None = None,
         if_not_exists: bool = False,
     ) -> dict[str, TopicConfig]:
-        """Create a topic as a whole configuration says; `create_topic` is the shorter form.
+        """Create a topic with a whole configuration; `create_topic` is the shorter form.
 
-        Returns how it was set up already, by broker; there it is left as it is:
+        Returns the configurations of brokers that already had the topic, which are not changed:
         ``admin.make_topic(TopicConfig("orders"), if_not_exists=True)``
         """
         own = replace(config, topic_name=self._names.own(config.topic_name))
@@ -386,7 +386,7 @@ class AsyncServerVerbs(AsyncVerbRunner):
         brokers: Iterable[str] | None = None,
         shrink: bool = False,
     ) -> dict[str, TopicConfig]:
-        """Change a topic on each broker from how it is there; `update_topic` is the shorter form.
+        """Change a topic's configuration on each broker; `update_topic` is the shorter form.
 
         ``admin.change_topic("orders", lambda config: replace(config, order=True))``
         """
@@ -407,7 +407,7 @@ class AsyncServerVerbs(AsyncVerbRunner):
         cluster: str | None = None,
         brokers: Iterable[str] | None = None,
     ) -> None:
-        """Set up a group as a whole configuration says, whether it exists or not.
+        """Create or change a group with a whole configuration.
 
         ``admin.put_group(SubscriptionGroup("billing", consume_enable=False))``
         """
@@ -422,9 +422,9 @@ class AsyncServerVerbs(AsyncVerbRunner):
         brokers: Iterable[str] | None = None,
         if_not_exists: bool = False,
     ) -> dict[str, SubscriptionGroup]:
-        """Create a group as a whole configuration says; `create_group` is the shorter form.
+        """Create a group with a whole configuration; `create_group` is the shorter form.
 
-        Returns how it was set up already, by broker; there it is left as it is:
+        Returns the configurations of brokers that already had the group, which are not changed:
         ``admin.make_group(SubscriptionGroup("billing"), if_not_exists=True)``
         """
         own = replace(config, group_name=self._names.own(config.group_name))
@@ -442,7 +442,7 @@ class AsyncServerVerbs(AsyncVerbRunner):
         cluster: str | None = None,
         brokers: Iterable[str] | None = None,
     ) -> dict[str, SubscriptionGroup]:
-        """Change fields of a group on each broker that knows it; `update_group` is shorter.
+        """Change fields of a group on each broker that has it; `update_group` is the shorter form.
 
         ``admin.change_group("billing", {"consume_from_min_enable": False})``
         """

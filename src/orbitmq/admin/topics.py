@@ -1,4 +1,4 @@
-"""Topics: made, changed, deleted, found, and how full their queues are."""
+"""Topics: create, change, delete and find them, and read the ends of their queues."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ROUTE_TRIES = 100
 
 @dataclass(frozen=True, slots=True)
 class QueueEnds:
-    """The offset of a queue's oldest message, that of the next one to come, and its last change."""
+    """Offsets of a queue's oldest message and of the next one, and the time of its last change."""
 
     min_offset: int
     max_offset: int
@@ -48,12 +48,12 @@ class QueueEnds:
 
     @property
     def count(self) -> int:
-        """How many messages there are."""
+        """Number of messages in the queue."""
         return self.max_offset - self.min_offset
 
 
 def find_route(nameservers: Sequence[str], topic: str) -> Flow[TopicRoute | None]:
-    """Return where a topic is, None if the nameservers do not know it."""
+    """Return the route of a topic, or None if no nameserver has one."""
     response = yield from ask_nameserver(
         nameservers,
         RequestCode.GET_ROUTEINFO_BY_TOPIC,
@@ -71,7 +71,7 @@ def brokers_of(route: TopicRoute) -> list[str]:
 
 
 def address_of(route: TopicRoute, broker: str) -> str:
-    """Return an address to ask about a broker's queues, the master's if there is one."""
+    """Return the address for requests about a broker's queues, if possible the master's."""
     ids = route.brokers.get(broker)
     if not ids:
         text = f"no address of broker {broker} is known, which has queues of {route.topic}"
@@ -80,7 +80,7 @@ def address_of(route: TopicRoute, broker: str) -> str:
 
 
 def topic_route(nameservers: Sequence[str], topic: str) -> Flow[TopicRoute]:
-    """Return where a topic is."""
+    """Return the route of a topic; raise `NoRoute` if no broker has it."""
     route = yield from find_route(nameservers, topic)
     if route is None:
         raise NoRoute(
@@ -102,7 +102,7 @@ def topic_names(nameservers: Sequence[str], cluster: str | None = None) -> Flow[
 
 
 def topic_configs(nameservers: Sequence[str], topic: str) -> Flow[dict[str, TopicConfig]]:
-    """Return how a topic is set up on each broker that has it, as the brokers say."""
+    """Return the configuration of a topic from each broker that has it."""
     route = yield from topic_route(nameservers, topic)
     places = {broker: address_of(route, broker) for broker in brokers_of(route)}
     return (yield from _configs_at(places, topic))
@@ -116,9 +116,9 @@ def put_topic(
     brokers: Iterable[str] | None = None,
     shrink: bool = False,
 ) -> Flow[None]:
-    """Set up a topic on the masters chosen, new or not; every nameserver knows it then.
+    """Create or change a topic on the chosen masters; wait until every nameserver has it.
 
-    Without `shrink` a topic that would have fewer queues to read than before is refused.
+    Without `shrink`, fewer read queues than before raise `ShrinkRefused`.
     """
     _check_limit(config)
     masters = yield from chosen_masters(nameservers, cluster=cluster, brokers=brokers)
@@ -136,10 +136,11 @@ def create_topic(
     brokers: Iterable[str] | None = None,
     if_not_exists: bool = False,
 ) -> Flow[dict[str, TopicConfig]]:
-    """Create a topic on those of the masters chosen that lack it; every nameserver knows it then.
+    """Create a topic on the chosen masters that lack it; wait until every nameserver has it.
 
-    A broker that has it already keeps it as it is; that is an error where it differs from what is
-    wanted, unless `if_not_exists`. Return how the topic was set up on each broker that had it.
+    A broker that already has the topic keeps it unchanged. If that topic differs from `config`,
+    `AlreadyExists` is raised, unless `if_not_exists`. Return the configuration of the topic on each
+    broker that had it.
     """
     _check_limit(config)
     _check_readable(config)
@@ -164,9 +165,9 @@ def update_topic(
     brokers: Iterable[str] | None = None,
     shrink: bool = False,
 ) -> Flow[dict[str, TopicConfig]]:
-    """Change a topic on those of the masters chosen that have it; return how it is set up there.
+    """Change a topic on the chosen masters that have it; return the new configurations.
 
-    Without `shrink` nothing is changed anywhere if a queue to read would be cut off.
+    Without `shrink`, nothing is changed on any broker if a read queue would be cut off.
     """
     masters = yield from chosen_masters(nameservers, cluster=cluster, brokers=brokers)
     before = yield from _configs_at(masters, topic)
@@ -198,7 +199,7 @@ def changed_topic(
     perm: int | None,
     order: bool | None,
 ) -> TopicConfig:
-    """Return a configuration with what is given of it; `queues` counts those of both kinds."""
+    """Return a configuration with the given changes; `queues` sets read and write queues."""
 
     def first(*values: int | None) -> int:
         return next(value for value in values if value is not None)
@@ -219,7 +220,7 @@ _SHOWN: Final = {
     "order": "order",
     "topic_sys_flag": "flags",
 }
-"""The fields of a topic that a difference is named by."""
+"""Fields of a topic that are compared, and their names in errors."""
 
 
 def _check_limit(config: TopicConfig) -> None:
@@ -232,7 +233,7 @@ def _check_limit(config: TopicConfig) -> None:
 
 
 def _check_readable(config: TopicConfig) -> None:
-    """Refuse queues that may be written and never read."""
+    """Raise `ConfigError` for queues that can be written and never read."""
     more = config.write_queue_nums - config.read_queue_nums
     if more > 0:
         raise ConfigError(
@@ -243,7 +244,7 @@ def _check_readable(config: TopicConfig) -> None:
 
 
 def _configs_at(masters: Mapping[str, str], topic: str) -> Flow[dict[str, TopicConfig]]:
-    """Return how a topic is set up on each of these brokers that has it."""
+    """Return the configuration of a topic on each of these brokers that has it."""
     configs = {}
     for broker, address in masters.items():
         response = yield from ask(address, RequestCode.GET_ALL_TOPIC_CONFIG)
@@ -258,7 +259,7 @@ def _check_cut_off(
     before: Mapping[str, TopicConfig],
     after: Mapping[str, TopicConfig],
 ) -> Flow[None]:
-    """Raise `ShrinkRefused` if a broker would have fewer queues to read; it names the messages."""
+    """Raise `ShrinkRefused`, which counts the messages, if a broker would lose read queues."""
     counts: dict[MessageQueue, int] = {}
     topic = ""
     for broker, config in after.items():
@@ -280,7 +281,7 @@ def _check_cut_off(
 def _put(
     nameservers: Sequence[str], masters: Mapping[str, str], configs: Mapping[str, TopicConfig]
 ) -> Flow[None]:
-    """Have each broker set up its topic, and wait until every nameserver knows."""
+    """Send each broker its configuration, and wait until every nameserver has the topic."""
     for broker, config in configs.items():
         ext = {
             "topic": config.topic_name,
@@ -299,7 +300,7 @@ def _put(
 
 
 def _await_route(nameserver: str, configs: Mapping[str, TopicConfig]) -> Flow[None]:
-    """Wait until a nameserver tells of the topic as it is now; one that is gone need not."""
+    """Wait until a nameserver returns the topic's new route; skip an unreachable nameserver."""
     topic = next(iter(configs.values())).topic_name
     for _ in range(ROUTE_TRIES):
         try:
@@ -329,7 +330,7 @@ def _same(known: QueueData, wanted: TopicConfig) -> bool:
 def delete_topic(
     nameservers: Sequence[str], topic: str, *, cluster: str | None = None
 ) -> Flow[None]:
-    """Delete a topic and its messages' queues from every master, and its route."""
+    """Delete a topic and its queues from every master, and its route from every nameserver."""
     masters = yield from chosen_masters(nameservers, cluster=cluster)
     for address in masters.values():
         yield from ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})

@@ -1,7 +1,8 @@
-"""The message trace: what clients have written down about one message.
+"""Message trace: the records of clients about one message.
 
-A message of the trace topic holds many records, each ended by the character 2, its fields separated
-by the character 1, told apart by the first and then by their positions::
+A message of the trace topic holds many records. Each record ends with the character 2, and its
+fields are separated by the character 1. The first field is the kind, which determines the positions
+of the others::
 
     Pub             timestamp region group topic msgId tags keys storeHost bodyLength cost msgType
                     offsetMsgId success [clientHost]
@@ -10,7 +11,7 @@ by the character 1, told apart by the first and then by their positions::
     EndTransaction  timestamp region group topic msgId tags keys storeHost msgType transactionId
                     state fromCheck
 
-Trace messages have the ids they tell of among their keys, so that is how they are found. Fields
+Trace messages have the ids of the traced messages among their keys and are found by them. Fields
 that a client did not write are empty here.
 """
 
@@ -36,12 +37,12 @@ OUTCOMES: Final = {
     "3": "no answer",
     "4": "asked for retry",
 }
-"""What the context code of a consumption means."""
+"""Meanings of the context code of a consumption."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceEvent:
-    """Something that a client did with a message."""
+    """One event in the trace of a message."""
 
     kind: Kind
     message_id: str
@@ -51,16 +52,16 @@ class TraceEvent:
     cost_ms: int = 0
     success: bool = True
     outcome: str = ""
-    """How a consumption or a transaction ended, in a word."""
+    """Outcome of a consumption or a transaction, in a word."""
     retry_times: int = 0
     request_id: str = ""
-    """The same in ``consuming`` and ``consumed`` of one try."""
+    """Id that ``consuming`` and ``consumed`` events of one try share."""
     keys: str = ""
     tags: str = ""
 
 
 def parse_trace(text: str) -> Iterator[TraceEvent]:
-    """Read the records of a trace message; those of a kind that is not known are left out."""
+    """Parse the records of a trace message; records of unknown kinds are left out."""
     for record in text.split("\2"):
         fields = ["" if field == "null" else field for field in record.split("\1")]
         fields += [""] * (14 - len(fields))
@@ -122,7 +123,7 @@ def _number(text: str) -> int:
 def message_trace(
     nameservers: Sequence[str], message_id: str, trace_topic: str = TRACE_TOPIC
 ) -> Flow[list[TraceEvent]]:
-    """Return what was traced of a message, in the order in which it happened."""
+    """Return the events that were traced of a message, in the order of their times."""
     found = yield from messages_by_key(
         nameservers, trace_topic, message_id, max_messages=MAX_TRACE_MESSAGES
     )
@@ -136,7 +137,7 @@ def message_trace(
 
 
 def _with_groups(events: Sequence[TraceEvent]) -> list[TraceEvent]:
-    """Fill in what older clients leave out of the end of a try from its beginning, and sort."""
+    """Copy fields that older clients omit at the end of a try from its beginning, and sort."""
     begun = {event.request_id: event for event in events if event.kind == "consuming"}
     whole = []
     for event in events:
