@@ -214,7 +214,7 @@ class RouteTable:
         self.watched: set[str] = set()
         """Topics whose routes the client refreshes periodically."""
         self.on_new_brokers: Callable[[], None] | None = None
-        """Called when a route contains the address of a broker that was unknown; on any thread."""
+        """Called, on any thread, when a route contains a broker's address that was unknown."""
 
     def watch(self, topic: str) -> None:
         """Add a topic to those whose routes are refreshed."""

@@ -475,7 +475,7 @@ class ConsumerCoordinator:
             self._collect(cache)
             is_late = self._loop.time() - cache.stopped_at > KEPT_S
             if self._is_wanted(queue) and not await self._settle(cache) and not is_late:
-                return False  # tried again until the broker is back
+                return False  # tried again until the broker is back, for at most `KEPT_S`
         cache.drop()
         self.offsets.released(queue)
         if self.queues.get(queue) is cache:

@@ -90,8 +90,8 @@ class StartRule:
     Two quirks of RocketMQ are kept, because mixed groups must agree:
 
     - Retry topics begin at 0, but at their end if the rule is a time.
-    - For a new group, a broker returns offset 0, as if 0 had been committed, while the first
-      message of the queue still exists and is in memory.
+    - For a new group, a broker returns offset 0 as if it had been committed, while the queue's
+      first message still exists and is in memory.
 
     So ``last`` reads young queues from their first message on. ``end`` and a time do not, see
     `orbitmq.client.consumer.offsets.begin_new_group`. If that function finds that the group is not
@@ -367,8 +367,8 @@ class RemoteOffsets:
     async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
         """Send the offsets to the brokers; the next commit repeats offsets that did not arrive.
 
-        Each broker receives one offset after the other, because Java's broker loses the first
-        offsets of a group if two of them arrive at the same time.
+        Each broker receives one offset after the other. Java's broker loses the first offsets of a
+        group if two of them arrive at the same time.
         """
         by_broker: dict[str, list[MessageQueue]] = {}
         for queue in queues:

@@ -195,7 +195,7 @@ class OrderlyService:
         try:
             back = None if queue.is_dropped else await self._settle(queue, taken, error)
         except FAILURES:
-            # This method must end with `_resume`: no other code submits this queue again.
+            # Caught, because no other code submits this queue to a worker again.
             _log.exception(
                 "settling failed message %s raised an error; this consumer retries the message",
                 ", ".join(message.message_id for message in taken),

@@ -3,8 +3,8 @@
 Messages arrive in chunks (one per pull) and are handled in *runs*. A run is a piece of a chunk that
 one worker handles at a time. A heap holds the first offset of every unfinished run. The smallest of
 these offsets may be committed, because everything before it is done. So a chunk costs a few
-operations, independent of its number of messages. A run that must be split costs one more heap
-entry per piece; the cause is a slow handler or failed messages.
+operations, independent of its number of messages. A run is split if its handler is slow or some of
+its messages failed; each piece costs one more heap entry.
 
 Pulls run on the event loop, runs may be finished on any thread. The lock guards their common state.
 """

@@ -206,13 +206,13 @@ class OrderedMember(FetchingMember[QueueCache]):
     def _refused(self, queues: Iterable[MessageQueue]) -> None:
         """Handle refused locks of queues: another member has them now.
 
-        Unordered queues are given up. Ordered queues are not pulled or handled without their lock,
-        and the lock is requested again before.
+        Unordered queues are given up. The lock of an ordered queue is requested again before the
+        queue is used.
         """
         for queue in queues:
             cache = self.queues.get(queue)
             if isinstance(cache, OrderlyQueue):
-                cache.refused()  # the lock is requested again before the queue is used
+                cache.refused()
                 self._tenures[queue] = self._tenure_of(queue)
             elif cache is not None and not cache.is_lost:
                 _log.warning(

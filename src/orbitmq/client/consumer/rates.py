@@ -1,7 +1,7 @@
 """Rates at which topics are pulled and consumed, over the last minute.
 
-Counts are collected in buckets of ten seconds. The rates are computed from the buckets of the last
-minute, the number of failures from the buckets of the last hour, as in RocketMQ's `consumerStatus`.
+Counts are collected in buckets of ten seconds. The rates cover the buckets of the last minute, the
+number of failures those of the last hour, as in RocketMQ's `consumerStatus`.
 """
 
 from __future__ import annotations

@@ -108,8 +108,8 @@ class ConsumerSettings:
     """Time after which an unordered message is retried although its handler is still running. The
     message is sent back to the broker, so another consumer may get it."""
     trace: bool | str = False
-    """True to send a trace record of each handler call, for RocketMQ's tools; a string is the name
-    of the trace topic. Only push consumers call handlers; other consumers reject this setting."""
+    """True to record each handler call, for tools; a string is the name of the topic that gets the
+    records. Only push consumers call handlers; other consumers reject this setting."""
     stop_timeout_s: float = 30
     """Time for which `close` waits for running handlers."""
     suspend_pull_ms: int = 15_000
@@ -261,7 +261,7 @@ def sort_options(
 ) -> tuple[ClientSettings, ConsumerSettings]:
     """Return the settings of the client and of the consumer; raises `ConfigError` if invalid.
 
-    Settings for calls of handlers are rejected unless `calls_handlers`.
+    `trace` is rejected unless `calls_handlers` is True, because it records calls of handlers.
     """
     own = {name: value for name, value in options.items() if name in _OWN}
     others = {name: value for name, value in options.items() if name not in _OWN}
