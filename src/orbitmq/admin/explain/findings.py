@@ -1,4 +1,4 @@
-"""What a diagnosis says."""
+"""Findings: the results of a diagnosis."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Finding", "Severity", "Verdict", "has_fault", "when"]
 
 
 class Severity(StrEnum):
-    """How much a finding matters."""
+    """Importance of a finding."""
 
     OK = "ok"
     NOTE = "note"
@@ -22,7 +22,7 @@ class Severity(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What is the matter, in a word."""
+    """Kind of a finding, in a word."""
 
     # of groups
     NOBODY_ONLINE = "nobody-online"
@@ -61,7 +61,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was found out.
+    """One result of a diagnosis.
 
     >>> Finding(Verdict.CONSUMED, Severity.OK, "billing", "it is done with it").verdict.value
     'consumed'
@@ -70,21 +70,21 @@ class Finding:
     verdict: Verdict
     severity: Severity
     subject: str
-    """The group, or the message and the group, that it is about."""
+    """Group, or message and group, of the finding."""
     text: str
-    """What is the matter."""
+    """Sentence that describes the finding."""
     advice: str = ""
-    """What to do next."""
+    """Next step for the reader."""
     evidence: dict[str, Any] = field(default_factory=dict)
-    """The numbers behind it, for programs."""
+    """Numbers of the finding, for programs."""
 
 
 def has_fault(findings: Iterable[Finding]) -> bool:
-    """Whether something is not in order."""
+    """Return True if any finding is a fault."""
     return any(one.severity is Severity.FAULT for one in findings)
 
 
 def when(epoch_ms: int) -> str:
-    """Return a time for a sentence, in the reader's own zone."""
+    """Return the text of a time for a sentence, in the reader's own zone."""
     moment = datetime.fromtimestamp(epoch_ms / 1000).astimezone()
     return moment.strftime("%Y-%m-%d %H:%M:%S")

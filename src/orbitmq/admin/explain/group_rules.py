@@ -1,8 +1,8 @@
-"""Why a group is not moving: rules, each of which looks at what was seen and says what it finds.
+"""Rules for groups that do not move; each rule returns findings from the observations.
 
-The first group of rules is about what keeps everything from moving; when one of them applies the
-queues are not looked at one by one, for that would only repeat it. A group that moves, or has
-nothing to do, gives no findings.
+The first rules are about faults that stop everything. If one of them applies, the affected queues
+are not examined one by one, because that would only repeat the fault. A group that moves, or has
+nothing to do, has no faults.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FAULT, NOTE = Severity.FAULT, Severity.NOTE
 
 
 def diagnose_group(seen: GroupSeen, patience: Patience | None = None) -> list[Finding]:
-    """Return what is the matter with a group; nothing if it is well."""
+    """Return the findings about a group; an empty list if it is healthy."""
     patience = patience or Patience()
     findings = [found for rule in (_broker_down, _disabled, _topics) for found in rule(seen)]
     findings += range_findings(seen)
@@ -36,7 +36,7 @@ def diagnose_group(seen: GroupSeen, patience: Patience | None = None) -> list[Fi
     findings += _silent(seen)
     findings += _differ(seen)
     if seen.message_model == BROADCASTING:
-        # Every member has its own offsets, which no broker knows.
+        # Every member keeps its own offsets; no broker has them.
         return [*findings, *_nothing_wanted(seen)]
     findings += _too_many(seen)
     blocked = {(one.verdict, one.evidence.get("broker")) for one in findings}
@@ -138,7 +138,7 @@ def _silent(seen: GroupSeen) -> Iterator[Finding]:
 
 
 def _differ(seen: GroupSeen) -> Iterator[Finding]:
-    """Two members that want different things: the later heartbeat wins, for all of them."""
+    """Find members with different subscriptions: the latest heartbeat's apply to all members."""
     by_topic: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for client_id, info in seen.running.items():
         own = {one.topic: one for one in info.subscriptions}
@@ -168,7 +168,7 @@ def _differ(seen: GroupSeen) -> Iterator[Finding]:
 
 
 def _too_many(seen: GroupSeen) -> Iterator[Finding]:
-    """Members that a topic has no queue for."""
+    """Find members for which a topic has no queue."""
     for name, topic in seen.topics.items():
         if name.startswith(RETRY_PREFIX) or not topic.queues:
             continue
@@ -191,7 +191,7 @@ def _too_many(seen: GroupSeen) -> Iterator[Finding]:
 
 
 def _nothing_wanted(seen: GroupSeen) -> Iterator[Finding]:
-    """A subscription that none of the newest messages matches: often a slip in a tag."""
+    """Find subscriptions that none of the newest messages matches: often a slip in a tag."""
     for name, topic in seen.topics.items():
         subscription = seen.subscriptions.get(name)
         if subscription is None or not topic.newest or name.startswith(RETRY_PREFIX):
@@ -211,7 +211,7 @@ def _nothing_wanted(seen: GroupSeen) -> Iterator[Finding]:
 
 
 RECENT_MS: Final = 3_600_000
-"""A group that gave up on a message within the last hour is not in order; later it is a remark."""
+"""Age up to which the newest dead letter is a fault; older ones are only a note."""
 
 
 def _dead_letters(seen: GroupSeen) -> Iterator[Finding]:
@@ -229,11 +229,11 @@ def _dead_letters(seen: GroupSeen) -> Iterator[Finding]:
         )
 
 
-# ---- Whether a subscription wants a message, as brokers and consumers decide it
+# ---- Matching of subscriptions and messages, as in brokers and consumers
 
 
 def wants(subscription: Subscription, copy: Copy) -> bool:
-    """Whether a subscription selects a message; a filter that nobody can read selects all."""
+    """Return True if a subscription selects a message; a malformed filter selects all."""
     if subscription.is_tags:
         if subscription.sub_string.strip() == "*" or not subscription.tags:
             return True

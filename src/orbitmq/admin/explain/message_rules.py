@@ -1,9 +1,9 @@
-"""Where a message is: with consumers, on its way to them, or lost to them.
+"""Rules for the location of a message: with consumers, on its way to them, or lost to them.
 
-A message is looked for where consumers find it. If it is not there it may wait for its time, be the
-first half of a transaction, have been discarded, have expired, or never have come. If it is there,
-each group that consumes its topic has done with it what its offset, its filter, its retries and its
-dead letters say.
+A message is first searched where consumers find it. If it is missing there, it may wait for its
+time, be the first half of a transaction, have been discarded, have expired, or never have arrived.
+If it is there, its state in each group that consumes its topic follows from the group's offset,
+filter, retries and dead letters.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FAULT, NOTE, OK = Severity.FAULT, Severity.NOTE, Severity.OK
 
 
 def diagnose_message(seen: MessageSeen, patience: Patience | None = None) -> list[Finding]:
-    """Return where a message is, for every group it concerns."""
+    """Return findings about the location of a message, for every group concerned."""
     if seen.found is None:
         return [_not_there(seen)]
     if not seen.groups:
@@ -210,7 +210,7 @@ def _retrying(seen: MessageSeen, subject: str, group: str, view: GroupView) -> F
     evidence = {"group": group, "try": last.reconsume_times, "of": limit}
     if last.topic == retry_topic(group):
         if last.offset < view.retry_offsets.get(last.queue, 0):
-            return None  # that try went well, or there would be a later copy
+            return None  # that try succeeded, or there would be a later copy
         return Finding(
             Verdict.RETRYING,
             FAULT,
@@ -252,7 +252,7 @@ def _waiting(
     yield from reasons
 
 
-# ---- small things
+# ---- helpers
 
 
 def _place(copy: Copy) -> str:
@@ -269,7 +269,7 @@ def _due_of_timer(copy: Copy) -> int:
 
 
 def _number(copy: Copy, name: str) -> int:
-    """Return the number in a property; 0 if it is none, as brokers take it."""
+    """Return the number in a property, or 0 if it is missing or malformed, as in brokers."""
     try:
         return int(copy.properties.get(name) or 0)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a cluster said, as values; nothing here has an opinion."""
+"""Observations of a cluster: its answers as values, without judgement."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class BrokerSeen:
-    """A broker that is registered."""
+    """A registered broker."""
 
     name: str
     address: str
     error: str | None = None
-    """Why it does not answer, if it does not."""
+    """Reason why the broker does not answer; None if it answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A message as it is stored somewhere."""
+    """A stored copy of a message."""
 
     topic: str
     queue: MessageQueue
@@ -50,60 +50,60 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class TopicSeen:
-    """A topic a group wants: what may be done with it, by broker; nothing if it does not exist."""
+    """A topic of a subscription: its permissions by broker, which are empty for a missing topic."""
 
     name: str
     perms: Mapping[str, int]
     queues: tuple[MessageQueue, ...]
-    """Those that may be read."""
+    """Queues that may be read."""
     newest: tuple[Copy, ...] = ()
-    """Some of its last messages."""
+    """Some of the topic's last messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueSeen:
-    """How far a group is in a queue, and what it has to do next."""
+    """Offset of a group in a queue, ends of the queue, and the next message to consume."""
 
     consumer_offset: int
     min_offset: int
     max_offset: int
     head: Copy | None = None
-    """The message at the group's offset, if that was looked up."""
+    """Message at the group's offset, if it was fetched."""
 
     @property
     def lag(self) -> int:
-        """How many messages wait."""
+        """Number of messages that wait."""
         return self.max_offset - self.consumer_offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSeen:
-    """All that was seen of a group."""
+    """All observations of a group."""
 
     group: str
     now_ms: int
     brokers: tuple[BrokerSeen, ...] = ()
     configs: Mapping[str, SubscriptionGroup] = field(default_factory=dict)
-    """How it is set up, by broker."""
+    """Configuration of the group, by broker."""
     members: tuple[Member, ...] = ()
     message_model: str = "CLUSTERING"
     subscriptions: Mapping[str, Subscription] = field(default_factory=dict)
-    """What brokers take it to want: what its latest heartbeat said."""
+    """Subscriptions of the group on brokers, which are those of its latest heartbeat."""
     running: Mapping[str, RunningInfo] = field(default_factory=dict)
-    """What its members say, by client id."""
+    """States that members report, by client id."""
     silent: tuple[str, ...] = ()
     """Members that did not answer in time."""
     topics: Mapping[str, TopicSeen] = field(default_factory=dict)
     queues: Mapping[MessageQueue, QueueSeen] = field(default_factory=dict)
     moved: frozenset[MessageQueue] = frozenset()
-    """Queues in which its offset changed while it was looked at."""
+    """Queues in which the group's offset changed during the observation."""
     dead_letters: int = 0
     newest_dead_letter_ms: int = 0
-    """When the last of them was stored."""
+    """Time at which the newest dead letter was stored."""
 
     @property
     def is_known(self) -> bool:
-        """Whether anybody has heard of it."""
+        """True if a broker has a configuration, members or offsets of the group."""
         return bool(self.configs or self.members or self.queues)
 
     def owner(self, queue: MessageQueue) -> RunningInfo | None:
@@ -117,11 +117,11 @@ class GroupSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupView:
-    """A message as one group has to do with it."""
+    """A message from the view of one group."""
 
     seen: GroupSeen
     committed: int | None = None
-    """The group's offset in the message's queue; None if it has none."""
+    """Offset of the group in the message's queue; None without one."""
     retries: tuple[Copy, ...] = ()
     """Copies in the group's retry topic, or on their way there."""
     retry_offsets: Mapping[MessageQueue, int] = field(default_factory=dict)
@@ -130,13 +130,13 @@ class GroupView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSeen:
-    """All that was seen of a message, wherever copies of it are."""
+    """All observations of a message and its copies."""
 
     message_id: str
     now_ms: int
     topic: str | None = None
     found: Copy | None = None
-    """The message where consumers find it."""
+    """Message in its topic, where consumers find it."""
     scheduled: tuple[Copy, ...] = ()
     """Copies that wait for a delay level."""
     timers: tuple[Copy, ...] = ()
@@ -146,10 +146,10 @@ class MessageSeen:
     ended_halves: frozenset[int] = frozenset()
     """Offsets of half messages that were committed or rolled back."""
     broker_of_id: str | None = None
-    """The address in its id, if the id is one that a broker gives."""
+    """Address in the message id, if it is a broker's id."""
     brokers: tuple[BrokerSeen, ...] = ()
     log_begins_at: int | None = None
-    """The first offset of that broker's log."""
+    """First offset in the log of the broker of `broker_of_id`."""
     offset_of_id: int | None = None
     delay_levels_ms: tuple[int, ...] = ()
     check_max: int = 15

@@ -1,4 +1,4 @@
-"""Asking a cluster about a group. What it does not answer is part of the answer."""
+"""Observation of a group in a cluster. Missing answers are part of the observation."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ __all__ = ["copy_of", "observe_group", "queue_ends", "reachable_brokers", "read_
 
 CONSUMER_TIMEOUT_MS = 6000
 NEWEST = 16
-"""How many of a topic's last messages are looked at, by queue."""
+"""Number of a topic's last messages to read, per queue."""
 WATCH_MS = 1000
 
 
 def observe_group(
     nameservers: Sequence[str], group: str, *, watch_ms: float = WATCH_MS
 ) -> Flow[GroupSeen]:
-    """Return all that is to be seen of a group; it is watched for a moment to see if it moves."""
+    """Return all observations of a group; watch it for `watch_ms` to see if it moves."""
     brokers = yield from reachable_brokers(nameservers)
     up = {one.name: one.address for one in brokers if one.error is None}
     configs: dict[str, SubscriptionGroup] = {}
@@ -61,7 +61,7 @@ def observe_group(
     for name in sorted(names):
         topics[name] = yield from _topic(nameservers, up, name)
     if running:
-        # Nobody has committed anything in a queue that no member has ever had.
+        # A queue that no member has ever had has no committed offset and is missing in `lags`.
         for queue in (queue for topic in topics.values() for queue in topic.queues):
             if queue not in queues and queue.broker_name in up:
                 queues[queue] = yield from _never_begun(up[queue.broker_name], queue)
@@ -85,7 +85,7 @@ def observe_group(
 
 
 def reachable_brokers(nameservers: Sequence[str]) -> Flow[tuple[BrokerSeen, ...]]:
-    """Return all brokers that are registered, and whether they answer."""
+    """Return all registered brokers, with the error of each broker that does not answer."""
     info = yield from cluster_info(nameservers)
     brokers = []
     for name, places in info.brokers.items():
@@ -128,7 +128,7 @@ def _members(
 def _running(
     addresses: Iterable[str], group: str, members: Iterable[Member]
 ) -> Flow[tuple[dict[str, RunningInfo], tuple[str, ...]]]:
-    """Ask each member how it is, through any broker that it is connected to."""
+    """Request the state of each member through any broker that it is connected to."""
     running: dict[str, RunningInfo] = {}
     silent = []
     places = list(addresses)
@@ -149,14 +149,14 @@ def _running(
                 if error.code == ResponseCode.CONSUME_MSG_TIMEOUT:
                     silent.append(member.client_id)
                     break
-                continue  # not connected to this one, or of a kind that does not tell
+                continue  # not connected to this broker, or a client that reports no state
             running[member.client_id] = RunningInfo.from_json(member.client_id, read(response))
             break
     return running, tuple(silent)
 
 
 def _told(running: dict[str, RunningInfo]) -> dict[MessageQueue, int]:
-    """Return how far members say they are, which they commit only every few seconds."""
+    """Return the offsets that members report, which they commit only every few seconds."""
     return {
         queue: state.commit_offset
         for info in running.values()
@@ -168,7 +168,7 @@ def _told(running: dict[str, RunningInfo]) -> dict[MessageQueue, int]:
 def _lags(
     up: dict[str, str], group: str, running: dict[str, RunningInfo]
 ) -> Flow[dict[MessageQueue, QueueLag]]:
-    """Return how far a group is, also in queues in which it has committed nothing yet."""
+    """Return the lag of a group, also in queues without a committed offset."""
     lags: dict[MessageQueue, QueueLag] = {}
     for address in up.values():
         response = yield from ask(address, RequestCode.GET_CONSUME_STATS, {"consumerGroup": group})
@@ -205,7 +205,7 @@ def _never_begun(address: str, queue: MessageQueue) -> Flow[QueueSeen]:
 
 
 def queue_ends(address: str, queue: MessageQueue) -> Flow[int]:
-    """Return the first offset a queue still has."""
+    """Return the first offset that a queue still has."""
     ext = {"topic": queue.topic, "queueId": str(queue.queue_id)}
     response = yield from ask(address, RequestCode.GET_MIN_OFFSET, ext)
     return max(int(response.get_ext("offset") or 0), 0)
@@ -236,7 +236,7 @@ def read_copies(
 
 
 def read_records(address: str, queue: MessageQueue, offset: int, count: int) -> Flow[list[Record]]:
-    """Return messages of a queue; none of one that may not be read."""
+    """Return messages of a queue, or an empty list if the broker refuses the pull."""
     ext = {
         "consumerGroup": "TOOLS_CONSUMER",
         "topic": queue.topic,
@@ -263,7 +263,7 @@ def read_records(address: str, queue: MessageQueue, offset: int, count: int) -> 
 
 
 def copy_of(record: Record, broker_name: str) -> Copy:
-    """Return a record as a value."""
+    """Return the `Copy` of a record."""
     queue = MessageQueue(record.topic, broker_name, record.queue_id)
     return Copy(
         record.topic,
@@ -282,13 +282,13 @@ def copy_of(record: Record, broker_name: str) -> Copy:
 
 
 def _dead_letters(up: dict[str, str], group: str) -> Flow[tuple[int, int]]:
-    """Return how many dead letters a group has, and when the newest of them was stored."""
+    """Return the number of a group's dead letters, and the time the newest was stored."""
     topic, count, newest_ms = dlq_topic(group), 0, 0
     for address in up.values():
         try:
             response = yield from ask(address, RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic})
         except BrokerRefused:
-            continue  # it has no such topic
+            continue  # the broker has no such topic
         for one in (read(response).get("offsetTable") or {}).values():
             count += int(one["maxOffset"]) - int(one["minOffset"])
             newest_ms = max(newest_ms, int(one["lastUpdateTimestamp"]))

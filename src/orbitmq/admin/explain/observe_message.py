@@ -1,4 +1,4 @@
-"""Asking a cluster about a message: every place where a copy of it may be."""
+"""Observation of a message in a cluster: every place where a copy of it may be."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from orbitmq.rpc.flow import Flow
 __all__ = ["look_at_message"]
 
 WHEEL_TIMER_TOPIC = "rmq_sys_wheel_timer"
-"""Where brokers of 5.x hold messages with a time."""
+"""Topic in which brokers of 5.x hold messages with a delivery time."""
 MAX_PORT = 65_535
 OPS_LOOKED_AT = 500
-"""How many of the last ends of transactions are looked through."""
+"""Number of the last op messages, the ends of transactions, to search."""
 _UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -51,7 +51,7 @@ def look_at_message(
     *,
     watch_ms: float,
 ) -> Flow[MessageSeen]:
-    """Return all that is to be seen of a message, for one group or for all that consume it."""
+    """Return all observations of a message, for one group or for all that consume it."""
     place, offset = _place_in(message_id)
     if place is None and topic is None:
         raise ConfigError(
@@ -112,7 +112,7 @@ def _place_in(message_id: str) -> tuple[str | None, int | None]:
     except MalformedId:
         return None, None
     if not 0 < port <= MAX_PORT:
-        return None, None  # the bytes of a producer's process number, where a port would be
+        return None, None  # a producer's id has its process number where a port would be
     return f"{host}:{port}", offset
 
 
@@ -132,7 +132,7 @@ def _log_begin(address: str) -> Flow[int]:
 
 
 def _copies(up: Mapping[str, str], topic: str, unique_id: str) -> Flow[tuple[Copy, ...]]:
-    """Return what brokers have under an id in a topic, oldest first."""
+    """Return the copies that brokers have under an id in a topic, oldest first."""
     ext = {
         "topic": topic,
         "key": unique_id,
@@ -219,7 +219,7 @@ def _committed(up: Mapping[str, str], group: str, queue: MessageQueue) -> Flow[i
 
 
 def _ended(up: Mapping[str, str], halves: Sequence[Copy]) -> Flow[frozenset[int]]:
-    """Return which half messages an op message names: those are over, one way or the other."""
+    """Return offsets of half messages in op messages: these are committed or rolled back."""
     ended: set[int] = set()
     for broker in {copy.queue.broker_name for copy in halves}:
         queue = MessageQueue(TRANS_OP_HALF_TOPIC, broker, 0)
@@ -237,16 +237,16 @@ def _ended(up: Mapping[str, str], halves: Sequence[Copy]) -> Flow[frozenset[int]
                 break
             offset += len(ops)
             for op in ops:
-                # One number in 4.x, a list of them in 5.x.
+                # The body is one number in 4.x, a list of numbers in 5.x.
                 parts = op.body.decode("ascii", "replace").split(",")
                 ended.update(int(part) for part in parts if part.isdigit())
     return frozenset(ended)
 
 
 def _by_entries(address: str, queue: MessageQueue, offset: int, count: int) -> Flow[list[Record]]:
-    """Return messages of a queue whose topic a broker has not listed yet, so that none is pulled.
+    """Return messages of a queue by its entries, because its topic cannot be pulled yet.
 
-    Brokers list the topic of the ends of transactions only when they first ask back.
+    Brokers list the topic of op messages only when they send their first transaction check.
     """
     try:
         found = yield from queue_entries((), queue, offset, count, address=address)

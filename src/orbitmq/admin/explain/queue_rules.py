@@ -1,7 +1,7 @@
-"""Why a queue of a group is not moving.
+"""Rules for queues of a group that do not move.
 
-A queue is looked at if messages wait in it and the group's offset stood still while it was watched.
-Findings of one kind about one owner are told once, with all their queues.
+A queue is examined if messages wait in it and the group's offset did not change during the
+observation. Findings of one kind about one owner are merged into one that names all their queues.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from orbitmq.protocol.flags import Permission
 __all__ = ["Patience", "queue_findings", "range_findings"]
 
 CACHED_MESSAGES, CACHED_MIB = 1000, 100
-"""Where consumers stop pulling a queue, unless set up otherwise."""
+"""Limits at which consumers stop pulling a queue, unless they are configured otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long things may take before they count as standing still."""
+    """Times after which a message or a queue counts as standing still."""
 
     stuck_ms: int = 5000
-    """For a message, from when it was stored or the one before it was done."""
+    """For a message, since it was stored or the previous message was done."""
     pull_ms: int = 25_000
     """Between two pulls of a queue that has messages; a long poll ends before that."""
     unowned_ms: int = 30_000
@@ -34,7 +34,7 @@ class Patience:
 
 
 def range_findings(seen: GroupSeen) -> list[Finding]:
-    """Return the queues that do not have the offset at which the group stands."""
+    """Return findings about queues that do not contain the group's offset."""
     found = (_out_of_range(seen, queue, state) for queue, state in sorted(seen.queues.items()))
     return _joined([one for one in found if one is not None])
 
@@ -42,17 +42,17 @@ def range_findings(seen: GroupSeen) -> list[Finding]:
 def queue_findings(
     seen: GroupSeen, patience: Patience, blocked: Collection[tuple[Verdict, object]]
 ) -> list[Finding]:
-    """Return what is the matter with queues; `blocked` are brokers it is known of already."""
+    """Return findings about queues; `blocked` holds verdicts and brokers of earlier findings."""
     shut = {broker for verdict, broker in blocked if verdict in _SHUTS}
     findings: list[Finding] = []
     behind = 0
     for queue, state in sorted(seen.queues.items()):
         if not state.min_offset <= state.consumer_offset <= state.max_offset:
-            continue  # `range_findings` tells of it
+            continue  # `range_findings` reports it
         if state.lag <= 0 or queue.broker_name in shut or not _is_readable(seen, queue):
             continue
         if queue.topic not in seen.subscriptions and seen.subscriptions:
-            continue  # offsets of a topic it does not want any more
+            continue  # offsets of a topic that is not subscribed any more
         if queue in seen.moved:
             behind += state.lag
             continue
@@ -117,7 +117,7 @@ def _standing(
     seen: GroupSeen, queue: MessageQueue, state: QueueSeen, patience: Patience
 ) -> Finding | None:
     if seen.silent and seen.owner(queue) is None:
-        return None  # it may be with the member that does not answer, which is told of
+        return None  # the owner may be the silent member, which has a finding of its own
     owner = seen.owner(queue)
     age_ms = seen.now_ms - state.head.stored_ms if state.head is not None else None
     if owner is None:
@@ -155,10 +155,10 @@ def _unowned(
     seen: GroupSeen, queue: MessageQueue, state: QueueSeen, age_ms: int | None, patience: Patience
 ) -> Finding | None:
     if not seen.running or (age_ms is not None and age_ms < patience.unowned_ms):
-        return None  # members that do not tell, or a rebalance that is under way
+        return None  # the members report no state, or a rebalance is under way
     evidence = {"queue": _text(queue), "lag": state.lag}
     if any(one.properties.get("PROP_CONSUMEORDERLY") == "true" for one in seen.running.values()):
-        # A client does not even list a queue whose lock it was refused.
+        # A client does not list a queue whose lock was refused.
         return Finding(
             Verdict.NOT_LOCKED,
             Severity.FAULT,
@@ -188,11 +188,11 @@ def _held(
     patience: Patience,
     evidence: dict[str, object],
 ) -> Finding | None:
-    """A queue whose owner has pulled messages and does not get on with them."""
+    """Return a finding about a queue whose owner has pulled messages but does not finish them."""
     head = state.head
     since = head.stored_ms if head is not None else 0
     if held.last_consume_ms != held.last_pull_ms:
-        # When the message before it was done; some clients only know when they pulled.
+        # Time when the previous message was done; some clients only report that of the pull.
         since = max(since, held.last_consume_ms)
     if seen.now_ms - since < patience.stuck_ms:
         return None
@@ -223,7 +223,7 @@ def _held(
 
 
 def _cache_limit(owner: RunningInfo) -> int:
-    """Return how many messages of a queue a consumer holds, by Java's name for it or ours."""
+    """Return a consumer's limit of held messages per queue, by Java's name of it or ours."""
     for name in ("pullThresholdForQueue", "max_cached_messages"):
         text = owner.properties.get(name, "")
         if text.isdigit():
@@ -232,7 +232,7 @@ def _cache_limit(owner: RunningInfo) -> int:
 
 
 def _joined(findings: list[Finding]) -> list[Finding]:
-    """Tell findings of one kind about one client or none once, naming all queues."""
+    """Merge findings of one kind with the same client (or no client) into one with all queues."""
     by_key: dict[tuple[object, ...], list[Finding]] = {}
     for one in findings:
         by_key.setdefault((one.verdict, one.evidence.get("client")), []).append(one)
