@@ -48,7 +48,7 @@ def frame(length: int, header_length: int, rest: bytes = b"") -> bytes:
         pytest.param(frame(4 + 12 * MIB, 12 * MIB, b"[" * (12 * MIB)), id="deep JSON"),
     ],
 )
-def test_garbage_ends_its_connection(victim: Victim, peers: Connect, data: bytes) -> None:
+def test_garbage_closes_its_connection(victim: Victim, peers: Connect, data: bytes) -> None:
     with victim.keeps(within_mib=100):
         for _ in range(20 if len(data) < MIB else 2):
             peer = peers()
@@ -58,7 +58,7 @@ def test_garbage_ends_its_connection(victim: Victim, peers: Connect, data: bytes
         victim.serves_others()
 
 
-def test_noise(victim: Victim, peers: Connect) -> None:
+def test_random_bytes_do_not_disturb_others(victim: Victim, peers: Connect) -> None:
     noise = random.Random(4)
     with victim.keeps(within_mib=50):
         for _ in range(200):
@@ -68,7 +68,7 @@ def test_noise(victim: Victim, peers: Connect) -> None:
         victim.serves_others()
 
 
-def test_half_handshakes(victim: Victim, peers: Connect) -> None:
+def test_unfinished_handshakes_are_limited_in_number(victim: Victim, peers: Connect) -> None:
     """Of a thousand who begin to speak TLS and stop, the newest 256 are waited for."""
     with victim.keeps(within_mib=100):
         halves = [peers() for _ in range(1000)]
@@ -80,7 +80,7 @@ def test_half_handshakes(victim: Victim, peers: Connect) -> None:
             peer.close()
 
 
-def test_half_frames(victim: Victim, peers: Connect) -> None:
+def test_unfinished_frames_are_limited_in_memory(victim: Victim, peers: Connect) -> None:
     """Forty peers announce 16 MiB each and send 12: of 480 MiB, some 256 may be waited for."""
     half = frame(16 * MIB - 4, 100) + bytes(12 * MIB)
     with victim.keeps(within_mib=256 + 64):
@@ -92,7 +92,7 @@ def test_half_frames(victim: Victim, peers: Connect) -> None:
             peer.close()
 
 
-def test_one_byte_at_a_time(victim: Victim, peers: Connect) -> None:
+def test_requests_sent_byte_by_byte_are_served(victim: Victim, peers: Connect) -> None:
     request = Command(RequestCode.SEND_MESSAGE, ext=send_ext("slow"), body=b"slowly").encode()
     with victim.keeps(within_mib=50):
         slow = [peers() for _ in range(100)]
@@ -108,7 +108,9 @@ def test_one_byte_at_a_time(victim: Victim, peers: Connect) -> None:
             peer.close()
 
 
-def test_idle_connections(victim: Victim, peers: Connect) -> None:
+def test_thousands_of_idle_connections_do_not_disturb_others(
+    victim: Victim, peers: Connect
+) -> None:
     count = 5000
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert most > count + 500, f"a limit of {most} open files does not allow this test: ulimit -n"

@@ -34,7 +34,9 @@ def pushes(peer: socket.socket, data: bytes, times: int) -> int:
 # given back at once. Each of these tests asks for ten times as much or more.
 
 
-def test_a_producer_that_reads_no_answers(victim: Victim, peers: Connect) -> None:
+def test_a_producer_that_reads_no_answers_does_not_fill_memory(
+    victim: Victim, peers: Connect
+) -> None:
     request = Command(RequestCode.SEND_MESSAGE, ext=send_ext("flood"), body=bytes(1000)).encode()
     with victim.keeps(within_mib=100):
         peer = peers()
@@ -43,7 +45,7 @@ def test_a_producer_that_reads_no_answers(victim: Victim, peers: Connect) -> Non
         peer.close()
 
 
-def test_a_consumer_that_reads_no_messages(victim: Victim, peers: Connect) -> None:
+def test_consumers_that_read_no_messages_do_not_fill_memory(victim: Victim, peers: Connect) -> None:
     with victim.keeps(within_mib=150):
         producer = Wire(victim.broker)
         for _ in range(20):
@@ -58,7 +60,9 @@ def test_a_consumer_that_reads_no_messages(victim: Victim, peers: Connect) -> No
         producer.close()
 
 
-def test_messages_arrive_for_many_pulls_that_nobody_reads(victim: Victim, peers: Connect) -> None:
+def test_a_message_for_many_unread_pulls_does_not_fill_memory(
+    victim: Victim, peers: Connect
+) -> None:
     with victim.keeps(within_mib=150):
         producer = Wire(victim.broker)
         producer.send("woken", b"first")
@@ -72,7 +76,7 @@ def test_messages_arrive_for_many_pulls_that_nobody_reads(victim: Victim, peers:
         producer.close()
 
 
-def test_more_pulls_than_can_be_held(victim: Victim, peers: Connect) -> None:
+def test_pulls_beyond_the_limit_do_not_fill_memory(victim: Victim, peers: Connect) -> None:
     with victim.keeps(within_mib=150):
         producer = Wire(victim.broker)
         producer.send("crowded", b"first")
@@ -84,7 +88,9 @@ def test_more_pulls_than_can_be_held(victim: Victim, peers: Connect) -> None:
         producer.close()
 
 
-def test_thousands_of_held_pulls_and_then_nobody(victim: Victim, peers: Connect) -> None:
+def test_thousands_of_held_pulls_are_dropped_with_their_connections(
+    victim: Victim, peers: Connect
+) -> None:
     with victim.keeps(within_mib=100):
         producer = Wire(victim.broker)
         producer.send("held", b"first")
@@ -99,7 +105,9 @@ def test_thousands_of_held_pulls_and_then_nobody(victim: Victim, peers: Connect)
         producer.close()
 
 
-def test_a_group_member_that_reads_no_notifications(victim: Victim, peers: Connect) -> None:
+def test_group_members_that_read_no_notices_do_not_fill_memory(
+    victim: Victim, peers: Connect
+) -> None:
     consumer = {
         "groupName": "restless",
         "consumeType": "CONSUME_PASSIVELY",

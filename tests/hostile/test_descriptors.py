@@ -54,7 +54,7 @@ def opens_files(victim: Victim, topic: str) -> None:
 
 @pytest.mark.parametrize("begun", [b"", b"\x00", b"\x16"], ids=["silent", "a byte", "half TLS"])
 @pytest.mark.parametrize("where", ["broker", "nameserver"])
-def test_connections_without_a_request_give_way(
+def test_connections_without_a_request_are_closed_for_new_ones(
     small_victim: Victim, connect: Connect, begun: bytes, where: str
 ) -> None:
     address: str = getattr(small_victim, where)
@@ -72,7 +72,7 @@ def test_connections_without_a_request_give_way(
     newcomer.close()
 
 
-def test_connections_that_are_in_use_are_refused_before_files_are(
+def test_connections_are_refused_before_files_run_out_of_descriptors(
     small_victim: Victim, connect: Connect
 ) -> None:
     refused = 0

@@ -39,7 +39,7 @@ def switch_filters(wire: Wire, on: str) -> None:
 
 
 @pytest.mark.parametrize("filters", ["false", "true"])
-def test_heartbeats_with_nested_expressions(victim: Victim, filters: str) -> None:
+def test_nested_expressions_in_heartbeats_do_not_fill_memory(victim: Victim, filters: str) -> None:
     with victim.keeps(within_mib=50):
         wire = Wire(victim.broker)
         switch_filters(wire, filters)
@@ -50,7 +50,7 @@ def test_heartbeats_with_nested_expressions(victim: Victim, filters: str) -> Non
         wire.close()
 
 
-def test_pulls_with_expressions_that_cost_much(victim: Victim) -> None:
+def test_expensive_expressions_in_pulls_do_not_delay_others(victim: Victim) -> None:
     producer = Wire(victim.broker)
     for _ in range(100):
         producer.send("dear", b"x", properties="a\x011" + "0" * 20_000)

@@ -48,7 +48,7 @@ def flooded(victim: Victim, request: bytes) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("flag", [CommandFlag.ONEWAY, 0], ids=["one-way", "unread answers"])
-def test_one_who_asks_one_thing_at_a_time_is_served_beside_a_flood(
+def test_a_client_with_single_requests_is_served_beside_a_flood(
     victim: Victim, flag: int, record_property: Callable[[str, object], None]
 ) -> None:
     topic = f"flooded-{flag}"

@@ -21,7 +21,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize(("place", "number"), DAMAGES.values(), ids=DAMAGES)
-def test_query_by_key_is_answered_when_the_index_is_damaged(
+def test_a_query_by_key_is_answered_when_the_index_is_damaged(
     own_victim: Victim, place: int, number: int
 ) -> None:
     wire = Wire(own_victim.broker)

@@ -18,7 +18,9 @@ Connect = Callable[[], socket.socket]
 
 
 @pytest.mark.parametrize("part", ["body", "ext", "subscription", "tags"])
-def test_held_pulls_with_much_that_nobody_needs(victim: Victim, peers: Connect, part: str) -> None:
+def test_held_pulls_with_large_unused_parts_do_not_fill_memory(
+    victim: Victim, peers: Connect, part: str
+) -> None:
     """Sixty pulls of 4 MiB: 240 MiB, if they were kept as they came."""
     much = 4 * MIB
     body, ext = b"", dict(HOLD)
@@ -48,7 +50,7 @@ def test_held_pulls_with_much_that_nobody_needs(victim: Victim, peers: Connect, 
         producer.close()
 
 
-def test_large_answers_that_nobody_reads(victim: Victim, peers: Connect) -> None:
+def test_large_unread_answers_of_many_peers_are_limited(victim: Victim, peers: Connect) -> None:
     """Eighty peers ask for 11 MiB each: of 880 MiB, some 256 may wait for them."""
     with victim.keeps(within_mib=256 + 80):
         producer = Wire(victim.broker)
@@ -81,7 +83,7 @@ def test_large_answers_that_nobody_reads(victim: Victim, peers: Connect) -> None
         producer.close()
 
 
-def test_peers_that_send_much_and_are_gone(victim: Victim, peers: Connect) -> None:
+def test_requests_of_closed_connections_do_not_fill_memory(victim: Victim, peers: Connect) -> None:
     """Requests sent before a connection closed are handled, but not kept without a bound."""
     request = Command(RequestCode.GET_BROKER_CLUSTER_ACL_INFO).encode()
     data = request * (200_000 // len(request))
@@ -95,7 +97,7 @@ def test_peers_that_send_much_and_are_gone(victim: Victim, peers: Connect) -> No
         victim.serves_others()
 
 
-def test_messages_that_a_consumer_takes_and_never_answers(victim: Victim, peers: Connect) -> None:
+def test_unanswered_direct_consumption_does_not_fill_memory(victim: Victim, peers: Connect) -> None:
     """Two hundred requests to consume 2 MiB directly: 400 MiB, if the messages were kept."""
     asked = 200
     with victim.keeps(within_mib=180):

@@ -81,7 +81,7 @@ def arrives(wire: Wire, topic: str, body: bytes, queue_id: str = "0") -> None:
 
 
 @pytest.mark.parametrize("way", WAYS[:2], ids=["delayed", "timed"])
-def test_messages_for_later_arrive(cluster: LocalCluster, attacked: Wire, way: str) -> None:
+def test_delayed_messages_of_others_arrive(cluster: LocalCluster, attacked: Wire, way: str) -> None:
     wire = Wire(broker_address(cluster))
     topic = f"later-{len(way)}"
     assert wire.send(topic, b"polite", properties=way).code == 0
@@ -89,7 +89,7 @@ def test_messages_for_later_arrive(cluster: LocalCluster, attacked: Wire, way: s
     wire.close()
 
 
-def test_messages_are_retried(cluster: LocalCluster, attacked: Wire) -> None:
+def test_messages_of_others_are_retried(cluster: LocalCluster, attacked: Wire) -> None:
     wire = Wire(broker_address(cluster))
     wire.heartbeat("polite", "failing")
     sent = wire.send("failing", b"polite")
@@ -100,7 +100,7 @@ def test_messages_are_retried(cluster: LocalCluster, attacked: Wire) -> None:
     wire.close()
 
 
-def test_transactions_are_asked_about(cluster: LocalCluster, attacked: Wire) -> None:
+def test_transactions_of_others_are_checked(cluster: LocalCluster, attacked: Wire) -> None:
     wire = Wire(broker_address(cluster))
     hear_of_producer(wire, "q")
     begin(wire, b"polite", HALF.replace("PGROUP\1p", "PGROUP\1q"))

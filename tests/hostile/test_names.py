@@ -28,7 +28,7 @@ def create_group(wire: Wire, **members: object) -> tuple[int, str]:
     return answer.code, answer.remark or ""
 
 
-def test_a_heartbeat_whose_group_is_a_number(victim: Victim) -> None:
+def test_a_heartbeat_with_a_number_as_group_is_refused(victim: Victim) -> None:
     wire = Wire(victim.broker)
     good = {"groupName": "listed-before-a-bad-one", "subscriptionDataSet": []}
     body = {"clientID": "c", "consumerDataSet": [good, {"groupName": 7}]}
@@ -42,7 +42,7 @@ def test_a_heartbeat_whose_group_is_a_number(victim: Victim) -> None:
     wire.close()
 
 
-def test_topics_and_groups_of_two_billion_queues(victim: Victim) -> None:
+def test_topics_and_groups_with_two_billion_queues_are_refused(victim: Victim) -> None:
     wire = Wire(victim.broker)
     for read, write in ((2**31 - 1, 4), (4, 2**31 - 1), (-1, 4), (MAX_QUEUES + 1, 1)):
         code, remark = create_topic(wire, "huge", read, write)
@@ -65,7 +65,7 @@ def test_topics_and_groups_of_two_billion_queues(victim: Victim) -> None:
     wire.close()
 
 
-def test_a_registration_of_two_billion_queues(victim: Victim) -> None:
+def test_a_registered_topic_with_two_billion_queues_is_ignored(victim: Victim) -> None:
     topic = {"readQueueNums": 2**31 - 1, "writeQueueNums": 4, "perm": 6}
     table = {"huge-route": topic, "small-route": topic | {"readQueueNums": 4}}
     body = {"filterServerList": [], "topicConfigSerializeWrapper": {"topicConfigTable": table}}
@@ -88,7 +88,7 @@ def test_a_registration_of_two_billion_queues(victim: Victim) -> None:
     wire.close()
 
 
-def test_thousands_of_made_up_groups_topics_offsets_and_locks(victim: Victim) -> None:
+def test_made_up_groups_topics_offsets_and_locks_do_not_fill_memory(victim: Victim) -> None:
     wire = Wire(victim.broker)
     commit = {"queueId": "0", "commitOffset": "5"}
     with victim.keeps(within_mib=100):

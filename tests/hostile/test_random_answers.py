@@ -99,7 +99,7 @@ def body_of(chance: Chance, code: int, record: bytes) -> bytes:
     return record[:place] + chance.rng.randbytes(1) + record[place + 1 :]
 
 
-def test_client_serves_on_when_a_broker_sends_bad_requests(
+def test_a_client_goes_on_when_a_broker_sends_bad_requests(
     cluster: LocalCluster, seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     chance, served = Chance(seed), Served()
@@ -159,7 +159,7 @@ def ask_clients(cluster: LocalCluster, chance: Chance, record: bytes) -> None:
     cluster.run(ask())
 
 
-def test_flow_ends_in_order_when_an_answer_has_a_bad_body(seed: int) -> None:
+def test_a_flow_returns_or_fails_cleanly_when_an_answer_has_a_bad_body(seed: int) -> None:
     chance = Chance(seed)
     members = {"consumerIdList": ["a", "b"]}
     locks = {"lockOKMQSet": [QUEUE]}

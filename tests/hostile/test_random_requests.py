@@ -51,7 +51,9 @@ def still_saves_groups(wire: Wire) -> None:
     assert "after-the-fuzz" in table["subscriptionGroupTable"]
 
 
-def test_json_bodies_with_mistakes(own_victim: Victim, seed: int) -> None:
+def test_json_bodies_with_mistakes_are_answered_with_a_reason(
+    own_victim: Victim, seed: int
+) -> None:
     chance = Chance(seed)
     broker, nameserver = Wire(own_victim.broker), Wire(own_victim.nameserver)
     codes = sorted(BODIES)
@@ -68,7 +70,9 @@ def test_json_bodies_with_mistakes(own_victim: Victim, seed: int) -> None:
     broker.close()
 
 
-def test_compressed_registrations_with_mistakes(own_victim: Victim, seed: int) -> None:
+def test_compressed_registrations_with_mistakes_are_answered_with_a_reason(
+    own_victim: Victim, seed: int
+) -> None:
     chance = Chance(seed)
     nameserver = Wire(own_victim.nameserver)
     answers = Counter[int]()
@@ -85,7 +89,7 @@ def test_compressed_registrations_with_mistakes(own_victim: Victim, seed: int) -
     nameserver.close()
 
 
-def test_any_request(own_victim: Victim, seed: int) -> None:
+def test_random_requests_of_any_code_are_answered(own_victim: Victim, seed: int) -> None:
     chance = Chance(seed)
     codes = [*map(int, RequestCode), 0, -1, 9999]
     for address in (own_victim.broker, own_victim.nameserver):
@@ -118,7 +122,7 @@ def test_any_request(own_victim: Victim, seed: int) -> None:
     wire.close()
 
 
-def test_routes_and_table_files_with_mistakes(seed: int) -> None:
+def test_routes_and_table_files_with_mistakes_cause_only_known_errors(seed: int) -> None:
     chance = Chance(seed)
     topic = BODIES[RequestCode.REGISTER_BROKER]["topicConfigSerializeWrapper"]
     group = BODIES[RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP]
