@@ -62,7 +62,7 @@ class Account:
         )
 
     def as_ext(self) -> dict[str, str]:
-        """Return the fields of a request; the broker keeps its value of each missing field."""
+        """Return the fields of a request; fields without a value are omitted and stay unchanged."""
         fields = {
             "accessKey": self.access_key,
             "secretKey": self.secret_key,

@@ -386,7 +386,7 @@ class AsyncAdmin(AsyncServerVerbs, AsyncClientVerbs, AsyncExplainVerbs):
         With `only_back`, queues in which the group has not reached the moment stay unchanged.
 
         ``admin.reset_offsets("billing", "orders", datetime(2026, 1, 1, tzinfo=UTC))``. Connected
-        members are notified, and start over after ten seconds.
+        members are notified, and restart from the new offsets after ten seconds.
         """
         return self._names.queues(
             await self._run(

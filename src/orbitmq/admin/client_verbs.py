@@ -40,7 +40,7 @@ class ClientVerbs(VerbRunner):
         return self._run(_connected.all_producers(address))
 
     def running_info(self, group: str, client_id: str, *, stacks: bool = False) -> RunningInfo:
-        """Return the state of a consumer, with `stacks` including those of its threads.
+        """Return the state of a consumer, with `stacks` including the stacks of its threads.
 
         ``admin.running_info("billing", member.client_id).queues``
         """
@@ -146,7 +146,7 @@ class AsyncClientVerbs(AsyncVerbRunner):
     async def running_info(
         self, group: str, client_id: str, *, stacks: bool = False
     ) -> RunningInfo:
-        """Return the state of a consumer, with `stacks` including those of its threads.
+        """Return the state of a consumer, with `stacks` including the stacks of its threads.
 
         ``admin.running_info("billing", member.client_id).queues``
         """

@@ -108,7 +108,7 @@ def messages_by_key(
     end_ms: int = END_OF_TIME_MS,
     namespace: str | None = None,
 ) -> Flow[list[ReceivedMessage]]:
-    """Return messages with a key by time, at most `max_messages` of each broker."""
+    """Return messages of a topic with a key by time, at most `max_messages` of each broker."""
     records = yield from _query(
         nameservers, topic, key, max_messages, begin_ms=begin_ms, end_ms=end_ms
     )

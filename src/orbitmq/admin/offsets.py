@@ -155,8 +155,8 @@ def reset_offsets(
     """Reset the offsets of a group to a moment; return the new offsets.
 
     With `only_back`, a queue in which the group has not reached the moment stays unchanged. If
-    members of the group are connected to a broker, it notifies them, and they start over by
-    themselves after ten seconds. On other brokers this function commits the offsets.
+    members of the group are connected to a broker, it notifies them, and they restart from the new
+    offsets after ten seconds. On other brokers this function commits the offsets.
     """
     route = yield from topic_route(nameservers, topic)
     done: dict[MessageQueue, int] = {}

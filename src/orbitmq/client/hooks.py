@@ -179,12 +179,12 @@ class HookCalls:
         return True
 
     def failed(self, hook: object, what: str, reason: str = "", *, exc_info: bool = False) -> None:
-        """Log an error of a hook: first as a warning, then at debug level against log floods."""
+        """Log an error of a hook: once as a warning, then at debug level to keep the log short."""
         is_first = id(hook) not in self._failed
         self._failed.add(id(hook))
         _log.log(
             logging.WARNING if is_first else logging.DEBUG,
-            "%s of hook %r failed; the message goes on without it%s",
+            "%s of hook %r failed; the message continues without it%s",
             what,
             hook,
             reason and f": {reason}",

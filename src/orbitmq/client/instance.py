@@ -156,7 +156,7 @@ class ClientInstance:
                 self._unregister(address, kind, group)
                 for address in self.routes.addresses()
                 for kind, group in groups
-                # Without an open connection a broker has no registration of this client.
+                # Only over open connections: without one, a broker has no registration.
                 if self.network.open_connection(address) is not None
             )
         )

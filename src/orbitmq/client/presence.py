@@ -57,7 +57,7 @@ class Presence:
         return self._clock() - self._back_at.get(address, float("-inf")) >= SETTLE_S
 
     def tenure(self, address: str) -> tuple[str, int]:
-        """Return a value that changes with every loss of the broker and identifies its locks."""
+        """Return a value that changes with each loss of the broker, which voids its locks."""
         return address, self._losses[address]
 
     async def wait(self, address: str, timeout_s: float) -> bool:

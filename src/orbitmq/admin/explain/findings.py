@@ -18,7 +18,7 @@ class Severity(StrEnum):
     NOTE = "note"
     """Worth knowing; nothing is wrong."""
     FAULT = "fault"
-    """Something does not work, or will not without help."""
+    """Something does not work, or will not work without help."""
 
 
 class Verdict(StrEnum):

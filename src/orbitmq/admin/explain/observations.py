@@ -140,7 +140,7 @@ class MessageSeen:
     scheduled: tuple[Copy, ...] = ()
     """Copies that wait for a delay level."""
     timers: tuple[Copy, ...] = ()
-    """Copies that wait for a time."""
+    """Copies that wait for a delivery time."""
     halves: tuple[Copy, ...] = ()
     discarded: tuple[Copy, ...] = ()
     ended_halves: frozenset[int] = frozenset()

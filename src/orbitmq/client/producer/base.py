@@ -150,7 +150,7 @@ class BaseProducer:
 
     @property
     def client_id(self) -> str:
-        """Client id that identifies this producer at brokers."""
+        """Client id under which brokers register this producer."""
         return self._running().client_id
 
     # ---- methods for the instance's loop

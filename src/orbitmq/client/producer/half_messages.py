@@ -153,7 +153,7 @@ class Transactional(BaseProducer):
             yield Notify(address, RequestCode.END_TRANSACTION, ext, remark=remark)
         except (RemotingError, WireError) as error:
             _log.warning(
-                "cannot send the outcome of %s (%s); its broker will check: %s",
+                "cannot send the outcome of transaction %s (%s); its broker will send a check: %s",
                 sent.message_id,
                 state,
                 error,
