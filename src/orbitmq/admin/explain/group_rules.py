@@ -53,8 +53,8 @@ def _broker_down(seen: GroupSeen) -> Iterator[Finding]:
                 seen.group,
                 f"broker {broker.name} ({broker.address}) is registered but does not answer: "
                 f"{broker.error}",
-                "start it, or look at its log and at the network between it and its clients; what "
-                "it holds is not consumed until then",
+                "start it, or look at its log and at the network between it and its clients; its "
+                "messages are not consumed until then",
                 {"broker": broker.name, "address": broker.address},
             )
 
@@ -66,7 +66,7 @@ def _broker_down(seen: GroupSeen) -> Iterator[Finding]:
             FAULT,
             seen.group,
             f"members of group {seen.group} have queues on broker {name}, which is not registered",
-            "start it, or look at its log; what it holds is not consumed until then",
+            "start it, or look at its log; its messages are not consumed until then",
             {"broker": name},
         )
 
@@ -117,7 +117,7 @@ def _nobody(seen: GroupSeen) -> Iterator[Finding]:
         Verdict.NOBODY_ONLINE,
         FAULT if lag else NOTE,
         seen.group,
-        f"nobody is connected as a member of group {seen.group}{waiting}",
+        f"no member of group {seen.group} is connected{waiting}",
         "start its consumers, or check that they use these nameservers, this group name and this "
         f"namespace.{last}",
         {"lag": lag},
@@ -132,7 +132,7 @@ def _silent(seen: GroupSeen) -> Iterator[Finding]:
             seen.group,
             f"consumer {client_id} is connected but does not answer: its process hangs or is "
             "overloaded; its queues stay with it",
-            "look at that process, restart it if need be",
+            "check that process, and restart it if necessary",
             {"client": client_id},
         )
 
@@ -152,7 +152,7 @@ def _differ(seen: GroupSeen) -> Iterator[Finding]:
         if len(versions) < 2:
             continue
         told = "; ".join(
-            f"{', '.join(sorted(clients))} wants {text}"
+            f"{', '.join(sorted(clients))} with {text}"
             for text, clients in sorted(versions.items())
         )
         yield Finding(
@@ -160,7 +160,7 @@ def _differ(seen: GroupSeen) -> Iterator[Finding]:
             FAULT,
             seen.group,
             f"the members of group {seen.group} subscribe differently to topic {topic}: {told}. "
-            "Brokers keep the latest heartbeat's for all, so messages are lost to one or the other",
+            "Brokers apply the one of the latest heartbeat to all, so some members miss messages",
             "give all members of a group the same subscriptions, or give one of them a group of "
             "its own",
             {"topic": topic, "versions": {text: sorted(who) for text, who in versions.items()}},
@@ -202,7 +202,7 @@ def _nothing_wanted(seen: GroupSeen) -> Iterator[Finding]:
                 Verdict.NOTHING_WANTED,
                 NOTE,
                 seen.group,
-                f"none of the last {len(topic.newest)} messages of {name} is wanted by group "
+                f"none of the last {len(topic.newest)} messages of {name} is selected by group "
                 f"{seen.group}, which subscribes to {subscription.sub_string!r}; their tags are "
                 f"{', '.join(tags)}",
                 "check the expression, if the group should get something",
@@ -224,7 +224,7 @@ def _dead_letters(seen: GroupSeen) -> Iterator[Finding]:
             f"group {seen.group} has given up on {seen.dead_letters:,} messages: they are dead "
             f"letters, the newest stored {when(seen.newest_dead_letter_ms)}",
             f"orbitmq message print {dlq_topic(seen.group)!r} shows them; when their cause is "
-            f"mended: orbitmq message resend --group {seen.group} --all",
+            f"fixed: orbitmq message resend --group {seen.group} --all",
             {"count": seen.dead_letters, "newestMs": seen.newest_dead_letter_ms},
         )
 

@@ -52,10 +52,10 @@ def _not_there(seen: MessageSeen) -> Finding:
     if seen.discarded:
         text = (
             f"message {seen.message_id} was the first half of a transaction, and its producer "
-            f"never said how that ended: it was discarded {when(seen.discarded[-1].stored_ms)}"
+            f"never sent an outcome: it was discarded {when(seen.discarded[-1].stored_ms)}"
         )
         advice = (
-            "mend the producer's check of transactions; the message is still in topic "
+            "fix the producer's check of transactions; the message is still in topic "
             f"{TRANS_CHECK_MAX_TIME_TOPIC}"
         )
         return Finding(Verdict.DISCARDED, FAULT, seen.message_id, text, advice)
@@ -76,11 +76,11 @@ def _delayed(seen: MessageSeen, copies: list[Copy], *, is_timer: bool) -> Findin
             Verdict.DELAYED,
             FAULT,
             seen.message_id,
-            f"{text}, which is over: its broker does not deliver delayed messages",
-            "look at the broker's log, and that its clock and messageDelayLevel are right",
+            f"{text}, which is in the past: its broker does not deliver delayed messages",
+            "check the broker's log, its clock and its messageDelayLevel",
             {"dueMs": due_ms, "lateMs": late},
         )
-    advice = "nothing to do: its sender wanted that"
+    advice = "nothing to do: its sender requested the delay"
     return Finding(Verdict.DELAYED, NOTE, seen.message_id, text, advice, {"dueMs": due_ms})
 
 
@@ -95,7 +95,7 @@ def _half(seen: MessageSeen, half: Copy) -> Finding:
     text = (
         f"message {seen.message_id} is the first half of a transaction of producer group {group} "
         f"for topic {_real_topic(half)}, stored {when(half.born_ms)}; its outcome is not known. It "
-        f"was asked about {checks} times and waits for check {checks + 1} of {seen.check_max}, "
+        f"was checked {checks} times and waits for check {checks + 1} of {seen.check_max}, "
         f"about {when(next_ms)}"
     )
     return Finding(
@@ -103,7 +103,7 @@ def _half(seen: MessageSeen, half: Copy) -> Finding:
         FAULT,
         seen.message_id,
         text,
-        f"see that a producer of group {group} is connected and answers checks: "
+        f"make sure that a producer of group {group} is connected and answers checks: "
         f"orbitmq producer members {group} {_real_topic(half)}",
         {"checks": checks, "checkMax": seen.check_max, "producerGroup": group, "nextMs": next_ms},
     )
@@ -115,9 +115,9 @@ def _gone(seen: MessageSeen) -> Finding:
             Verdict.BROKER_DOWN,
             FAULT,
             seen.message_id,
-            "nobody could be asked: "
+            "no broker could be queried: "
             + "; ".join(f"{one.name} at {one.address}: {one.error}" for one in seen.brokers),
-            "start the brokers, or sign the request with an account that may ask them",
+            "start the brokers, or sign the request with an account that they accept",
         )
     if seen.broker_of_id is not None:
         broker = next((one for one in seen.brokers if one.address == seen.broker_of_id), None)
@@ -150,9 +150,9 @@ def _gone(seen: MessageSeen) -> Finding:
         Verdict.NOT_FOUND,
         FAULT,
         seen.message_id,
-        f"there is no message {seen.message_id} {where}: it was never stored, its topic is "
-        "another, or it has expired",
-        "check the id and the topic, and what its producer's send said",
+        f"there is no message {seen.message_id} {where}: it was never stored, it is in another "
+        "topic, or it has expired",
+        "check the id, the topic, and the result of its producer's send",
     )
 
 
@@ -171,7 +171,7 @@ def _for_group(
             subject,
             f"group {group} has given up on it after {dead.reconsume_times} tries: it is a dead "
             f"letter since {when(dead.stored_ms)}",
-            f"mend what fails, then: orbitmq message resend {dead.message_id} --group {group}",
+            f"fix the cause, then: orbitmq message resend {dead.message_id} --group {group}",
             {"group": group, "tries": dead.reconsume_times, "sinceMs": dead.stored_ms},
         )
         return
@@ -188,15 +188,17 @@ def _for_group(
             Verdict.FILTERED_BY_TAG if is_tags else Verdict.FILTERED_BY_SQL,
             FAULT,
             subject,
-            f"group {group} does not want it: {tag}, the group subscribes to "
+            f"group {group} does not select it: {tag}, the group subscribes to "
             f"{subscription.sub_string!r}",
-            "nothing, if that is meant; else mend the expression, and go back: "
+            "nothing to do if that is intended; else fix the expression, and reset the offset: "
             f"orbitmq offset reset {group} {found.topic} --to {found.stored_ms}",
             {"group": group, "expression": subscription.sub_string, "tags": found.tags},
         )
         return
     if is_past:
-        text = f"group {group} is done with it: it stands at {view.committed:,} in its queue"
+        text = (
+            f"group {group} is done with it: the group's offset is {view.committed:,} in its queue"
+        )
         yield Finding(Verdict.CONSUMED, OK, subject, text, "", {"group": group})
         return
     yield from _waiting(found, subject, group, view, patience)
@@ -215,10 +217,10 @@ def _retrying(seen: MessageSeen, subject: str, group: str, view: GroupView) -> F
             Verdict.RETRYING,
             FAULT,
             subject,
-            f"group {group} has failed with it {last.reconsume_times} times; retry "
+            f"group {group} has failed to handle it {last.reconsume_times} times; retry "
             f"{last.reconsume_times} of {limit} is due since {when(last.stored_ms)} and waits in "
             "the group's retry topic",
-            f"orbitmq explain group {group} says why it is not taken",
+            f"orbitmq explain group {group} shows why it is not consumed",
             evidence | {"untilMs": last.stored_ms},
         )
     due_ms = _due_of_level(seen, last)
@@ -226,9 +228,9 @@ def _retrying(seen: MessageSeen, subject: str, group: str, view: GroupView) -> F
         Verdict.RETRYING,
         FAULT,
         subject,
-        f"group {group} has failed with it {last.reconsume_times} times; it is in retry "
+        f"group {group} has failed to handle it {last.reconsume_times} times; it is in retry "
         f"{last.reconsume_times} of {limit}, which waits until {when(due_ms)}",
-        f"look at the log of the group's consumers: their handler raises on it; try it at once: "
+        f"look at the log of the group's consumers: their handler fails on it; retry it at once: "
         f"orbitmq message consume-directly {last.message_id} --topic {seen.topic} --group {group}",
         evidence | {"untilMs": due_ms},
     )
@@ -241,7 +243,7 @@ def _waiting(
         one for one in diagnose_group(view.seen, patience) if one.severity is not Severity.OK
     ]
     ahead = found.offset - (view.committed or 0)
-    begun = "" if view.committed is not None else "; the group has not begun with this queue yet"
+    begun = "" if view.committed is not None else "; the group has not consumed this queue yet"
     text = f"it waits for group {group} in {_place(found)}, behind {ahead:,} others{begun}"
     stuck = has_fault(reasons)
     advice = "see why the group does not move, below" if stuck else "wait: the group is moving"

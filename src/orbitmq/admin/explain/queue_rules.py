@@ -91,9 +91,9 @@ def _out_of_range(seen: GroupSeen, queue: MessageQueue, state: QueueSeen) -> Fin
             Verdict.OFFSET_AHEAD,
             Severity.FAULT,
             seen.group,
-            f"group {seen.group} stands at {state.consumer_offset:,} in {_text(queue)}, which ends "
-            f"at {state.max_offset:,}: its offset was set ahead, or the queue was made anew. It "
-            "would skip what comes until then",
+            f"group {seen.group} has offset {state.consumer_offset:,} in {_text(queue)}, which "
+            f"ends at {state.max_offset:,}: its offset was set ahead, or the queue was created "
+            "again. The group would skip all messages up to its offset",
             f"orbitmq offset reset {seen.group} {queue.topic} --to latest (or to a moment)",
             evidence,
         )
@@ -103,11 +103,11 @@ def _out_of_range(seen: GroupSeen, queue: MessageQueue, state: QueueSeen) -> Fin
             Verdict.OFFSET_EXPIRED,
             Severity.FAULT,
             seen.group,
-            f"group {seen.group} stands at {state.consumer_offset:,} in {_text(queue)}, whose "
-            f"first message is {state.min_offset:,}: {lost:,} messages have expired before it came "
-            "to them",
-            "let it go on at the first there is (its members do that by themselves), and keep "
-            "messages longer (fileReservedTime) or consume faster",
+            f"group {seen.group} has offset {state.consumer_offset:,} in {_text(queue)}, whose "
+            f"first message is {state.min_offset:,}: {lost:,} messages expired before the group "
+            "consumed them",
+            "let the group continue at the first message (its members do that by themselves), and "
+            "keep messages longer (fileReservedTime) or consume faster",
             evidence,
         )
     return None
@@ -131,7 +131,7 @@ def _standing(
             Severity.FAULT,
             seen.group,
             f"consumer {client} handles {_text(queue)} in order but does not have its lock: the "
-            f"member before it has not let go; {state.lag:,} messages wait",
+            f"previous owner has not released it; {state.lag:,} messages wait",
             "locks expire after a minute; if this stays, stop the member that still has it",
             evidence,
         )
@@ -164,7 +164,7 @@ def _unowned(
             Severity.FAULT,
             seen.group,
             f"no member of group {seen.group}, which handles messages in order, gets the lock of "
-            f"{_text(queue)}: somebody else has it; {state.lag:,} messages wait",
+            f"{_text(queue)}: another client has it; {state.lag:,} messages wait",
             "locks expire after a minute; if this stays, stop the member that still has it",
             evidence,
         )
@@ -174,7 +174,7 @@ def _unowned(
         seen.group,
         f"no member of group {seen.group} has {_text(queue)}, where {state.lag:,} messages wait",
         "the members do not agree on how to share queues: check that all subscribe to the topic "
-        "and use the same strategy; restarting them shares the queues out anew",
+        "and use the same strategy; restarting them assigns the queues again",
         evidence,
     )
 
@@ -209,7 +209,7 @@ def _held(
         seen.group,
         text,
         f"orbitmq group running-info {seen.group} --client {owner.client_id} --stacks shows what "
-        "its threads do; mend or restart the handler, or skip the message: "
+        "its threads do; fix or restart the handler, or skip the message: "
         f"orbitmq offset set {seen.group} {queue.topic} -b {queue.broker_name} -q {queue.queue_id} "
         f"{state.consumer_offset + 1} (while it is stopped)",
         evidence
