@@ -10,18 +10,18 @@ use wire::{Crc, Record, RecordError, properties};
 use crate::builder::RecordColumns;
 use crate::error::ColumnsError;
 
-/// Which of the records are wanted.
+/// Selection of records.
 #[derive(Clone, Debug)]
 pub struct Selection<'a> {
-    /// Only messages with these queue offsets. An answer may reach past the range that was asked for.
+    /// Only messages with these queue offsets. A response may reach past the requested range.
     pub queue_offsets: Range<i64>,
-    /// Only messages with one of these tags, when given. Brokers compare hash codes, so another tag of the same code may slip
-    /// through.
+    /// If given, only messages with one of these tags. Brokers compare hash codes, so another tag with the same code
+    /// may be in the response.
     pub tags: Option<&'a [String]>,
 }
 
 impl Selection<'_> {
-    /// All of them.
+    /// Selects all records.
     pub const ALL: Selection<'static> = Selection { queue_offsets: i64::MIN..i64::MAX, tags: None };
 
     fn wants(&self, record: &Record<'_>) -> bool {
@@ -33,8 +33,8 @@ impl Selection<'_> {
 }
 
 impl RecordColumns {
-    /// Adds the wanted records of `bytes` from `at` on. Returns where it stopped: the end, or, once the batch is full, the
-    /// record to go on with after [`RecordColumns::finish`].
+    /// Adds the selected records of `bytes` from `at` on. Returns the position where it stopped: the end, or, once the
+    /// batch is full, the record to continue with after [`RecordColumns::finish`].
     ///
     /// Text that is not UTF-8 must not stop a queue for ever, so it is shown with replacement characters.
     pub fn append(
@@ -65,7 +65,7 @@ impl RecordColumns {
     ) -> Result<(Record<'a>, Texts<'a>, usize), ColumnsError> {
         match Record::decode_but_texts(bytes, crc) {
             Err(cause @ RecordError::WrongCrc { .. }) => {
-                // Everything but the body is in order, so it can be said whose body it is.
+                // Everything but the body is valid, so the error can name the message of the body.
                 let decoded = Record::decode_but_texts(bytes, Crc::Trust);
                 let decoded = decoded.map_err(|cause| ColumnsError::Record { at, cause })?;
                 let (Record { queue_id, queue_offset, physical_offset, .. }, texts, _) = decoded;
@@ -78,8 +78,8 @@ impl RecordColumns {
     }
 }
 
-/// The text, with replacement characters if need be. Asking first is for those that need none: Rust looks for what to replace byte by
-/// byte, but at whether there is anything in large steps.
+/// Returns the text, with replacement characters if necessary. Valid text is checked first: Rust searches for bytes to
+/// replace one by one, but checks the validity of a text in large steps.
 #[inline]
 fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)

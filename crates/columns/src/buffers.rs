@@ -1,4 +1,4 @@
-//! The growing buffers of one column, in Arrow's layout from the first byte on.
+//! Growing buffers of one column, in Arrow's layout from the first byte on.
 //!
 //! ```text
 //! text, bytes    offsets  0 | end of 1st | end of 2nd …      bytes  1st 2nd …
@@ -13,7 +13,7 @@ use arrow_buffer::{Buffer, NullBuffer, NullBufferBuilder, OffsetBuffer, ScalarBu
 use crate::column::{entries_field, key_field, property_fields};
 use crate::recycling::Spares;
 
-/// Texts or byte strings one after the other.
+/// Texts or byte strings, one after the other.
 #[derive(Debug)]
 pub(crate) struct Texts {
     offsets: Vec<i32>,
@@ -32,7 +32,7 @@ impl Texts {
         self.end();
     }
 
-    /// Adds one text many times.
+    /// Adds one text several times.
     fn push_times(&mut self, text: &[u8], times: usize) {
         let (start, len) = (self.bytes.len(), text.len());
         self.offsets.extend((1..=times).map(|end| (start + end * len) as i32));
@@ -46,10 +46,10 @@ impl Texts {
         }
     }
 
-    /// What has been added to `bytes` since the last one is the next one.
+    /// Ends the current element: it consists of the bytes added to `bytes` since the last element.
     #[inline]
     pub(crate) fn end(&mut self) {
-        // The builder's bounds are far below what an offset can count to.
+        // The builder's bounds are far below the largest offset.
         self.offsets.push(self.bytes.len() as i32);
     }
 
@@ -68,7 +68,7 @@ impl Texts {
         self.bytes.truncate(self.offsets[len] as usize);
     }
 
-    /// The buffers; new ones with as much room take their place, because the next batch will be like this one.
+    /// Returns the buffers and replaces them by new ones of the same capacity, because the next batch will be similar.
     fn take(&mut self) -> (OffsetBuffer<i32>, Buffer) {
         let mut offsets = Vec::with_capacity(self.offsets.len());
         offsets.push(0);
@@ -83,14 +83,15 @@ impl Texts {
         Arc::new(BinaryArray::new(offsets, bytes, None))
     }
 
-    /// The bytes were all UTF-8 when they were pushed; Arrow looks once more, which costs little next to copying them.
+    /// Returns the text array. All bytes were valid UTF-8 when they were pushed; Arrow checks them again, which costs
+    /// little compared to copying them.
     pub(crate) fn finish_text(&mut self, nulls: Option<NullBuffer>) -> StringArray {
         let (offsets, bytes) = self.take();
         StringArray::new(offsets, bytes, nulls)
     }
 }
 
-/// Texts that may be missing.
+/// Texts that may be null.
 #[derive(Debug)]
 pub(crate) struct OptionalTexts {
     texts: Texts,
@@ -122,7 +123,8 @@ impl OptionalTexts {
     }
 }
 
-/// Texts that are mostly the same as the one before, or missing: how often is counted, and they are written when another one comes.
+/// Texts that mostly repeat the previous one, or are null: repetitions are counted, and the text is written when a
+/// different one follows.
 #[derive(Debug)]
 pub(crate) struct TextRuns {
     written: OptionalTexts,
@@ -144,7 +146,7 @@ impl TextRuns {
         self.times += 1;
     }
 
-    /// The same as the last one.
+    /// Adds the last text again.
     #[inline]
     pub(crate) fn push_again(&mut self) {
         self.times += 1;
@@ -160,7 +162,7 @@ impl TextRuns {
     }
 }
 
-/// A list of texts per row.
+/// List of texts per row.
 #[derive(Debug)]
 pub(crate) struct TextLists {
     offsets: Vec<i32>,
@@ -186,7 +188,7 @@ impl TextLists {
     }
 }
 
-/// A map of texts per row.
+/// Map of texts per row.
 #[derive(Debug)]
 pub(crate) struct TextMaps {
     offsets: Vec<i32>,
@@ -195,14 +197,15 @@ pub(crate) struct TextMaps {
 }
 
 impl TextMaps {
-    /// From this many entries on a table finds a name that occurs twice.
+    /// Number of entries from which a table is used to find a name that occurs twice.
     const MANY: usize = 24;
 
     pub(crate) fn new() -> TextMaps {
         TextMaps { offsets: vec![0], names: Texts::new(), values: Texts::new() }
     }
 
-    /// Adds a row, and tells of each entry. When a name occurs twice the later entry wins, as it does for every reader of properties.
+    /// Adds a row, and calls `tell` with each entry. When a name occurs twice the later entry wins, as for every reader
+    /// of properties.
     #[inline]
     pub(crate) fn push<'a>(&mut self, properties: &'a str, mut tell: impl FnMut(&'a str, &'a str)) {
         let first = self.names.len();
@@ -224,7 +227,7 @@ impl TextMaps {
         self.offsets.push(self.names.len() as i32);
     }
 
-    /// Writes the row that begins at `first` anew: each name at its first place, with its last value.
+    /// Writes the row that begins at `first` again: each name at its first position, with its last value.
     #[cold]
     fn push_with_table(&mut self, first: usize, properties: &str) {
         self.names.truncate(first);

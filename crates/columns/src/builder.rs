@@ -1,4 +1,4 @@
-//! The builder: a record in, one value to the end of each wished column.
+//! Builder of columns: for each record one value is added to the end of each selected column.
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
@@ -10,17 +10,18 @@ use crate::column::{Column, schema};
 use crate::damages::Damages;
 use crate::error::ColumnsError;
 
-/// How large a batch may become. A single record is taken whatever its size.
+/// Maximum size of a batch. A single record is accepted whatever its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Rows at most.
+    /// Maximum number of rows.
     pub max_rows: usize,
-    /// Bytes of its columns at most, about.
+    /// Approximate maximum of the bytes of its columns.
     pub max_bytes: usize,
 }
 
 impl Bounds {
-    /// Offsets into a column have 31 bits; with a record more than this they still have room.
+    /// Largest useful `max_bytes`: offsets into a column have 31 bits, and with one record beyond this bound they are
+    /// still large enough.
     pub const MOST_BYTES: usize = 1 << 30;
 }
 
@@ -38,7 +39,7 @@ pub struct RecordColumns {
     cells: Cells,
     broker_name: Option<String>,
     topic: Option<String>,
-    /// What stands in for bodies that cannot be read, when they may.
+    /// Report about unreadable bodies, if they may be kept.
     damages: Option<Damages>,
     records: u64,
     bounds: Bounds,
@@ -47,7 +48,8 @@ pub struct RecordColumns {
 }
 
 impl RecordColumns {
-    /// A builder of these columns, in their order. `broker_name` is what no record says; without it that column is null.
+    /// Creates a builder of these columns, in their order. Records do not contain `broker_name`; without it that column
+    /// is null.
     pub fn new(columns: &[Column], broker_name: Option<&str>, bounds: Bounds) -> RecordColumns {
         RecordColumns {
             schema: schema(columns),
@@ -63,41 +65,42 @@ impl RecordColumns {
         }
     }
 
-    /// The schema of its batches.
+    /// Returns the schema of its batches.
     pub fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
 
-    /// Whose broker the records to come are from.
+    /// Sets the broker name of later records.
     pub fn set_broker_name(&mut self, broker_name: Option<&str>) {
         if self.broker_name.as_deref() != broker_name {
             self.broker_name = broker_name.map(str::to_owned);
         }
     }
 
-    /// What the topic of the records to come is called where they are read; without it, as it is stored.
+    /// Sets the topic shown for later records; without it their stored topic is shown.
     pub fn set_topic(&mut self, topic: Option<&str>) {
         if self.topic.as_deref() != topic {
             self.topic = topic.map(str::to_owned);
         }
     }
 
-    /// From here on a body that does not decompress, or whose checksum is wrong, stays as it is stored, and is noted.
+    /// From now on, a body that does not decompress, or whose checksum is wrong, stays as it is stored, and is
+    /// reported.
     pub fn keep_damaged(&mut self) {
         self.damages.get_or_insert_default();
     }
 
-    /// What was noted since the last call.
+    /// Returns the damages since the last call.
     pub fn take_damages(&mut self) -> Damages {
         self.damages.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Notes what is wrong with a record, if that is no reason to stop.
+    /// Records the error of a record if damaged bodies are kept; otherwise returns it.
     pub(crate) fn forgive(&mut self, error: ColumnsError) -> Result<(), ColumnsError> {
         self.damages.as_mut().map(|damages| damages.note(&error)).ok_or(error)
     }
 
-    /// Records looked at since the beginning, wanted or not.
+    /// Returns the number of records read since the beginning, selected or not.
     pub fn records(&self) -> u64 {
         self.records
     }
@@ -106,24 +109,25 @@ impl RecordColumns {
         self.records += 1;
     }
 
-    /// Rows since the last batch.
+    /// Returns the number of rows since the last batch.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Bytes they take, about.
+    /// Returns the approximate number of bytes of these rows.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether the batch has reached one of its bounds.
+    /// True if the batch has reached one of its bounds.
     pub fn is_full(&self) -> bool {
         self.rows >= self.bounds.max_rows || self.bytes >= self.bounds.max_bytes
     }
 
-    /// Adds a record. One whose body does not decompress is an error and adds nothing, unless it may stay as it is.
+    /// Adds a record. A body that does not decompress is an error, and nothing is added, unless damaged bodies are
+    /// kept.
     pub fn push(&mut self, record: &Record<'_>) -> Result<(), ColumnsError> {
-        // The one part that can fail comes first, so that columns stay equally long.
+        // The only step that can fail comes first, so that columns stay equally long.
         let outcome = if self.cells.asks_body() { inflate(record) } else { Ok(None) };
         let inflated = match outcome {
             Ok(inflated) => inflated,
@@ -145,7 +149,7 @@ impl RecordColumns {
         Ok(())
     }
 
-    /// The batch of the rows so far; the next one begins empty.
+    /// Returns the batch of the rows so far; the next one begins empty.
     pub fn finish(&mut self) -> RecordBatch {
         let arrays: Vec<ArrayRef> = self.columns.iter().map(|&column| self.cells.finish(column)).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
@@ -155,10 +159,10 @@ impl RecordColumns {
     }
 }
 
-/// What a row takes beside what its producer chose, about: numbers, the id of its place, names.
+/// Approximate size of a row without the parts that its producer chose: numbers, the offset id, names.
 const ROW_BYTES: usize = 160;
 
-/// The body as its producer wrote it, when it was compressed.
+/// Returns the body as its producer wrote it, if it was compressed.
 fn inflate(record: &Record<'_>) -> Result<Option<Vec<u8>>, ColumnsError> {
     let outcome = match Codec::of(record.sys_flag) {
         Ok(None) => return Ok(None),

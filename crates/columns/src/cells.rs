@@ -1,6 +1,7 @@
-//! The values of each wished column so far.
+//! Values of each selected column so far.
 //!
-//! A field per column instead of a list of them: a row is then written by straight code, which is as fast for a few columns as for all.
+//! A field per column is used instead of a list of columns: a row is then written by code without a loop, which is as
+//! fast for a few columns as for all.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use wire::{Host, Record, properties};
 use crate::buffers::{OptionalTexts, TextLists, TextMaps, TextRuns, Texts};
 use crate::column::{Column, TIME_ZONE};
 
-/// The columns there are, as far as they are wished for.
+/// All columns; those that are not selected are `None`.
 #[derive(Debug)]
 pub(crate) struct Cells {
     topic: Option<TextRuns>,
@@ -35,10 +36,10 @@ pub(crate) struct Cells {
     asks_one_property: bool,
 }
 
-/// What a row is made of: a record, and what it does not say of itself.
+/// Content of a row: a record, and the values that the record does not contain.
 pub(crate) struct Row<'a> {
     pub record: &'a Record<'a>,
-    /// As its producer wrote it.
+    /// Body as its producer wrote it.
     pub body: &'a [u8],
     pub topic: &'a str,
     pub broker_name: Option<&'a str>,
@@ -71,17 +72,17 @@ impl Cells {
         }
     }
 
-    /// Whether bodies are wished for.
+    /// True if the body column is selected.
     pub(crate) fn asks_body(&self) -> bool {
         self.body.is_some()
     }
 
-    /// Adds a row; how many bytes of it differ from row to row.
+    /// Adds a row; returns the number of its bytes that vary from row to row.
     #[inline]
     pub(crate) fn push(&mut self, row: &Row<'_>) -> usize {
         let record = row.record;
         let mut bytes = 0;
-        // Properties are walked once, for their own column and for those made of one of them.
+        // Properties are walked once, for their own column and for the columns made of one of them.
         let mut noted = Noted::default();
         if let Some(values) = &mut self.properties {
             values.push(record.properties, |name, value| noted.note(name, value));
@@ -134,7 +135,7 @@ impl Cells {
         bytes
     }
 
-    /// A column that was wished for, which begins anew.
+    /// Returns a selected column and starts it again empty.
     pub(crate) fn finish(&mut self, column: Column) -> ArrayRef {
         let array = match column {
             Column::Topic => self.topic.as_mut().map(TextRuns::finish),
@@ -159,7 +160,7 @@ impl Cells {
     }
 }
 
-/// Hosts as texts. Messages of one sender follow each other.
+/// Hosts as texts. Messages of one sender usually follow each other.
 #[derive(Debug)]
 struct HostRuns {
     last: Option<Host>,
@@ -182,7 +183,7 @@ impl HostRuns {
     }
 }
 
-/// The properties that have a column of their own.
+/// Properties that have a column of their own.
 #[derive(Default)]
 struct Noted<'a> {
     unique: Option<&'a str>,
@@ -202,7 +203,7 @@ impl<'a> Noted<'a> {
     }
 }
 
-/// Adds a number to its column, if that is wished for.
+/// Adds a number to its column, if that is selected.
 #[inline]
 fn put<T>(values: &mut Option<Vec<T>>, value: T) {
     if let Some(values) = values {
@@ -217,7 +218,7 @@ fn push_offset_id(values: &mut Texts, record: &Record<'_>) {
     values.end();
 }
 
-/// A time that microseconds cannot hold (a broken clock's) becomes the nearest they can.
+/// Converts to microseconds; a time outside their range (of a broken clock) becomes the nearest one in range.
 #[inline]
 fn micros(millis: i64) -> i64 {
     millis.saturating_mul(1000)
@@ -239,7 +240,7 @@ fn times(values: &mut Vec<i64>) -> ArrayRef {
     Arc::new(TimestampMicrosecondArray::from(take(values)).with_timezone(TIME_ZONE))
 }
 
-/// The next batch will need as much room.
+/// Returns the values and reserves the same capacity for the next batch.
 fn take<T>(values: &mut Vec<T>) -> Vec<T> {
     let room = Vec::with_capacity(values.len());
     std::mem::replace(values, room)

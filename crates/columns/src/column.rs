@@ -1,14 +1,14 @@
-//! The columns there are, and their Arrow types.
+//! The available columns, and their Arrow types.
 //!
-//! Every field may be null, as a schema that a Spark user writes down has it, so that such a schema selects columns without being
-//! refused for its nullability. Times are microseconds, UTC; text and bytes have 32-bit offsets.
+//! Every field is nullable, as in a schema that a Spark user writes down, so that such a schema can select columns
+//! without being rejected for its nullability. Times are microseconds, UTC; text and bytes have 32-bit offsets.
 
 use std::str::FromStr;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 
-/// A column of a message.
+/// Column of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // the names are those of the record's parts
 pub enum Column {
@@ -16,7 +16,7 @@ pub enum Column {
     BrokerName,
     QueueId,
     QueueOffset,
-    /// The producer's id, the broker's for a message that has none.
+    /// The producer's id, or the broker's if the message has none.
     MsgId,
     OffsetMsgId,
     Tags,
@@ -54,7 +54,7 @@ impl Column {
         Column::PhysicalOffset,
     ];
 
-    /// The name of the column.
+    /// Returns the name of the column.
     pub const fn name(self) -> &'static str {
         match self {
             Column::Topic => "topic",
@@ -77,7 +77,7 @@ impl Column {
         }
     }
 
-    /// Its Arrow type.
+    /// Returns the Arrow type of the column.
     pub fn data_type(self) -> DataType {
         match self {
             Column::Topic
@@ -97,7 +97,7 @@ impl Column {
         }
     }
 
-    /// Whether it is one of the properties.
+    /// True if the column is made of one of the properties.
     pub(crate) const fn is_one_property(self) -> bool {
         matches!(self, Column::MsgId | Column::Tags | Column::Keys)
     }
@@ -116,12 +116,12 @@ impl FromStr for Column {
 
 pub(crate) const TIME_ZONE: &str = "UTC";
 
-/// An element of `keys`.
+/// Returns the field of an element of `keys`.
 pub(crate) fn key_field() -> Arc<Field> {
     Arc::new(Field::new("element", DataType::Utf8, true))
 }
 
-/// A name and its value in `properties`.
+/// Returns the fields of a name and its value in `properties`.
 pub(crate) fn property_fields() -> Fields {
     Fields::from(vec![Field::new("key", DataType::Utf8, false), Field::new("value", DataType::Utf8, true)])
 }
@@ -130,7 +130,7 @@ pub(crate) fn entries_field() -> Arc<Field> {
     Arc::new(Field::new("entries", DataType::Struct(property_fields()), false))
 }
 
-/// The Arrow schema of some columns.
+/// Returns the Arrow schema of the columns.
 pub fn schema(columns: &[Column]) -> SchemaRef {
     let fields: Vec<_> = columns.iter().map(|column| Field::new(column.name(), column.data_type(), true)).collect();
     Arc::new(Schema::new(fields))

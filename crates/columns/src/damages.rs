@@ -1,13 +1,14 @@
-//! Bodies that were kept although they cannot be read: how many, and the first of them by name.
+//! Report about bodies that were kept although they cannot be read: their number, and descriptions of the first ones.
 
 use crate::error::ColumnsError;
 
-/// What was noted about damaged records.
+/// Report about damaged records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Damages {
-    /// How many there were.
+    /// Number of damaged records.
     pub count: usize,
-    /// What is wrong with the first ones. A topic may be full of them, and somebody has to read this.
+    /// Descriptions of the first ones. Their number is limited because a topic may be full of them, and people read
+    /// this.
     pub texts: Vec<String>,
 }
 

@@ -1,46 +1,46 @@
-//! Why records cannot become columns.
+//! Errors of the conversion of records into columns.
 
 use thiserror::Error;
 use wire::RecordError;
 use wire::compression::CompressionError;
 
-/// Why records cannot become columns.
+/// Reason why records cannot become columns.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ColumnsError {
     /// The bytes are not records.
     #[error("record at byte {at}: {cause}")]
     Record {
-        /// Where it begins in the bytes given.
+        /// Position of the record in the given bytes.
         at: usize,
-        /// What is wrong with it.
+        /// Reason.
         cause: RecordError,
     },
-    /// A body is not the one that was stored.
+    /// A body differs from the one that was stored.
     #[error("message {queue_offset} of queue {queue_id} of topic {topic} (at {physical_offset} in the log): {cause}")]
     Damaged {
-        /// Whose body it is.
+        /// Topic of the message.
         topic: String,
-        /// Its queue.
+        /// Queue of the message.
         queue_id: i32,
-        /// Its place in the queue.
+        /// Queue offset of the message.
         queue_offset: i64,
-        /// Its place in the log.
+        /// Physical offset of the message.
         physical_offset: i64,
-        /// What is wrong with it.
+        /// Reason.
         cause: RecordError,
     },
     /// A body does not decompress.
     #[error("message {queue_offset} of queue {queue_id} of topic {topic} (at {physical_offset} in the log): {cause}")]
     Body {
-        /// Whose body it is.
+        /// Topic of the message.
         topic: String,
-        /// Its queue.
+        /// Queue of the message.
         queue_id: i32,
-        /// Its place in the queue.
+        /// Queue offset of the message.
         queue_offset: i64,
-        /// Its place in the log.
+        /// Physical offset of the message.
         physical_offset: i64,
-        /// What is wrong with it.
+        /// Reason.
         cause: CompressionError,
     },
 }

@@ -4,12 +4,12 @@
 //! bytes of records ──► wire::Record ──► RecordColumns::push ──► buffers per column ──► finish ──► RecordBatch
 //! ```
 //!
-//! Readers that take messages by the million (Spark, Polars, DuckDB) want columns, not objects. A record is decoded where it lies and
-//! each wished part is copied once, to the end of its column; a column nobody wished for costs nothing. The types are those Spark
-//! compares with its own schema, exactly: see [`schema`].
+//! Readers that take messages by the million (Spark, Polars, DuckDB) need columns, not objects. A record is decoded in
+//! place and each selected part is copied once, to the end of its column; a column that is not selected costs nothing.
+//! The types are exactly those that Spark compares with its own schema: see [`schema`].
 //!
-//! No batch outgrows its reader: [`RecordColumns::append`] stops behind the record that reaches a bound, and says where, however small
-//! the compressed bodies of a hostile peer are.
+//! No batch is too large for its reader: [`RecordColumns::append`] stops behind the record that reaches a bound, and
+//! returns that position, however small the compressed bodies of a hostile peer are.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

@@ -1,18 +1,19 @@
-//! Memory of columns that comes back when whoever has them lets go, to be filled again.
+//! Reuse of the memory of columns: it comes back when the consumer of a batch drops it, and is filled again.
 //!
-//! What a batch needs is some megabytes at a time. An allocator gives memory of that size back to the system as soon as it is free,
-//! and takes it again, page by page and filled with zeros, for the next batch, which costs as much as building the columns.
+//! A batch needs some megabytes at a time. An allocator returns memory of that size to the system as soon as it is
+//! free, and gets it again, page by page and filled with zeros, for the next batch, which costs as much as building the
+//! columns.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_buffer::Buffer;
 use bytes::Bytes;
 
-/// Less than this an allocator keeps.
+/// Smaller blocks are kept by the allocator itself.
 const WORTH_KEEPING: usize = 64 << 10;
-/// More than this only single messages need that are larger than all others, and then hardly again.
+/// Larger blocks are needed only for single messages that are larger than all others, and then probably not again.
 const TOO_LARGE: usize = 128 << 20;
-/// What is free of a column, at most.
+/// Maximum number of free blocks per column.
 const SPARES: usize = 4;
 
 /// Free memory of one column.
@@ -20,13 +21,13 @@ const SPARES: usize = 4;
 pub(crate) struct Spares(Arc<Mutex<Vec<Vec<u8>>>>);
 
 impl Spares {
-    /// Nothing, with room for `capacity` bytes.
+    /// Returns an empty vector with room for `capacity` bytes.
     pub fn take(&self, capacity: usize) -> Vec<u8> {
         let spare = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
         spare.unwrap_or_else(|| Vec::with_capacity(capacity))
     }
 
-    /// The bytes for a column; their memory returns.
+    /// Returns a buffer of the bytes for a column; their memory comes back when the buffer is dropped.
     pub fn lend(&self, bytes: Vec<u8>) -> Buffer {
         if !(WORTH_KEEPING..TOO_LARGE).contains(&bytes.capacity()) {
             return Buffer::from_vec(bytes);

@@ -90,7 +90,7 @@ fn texts_that_repeat_and_those_that_do_not() {
         RecordColumns::new(&[Column::Topic, Column::BrokerName, Column::BornHost], None, Bounds::default());
     let mut expected = Vec::new();
     for number in 0..300 {
-        // Runs of all lengths from one on, also of no text at all, and one that goes on in the next batch.
+        // Runs of all lengths from one on, also of null texts, and one that continues in the next batch.
         let run = (0..).find(|run| (run + 1) * (run + 2) / 2 > number).unwrap();
         let (topic, broker) = (["", "orders", "红"][run % 3], [None, Some("broker-a"), Some("")][run % 3]);
         let host = Host::new("10.0.0.1".parse().unwrap(), (run % 2) as i32);

@@ -1,4 +1,4 @@
-//! `Appended`: where a message was put, and the answer that tells its producer.
+//! `Appended`: the position at which a message was stored, and the response that reports it to the producer.
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use wire::ids::OffsetId;
@@ -7,7 +7,7 @@ use crate::command::Command;
 use crate::ext_fields::ExtTexts;
 use crate::host::HostArgument;
 
-/// Where a message was put.
+/// Position at which a message was stored.
 #[pyclass(frozen, eq, module = "orbitmq._native")]
 #[derive(PartialEq)]
 pub struct Appended(pub store::Appended);
@@ -42,10 +42,10 @@ impl Appended {
     }
 }
 
-/// The answer to a send: where its messages were put, and what every answer to a send carries.
+/// Creates the response to a send: the positions of its messages, and the fields common to all responses to sends.
 #[pyfunction]
 #[pyo3(signature = (request, code, store_host, region, trace_on, queue_id, appended, /))]
-#[allow(clippy::too_many_arguments)] // the fields of the answer
+#[allow(clippy::too_many_arguments)] // the fields of the response
 pub fn answer_send(
     py: Python<'_>,
     request: &Command,

@@ -8,7 +8,7 @@ use crate::errors::batch_error;
 use crate::ids::UniqueIds;
 use crate::properties::PropertiesArgument;
 
-/// The body of a batch.
+/// Encodes the body of a batch.
 #[pyfunction]
 #[pyo3(signature = (messages, /))]
 pub fn encode_batch<'py>(
@@ -24,7 +24,7 @@ pub fn encode_batch<'py>(
     Ok(PyBytes::new(py, &out))
 }
 
-/// The body of a batch that grows message by message, each with an id of its own.
+/// Body of a batch that grows message by message, each with an id of its own.
 #[pyclass(module = "orbitmq._native")]
 #[derive(Default)]
 pub struct BatchBody {
@@ -41,7 +41,7 @@ impl BatchBody {
         BatchBody::default()
     }
 
-    /// Appends a message under the next of `ids`; how many there are now.
+    /// Appends a message under the next of `ids`; returns the number of messages so far.
     #[pyo3(signature = (ids, month_ms, flag, body, wait_store_ok, more, /))]
     #[expect(clippy::too_many_arguments, reason = "a message, and where its id comes from")]
     fn add(
@@ -76,7 +76,7 @@ impl BatchBody {
         Ok(self.count)
     }
 
-    /// The ids of all messages, with commas between them.
+    /// Returns the ids of all messages, joined by commas.
     #[getter]
     fn ids(&self) -> &str {
         &self.ids
@@ -91,7 +91,7 @@ impl BatchBody {
     }
 }
 
-/// The messages of a batch.
+/// Decodes the messages of a batch.
 #[pyfunction]
 #[pyo3(signature = (data, /))]
 pub fn decode_batch(py: Python<'_>, data: BytesLike) -> PyResult<Bound<'_, PyList>> {
@@ -107,7 +107,7 @@ pub fn decode_batch(py: Python<'_>, data: BytesLike) -> PyResult<Bound<'_, PyLis
     Ok(messages)
 }
 
-/// The properties string a batched message is stored with.
+/// Returns the properties string under which a batched message is stored.
 #[pyfunction]
 #[pyo3(signature = (own, of_batch, /))]
 pub fn join_batch_properties(py: Python<'_>, own: &str, of_batch: &str) -> PyResult<String> {

@@ -1,12 +1,12 @@
-//! Arguments that hold bytes: `bytes` is taken as it is, any other buffer is copied once.
+//! Arguments with bytes: `bytes` is used as it is, any other buffer is copied once.
 //!
-//! A `bytes` object never changes, so a class may keep it and cut views out of it for as long as it lives. A `bytearray` or a
-//! `memoryview` may change as soon as the call returns, hence the copy.
+//! A `bytes` object never changes, so a class may keep it and slice views out of it as long as it lives. A `bytearray`
+//! or a `memoryview` may change as soon as the call returns, hence the copy.
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-/// The bytes of an argument, as an object that can be kept.
+/// Bytes of an argument, as an object that can be kept.
 pub struct BytesLike(pub Py<PyBytes>);
 
 impl<'py> FromPyObject<'_, 'py> for BytesLike {

@@ -1,7 +1,7 @@
-//! `Cleaned`: what a round of cleaning did.
+//! `Cleaned`: the result of a round of cleaning.
 use pyo3::prelude::*;
 
-/// What a round of cleaning did.
+/// Result of a round of cleaning.
 #[pyclass(frozen, get_all, module = "orbitmq._native")]
 pub struct Cleaned {
     log_files: usize,

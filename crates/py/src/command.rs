@@ -1,7 +1,8 @@
-//! `Command`: one request or response, header and body.
+//! `Command`: a request or response, header and body.
 //!
-//! `ext` is `None` when the header had no such map: in JSON that differs from an empty one, and some peers care. The fields of a
-//! received command, and of answers made here in numbers, are texts; their dict is made when first asked for.
+//! `ext` is `None` if the header had no such map: in JSON that differs from an empty one, and some peers depend on the
+//! difference. The ext fields of a received command, and of responses with numbers made here, are texts; their dict is
+//! created at the first access.
 use std::borrow::Cow;
 
 use pyo3::exceptions::PyValueError;
@@ -15,11 +16,11 @@ use crate::bytes_like::BytesLike;
 use crate::errors::frame_error;
 use crate::ext_fields::ExtTexts;
 
-/// What a command made here says of its maker; the signature of `new` spells both out.
+/// Language and version of commands made here; the signature of `new` contains both as literals.
 pub const OUR_LANGUAGE: Language = Language::Python;
 pub const OUR_VERSION: i32 = 407;
 
-/// One request or response.
+/// Request or response.
 #[pyclass(frozen, module = "orbitmq._native")]
 pub struct Command {
     #[pyo3(get)]
@@ -41,13 +42,13 @@ pub struct Command {
 }
 
 impl Command {
-    /// The command a frame carries.
+    /// Decodes the command in a frame.
     pub fn decode(py: Python<'_>, frame: &Frame<'_>) -> Result<Command, FrameError> {
         let head = Command::decode_head(py, frame)?;
         Ok(head.with_body(PyBytes::new(py, frame.body).unbind()))
     }
 
-    /// The same without its body.
+    /// Decodes the command in a frame without its body.
     pub fn decode_head(py: Python<'_>, frame: &Frame<'_>) -> Result<Command, FrameError> {
         let header = frame.command()?;
         Ok(Command {
@@ -64,7 +65,7 @@ impl Command {
         })
     }
 
-    /// The command with this body.
+    /// Returns the command with this body.
     pub fn with_body(self, body: Py<PyBytes>) -> Command {
         Command { body, ..self }
     }
@@ -77,7 +78,7 @@ impl Command {
         &self.body
     }
 
-    /// The ext fields as texts; those of a command that was made with a dict are copied out of it.
+    /// Returns the ext fields as texts; those of a command made with a dict are copied out of it.
     pub fn texts(&self, py: Python<'_>) -> PyResult<Cow<'_, ExtTexts>> {
         if let Some(texts) = &self.texts {
             return Ok(Cow::Borrowed(texts));
@@ -87,7 +88,7 @@ impl Command {
         Ok(Cow::Owned(ExtTexts::new(&pairs)))
     }
 
-    /// The response to this request, its ext fields as texts.
+    /// Creates the response to this request, its ext fields as texts.
     pub fn answer(&self, py: Python<'_>, code: i32, remark: Option<&str>, ext: ExtTexts, body: Py<PyBytes>) -> Command {
         Command {
             code,
@@ -110,10 +111,10 @@ impl Command {
         Ok(ext.as_ref())
     }
 
-    /// Appends the frame but for its body.
+    /// Appends the frame without its body.
     fn encode_head_into(&self, py: Python<'_>, out: &mut Vec<u8>) -> PyResult<()> {
         let remark = self.remark.as_ref().map(|remark| remark.bind(py).to_cow()).transpose()?;
-        // A dict that was asked for may have been changed since.
+        // A dict that was accessed may have been changed since.
         let items: Vec<_>;
         let ext_fields = match (self.ext.get(py), &self.texts) {
             (Some(None), _) | (None, None) => None,
@@ -190,7 +191,7 @@ impl Command {
         })
     }
 
-    /// The response to this request: its opaque and its encoding.
+    /// Creates the response to this request: with its opaque and its encoding.
     #[pyo3(signature = (code, remark = None, ext = None, body = None))]
     fn respond(
         &self,
@@ -242,13 +243,13 @@ impl Command {
         self.flag & header::FLAG_ONEWAY != 0
     }
 
-    /// The bytes that a received command keeps: its body and its ext fields.
+    /// Returns the number of bytes that a received command keeps: its body and its ext fields.
     #[getter]
     fn size(&self, py: Python<'_>) -> usize {
         self.body.as_bytes(py).len() + self.texts.as_ref().map_or(0, ExtTexts::size)
     }
 
-    /// One ext field.
+    /// Returns one ext field.
     #[pyo3(signature = (name, /))]
     fn get_ext<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
         match self.ext_dict(py)? {
@@ -257,7 +258,7 @@ impl Command {
         }
     }
 
-    /// The command's frame.
+    /// Encodes the command as a frame.
     fn encode<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let body = self.body.as_bytes(py);
         let mut out = Vec::with_capacity(256 + body.len());
@@ -278,7 +279,7 @@ impl Command {
     }
 }
 
-/// The frame of a request of our own, for those who need no `Command`.
+/// Encodes the frame of a request, for callers that need no `Command`.
 #[pyfunction]
 #[pyo3(signature = (code, opaque, ext, body, encoding, /))]
 pub fn encode_request<'py>(
@@ -292,11 +293,11 @@ pub fn encode_request<'py>(
     Command::new(py, code, opaque, 0, None, ext, body, OUR_LANGUAGE.name(), OUR_VERSION, encoding)?.encode(py)
 }
 
-/// A body from this size on is written from where it is, and received where it stays: copying it would cost more than one buffer, or
-/// one call, more.
+/// Size from which a body is written from its own memory, and received into its final memory: copying it would cost
+/// more than one more buffer, or one more call.
 pub const LARGE_BODY_LEN: usize = 16 * 1024;
 
-/// The frames of several commands, back to back, in as few buffers as pays: what leaves in one write.
+/// Encodes the frames of several commands, back to back, in the smallest worthwhile number of buffers for one write.
 #[pyfunction]
 #[pyo3(signature = (commands, /))]
 pub fn encode_commands<'py>(py: Python<'py>, commands: Vec<Py<Command>>) -> PyResult<Vec<Bound<'py, PyBytes>>> {

@@ -1,4 +1,4 @@
-//! Compressed bodies. A codec crosses by its name: `zlib`, `lz4`, `zstd`.
+//! Compressed bodies. In Python a codec is its name: `zlib`, `lz4`, `zstd`.
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -7,10 +7,10 @@ use wire::compression::{Codec, DEFAULT_LIMIT};
 use crate::bytes_like::BytesLike;
 use crate::errors::compression_error;
 
-// The signatures spell the limit out, so that people and stubs see the number.
+// The signatures contain the limit as a literal, so that people and stubs see the number.
 const _: () = assert!(DEFAULT_LIMIT == 16777216);
 
-/// A codec argument.
+/// Codec argument.
 pub struct CodecName(Codec);
 
 impl<'py> FromPyObject<'_, 'py> for CodecName {
@@ -35,7 +35,7 @@ pub fn compress<'py>(py: Python<'py>, body: BytesLike, codec: CodecName, level: 
     Ok(PyBytes::new(py, &compressed))
 }
 
-/// Inflates a body.
+/// Decompresses a body.
 #[pyfunction]
 #[pyo3(signature = (body, codec, /, *, max_bytes = 16777216))]
 pub fn decompress<'py>(
@@ -49,14 +49,14 @@ pub fn decompress<'py>(
     Ok(PyBytes::new(py, &inflated))
 }
 
-/// The sysFlag bits of a body compressed with a codec.
+/// Returns the sysFlag bits of a body compressed with a codec.
 #[pyfunction]
 #[pyo3(signature = (codec, /))]
 pub fn compression_flags(codec: CodecName) -> i32 {
     codec.0.flags()
 }
 
-/// A stored body as its producer wrote it.
+/// Returns a stored body as its producer wrote it.
 pub fn inflated<'py>(py: Python<'py>, body: &[u8], sys_flag: i32) -> PyResult<Bound<'py, PyBytes>> {
     let outcome = match Codec::of(sys_flag) {
         Ok(None) => return Ok(PyBytes::new(py, body)),

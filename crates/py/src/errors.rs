@@ -1,7 +1,7 @@
-//! The one place where Rust errors become the classes of `orbitmq.errors`.
+//! Conversion of Rust errors into the classes of `orbitmq.errors`, in one place.
 //!
-//! The classes are written in Python, where people read and catch them; here each error of the crates is given its class, its
-//! text and, where they apply, the `path` and `offset` it speaks of.
+//! The classes are written in Python, where people read and catch them; here each error of the crates gets its class,
+//! its text and, where they apply, its `path` and `offset`.
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ use wire::frame::FrameError;
 use wire::ids::IdError;
 use wire::json::JsonError;
 
-/// An instance of `orbitmq.errors.<class>`; or whatever went wrong while making it.
+/// Creates an instance of `orbitmq.errors.<class>`, or returns the error raised while creating it.
 fn instance(py: Python<'_>, class: &str, text: String, path: Option<&Path>, offset: Option<u64>) -> PyErr {
     let made = (|| {
         let arguments = PyDict::new(py);
@@ -33,12 +33,12 @@ fn instance(py: Python<'_>, class: &str, text: String, path: Option<&Path>, offs
     made.map_or_else(|failure| failure, PyErr::from_value)
 }
 
-/// A record that cannot be read, or values that cannot become one; `at` is where it begins in the bytes given.
+/// Converts the error of a record that cannot be decoded or encoded; `at` is its position in the bytes given.
 pub fn record_error(py: Python<'_>, error: RecordError, at: usize) -> PyErr {
     instance(py, "MalformedRecord", format!("record at byte {at}: {error}"), None, Some(at as u64))
 }
 
-/// A frame that cannot be cut or read, or a command that cannot become one; `at` is where it begins in the stream.
+/// Converts the error of a frame or command that cannot be decoded or encoded; `at` is its position in the stream.
 pub fn frame_error(py: Python<'_>, error: FrameError, at: Option<u64>) -> PyErr {
     let class = match error {
         FrameError::TooLong { .. } => "FrameTooLarge",
@@ -50,68 +50,68 @@ pub fn frame_error(py: Python<'_>, error: FrameError, at: Option<u64>) -> PyErr 
     instance(py, class, error.to_string(), None, at)
 }
 
-/// An ext field that is missing or no number.
+/// Creates the error for an ext field that is missing or is not a number.
 pub fn header_fault(py: Python<'_>, text: String) -> PyErr {
     instance(py, "HeaderFault", text, None, None)
 }
 
-/// Text that is not JSON.
+/// Converts the error of text that is not JSON.
 pub fn json_error(py: Python<'_>, error: JsonError) -> PyErr {
     instance(py, "MalformedJson", error.to_string(), None, Some(error.at as u64))
 }
 
-/// JSON that Python has no value for.
+/// Creates the error for JSON that has no Python value.
 pub fn json_error_without_place(py: Python<'_>, text: String) -> PyErr {
     instance(py, "MalformedJson", text, None, None)
 }
 
-/// A batch that cannot be read, or messages that cannot become one; `at` is where the message begins in the batch.
+/// Converts the error of a batch that cannot be decoded or encoded; `at` is the position of the message in the batch.
 pub fn batch_error(py: Python<'_>, error: BatchError, at: usize) -> PyErr {
     instance(py, "MalformedBatch", format!("message at byte {at}: {error}"), None, Some(at as u64))
 }
 
-/// Text that is not a message id.
+/// Converts the error of text that is not a message id.
 pub fn id_error(py: Python<'_>, error: IdError) -> PyErr {
     instance(py, "MalformedId", error.to_string(), None, None)
 }
 
-/// A body that cannot be inflated.
+/// Converts the error of a body that cannot be decompressed.
 pub fn compression_error(py: Python<'_>, error: &CompressionError) -> PyErr {
     instance(py, "MalformedBody", error.to_string(), None, None)
 }
 
-/// As [`compression_error`], with the message it belongs to.
+/// Like [`compression_error`], with a text that names the message.
 pub fn compression_error_in(py: Python<'_>, text: String) -> PyErr {
     instance(py, "MalformedBody", text, None, None)
 }
 
-/// A text that is no selector.
+/// Converts the error of a text that is not a valid selector.
 pub fn filter_error(py: Python<'_>, error: &FilterError) -> PyErr {
     let class = if matches!(error, FilterError::Limit(_)) { "FilterTooLarge" } else { "MalformedFilter" };
     instance(py, class, error.to_string(), None, None)
 }
 
-/// A row that cannot be sent.
+/// Converts the error of a row that cannot be sent.
 pub fn pack_error(py: Python<'_>, error: &PackError) -> PyErr {
     instance(py, "BadMessage", error.to_string(), None, None)
 }
 
-/// A batch of an exactly-once sender that is not taken.
+/// Converts the error of an exactly-once sender's batch that is rejected.
 pub fn not_taken(py: Python<'_>, error: &NotTaken) -> PyErr {
     instance(py, "BatchNotTaken", error.to_string(), None, None)
 }
 
-/// Bytes that are no snapshot of stored ids.
+/// Converts the error of bytes that are not a snapshot of stored ids.
 pub fn snapshot_error(py: Python<'_>, error: BadSnapshot) -> PyErr {
     instance(py, "WireError", error.to_string(), None, None)
 }
 
-/// A text in the place of a message's id.
+/// Creates the error for a message id that is not 32 hex digits.
 pub fn unknown_id(py: Python<'_>, id: &str) -> PyErr {
     instance(py, "MalformedId", format!("{id:?} is not an id of 32 hex digits"), None, None)
 }
 
-/// Something about a store directory.
+/// Converts an error of a store directory.
 pub fn store_error(py: Python<'_>, error: &StoreError) -> PyErr {
     let (class, path, offset) = match error {
         StoreError::Locked { path, .. } => ("StoreLocked", Some(path), None),
@@ -136,7 +136,7 @@ pub fn store_error(py: Python<'_>, error: &StoreError) -> PyErr {
     instance(py, class, error.to_string(), path.map(PathBuf::as_path), offset)
 }
 
-/// As [`store_error`], with what was appended before it.
+/// Like [`store_error`], with the messages appended before the error.
 pub fn append_error(py: Python<'_>, error: &StoreError, appended: Bound<'_, PyList>) -> PyErr {
     let raised = store_error(py, error);
     match raised.value(py).setattr("appended", appended) {
@@ -145,7 +145,7 @@ pub fn append_error(py: Python<'_>, error: &StoreError, appended: Bound<'_, PyLi
     }
 }
 
-/// The operating system refused something that is not a file of the store.
+/// Converts an operating-system error that does not concern a file of the store.
 pub fn store_os_error(py: Python<'_>, error: io::Error, root: &Path) -> PyErr {
     instance(py, "StoreIOError", error.to_string(), Some(root), None)
 }

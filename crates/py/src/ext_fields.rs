@@ -1,11 +1,12 @@
-//! The ext fields of a header, kept as text until somebody asks.
+//! Ext fields of a header, kept as text until they are accessed.
 //!
-//! Handlers read most headers through a `HeaderReader`, which takes typed values straight from here; a dict is only made for those
-//! who ask for one. Answers that are given once per message are made of these, too.
+//! Handlers read most headers through a `HeaderReader`, which takes typed values directly from here; a dict is created
+//! only for code that accesses it. Responses that are sent once per message are made of these, too.
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// Names and values back to back in one string: `(end of the name, end of the value)` of each pair, in the order they came.
+/// Names and values back to back in one string: `(end of the name, end of the value)` of each pair, in the order
+/// received.
 #[derive(Clone)]
 pub struct ExtTexts {
     text: String,
@@ -26,12 +27,12 @@ impl ExtTexts {
         ExtTexts { text, ends }
     }
 
-    /// The bytes that the pairs take.
+    /// Returns the number of bytes of the pairs.
     pub fn size(&self) -> usize {
         self.text.len() + self.ends.len() * size_of::<(u32, u32)>()
     }
 
-    /// The pairs in the order they came.
+    /// Returns the pairs in the order received.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&str, &str)> {
         (0..self.ends.len()).map(|index| self.pair(index))
     }
@@ -42,7 +43,7 @@ impl ExtTexts {
         (&self.text[begin..name_end as usize], &self.text[name_end as usize..value_end as usize])
     }
 
-    /// The value of a name; of equal names the last counts, as in a map.
+    /// Returns the value of a name; of equal names the last one counts, as in a map.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.iter().rev().find(|(found, _)| *found == name).map(|(_, value)| value)
     }

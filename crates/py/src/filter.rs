@@ -1,4 +1,4 @@
-//! `Filter`: an SQL92 selector, compiled once and asked about many messages.
+//! `Filter`: an SQL92 selector, compiled once and evaluated for many messages.
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use wire::filter::Verdict;
 
 use crate::errors::filter_error;
 
-/// An SQL92 selector over the properties of messages.
+/// SQL92 selector over the properties of messages.
 #[pyclass(frozen, module = "orbitmq._native")]
 pub struct Filter(pub Arc<wire::filter::Filter>);
 
 #[pymethods]
 impl Filter {
-    /// The longest expression, in bytes of UTF-8.
+    /// Maximum length of an expression, in bytes of UTF-8.
     #[classattr]
     const MAX_TEXT_BYTES: usize = wire::filter::MAX_TEXT;
 
@@ -24,7 +24,7 @@ impl Filter {
         compiled.map(|filter| Filter(Arc::new(filter))).map_err(|error| filter_error(py, &error))
     }
 
-    /// A filter for messages that come back for another try: each is asked of the topic it came from.
+    /// Creates a filter for retried messages: each is matched by the filter of its original topic.
     #[staticmethod]
     #[pyo3(signature = (by_topic, /))]
     fn of_retries(py: Python<'_>, by_topic: HashMap<String, Py<Filter>>) -> Filter {
@@ -32,13 +32,13 @@ impl Filter {
         Filter(Arc::new(wire::filter::Filter::of_retries(by_topic.collect())))
     }
 
-    /// Whether a message with this properties string is wanted.
+    /// True if the filter matches a message with this properties string.
     #[pyo3(signature = (properties, /))]
     fn matches(&self, properties: &str) -> bool {
         self.0.matches(properties)
     }
 
-    /// What the selector says of a properties string: yes, no, not known, or that it makes no sense.
+    /// Returns the result of the selector for a properties string: `TRUE`, `FALSE`, `UNKNOWN` or `ERROR`.
     #[pyo3(signature = (properties, /))]
     fn verdict(&self, properties: &str) -> &'static str {
         match self.0.verdict(properties) {

@@ -1,10 +1,11 @@
-//! `FrameReader`: the bytes of a connection, cut into commands.
+//! `FrameReader`: cuts the bytes of a connection into commands.
 //!
-//! Bytes go in as the socket gives them, whole commands come out; what is left of a frame waits for the next bytes. Nothing is
-//! kept when a read ends exactly at a frame's end, which is the usual case, so then nothing is copied but the bodies.
+//! Bytes are fed as the socket returns them, whole commands are returned; the rest of a frame waits for the next bytes.
+//! Nothing is kept when a read ends exactly at a frame's end, which is the usual case, so then nothing is copied but
+//! the bodies.
 //!
-//! A frame that breaks the rules ends the stream: there is no place to go on from. The commands before it are still returned,
-//! `failure` then holds the error, and every later call raises it.
+//! An invalid frame ends the stream, because the start of the next frame is then unknown. The commands before it are
+//! still returned, `failure` then holds the error, and every later call raises it.
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -15,14 +16,14 @@ use crate::command::{Command, LARGE_BODY_LEN};
 use crate::errors::frame_error;
 use crate::filled_bytes::FilledBytes;
 
-/// Room that an idle connection may keep for its next partial frame.
+/// Capacity that an idle connection may keep for its next partial frame.
 const KEPT_CAPACITY: usize = 64 * 1024;
 
-/// A frame of which this much has come gets room for all of it at once. Growing by doubling would leave behind blocks of all sizes,
-/// which together take more memory than the frames.
+/// Received size from which a frame gets room for all of it at once. Growing by doubling would leave free blocks of all
+/// sizes, which together take more memory than the frames.
 const BELIEVED_LEN: usize = 256 * 1024;
 
-// The signature below spells the limit out, so that people and stubs see the number.
+// The signature below contains the limit as a literal, so that people and stubs see the number.
 const _: () = assert!(MAX_FRAME_LEN == 16777216);
 
 /// Cuts a connection's bytes into commands.
@@ -30,7 +31,7 @@ const _: () = assert!(MAX_FRAME_LEN == 16777216);
 pub struct FrameReader {
     max_frame_bytes: usize,
     partial: Vec<u8>,
-    /// Bytes of the stream before the first one in `partial`.
+    /// Number of bytes of the stream before the first one in `partial`.
     position: u64,
     failure: Option<Py<PyException>>,
 }
@@ -43,7 +44,7 @@ impl FrameReader {
         FrameReader { max_frame_bytes, partial: Vec::new(), position: 0, failure: None }
     }
 
-    /// Takes the next bytes of the stream; gives the commands that are whole now.
+    /// Takes the next bytes of the stream; returns the commands that are complete now.
     #[pyo3(signature = (data, /))]
     fn feed<'py>(&mut self, py: Python<'py>, data: BytesLike) -> PyResult<Bound<'py, PyList>> {
         let commands = PyList::empty(py);
@@ -69,7 +70,7 @@ impl Default for FrameReader {
 }
 
 impl FrameReader {
-    /// Raises what ended the stream.
+    /// Raises the error that ended the stream.
     pub fn check(&self, py: Python<'_>) -> PyResult<()> {
         match &self.failure {
             Some(failure) => Err(PyErr::from_value(failure.bind(py).clone().into_any())),
@@ -77,7 +78,7 @@ impl FrameReader {
         }
     }
 
-    /// Takes the next bytes of the stream; appends the commands that are whole now.
+    /// Takes the next bytes of the stream; appends the commands that are complete now.
     pub fn feed_slice(&mut self, py: Python<'_>, data: &[u8], commands: &Bound<'_, PyList>) -> PyResult<()> {
         self.check(py)?;
         let mut partial = std::mem::take(&mut self.partial);
@@ -106,9 +107,10 @@ impl FrameReader {
         Ok(())
     }
 
-    /// The frame that has begun, if its body is large: its head, and the body as far as it has come. The stream goes on after it.
+    /// Takes the partial frame if its body is large: returns its head, and the part of the body received so far. The
+    /// stream continues after it.
     pub fn take_large(&mut self, py: Python<'_>) -> PyResult<Option<(Command, FilledBytes)>> {
-        // What is wrong with a frame is found when it is whole.
+        // Errors of a frame are found when it is complete.
         let Ok(Some((frame, body_len))) = cut_head(&self.partial, self.max_frame_bytes) else { return Ok(None) };
         if body_len < LARGE_BODY_LEN {
             return Ok(None);
@@ -121,7 +123,8 @@ impl FrameReader {
         Ok(Some((head, body)))
     }
 
-    /// Appends every whole command of `bytes` to `commands`; how many bytes they took, and the length of the frame after them.
+    /// Appends every whole command of `bytes` to `commands`; returns the number of bytes they took, and the length of
+    /// the frame after them.
     fn cut_all(&mut self, py: Python<'_>, bytes: &[u8], commands: &Bound<'_, PyList>) -> PyResult<(usize, usize)> {
         let mut taken = 0;
         loop {

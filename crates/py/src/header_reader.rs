@@ -1,8 +1,9 @@
-//! `HeaderReader`: a command's ext fields as typed values, in one call.
+//! `HeaderReader`: converts a command's ext fields to typed values, in one call.
 //!
-//! Which fields a header has and of which types is said in Python, once per header class; here they are read once per request. The
-//! rules are Java's: a number is an optional sign and decimal digits within its 32 or 64 bits, a boolean is `true` in any case or else
-//! false. A bad number in the place of a field with a default is as if it were not there, but not in headers that are strict.
+//! The fields of a header and their types are defined in Python, once per header class; here they are read once per
+//! request. The rules are Java's: a number is an optional sign and decimal digits within its 32 or 64 bits, a boolean
+//! is `true` in any case or else false. An invalid number in a field with a default counts as missing, but not in
+//! strict headers.
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -22,11 +23,12 @@ struct Field {
     name: Py<PyString>,
     wire_name: String,
     kind: Kind,
-    /// None: it must be there.
+    /// `None`: the field is required.
     default: Option<Py<PyAny>>,
 }
 
-/// A field as Python says it: its name, its name on the wire, its kind, and a tuple with the default, empty when it must be there.
+/// Field as Python passes it: its name, its name on the wire, its kind, and a tuple with the default, empty if the
+/// field is required.
 type FieldArgument = (Py<PyString>, String, String, Vec<Py<PyAny>>);
 
 /// Reads the ext fields of commands into the values of one header class.
@@ -54,7 +56,7 @@ impl HeaderReader {
         Ok(HeaderReader { fields: fields.collect::<PyResult<_>>()?, strict })
     }
 
-    /// The values of a command's header by their names.
+    /// Returns the values of a command's header by their names.
     #[pyo3(signature = (command, /))]
     fn read<'py>(&self, py: Python<'py>, command: &Command) -> PyResult<Bound<'py, PyDict>> {
         let values = PyDict::new(py);

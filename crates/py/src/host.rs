@@ -1,4 +1,4 @@
-//! Hosts cross as `(ip, port)` with the address as text, the shape `asyncio` gives a peer's name in.
+//! Hosts as `(ip, port)` with the address as text, the form in which `asyncio` returns a peer's name.
 use std::net::IpAddr;
 
 use pyo3::exceptions::PyValueError;
@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 use wire::Host;
 
-/// A host argument: the first two items of a tuple, so that the four-item names of IPv6 sockets are welcome too.
+/// Host argument: the first two items of a tuple, so that the four-item names of IPv6 sockets are accepted, too.
 pub struct HostArgument(pub Host);
 
 impl<'py> FromPyObject<'_, 'py> for HostArgument {
@@ -23,13 +23,13 @@ impl<'py> FromPyObject<'_, 'py> for HostArgument {
 }
 
 impl HostArgument {
-    /// The host given, or `0.0.0.0:0` for none.
+    /// Returns the given host, or `0.0.0.0:0` for `None`.
     pub fn or_unspecified(argument: Option<HostArgument>) -> Host {
         argument.map_or(Host::UNSPECIFIED, |HostArgument(host)| host)
     }
 }
 
-/// A host as Python sees it.
+/// Converts a host to a Python tuple.
 pub fn host_tuple(host: Host) -> (String, i32) {
     (host.ip.to_string(), host.port)
 }

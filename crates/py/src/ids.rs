@@ -1,4 +1,4 @@
-//! Message ids: where a message is stored, and what its producer called it.
+//! Message ids: the offset id assigned by the broker, and the unique id assigned by the producer.
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -10,14 +10,14 @@ use wire::ids::{OffsetId, UniqueId};
 use crate::errors::id_error;
 use crate::host::{HostArgument, host_tuple};
 
-/// The id of the message at a broker's physical offset.
+/// Encodes the id of the message at a broker's physical offset.
 #[pyfunction]
 #[pyo3(signature = (store_host, physical_offset, /))]
 pub fn encode_offset_id(store_host: HostArgument, physical_offset: i64) -> String {
     OffsetId { store_host: store_host.0, physical_offset }.encode()
 }
 
-/// The broker and the physical offset of an id.
+/// Returns the broker and the physical offset of an id.
 #[pyfunction]
 #[pyo3(signature = (text, /))]
 pub fn decode_offset_id(py: Python<'_>, text: &str) -> PyResult<((String, i32), i64)> {
@@ -25,7 +25,7 @@ pub fn decode_offset_id(py: Python<'_>, text: &str) -> PyResult<((String, i32), 
     Ok((host_tuple(id.store_host), id.physical_offset))
 }
 
-/// The id a producer gives a message.
+/// Encodes the id that a producer gives a message.
 #[pyfunction]
 #[pyo3(signature = (ip, pid, class_loader_hash, month_ms, counter, /))]
 pub fn encode_unique_id(ip: &str, pid: u16, class_loader_hash: i32, month_ms: i32, counter: u16) -> PyResult<String> {
@@ -33,7 +33,7 @@ pub fn encode_unique_id(ip: &str, pid: u16, class_loader_hash: i32, month_ms: i3
     Ok(UniqueId { ip, pid, class_loader_hash, month_ms, counter }.encode())
 }
 
-/// The parts of a producer's id.
+/// Returns the parts of a producer's id.
 #[pyfunction]
 #[pyo3(signature = (text, /))]
 pub fn decode_unique_id(py: Python<'_>, text: &str) -> PyResult<(String, u16, i32, i32, u16)> {
@@ -41,7 +41,7 @@ pub fn decode_unique_id(py: Python<'_>, text: &str) -> PyResult<(String, u16, i3
     Ok((id.ip.to_string(), id.pid, id.class_loader_hash, id.month_ms, id.counter))
 }
 
-/// The ids of one producer, one after the other: what is the same in all of them is written once.
+/// Ids of one producer, one after the other: their common part is written once.
 #[pyclass(frozen, module = "orbitmq._native")]
 pub struct UniqueIds {
     prefix: String,
@@ -56,7 +56,7 @@ impl UniqueIds {
         UniqueIds { prefix, counter: AtomicU16::new(0) }
     }
 
-    /// The next id of all; `month_ms` are the milliseconds since the month began.
+    /// Returns the next id; `month_ms` are the milliseconds since the month began.
     #[pyo3(signature = (month_ms, /))]
     fn next<'py>(&self, py: Python<'py>, month_ms: u32) -> Bound<'py, PyString> {
         let mut id = String::with_capacity(self.prefix.len() + 12);
@@ -66,7 +66,7 @@ impl UniqueIds {
 }
 
 impl UniqueIds {
-    /// Appends the next id of all.
+    /// Appends the next id.
     pub fn write_next(&self, month_ms: u32, out: &mut String) {
         const HEX: &[u8; 16] = b"0123456789ABCDEF";
         let count = self.counter.fetch_add(1, Ordering::Relaxed);

@@ -1,7 +1,7 @@
-//! JSON in fastjson's dialect ⇄ Python objects.
+//! Conversion between JSON in fastjson's dialect and Python objects.
 //!
-//! Objects become dicts and lists lists, as everywhere. What Python's own reader cannot express are objects as keys; they become
-//! tuples of `(name, value)` pairs sorted by name, so that two spellings of one key are one key:
+//! Objects become dicts and lists become lists, as usual. Python's own reader does not support objects as keys; they
+//! become tuples of `(name, value)` pairs sorted by name, so that two spellings of one key are one key:
 //!
 //! ```text
 //! {0:"a"}                              {0: "a"}
@@ -63,18 +63,18 @@ fn object<'py>(py: Python<'py>, value: &Value<'_>) -> PyResult<Bound<'py, PyAny>
     })
 }
 
-/// A number that does not fit 64 bits: a long integer, or a decimal.
+/// Converts a number that does not fit 64 bits: a long integer, or a decimal.
 fn number<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
     if text.contains(['.', 'e', 'E']) {
         let number: f64 = text.parse().map_err(|_| json_error_without_place(py, format!("{text:?} is no number")))?;
         return Ok(PyFloat::new(py, number).into_any());
     }
-    // Python refuses integers of thousands of digits; so do we, as bad input.
+    // Python rejects integers of thousands of digits; they are reported as invalid input here, too.
     let made = py.get_type::<PyInt>().call1((text,));
     made.map_err(|_| json_error_without_place(py, format!("an integer of {} digits", text.len())))
 }
 
-/// A value in the place of a key.
+/// Converts a value that is used as a key.
 fn hashable<'py>(py: Python<'py>, key: &Value<'_>) -> PyResult<Bound<'py, PyAny>> {
     match key {
         Value::List(_) => Err(json_error_without_place(py, "a list in the place of a key".into())),
@@ -93,8 +93,8 @@ fn hashable<'py>(py: Python<'py>, key: &Value<'_>) -> PyResult<Bound<'py, PyAny>
     }
 }
 
-/// `depth` is how much deeper containers may stand in each other: what is written can be read back, and no list that holds
-/// itself runs the stack out.
+/// Converts an object to a value. `depth` is the remaining depth of nested containers: written values can be read back,
+/// and a list that contains itself does not overflow the stack.
 fn value_of<'a>(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value<'a>> {
     if object.is_none() {
         Ok(Value::Null)
@@ -125,7 +125,7 @@ fn value_of<'a>(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value<'a>> 
     }
 }
 
-/// A dict's key: plain, or the tuple of pairs that stands for an object.
+/// Converts a dict's key: a plain one, or the tuple of pairs that represents an object.
 fn key_of<'a>(key: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value<'a>> {
     let Ok(pairs) = key.cast::<PyTuple>() else { return value_of(key, depth) };
     let depth = deeper(depth)?;

@@ -1,6 +1,6 @@
-//! `orbitmq._native`: lists what the module holds. Each class, or family of functions, lives in the file of its name;
-//! `bytes_like` and `host` convert arguments, `scan` and `read_ahead` are what `log_scan` runs, `errors` turns every Rust error into its
-//! Python class.
+//! `orbitmq._native`: the list of everything in the module. Each class, or family of functions, is in the file of its
+//! name; `bytes_like` and `host` convert arguments, `log_scan` uses `scan` and `read_ahead`, and `errors` converts
+//! every Rust error into its Python class.
 mod appended;
 mod batch;
 mod bytes_like;
@@ -39,11 +39,13 @@ mod stored_ids;
 
 #[pyo3::pymodule]
 mod _native {
-    /// The version of the package: looking it up in the installed metadata would cost every start more than all other imports.
+    /// Version of the package: reading it from the installed metadata would cost every start more than all other
+    /// imports.
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-    /// The exception that PyO3 raises for a panic. It does not derive from `Exception`, so code that goes on after any error must name it.
+    /// Exception that PyO3 raises for a panic. It does not derive from `Exception`, so code that continues after any
+    /// error must name it.
     #[pymodule_export]
     use pyo3::panic::PanicException;
 

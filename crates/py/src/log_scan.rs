@@ -1,8 +1,8 @@
-//! `LogScan`: ranges of a commit log as Arrow record batches, and `ScanReport`: what was met on the way.
+//! `LogScan`: ranges of a commit log as Arrow record batches, and `ScanReport`: the counts and damages of a scan.
 //!
-//! Batches come one by one (`for batch in scan`) or all behind one pointer (`__arrow_c_stream__`, what Polars, DuckDB and pyarrow ask
-//! for), in either case from the same place in the log. Reading and building let go of the GIL; a consumer of the stream may pull from
-//! a thread that Python does not know.
+//! Batches are returned one by one (`for batch in scan`) or all behind one pointer (`__arrow_c_stream__`, which Polars,
+//! DuckDB and pyarrow use), in either case from the same position in the log. Reading and building release the GIL; a
+//! consumer of the stream may pull from a thread that was not created by Python.
 use std::ffi::CStr;
 use std::sync::{Arc, Mutex};
 
@@ -27,7 +27,7 @@ use crate::store_snapshot::{LogFileTuple, RangeTuple, TopicsArgument, log_file, 
 const STREAM: &CStr = c"arrow_array_stream";
 const SCHEMA: &CStr = c"arrow_schema";
 
-/// Who reads: whoever asks, or threads ahead of it.
+/// Source of batches: the calling thread reads, or other threads read ahead.
 enum Source {
     Here(Box<Scan>),
     Ahead(ReadAhead),
@@ -52,7 +52,7 @@ impl Source {
 type Shared = Arc<Mutex<Source>>;
 
 fn with<T>(shared: &Shared, work: impl FnOnce(&mut Source) -> T) -> T {
-    // A scan that panicked half-way is in no state to go on, but none does.
+    // A scan that panicked half-way could not continue, but no scan panics.
     work(&mut shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
 }
 
@@ -86,7 +86,7 @@ impl LogScan {
         log_files, log_end, pieces, /, *, threads = 1, topics = None, start_ms = None, end_ms = None, keys = None,
         columns = None, broker_name = None, max_rows = 16384, max_bytes = 33554432, verify_crc = true, fail_on_damage = false,
     ))]
-    #[allow(clippy::too_many_arguments)] // three are given always, the others by name
+    #[allow(clippy::too_many_arguments)] // three are always given, the others by name
     fn new(
         log_files: Vec<LogFileTuple>,
         log_end: u64,
@@ -137,20 +137,20 @@ impl LogScan {
         }
     }
 
-    /// The schema of the batches, as the Arrow PyCapsule interface has it.
+    /// Returns the schema of the batches, in the form of the Arrow PyCapsule interface.
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         let schema = FFI_ArrowSchema::try_from(self.schema.as_ref());
         PyCapsule::new_with_value(py, schema.map_err(|error| PyRuntimeError::new_err(error.to_string()))?, SCHEMA)
     }
 
-    /// What is left of the scan, as the Arrow PyCapsule interface has it.
+    /// Returns the rest of the scan, in the form of the Arrow PyCapsule interface.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_stream__<'py>(
         &self,
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        // A wish only: whoever wants other types casts what it gets.
+        // The requested schema is optional: a consumer that needs other types casts the result.
         drop(requested_schema);
         let reader = Reader(self.scan.clone(), self.schema.clone());
         PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(reader)), STREAM)
@@ -168,7 +168,7 @@ impl LogScan {
         Ok(found.iter().map(damage_tuple).collect())
     }
 
-    /// What has been met so far.
+    /// Returns the report of the scan so far.
     fn report(&self, py: Python<'_>) -> ScanReport {
         let Tally { report, matched } = py.detach(|| with(&self.scan, |source| source.tally()));
         ScanReport {
@@ -182,7 +182,7 @@ impl LogScan {
     }
 }
 
-/// What a scan has met.
+/// Counts and damages of a scan.
 #[pyclass(frozen, get_all, module = "orbitmq._native")]
 pub struct ScanReport {
     records: u64,
@@ -193,7 +193,7 @@ pub struct ScanReport {
     damages: Vec<DamageTuple>,
 }
 
-/// Kind, where in the log, how many bytes, why; topic, queue and queue offset where they can be told.
+/// Kind, physical offset, number of bytes, reason; topic, queue and queue offset if known.
 type DamageTuple = (&'static str, u64, u64, String, Option<String>, Option<i32>, Option<i64>);
 
 fn damage_tuple(damage: &Damage) -> DamageTuple {

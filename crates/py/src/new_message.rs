@@ -1,7 +1,7 @@
-//! `NewMessage`: what a broker hands to the store; offsets and store time are the store's to give.
+//! `NewMessage`: a message that a broker passes to the store; the store assigns offsets and store time.
 //!
-//! It is also what the broker's last decisions are made on, so where it goes and its properties can still be changed; the properties
-//! stay one string all the while, as they came and as they will be stored.
+//! The broker's last decisions also use this object, so its topic, its queue and its properties can still be changed.
+//! The properties stay one string the whole time, as they were received and as they will be stored.
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use store::Message;
@@ -13,7 +13,7 @@ use crate::errors::batch_error;
 use crate::host::{HostArgument, host_tuple};
 use crate::properties::{PropertiesArgument, decode_properties, not_plain};
 
-/// A message to append.
+/// Message to append.
 #[pyclass(module = "orbitmq._native")]
 pub struct NewMessage {
     #[pyo3(get, set)]
@@ -39,7 +39,7 @@ pub struct NewMessage {
 }
 
 impl NewMessage {
-    /// The message as the store takes it, borrowing everything.
+    /// Returns the message in the form of the store, borrowing everything.
     pub fn as_message<'a>(&'a self, py: Python<'a>) -> Message<'a> {
         Message {
             topic: &self.topic,
@@ -108,7 +108,7 @@ impl NewMessage {
         decode_properties(py, &self.properties)
     }
 
-    /// The messages of the batch that the body is, each with its own properties and then those of the batch.
+    /// Splits the batch in the body into messages, each with its own properties followed by those of the batch.
     fn split(&self, py: Python<'_>) -> PyResult<Vec<NewMessage>> {
         let data = self.body.as_bytes(py);
         let mut messages = Vec::new();
@@ -130,14 +130,14 @@ impl NewMessage {
         Ok(messages)
     }
 
-    /// The value of a property.
+    /// Returns the value of a property.
     #[pyo3(signature = (name, /))]
     fn get_property(&self, name: &str) -> Option<&str> {
         wire::properties::get(&self.properties, name)
     }
 
-    /// Sets a property, or takes it away when there is no value. Properties of more than twice what a record holds stay as
-    /// they are; the store refuses them.
+    /// Sets a property, or removes it if the value is `None`. Properties of more than twice the size that a record
+    /// holds stay as they are; the store rejects them.
     #[pyo3(signature = (name, value, /))]
     fn set_property(&mut self, name: &str, value: Option<&str>) -> PyResult<()> {
         if !wire::properties::is_name(name) || value.is_some_and(|value| !wire::properties::is_value(value)) {

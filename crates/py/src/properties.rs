@@ -3,7 +3,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-/// The properties in a properties string; a later duplicate wins, entries no reader accepts are left out.
+/// Decodes a properties string; a later duplicate wins, entries that no reader accepts are left out.
 #[pyfunction]
 #[pyo3(signature = (text, /))]
 pub fn decode_properties<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyDict>> {
@@ -14,10 +14,10 @@ pub fn decode_properties<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py
     Ok(properties)
 }
 
-/// The properties string of a dict, in its order.
+/// Encodes a dict as a properties string, in its order.
 ///
-/// Raises `ValueError` for what would not read back: an empty name or value, a separator in a name, the character 2 in a value. So
-/// what `decode_properties` returns can always be written again.
+/// Raises `ValueError` for entries that would not be read back: an empty name or value, a separator in a name, the
+/// character 2 in a value. So the result of `decode_properties` can always be encoded again.
 #[pyfunction]
 #[pyo3(signature = (properties, /))]
 pub fn encode_properties(properties: &Bound<'_, PyDict>) -> PyResult<String> {
@@ -33,7 +33,7 @@ pub fn encode_properties(properties: &Bound<'_, PyDict>) -> PyResult<String> {
     Ok(wire::properties::encode(pairs))
 }
 
-/// A property that would not read back.
+/// Creates the error for a property that would not be read back.
 pub fn not_plain(name: &str, value: &str) -> PyErr {
     PyValueError::new_err(format!(
         "property {name:?} = {value:?} cannot be stored: neither side may be empty or hold the character 2, nor a name the character 1"
@@ -44,7 +44,7 @@ pub fn not_plain(name: &str, value: &str) -> PyErr {
 pub struct PropertiesArgument(pub String);
 
 impl PropertiesArgument {
-    /// The stored form; empty for none.
+    /// Returns the stored form; empty for `None`.
     pub fn text(argument: Option<PropertiesArgument>) -> String {
         argument.map_or_else(String::new, |PropertiesArgument(text)| text)
     }

@@ -1,12 +1,12 @@
-//! A scan by several threads: each reads a piece of the log, and their batches come in the order of the log.
+//! Scan by several threads: each reads a piece of the log, and their batches are returned in the order of the log.
 //!
 //! ```text
 //! log      | piece 1 | piece 2 | piece 3 | piece 4 | …
 //! threads    reading   reading   not begun
-//! reader       ^ takes what piece 1 gives, then what has gathered of piece 2 …
+//! reader       ^ takes the batches of piece 1, then those that have gathered of piece 2 …
 //! ```
-//! A piece is begun when one before it is through, so there are only as many in memory as there are threads; and a thread whose piece
-//! makes more batches than expected (compressed bodies) waits for the reader.
+//! A piece is started when an earlier one is finished, so there are at most as many in memory as there are threads. A
+//! thread whose piece makes more batches than expected (compressed bodies) waits for the reader.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,27 +20,27 @@ use store::scan::LogRange;
 
 use crate::scan::{Scan, Tally, Wishes};
 
-/// Batches of a piece that wait for the reader.
+/// Maximum number of batches of a piece that wait for the reader.
 const WAITING: usize = 8;
 
 type Outcome = Result<Option<RecordBatch>, StoreError>;
 
-/// Ranges to read, and where to say what came of them.
+/// Ranges to read, and the channel for the outcomes.
 type Task = (Vec<LogRange>, SyncSender<(Outcome, Tally)>);
 
 pub(crate) struct ReadAhead {
     threads: usize,
     unread: std::vec::IntoIter<Vec<LogRange>>,
-    /// To the threads, which end when it does: once all pieces are begun, or one has failed.
+    /// Channel to the threads; the threads end when it is closed: once all pieces are started, or one has failed.
     tasks: Option<Sender<Task>>,
     begun: VecDeque<Piece>,
-    /// What the pieces before those have met.
+    /// Tally of the pieces that are finished.
     through: Tally,
 }
 
 struct Piece {
     outcomes: Receiver<(Outcome, Tally)>,
-    /// What it had met when it made the batch that was taken last.
+    /// Tally of the piece when it made the batch that was taken last.
     met: Tally,
 }
 
@@ -56,7 +56,7 @@ impl ReadAhead {
         Ok(ReadAhead { threads, unread, tasks: Some(sender), begun, through })
     }
 
-    /// The next batch, `None` at the end, and after an error.
+    /// Returns the next batch, `None` at the end, and after an error.
     pub fn next(&mut self) -> Outcome {
         loop {
             self.begin_pieces();
@@ -97,7 +97,7 @@ impl ReadAhead {
     }
 }
 
-/// Reads pieces until there will be no more.
+/// Reads pieces until no more will follow.
 fn work(wishes: Arc<Wishes>, tasks: &Mutex<Receiver<Task>>) {
     let mut scan = Scan::new(wishes, Vec::new());
     loop {
@@ -108,7 +108,7 @@ fn work(wishes: Arc<Wishes>, tasks: &Mutex<Receiver<Task>>) {
     }
 }
 
-/// Reads a piece to its end, or until something fails, or nobody listens any more.
+/// Reads a piece to its end, or until an error, or until the receiver is dropped.
 fn read(scan: &mut Scan, outcomes: &SyncSender<(Outcome, Tally)>) {
     loop {
         let outcome = scan.next();

@@ -1,4 +1,4 @@
-//! `ReadResult`: what a read of a queue found, and where to go on.
+//! `ReadResult`: the records found by a read of a queue, and the offset to continue at.
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use store::ReadStatus;
@@ -11,10 +11,10 @@ use crate::ext_fields::ExtTexts;
 use crate::filled_bytes::FilledBytes;
 use crate::record::decode_list;
 
-/// The code of an answer with records.
+/// Response code for a result with records.
 const SUCCESS: i32 = 0;
 
-/// What a read of a queue found.
+/// Result of a read of a queue.
 #[pyclass(frozen, module = "orbitmq._native")]
 pub struct ReadResult {
     #[pyo3(get)]
@@ -36,8 +36,9 @@ pub struct ReadResult {
 }
 
 impl ReadResult {
-    /// Copies the records out of the mapped files, once. They may have to come from the disk, so the GIL is let go. If one of them
-    /// cannot be read, how many are before it; an error if it is the first.
+    /// Copies the records out of the mapped files, once. They may have to come from the disk, so the GIL is released.
+    /// If one of them cannot be read, returns the number of records before it; if it is the first one, returns an
+    /// error.
     pub fn copied(py: Python<'_>, found: store::ReadResult) -> PyResult<Result<ReadResult, usize>> {
         let mut data = FilledBytes::new(py, found.bytes)?;
         let (mut copied, mut last_store_timestamp) = (0, 0);
@@ -68,7 +69,7 @@ impl ReadResult {
     }
 }
 
-/// RocketMQ's name of the status, which is also the remark of a pull response.
+/// Returns RocketMQ's name of the status, which is also the remark of a pull response.
 fn status_name(status: ReadStatus) -> &'static str {
     match status {
         ReadStatus::Found => "FOUND",
@@ -85,7 +86,8 @@ fn status_name(status: ReadStatus) -> &'static str {
 
 #[pymethods]
 impl ReadResult {
-    /// The answer to the pull that this is the result of; it carries the records if it says that there are any.
+    /// Creates the response to the pull of which this is the result; it contains the records if its code is that of a
+    /// result with records.
     #[pyo3(signature = (request, code, suggested_broker_id, /))]
     fn answer(&self, py: Python<'_>, request: &Command, code: i32, suggested_broker_id: i64) -> Command {
         let ext = ExtTexts::new(&[
@@ -98,7 +100,7 @@ impl ReadResult {
         request.answer(py, code, Some(self.status), ext, body)
     }
 
-    /// The records in `data`.
+    /// Decodes the records in `data`.
     fn records<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         decode_list(self.data.bind(py), Crc::Verify)
     }

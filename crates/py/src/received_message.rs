@@ -1,10 +1,12 @@
 //! `ReceivedMessage`: a message as a consumer sees it, and the bulk reader of pull bodies.
 //!
-//! A pull body is read in one call: every record is checked, those the subscription does not want are left out (brokers filter
-//! by hash codes, so another tag with the same code may slip through), and the rest become small objects that share the body's
-//! `bytes` and one [`Origin`]. Everything but the few numbers every consumer needs is cut out of the bytes when asked for.
+//! A pull body is read in one call: every record is checked, records that do not match the subscription are left out
+//! (brokers filter by hash codes, so another tag with the same code may be among them), and the rest become small
+//! objects that share the body's `bytes` and one [`Origin`]. Everything except the few numbers that every consumer
+//! needs is sliced out of the bytes on access.
 //!
-//! Text that is not UTF-8 must not stop a queue for ever, so here, unlike in `Record`, it is shown with replacement characters.
+//! Text that is not UTF-8 must not stop a queue for ever, so here, unlike in `Record`, it is shown with replacement
+//! characters.
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,23 +29,23 @@ const FLAG_AT: usize = 16;
 const QUEUE_OFFSET_AT: usize = 20;
 const BORN_TIMESTAMP_AT: usize = 40;
 const BORN_HOST_AT: usize = 48;
-/// Where RECONSUMETIMES stands when both hosts are IPv4.
+/// Position of RECONSUMETIMES if both hosts are IPv4.
 const RECONSUME_TIMES_AT: usize = 72;
 const V6_EXTRA: usize = 12;
 const RETRY_TOPIC: &str = "RETRY_TOPIC";
 const TRANSACTION: &str = "TRAN_MSG";
 
-/// What the messages of one pull have in common.
+/// Values common to the messages of one pull.
 struct Origin {
     queue: Py<PyAny>,
-    /// The topic people subscribed to; `None` in a retry queue, whose messages know theirs.
+    /// Subscribed topic; `None` in a retry queue, whose messages contain their original topic.
     topic: Option<Py<PyString>>,
     namespace_prefix: String,
     min_offset: i64,
     max_offset: i64,
 }
 
-/// A message as a consumer sees it.
+/// Message as a consumer sees it.
 #[pyclass(frozen, module = "orbitmq._native")]
 pub struct ReceivedMessage {
     data: Py<PyBytes>,
@@ -61,7 +63,7 @@ pub struct ReceivedMessage {
 }
 
 impl ReceivedMessage {
-    /// The message at `start`, of a record that `wire::Record::decode` has found to be whole.
+    /// Creates the message at `start`, from a record that `wire::Record::decode` has found to be whole.
     fn of_record(data: &Bound<'_, PyBytes>, origin: &Arc<Origin>, start: usize, total_size: usize) -> ReceivedMessage {
         let record = &data.as_bytes()[start..start + total_size];
         let flags = sys_flag(record).unwrap_or_default();
@@ -216,7 +218,7 @@ impl ReceivedMessage {
         decode_properties(py, &self.properties_text(py))
     }
 
-    /// One property, without making a dict of all of them.
+    /// Returns one property, without creating a dict of all of them.
     #[pyo3(signature = (name, /))]
     fn get_property<'py>(&self, py: Python<'py>, name: &str) -> Option<Bound<'py, PyString>> {
         let properties = self.properties_text(py);
@@ -257,7 +259,7 @@ impl ReceivedMessage {
         self.end - self.start
     }
 
-    /// The same message, tried so many times before.
+    /// Returns the same message with this number of earlier tries.
     #[pyo3(signature = (times, /))]
     fn with_reconsume_times(&self, py: Python<'_>, times: i32) -> ReceivedMessage {
         ReceivedMessage { data: self.data.clone_ref(py), origin: self.origin.clone(), reconsume_times: times, ..*self }
@@ -275,12 +277,12 @@ impl ReceivedMessage {
     }
 }
 
-/// The messages in the body of a pull response, those a subscription does not want left out.
+/// Returns the messages in the body of a pull response that match a subscription.
 #[pyfunction]
 #[pyo3(signature = (
     data, queue, /, *, topic = None, namespace = "", tags = None, after = None, min_offset = 0, max_offset = 0,
 ))]
-#[allow(clippy::too_many_arguments)] // two of them are given always, the others by name
+#[allow(clippy::too_many_arguments)] // two of them are always given, the others by name
 pub fn decode_messages<'py>(
     py: Python<'py>,
     data: BytesLike,

@@ -1,7 +1,7 @@
-//! `Record`: a message as it was stored, a view into the bytes it came in.
+//! `Record`: a message as it was stored, a view into the bytes that contain it.
 //!
-//! Decoding a list makes one small object per message and copies nothing: each keeps the whole `bytes` alive and cuts body,
-//! topic and properties out of it when asked. The numbers are read once.
+//! Decoding a list creates one small object per message and copies nothing: each keeps the whole `bytes` alive and
+//! slices body, topic and properties out of it on access. The numbers are read once.
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use crate::errors::record_error;
 use crate::host::{HostArgument, host_tuple};
 use crate::properties::{PropertiesArgument, decode_properties};
 
-/// A message as it stands in the commit log and in the body of a pull response.
+/// Message as it is stored in the commit log and in the body of a pull response.
 #[pyclass(frozen, module = "orbitmq._native")]
 pub struct Record {
     data: Py<PyBytes>,
@@ -47,12 +47,12 @@ pub struct Record {
 }
 
 impl Record {
-    /// The record that begins at `at` in `data`, and where the next one does.
+    /// Decodes the record that begins at `at` in `data`; also returns the position of the next one.
     fn decode_at(data: &Bound<'_, PyBytes>, at: usize, crc: Crc) -> PyResult<(Record, usize)> {
         let bytes = data.as_bytes();
         let (record, total_size) =
             wire::Record::decode(&bytes[at..], crc).map_err(|error| record_error(data.py(), error, at))?;
-        // Places instead of references: the object outlives this borrow of the bytes.
+        // Positions are kept instead of references: the object outlives this borrow of the bytes.
         let place = |part: &[u8]| {
             let start = part.as_ptr() as usize - bytes.as_ptr() as usize;
             start..start + part.len()
@@ -118,7 +118,7 @@ impl Record {
         PyString::new(py, self.text(py, &self.properties))
     }
 
-    /// One property, without making a dict of all of them.
+    /// Returns one property, without creating a dict of all of them.
     #[pyo3(signature = (name, /))]
     fn get_property<'py>(&self, py: Python<'py>, name: &str) -> Option<Bound<'py, PyString>> {
         self.value(py, name).map(|value| PyString::new(py, value))
@@ -177,14 +177,14 @@ impl Record {
     }
 }
 
-/// The records in a pull, query or view body: back to back, nothing between them.
+/// Decodes the records in a pull, query or view body: back to back, nothing between them.
 #[pyfunction]
 #[pyo3(signature = (data, /, *, check_crc = true))]
 pub fn decode_records(py: Python<'_>, data: BytesLike, check_crc: bool) -> PyResult<Bound<'_, PyList>> {
     decode_list(data.0.bind(py), if check_crc { Crc::Verify } else { Crc::Trust })
 }
 
-/// The records that stand back to back in `data`.
+/// Decodes the records that follow each other in `data`.
 pub fn decode_list<'py>(data: &Bound<'py, PyBytes>, crc: Crc) -> PyResult<Bound<'py, PyList>> {
     let records = PyList::empty(data.py());
     let mut at = 0;
@@ -196,7 +196,7 @@ pub fn decode_list<'py>(data: &Bound<'py, PyBytes>, crc: Crc) -> PyResult<Bound<
     Ok(records)
 }
 
-/// The bytes of one record.
+/// Encodes one record.
 #[pyfunction]
 #[pyo3(signature = (
     topic, body, *, queue_id = 0, queue_offset = 0, physical_offset = 0, flag = 0, sys_flag = 0, born_timestamp = 0,

@@ -1,7 +1,8 @@
-//! `RecordColumns` and `ArrowBatch`: records as Arrow columns, for every library that takes the Arrow PyCapsule interface.
+//! `RecordColumns` and `ArrowBatch`: records as Arrow columns, for every library that supports the Arrow PyCapsule
+//! interface.
 //!
-//! The border is crossed once per pull: bytes go in, and a batch goes out as two pointers, with no object per message and no copy of
-//! the columns. Building lets go of the GIL.
+//! Python and Rust exchange data once per pull: bytes go in, and a batch is returned as two pointers, with no object
+//! per message and no copy of the columns. Building releases the GIL.
 use std::ffi::CStr;
 use std::sync::Mutex;
 
@@ -20,12 +21,12 @@ use crate::errors::{compression_error_in, record_error};
 const SCHEMA: &CStr = c"arrow_schema";
 const ARRAY: &CStr = c"arrow_array";
 
-/// A record batch that Arrow libraries take over without a copy.
+/// Record batch that Arrow libraries import without a copy.
 #[pyclass(frozen, module = "orbitmq._native")]
 pub struct ArrowBatch(RecordBatch);
 
 impl ArrowBatch {
-    /// The Python face of a batch.
+    /// Wraps a batch for Python.
     pub fn new(batch: RecordBatch) -> ArrowBatch {
         ArrowBatch(batch)
     }
@@ -38,20 +39,20 @@ impl ArrowBatch {
         self.0.num_rows()
     }
 
-    /// The schema, as the Arrow PyCapsule interface has it.
+    /// Returns the schema, in the form of the Arrow PyCapsule interface.
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         let schema = FFI_ArrowSchema::try_from(self.0.schema().as_ref()).map_err(arrow_error)?;
         PyCapsule::new_with_value(py, schema, SCHEMA)
     }
 
-    /// Schema and columns, as the Arrow PyCapsule interface has them.
+    /// Returns schema and columns, in the form of the Arrow PyCapsule interface.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_array__<'py>(
         &self,
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
-        // A wish only: whoever wants other types casts what it gets.
+        // The requested schema is optional: a consumer that needs other types casts the result.
         drop(requested_schema);
         let array = FFI_ArrowArray::new(&StructArray::from(self.0.clone()).to_data());
         Ok((self.__arrow_c_schema__(py)?, PyCapsule::new_with_value(py, array, ARRAY)?))
@@ -72,7 +73,7 @@ pub struct RecordColumns(Mutex<columns::RecordColumns>);
 
 impl RecordColumns {
     fn with<T>(&self, work: impl FnOnce(&mut columns::RecordColumns) -> T) -> T {
-        // Nothing that holds the lock panics half-way through a row.
+        // No holder of the lock panics half-way through a row.
         work(&mut self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 }
@@ -107,7 +108,7 @@ impl RecordColumns {
         data, at = 0, /, *, broker_name = None, topic = None, from_offset = 0, to_offset = 9223372036854775807,
         tags = None, verify_crc = true,
     ))]
-    #[allow(clippy::too_many_arguments)] // one is given always, the others by name
+    #[allow(clippy::too_many_arguments)] // one is always given, the others by name
     fn append(
         &self,
         py: Python<'_>,
@@ -151,7 +152,7 @@ impl RecordColumns {
         self.with(|builder| builder.records())
     }
 
-    /// Bodies that were kept as they are since the last call: how many, and what is wrong with the first ones.
+    /// Returns the number of bodies that were kept damaged since the last call, and descriptions of the first ones.
     fn take_damages(&self) -> (usize, Vec<String>) {
         let damages = self.with(columns::RecordColumns::take_damages);
         (damages.count, damages.texts)
@@ -162,7 +163,7 @@ impl RecordColumns {
         self.with(|builder| builder.is_full())
     }
 
-    /// The batch of the rows so far.
+    /// Returns the batch of the rows so far.
     fn finish(&self, py: Python<'_>) -> ArrowBatch {
         ArrowBatch(py.detach(|| self.with(columns::RecordColumns::finish)))
     }
@@ -172,7 +173,7 @@ impl RecordColumns {
     }
 }
 
-/// Columns by their names.
+/// Returns columns by their names.
 pub fn column_list(names: &[String]) -> PyResult<Vec<Column>> {
     let mut columns = Vec::with_capacity(names.len());
     for name in names {
@@ -185,7 +186,7 @@ pub fn column_list(names: &[String]) -> PyResult<Vec<Column>> {
     Ok(columns)
 }
 
-/// Records that cannot become columns.
+/// Converts the error of records that cannot become columns.
 pub fn columns_error(py: Python<'_>, error: &ColumnsError) -> PyErr {
     match error {
         ColumnsError::Record { at, cause } => record_error(py, *cause, *at),

@@ -1,7 +1,7 @@
-//! `Recovery`: what opening a store had to do.
+//! `Recovery`: the report of recovery at the opening of a store.
 use pyo3::prelude::*;
 
-/// What opening a store had to do.
+/// Report of recovery at the opening of a store.
 #[pyclass(frozen, get_all, module = "orbitmq._native")]
 pub struct Recovery {
     clean_exit: bool,

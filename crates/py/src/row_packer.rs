@@ -1,6 +1,6 @@
 //! `RowPacker` and `PackedSend`: Arrow columns of rows as the bodies of sends, with no object per row.
 //!
-//! The border is crossed once per Arrow batch, by two pointers; packing lets go of the GIL.
+//! Only two pointers per Arrow batch pass between Python and Rust; packing releases the GIL.
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 
@@ -14,7 +14,7 @@ use pyo3::types::{PyBytes, PyCapsule};
 
 use crate::errors::pack_error;
 
-/// A request's worth of messages: a batch of them, or one.
+/// Messages of one request: a batch, or a single message.
 #[pyclass(frozen, get_all, module = "orbitmq._native")]
 pub struct PackedSend {
     topic: String,
@@ -79,13 +79,13 @@ impl RowPacker {
         Ok(RowPacker(Mutex::new(Packer::new(limits, topic, left_out, ids))))
     }
 
-    /// The topics of a batch's rows, each once.
+    /// Returns the topics of a batch's rows, each once.
     fn topics(&self, py: Python<'_>, batch: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
         let batch = import(batch)?;
         self.with(py, |packer| packer.topics(&Rows::of(&batch)?)).map_err(|error| pack_error(py, &error))
     }
 
-    /// Packs a batch's rows; returns what is full.
+    /// Packs a batch's rows; returns the full sends.
     #[pyo3(signature = (batch, *, queue_counts, month_ms))]
     fn push(
         &self,
@@ -105,20 +105,20 @@ impl RowPacker {
         Ok(sends.into_iter().map(|send| PackedSend::new(py, send)).collect())
     }
 
-    /// Returns everything that waits for more rows.
+    /// Returns all sends that wait for more rows.
     fn finish(&self, py: Python<'_>) -> Vec<PackedSend> {
         self.with(py, Packer::finish).into_iter().map(|send| PackedSend::new(py, send)).collect()
     }
 }
 
-/// Takes over a batch from any library that speaks the Arrow PyCapsule interface.
+/// Imports a batch from any library that implements the Arrow PyCapsule interface.
 fn import(batch: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
     let (schema, array): (Bound<'_, PyCapsule>, Bound<'_, PyCapsule>) =
         batch.call_method0("__arrow_c_array__")?.extract()?;
     let schema = schema.pointer_checked(Some(c"arrow_schema"))?;
     let array = array.pointer_checked(Some(c"arrow_array"))?;
-    // SAFETY: the names of the capsules say what they point to, and they outlive this call. `from_raw` moves the array out of its
-    // capsule, as the interface demands of a consumer, so it is released once.
+    // SAFETY: the names of the capsules identify their content, and the capsules outlive this call. `from_raw` moves
+    // the array out of its capsule, as the interface requires of a consumer, so it is released once.
     let data = unsafe {
         let array = FFI_ArrowArray::from_raw(array.as_ptr().cast());
         arrow_array::ffi::from_ffi(array, schema.cast::<FFI_ArrowSchema>().as_ref())

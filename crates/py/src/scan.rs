@@ -1,4 +1,4 @@
-//! A scan by one thread: records of byte ranges in, batches of the wished columns out.
+//! Scan by one thread: reads the records of byte ranges and returns batches of the selected columns.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use store::StoreError;
 use store::scan::{Damage, LogFile, LogRange, RangeScan, ScanReport, Seen, Selection};
 use wire::Crc;
 
-/// What all pieces of a scan have in common.
+/// Settings common to all pieces of a scan.
 pub(crate) struct Wishes {
     pub files: Arc<[LogFile]>,
     pub log_end: u64,
@@ -26,11 +26,11 @@ impl Wishes {
     }
 }
 
-/// What a scan has met.
+/// Counts and damages of a scan.
 #[derive(Clone, Default)]
 pub(crate) struct Tally {
     pub report: ScanReport,
-    /// Records that were wanted.
+    /// Number of selected records.
     pub matched: u64,
 }
 
@@ -54,7 +54,7 @@ impl Scan {
         Scan { columns: wishes.builder(), wishes, ranges, matched: 0 }
     }
 
-    /// Begins anew with other ranges. Memory for columns stays; rows that an error has left in it do not.
+    /// Starts again with other ranges. Memory for columns stays; rows that an error has left in it do not.
     pub fn restart(&mut self, ranges: Vec<LogRange>) {
         if self.columns.rows() > 0 {
             drop(self.columns.finish());
@@ -63,7 +63,7 @@ impl Scan {
         self.matched = 0;
     }
 
-    /// The next batch, `None` at the end.
+    /// Returns the next batch, `None` at the end.
     pub fn next(&mut self) -> Result<Option<RecordBatch>, StoreError> {
         let Scan { ranges, wishes, columns, matched } = self;
         let outcome = ranges.run::<StoreError>(|visit| {
@@ -88,7 +88,7 @@ impl Scan {
         }
     }
 
-    /// The next damages, none at the end; the rows in between are dropped.
+    /// Returns the next damages, none at the end; the rows in between are dropped.
     pub fn next_damages(&mut self) -> Result<Vec<Damage>, StoreError> {
         let Scan { ranges, wishes, columns, .. } = self;
         ranges.next_damages::<StoreError>(|visit| {

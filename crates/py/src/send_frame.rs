@@ -1,6 +1,7 @@
-//! A producer's side of a send that is nothing special: its request straight from the values, what it needs of the answer.
+//! Producer's side of an ordinary send: encodes its request directly from the values, and decodes the needed parts of
+//! the response.
 //!
-//! The general way, a dict and a `Command` for each, costs as much as the rest of the send.
+//! The general way, with a dict and a `Command` for each, costs as much as the rest of the send.
 use std::borrow::Cow;
 
 use pyo3::prelude::*;
@@ -15,7 +16,7 @@ use crate::errors::{frame_error, header_fault};
 const SEND_MESSAGE_V2: i32 = 310;
 const LONGEST_HEADER_BUT_FOR_TEXTS: usize = 256;
 
-/// The frame of a send with a binary header.
+/// Encodes the frame of a send with a binary header.
 #[pyfunction]
 #[pyo3(signature = (opaque, group, topic, template_topic, queue_nums, queue_id, born_timestamp, flag, properties, unit_mode, broker_name, body, /))]
 #[allow(clippy::too_many_arguments)] // the fields of the request
@@ -68,10 +69,11 @@ pub fn encode_send<'py>(
     Ok(PyBytes::new(py, &out))
 }
 
-/// `(offset id, queue, offset in it, transaction id, region, whether traces are wanted)`: what the answer to a send says.
+/// Content of the response to a send: `(offset id, queue, offset in it, transaction id, region, whether traces are
+/// on)`.
 type SendAnswer<'a> = (&'a str, Option<i32>, i64, Option<&'a str>, Option<&'a str>, bool);
 
-/// What the answer to a send says.
+/// Decodes the response to a send.
 #[pyfunction]
 #[pyo3(signature = (response, /))]
 pub fn decode_send_answer<'py>(py: Python<'py>, response: &Command) -> PyResult<Bound<'py, PyAny>> {

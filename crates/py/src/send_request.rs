@@ -1,8 +1,9 @@
-//! `SendRequest`: what a producer says of a message, read once per send.
+//! `SendRequest`: the header of a send, read once per send.
 //!
-//! A send's header is the same in all its versions but for the names: `SEND_MESSAGE` spells them out, the later codes have a letter
-//! for each. The rules of reading are `HeaderReader`'s; the header with letters is a strict one. Texts that only some decisions need
-//! stay in the request until asked for, and the properties go straight into the message.
+//! A send's header is the same in all its versions except for the names: `SEND_MESSAGE` uses full names, the later
+//! codes use a letter for each. The rules of reading are those of `HeaderReader`; the header with letters is a strict
+//! one. Texts that only some decisions need stay in the request until they are accessed, and the properties go directly
+//! into the message.
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 use wire::{properties, sys_flag};
@@ -13,11 +14,11 @@ use crate::ext_fields::ExtTexts;
 use crate::host::HostArgument;
 use crate::new_message::NewMessage;
 
-/// The code of the version with names spelt out.
+/// Code of the version with full names.
 const SEND_MESSAGE: i32 = 10;
 const RETRY_PREFIX: &str = "%RETRY%";
 
-/// The fields, in the order they are read in.
+/// Fields, in the order in which they are read.
 const NAMES: [(&str, &str); 13] = [
     ("producerGroup", "a"),
     ("topic", "b"),
@@ -47,7 +48,7 @@ const UNIT_MODE: usize = 10;
 const MAX_RECONSUME_TIMES: usize = 11;
 const BATCH: usize = 12;
 
-/// What a producer says of a message.
+/// Content of a producer's send request.
 #[pyclass(frozen, module = "orbitmq._native")]
 pub struct SendRequest {
     command: Py<Command>,
@@ -75,7 +76,7 @@ pub struct SendRequest {
     waits: bool,
 }
 
-/// The texts of a header's fields.
+/// Texts of a header's fields.
 struct Fields<'a> {
     texts: [Option<&'a str>; NAMES.len()],
     is_short: bool,
@@ -132,7 +133,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// What the broker does more with a message than store it, by the names of properties that ask for it.
+/// True if the property requests more of the broker than storing the message.
 fn asks_for_more(name: &str) -> bool {
     matches!(name, "DELAY" | "TRAN_MSG") || name.starts_with("TIMER_") || name.starts_with("ORBIT_")
 }
@@ -194,8 +195,8 @@ impl SendRequest {
         self.text(py, DEFAULT_TOPIC)
     }
 
-    /// The message for a queue, with the cluster's name among its properties. What the producer waits for is between it and the
-    /// broker, so a plain message does not keep it.
+    /// Creates the message for a queue, with the cluster's name among its properties. The `WAIT` property concerns only
+    /// producer and broker, so a plain message is stored without it.
     #[pyo3(signature = (queue_id, sys_flag, born_host, store_host, cluster, /))]
     fn message(
         &self,

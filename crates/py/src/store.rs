@@ -1,7 +1,7 @@
-//! `Store`: a store directory, as bulk verbs.
+//! `Store`: a store directory, with bulk methods.
 //!
-//! Every call that can wait for a disk or another thread lets go of the GIL: opening, appending, reading, flushing, cleaning and
-//! closing. Nothing else does; asking for an offset is cheaper than letting go.
+//! Every call that can wait for a disk or another thread releases the GIL: opening, appending, reading, flushing,
+//! cleaning and closing. No other call does; reading an offset is cheaper than releasing the GIL.
 use std::os::fd::IntoRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -22,13 +22,14 @@ use crate::recovery::Recovery;
 use crate::store_options::StoreOptions;
 use crate::stored_ids::{StoredIds, restore};
 
-/// Does something with a store; a panic becomes an error like any other. Only what PyO3 makes of one elsewhere is no `Exception`.
+/// Runs `work`; a panic becomes an ordinary error. The class that PyO3 uses for panics does not derive from
+/// `Exception`.
 fn caught<T>(path: &Path, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|payload| Err(StoreError::Panicked { path: path.to_path_buf(), reason: panic_text(&*payload) }))
 }
 
-/// A store directory.
+/// Store directory.
 #[pyclass(frozen, module = "orbitmq._native")]
 pub struct Store(store::Store);
 
@@ -49,7 +50,7 @@ impl Store {
 
 #[pymethods]
 impl Store {
-    /// Opens a directory and recovers what its last user left.
+    /// Opens a directory and recovers the files the last user left.
     #[staticmethod]
     #[pyo3(signature = (path, options = None, *, create = false))]
     fn open(py: Python<'_>, path: PathBuf, options: Option<&Bound<'_, StoreOptions>>, create: bool) -> PyResult<Store> {
@@ -68,7 +69,7 @@ impl Store {
         self.0.recovery().into()
     }
 
-    /// Takes bodies of so many bytes from now on; larger ones are refused.
+    /// Sets the maximum size of a body for later messages; larger ones are rejected.
     #[pyo3(signature = (max_bytes, /))]
     fn limit_bodies(&self, py: Python<'_>, max_bytes: u32) -> PyResult<()> {
         self.detached(py, |store| store.limit_bodies(max_bytes.into()))
@@ -118,7 +119,7 @@ impl Store {
         topic, queue_id, offset, *, max_messages = 32, max_bytes = 262144, tag_codes = None, filter = None, memory_bytes = None,
         max_messages_on_disk = 8, max_bytes_on_disk = 65536, resident_beyond = None,
     ))]
-    #[allow(clippy::too_many_arguments)] // three that say where, the rest keywords with defaults
+    #[allow(clippy::too_many_arguments)] // three name the position, the rest are keywords with defaults
     fn read(
         &self,
         py: Python<'_>,
@@ -150,27 +151,27 @@ impl Store {
             let found = self.detached(py, |store| store.read(&request))?;
             match ReadResult::copied(py, found)? {
                 Ok(result) => return Ok(result),
-                // A message that cannot be read is an error for whoever asks for it, and not for those before it.
+                // An unreadable message is an error only for a read that starts at it, not for the messages before it.
                 Err(readable) => request.max_messages = readable,
             }
         }
     }
 
-    /// The record that begins at a physical offset.
+    /// Returns the record that begins at a physical offset.
     #[pyo3(signature = (physical_offset, /))]
     fn record_at<'py>(&self, py: Python<'py>, physical_offset: i64) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let record = self.detached(py, |store| store.record_at(physical_offset))?;
         Ok(record.map(|record| PyBytes::new(py, &record)))
     }
 
-    /// The ids of exactly-once senders, from a snapshot and the log behind it.
+    /// Returns the ids of exactly-once senders, from a snapshot and the log behind it.
     #[pyo3(signature = (snapshot = None))]
     fn stored_ids(&self, py: Python<'_>, snapshot: Option<BytesLike>) -> PyResult<StoredIds> {
         let snapshot = snapshot.map(|bytes| restore(py, bytes)).transpose()?;
         self.detached(py, |store| store.stored_ids(snapshot)).map(StoredIds::new)
     }
 
-    /// The records that carry a key.
+    /// Returns the records that have a key.
     #[pyo3(signature = (topic, key, *, max_messages = 64, begin_ms = 0, end_ms = 9223372036854775807))]
     fn query<'py>(
         &self,
@@ -189,31 +190,31 @@ impl Store {
         PyList::new(py, records.iter().flatten().map(|record| PyBytes::new(py, record)).collect::<Vec<_>>())
     }
 
-    /// The queue offset of the message stored nearest to a time.
+    /// Returns the queue offset of the message stored nearest to a time.
     #[pyo3(signature = (topic, queue_id, timestamp_ms, /))]
     fn offset_by_time(&self, py: Python<'_>, topic: &str, queue_id: i32, timestamp_ms: i64) -> PyResult<i64> {
         self.detached(py, |store| store.offset_by_time(topic, queue_id, timestamp_ms))
     }
 
-    /// When the oldest message of a queue was stored.
+    /// Returns the store time of the oldest message of a queue.
     #[pyo3(signature = (topic, queue_id, /))]
     fn earliest_store_time(&self, py: Python<'_>, topic: &str, queue_id: i32) -> PyResult<Option<i64>> {
         self.detached(py, |store| store.earliest_store_time(topic, queue_id))
     }
 
-    /// The oldest offset of a queue.
+    /// Returns the oldest offset of a queue.
     #[pyo3(signature = (topic, queue_id, /))]
     fn min_offset(&self, py: Python<'_>, topic: &str, queue_id: i32) -> PyResult<i64> {
         self.attached(py, self.0.min_offset(topic, queue_id))
     }
 
-    /// The offset the next message of a queue will get.
+    /// Returns the offset that the next message of a queue will get.
     #[pyo3(signature = (topic, queue_id, /))]
     fn max_offset(&self, py: Python<'_>, topic: &str, queue_id: i32) -> PyResult<i64> {
         self.attached(py, self.0.max_offset(topic, queue_id))
     }
 
-    /// The entry of a consume queue: physical offset, size, tags code.
+    /// Returns the entry of a consume queue: physical offset, size, tags code.
     #[pyo3(signature = (topic, queue_id, queue_offset, /))]
     fn unit_at(
         &self,
@@ -226,7 +227,7 @@ impl Store {
         Ok(unit.map(|unit| (unit.physical_offset, unit.size, unit.tags_code)))
     }
 
-    /// Every queue that has had a message.
+    /// Returns every queue that has had a message.
     fn queues(&self, py: Python<'_>) -> PyResult<Vec<(String, i32)>> {
         self.attached(py, self.0.queues())
     }
@@ -237,7 +238,7 @@ impl Store {
         self.detached(py, |store| store.remove_topic(topic))
     }
 
-    /// Deletes the queues all of whose messages have left the log.
+    /// Deletes the queues whose messages have all left the log.
     #[pyo3(signature = (*, kept_topic = ""))]
     fn remove_expired_queues(&self, py: Python<'_>, kept_topic: &str) -> PyResult<usize> {
         self.detached(py, |store| store.remove_expired_queues(kept_topic))
@@ -269,14 +270,14 @@ impl Store {
         self.detached(py, |store| store.wait_flushed(offset, Duration::from_millis(timeout_ms)))
     }
 
-    /// A descriptor that becomes readable whenever `flushed_offset` rises.
+    /// Returns a descriptor that becomes readable whenever `flushed_offset` rises.
     fn flushed_event(&self, py: Python<'_>) -> PyResult<i32> {
-        // A duplicate: closing the store must not close a number that an event loop still watches.
+        // A duplicate: closing the store must not close a descriptor that an event loop still watches.
         let duplicate = self.attached(py, self.0.with_flushed_event(|event| event.try_clone_to_owned()))?;
         duplicate.map(IntoRawFd::into_raw_fd).map_err(|error| store_os_error(py, error, self.0.root()))
     }
 
-    /// One round of expiry.
+    /// Runs one round of expiry.
     #[pyo3(signature = (
         *, now_ms = None, due = false, used_ratio = None, reserved_ms = 259200000, max_used_ratio = 0.75,
         force_ratio = 0.85, warn_ratio = 0.9, max_log_files = 10,
@@ -299,7 +300,7 @@ impl Store {
         self.detached(py, |store| store.clean(&rules, now_ms, due, used_ratio)).map(Cleaned::from)
     }
 
-    /// Brings everything to disk and lets the directory go.
+    /// Flushes everything to disk and releases the directory.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.detached(py, store::Store::close)
     }

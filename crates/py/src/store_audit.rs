@@ -1,4 +1,5 @@
-//! `StoreAudit`: whether log, queues and index of a store directory agree, and `AuditPart`: what one piece of that has found.
+//! `StoreAudit`: compares log, queues and index of a store directory, and `AuditPart`: the findings of one piece of
+//! that comparison.
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -41,7 +42,7 @@ impl StoreAudit {
         opened.map_err(|error| store_error(py, &error))
     }
 
-    /// Paths of the index files that can be read, and how many entries each has.
+    /// Returns the paths of the readable index files, and the number of entries of each.
     #[getter]
     fn index_files(&self) -> Vec<(String, u64)> {
         self.0.index_files()
@@ -81,12 +82,12 @@ impl StoreAudit {
     }
 }
 
-/// Kind, topic, queue, queue offset, place in the log, and what is wrong.
+/// Kind, topic, queue, queue offset, physical offset, and description.
 type FindingTuple = (&'static str, String, i32, i64, i64, String);
 /// Messages, bytes, bytes of bodies, first and last store time.
 type SizeTuple = (u64, u64, u64, i64, i64);
 
-/// What a part of an audit has found.
+/// Findings of a part of an audit.
 #[pyclass(frozen, get_all, module = "orbitmq._native")]
 pub struct AuditPart {
     checked: u64,

@@ -1,6 +1,6 @@
-//! `StoreOptions`: how a store is laid out and how eagerly it writes.
+//! `StoreOptions`: the layout of a store, and its limits and intervals for writing.
 //!
-//! The defaults stand once, in `store::Options`; an argument left out, or `None`, means them.
+//! The defaults are defined once, in `store::Options`; they apply to arguments that are left out or `None`.
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use store::{Flush, Options};

@@ -1,4 +1,4 @@
-//! `StoreSnapshot`: what a store directory holds, looked at without owning it.
+//! `StoreSnapshot`: the content of a store directory, read without owning it.
 use std::collections::HashMap;
 use std::path::PathBuf;
 
@@ -9,9 +9,9 @@ use crate::errors::store_error;
 
 /// Path, first offset and length of a log file.
 pub type LogFileTuple = (PathBuf, u64, u64);
-/// First byte, end, and whether a record is known to begin at the first byte.
+/// First byte, end, and true if a record is known to begin at the first byte.
 pub type RangeTuple = (u64, u64, bool);
-/// Wanted topics, each with its wanted queues and their offsets, or with all of them.
+/// Wanted topics, each with its wanted queues and their offsets, or `None` for all its queues.
 pub type TopicsArgument = HashMap<String, Option<HashMap<i32, (i64, i64)>>>;
 
 pub fn log_file(file: LogFileTuple) -> LogFile {
@@ -37,7 +37,7 @@ pub fn selection(
     Selection { topics, start_ms, end_ms, keys }
 }
 
-/// What a store directory holds at one moment.
+/// Content of a store directory at one moment.
 #[pyclass(frozen, module = "orbitmq._native")]
 pub struct StoreSnapshot(Snapshot);
 
@@ -80,7 +80,7 @@ impl StoreSnapshot {
         self.0.gaps.clone()
     }
 
-    /// Every queue with its first and its next queue offset.
+    /// Returns every queue with its first and its next queue offset.
     fn queues(&self, py: Python<'_>) -> PyResult<Vec<(String, i32, u64, u64)>> {
         let bounds = py.detach(|| {
             let queues = self.0.queues.iter().map(|queue| {
@@ -92,7 +92,7 @@ impl StoreSnapshot {
         bounds.map_err(|error| store_error(py, &error))
     }
 
-    /// The names of the topics that have queues.
+    /// Returns the names of the topics that have queues.
     #[getter]
     fn topics(&self) -> Vec<&str> {
         let mut names: Vec<_> = self.0.queues.iter().map(|queue| queue.topic.as_str()).collect();

@@ -1,4 +1,4 @@
-//! `StoredIds`: which messages of exactly-once senders are in the log already.
+//! `StoredIds`: the ids of exactly-once senders' messages that are in the log already.
 use std::sync::{Mutex, MutexGuard};
 
 use pyo3::prelude::*;
@@ -8,12 +8,12 @@ use store::stored_ids::{self, Id, NotTaken, Owner};
 use crate::bytes_like::BytesLike;
 use crate::errors::{not_taken, snapshot_error, unknown_id};
 
-/// The ids of the newest batch of every sender.
+/// Table of the ids of the newest batch of every sender.
 #[pyclass(frozen, module = "orbitmq._native")]
 pub struct StoredIds(Mutex<stored_ids::StoredIds>);
 
 impl StoredIds {
-    /// The Python face of a set of ids.
+    /// Wraps a set of ids for Python.
     pub fn new(ids: stored_ids::StoredIds) -> StoredIds {
         StoredIds(Mutex::new(ids))
     }
@@ -30,9 +30,9 @@ impl StoredIds {
         StoredIds::new(stored_ids::StoredIds::default())
     }
 
-    /// Which of a batch's ids are stored already.
+    /// Returns for each id of a batch true if it is stored already.
     #[pyo3(signature = (sender, batch, ids, /, *, limit, topic = "", account = ""))]
-    #[allow(clippy::too_many_arguments)] // they are Python's, by name
+    #[allow(clippy::too_many_arguments)] // Python passes them by name
     fn stored(
         &self,
         py: Python<'_>,
@@ -49,7 +49,7 @@ impl StoredIds {
         stored.map_err(|error| not_taken(py, &error))
     }
 
-    /// Notes ids that are in the log now.
+    /// Adds ids that are in the log now.
     #[pyo3(signature = (sender, batch, ids, /, *, now_ms, topic = "", account = ""))]
     #[allow(clippy::too_many_arguments)]
     fn add(
@@ -67,19 +67,19 @@ impl StoredIds {
         Ok(())
     }
 
-    /// Lets go of the ids of a batch that nobody will send again.
+    /// Drops the ids of a batch that will not be sent again.
     #[pyo3(signature = (sender, batch, /, *, topic = "", account = ""))]
     fn end(&self, sender: &str, batch: u64, topic: &str, account: &str) -> usize {
         self.lock().end(Owner { account, topic, sender }, batch)
     }
 
-    /// Forgets senders that have sent nothing since.
+    /// Removes senders that have sent nothing since `time_ms`.
     #[pyo3(signature = (time_ms, /))]
     fn forget_before(&self, time_ms: i64) -> usize {
         self.lock().forget_before(time_ms)
     }
 
-    /// Everything, as of a physical offset.
+    /// Returns a snapshot of the table, as of a physical offset.
     #[pyo3(signature = (physical_offset, /))]
     fn snapshot<'py>(&self, py: Python<'py>, physical_offset: u64) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.lock().snapshot(physical_offset))
@@ -95,7 +95,7 @@ pub fn restore(py: Python<'_>, snapshot: BytesLike) -> PyResult<(stored_ids::Sto
     stored_ids::StoredIds::restore(snapshot.0.as_bytes(py)).map_err(|error| snapshot_error(py, error))
 }
 
-/// Sender and batch of a scope, None if it is not one.
+/// Splits a scope into sender and batch; `None` if it is not a scope.
 #[pyfunction]
 #[pyo3(signature = (text, /))]
 pub fn parse_scope(text: &str) -> Option<(&str, u64)> {

@@ -1,16 +1,17 @@
 //! Ids for messages made of rows.
 //!
 //! ```text
-//! 10 bytes who   4 bytes milliseconds of the month   2 bytes counter        as 32 upper-case hex digits: RocketMQ's layout
+//! 10 bytes maker 4 bytes milliseconds of the month   2 bytes counter        as 32 upper-case hex digits: RocketMQ's layout
 //! 10 bytes hash  4 bytes zero                        2 bytes hash           the same, for a scoped id
 //! ```
 //!
-//! A *scoped* id depends on the scope (query, batch and partition of a streaming sink), on everything the row says, and on how many
-//! equal rows the scope had before it; not on the row's place. So a task that is run again gives every row the id it had, also when
-//! its rows arrive in another order (a shuffle does not keep any), while an id made of the row's number would then suppress rows that
-//! were never stored. What stands in the place of the time is zero because tools search a message from that time on.
+//! A *scoped* id depends on the scope (query, batch and partition of a streaming sink), on the whole content of the
+//! row, and on the number of equal rows before it in the scope; it does not depend on the position of the row. So a
+//! repeated task gives every row the id it had, also when its rows arrive in another order (a shuffle keeps no order);
+//! with an id made of the row's number, rows that were never stored would be suppressed. The bytes in the position of
+//! the time are zero because tools search for a message from that time on.
 //!
-//! The 96 bits of the hash make a collision among 10⁹ rows of one scope as likely as 10⁻¹¹.
+//! With the 96 bits of the hash a collision among 10⁹ rows of one scope has a probability of about 10⁻¹¹.
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
@@ -18,31 +19,31 @@ use twox_hash::XxHash3_128;
 
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
 
-/// Where the ids come from.
+/// Source of ids.
 pub enum Ids {
-    /// Ids that nobody has had.
+    /// Ids that were never used before.
     New(NewIds),
-    /// Ids that the same rows get again.
+    /// Ids that are the same for the same rows.
     Scoped(ScopedIds),
 }
 
-/// Ids made of who makes them, when, and a counter.
+/// Ids made of their maker, the time, and a counter.
 pub struct NewIds {
     prefix: [u8; 10],
-    /// Milliseconds and counter as one number, so that more than 65 536 ids of one millisecond go on into the next.
+    /// Milliseconds and counter as one number, so that ids beyond 65 536 in one millisecond continue in the next.
     next: u64,
 }
 
 impl NewIds {
-    /// Ids of a maker whose `prefix` no other has.
+    /// Creates the source of ids with a `prefix` that no other maker of ids uses.
     pub fn new(prefix: [u8; 10]) -> NewIds {
         NewIds { prefix, next: 0 }
     }
 
-    /// Notes the time: the milliseconds since the month began.
+    /// Sets the time: the milliseconds since the month began.
     pub fn set_time(&mut self, month_ms: u32) {
         let begin = u64::from(month_ms) << 16;
-        // A month that begins anew is far behind; a few milliseconds are a burst that has run ahead.
+        // At the start of a month the time is far behind; if it is a few milliseconds behind, a burst has run ahead.
         if begin > self.next || self.next - begin > 60_000 << 16 {
             self.next = begin;
         }
@@ -57,14 +58,14 @@ impl NewIds {
     }
 }
 
-/// Ids made of a scope and of what a row says.
+/// Ids made of a scope and of the content of a row.
 pub struct ScopedIds {
     scope: u128,
     seen: HashMap<u128, u32, BuildHasherDefault<TakeLowHalf>>,
 }
 
 impl ScopedIds {
-    /// The ids of one scope, from its first row on.
+    /// Creates the ids of one scope, from its first row on.
     pub fn new(scope: &str) -> ScopedIds {
         ScopedIds { scope: XxHash3_128::oneshot(scope.as_bytes()), seen: HashMap::default() }
     }
@@ -85,7 +86,7 @@ impl ScopedIds {
     }
 }
 
-/// Everything a row says, as the id depends on it.
+/// Whole content of a row, on which the id depends.
 pub(super) struct RowText<'a> {
     pub(super) topic: &'a str,
     pub(super) place: &'a str,
@@ -118,7 +119,7 @@ impl Ids {
     }
 }
 
-/// The keys are hashes already.
+/// Hasher that takes the key as it is: the keys are hashes already.
 #[derive(Default)]
 pub struct TakeLowHalf(u64);
 

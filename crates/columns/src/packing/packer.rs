@@ -1,4 +1,4 @@
-//! Grouping rows and writing their bytes.
+//! Groups rows and writes their bytes.
 use std::collections::{HashMap, HashSet};
 
 use arrow_array::Array;
@@ -12,19 +12,19 @@ use super::rows::{Rows, int_at, long_at, text_at};
 use super::send::{PackError, Place, Send};
 
 const MAX_TOPIC_LEN: usize = 127;
-/// Brokers take no batches for the topics that these begin.
+/// Prefix of topics for which brokers accept no batches.
 const RETRY_PREFIX: &str = "%RETRY%";
-/// The time a message is to be delivered at, in epoch milliseconds.
+/// Property with the deliver time of a message, in epoch milliseconds.
 const TIMER_DELIVER_MS: &str = "TIMER_DELIVER_MS";
 
-/// How large things may become.
+/// Size limits of packing.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The bytes of one batch.
+    /// Maximum size of one batch in bytes.
     pub batch_bytes: usize,
-    /// The bytes of one body.
+    /// Maximum size of one body in bytes.
     pub body_bytes: usize,
-    /// The bytes of all groups that are not full yet.
+    /// Maximum size of all groups that are not full yet, in bytes.
     pub waiting_bytes: usize,
 }
 
@@ -48,7 +48,8 @@ struct Group {
 }
 
 impl Packer {
-    /// A packer whose rows all go to `topic`, if there is one. Properties named in `left_out` are not sent, as they are RocketMQ's own.
+    /// Creates a packer; if `topic` is given, all rows go to it. Properties named in `left_out` are not sent, as they
+    /// are reserved for RocketMQ.
     pub fn new(limits: Limits, topic: Option<String>, left_out: HashSet<String>, ids: Ids) -> Packer {
         Packer {
             limits,
@@ -63,12 +64,12 @@ impl Packer {
         }
     }
 
-    /// The source of ids.
+    /// Returns the source of ids.
     pub fn ids_mut(&mut self) -> &mut Ids {
         &mut self.ids
     }
 
-    /// The topics of rows, each once.
+    /// Returns the topics of rows, each once.
     pub fn topics(&self, rows: &Rows<'_>) -> Result<Vec<String>, PackError> {
         if let Some(topic) = &self.topic {
             return Ok(vec![topic.clone()]);
@@ -84,7 +85,8 @@ impl Packer {
         Ok(topics)
     }
 
-    /// Packs rows; what is full comes out. `queue_counts` says how many queues each broker of a topic has, for sharding keys.
+    /// Packs rows and returns the full sends. `queue_counts` has the number of queues of each broker of a topic, for
+    /// sharding keys.
     pub fn push(&mut self, rows: &Rows<'_>, queue_counts: &HashMap<String, Vec<u32>>) -> Result<Vec<Send>, PackError> {
         let mut full = Vec::new();
         let fixed = self.topic.take();
@@ -104,7 +106,7 @@ impl Packer {
         outcome.map(|()| full)
     }
 
-    /// Everything that waits for more rows.
+    /// Returns all sends that wait for more rows.
     pub fn finish(&mut self) -> Vec<Send> {
         self.waiting_bytes = 0;
         self.groups.drain().map(|((topic, place), group)| group.into_send(topic, place)).collect()
@@ -141,7 +143,8 @@ impl Packer {
             // The broker adds its cluster's name, and the scope if there is one.
             return Err(PackError::PropertiesTooLong { row: number, len: self.properties.len() });
         }
-        // Out of `self` while its groups change, and back in the end: the text keeps its room from row to row.
+        // The text is taken out of `self` while the groups change, and put back at the end, so that its capacity is
+        // reused from row to row.
         let properties = std::mem::take(&mut self.properties);
         let alone = delayed || topic.starts_with(RETRY_PREFIX);
         self.add(topic, place, alone, BatchMessage { flag: 0, body, properties: &properties }, full);
@@ -153,7 +156,7 @@ impl Packer {
         let len = message.encoded_len();
         if alone || len > self.limits.batch_bytes {
             if !matches!(place, Place::Any | Place::Broker(_)) {
-                // What waits for the same queue came first.
+                // Rows that wait for the same queue are sent first.
                 full.extend(self.take((topic.to_owned(), place.clone())));
             }
             full.push(Send {
@@ -187,7 +190,7 @@ impl Packer {
         Some(group.into_send(key.0, key.1))
     }
 
-    /// Writes the properties of a row but its id; whether it is delayed.
+    /// Writes the properties of a row except its id. Returns true if the message is delayed.
     fn write_properties(&mut self, rows: &Rows<'_>, row: usize, number: u64) -> Result<bool, PackError> {
         let text = &mut self.properties;
         text.clear();
@@ -258,8 +261,8 @@ fn place_of(
     }
 }
 
-/// The queue of a key: its broker first, which does not change when brokers get more queues, then one of that broker's. With one count
-/// for all brokers together it is the queue that RocketMQ's own clients choose.
+/// Returns the queue of a key: first its broker, which stays the same when brokers get more queues, then one of that
+/// broker's queues. With one count for all brokers together the result is the queue that RocketMQ's own clients choose.
 fn slot_of(key: &str, counts: &[u32]) -> Option<Place> {
     let hash = java_hash(key).unsigned_abs();
     let brokers = u32::try_from(counts.len()).ok().filter(|&brokers| brokers > 0)?;

@@ -1,4 +1,4 @@
-//! The columns of rows to send, each of the one type that packing knows.
+//! Columns of rows to send, each of the one type that packing supports.
 //!
 //! ```text
 //! body binary    topic, tags, shardingKey, brokerName string    keys list<string>    properties map<string, string>
@@ -10,8 +10,8 @@ use arrow_array::{Array, BinaryArray, Int32Array, Int64Array, ListArray, MapArra
 
 use super::send::PackError;
 
-/// Views of a batch's columns; those it does not have are `None`.
-#[allow(missing_docs)] // named as the columns
+/// Views of a batch's columns; columns missing in the batch are `None`.
+#[allow(missing_docs)] // named like the columns
 pub struct Rows<'a> {
     pub len: usize,
     pub body: &'a BinaryArray,
@@ -27,7 +27,7 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Finds the columns of a batch; others are not looked at.
+    /// Finds the columns of a batch; other columns are ignored.
     pub fn of(batch: &'a RecordBatch) -> Result<Rows<'a>, PackError> {
         let keys = column(batch, "keys", "list<string>", |array| {
             array.as_list_opt::<i32>().filter(|list| list.values().as_string_opt::<i32>().is_some())
@@ -70,17 +70,17 @@ fn column<'a, T>(
     }
 }
 
-/// The text of a row, if there is a column and the row has more than nothing in it.
+/// Returns the text of a row, or `None` if the column is missing, or the text is null or empty.
 pub(super) fn text_at(column: Option<&StringArray>, row: usize) -> Option<&str> {
     column.filter(|column| column.is_valid(row)).map(|column| column.value(row)).filter(|text| !text.is_empty())
 }
 
-/// The number of a row, if there is a column and the row has one.
+/// Returns the number of a row, or `None` if the column is missing or the number is null.
 pub(super) fn int_at(column: Option<&Int32Array>, row: usize) -> Option<i32> {
     column.filter(|column| column.is_valid(row)).map(|column| column.value(row))
 }
 
-/// As [`int_at`], for times.
+/// Like [`int_at`], for times.
 pub(super) fn long_at(column: Option<&Int64Array>, row: usize) -> Option<i64> {
     column.filter(|column| column.is_valid(row)).map(|column| column.value(row))
 }

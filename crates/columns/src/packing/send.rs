@@ -1,38 +1,38 @@
-//! What packing makes of rows, and why it may not.
+//! Results of packing rows, and the reasons to reject rows.
 use thiserror::Error;
 
-/// Where a message goes within its topic.
+/// Destination of a message within its topic.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// To any queue.
+    /// Any queue.
     Any,
-    /// To any queue of this broker.
+    /// Any queue of this broker.
     Broker(String),
-    /// To this queue; the broker may go without saying where only one has the topic.
+    /// This queue; the broker may be omitted if only one broker has the topic.
     #[allow(missing_docs)]
     Queue { broker: Option<String>, queue_id: i32 },
-    /// To the queue at this index of the topic's queues.
+    /// Queue at this index of the topic's queues.
     Slot(u32),
 }
 
-/// One request: a batch of messages, or a single one.
+/// Content of one request: a batch of messages, or a single one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Send {
-    /// The topic of all its messages.
+    /// Topic of all its messages.
     pub topic: String,
-    /// Where they go.
+    /// Destination of all its messages.
     pub place: Place,
-    /// A batch body, or the body of the only message.
+    /// Batch body, or the body of the only message.
     pub body: Vec<u8>,
-    /// The properties of the only message; `None` for a batch, which carries those of each message in its body.
+    /// Properties of the only message; `None` for a batch, whose body contains the properties of each message.
     pub properties: Option<String>,
-    /// How many messages it holds.
+    /// Number of messages.
     pub rows: u32,
 }
 
-/// Why a row cannot be sent. The row counts from the first one packed.
+/// Reason why a row cannot be sent. Rows are counted from the first one packed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs)] // the messages say what the fields are
+#[allow(missing_docs)] // the error texts describe the fields
 pub enum PackError {
     #[error("row {row} has no topic: set the option topic, or fill the column")]
     NoTopic { row: u64 },
