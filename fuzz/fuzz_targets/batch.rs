@@ -1,4 +1,4 @@
-//! A batch body: what is read is written again as the same bytes, but for the two words nobody looks at.
+//! Batch bodies: a decoded body is encoded as the same bytes again, except for the two words that decoding ignores.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

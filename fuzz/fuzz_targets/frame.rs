@@ -1,4 +1,5 @@
-//! A connection's bytes: cut into frames until they end or go wrong, every header decoded, every command written again.
+//! Bytes of a connection: they are cut into frames up to their end or an error, every header is decoded, every command
+//! encoded again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -26,11 +27,11 @@ fuzz_target!(|bytes: &[u8]| {
             Ok(Cut::Frame { frame, len }) => {
                 assert!(len <= rest.len() && 8 + frame.header.len() + frame.body.len() == len);
                 assert_eq!(head, Ok(Some((frame, frame.body.len()))));
-                // A frame cut short needs more, and says how much.
+                // A truncated frame needs more bytes, and returns how many.
                 assert_eq!(frame::cut(&rest[..len - 1]), Ok(Cut::NeedMore { len }), "all but one byte");
                 if let Ok(command) = frame.command() {
                     let mut out = Vec::new();
-                    // JSON may hold a code that binary cannot; what was decoded can be encoded the same way.
+                    // JSON may hold a code that binary cannot; a decoded command can be encoded in its own encoding.
                     frame::encode(&command, frame.encoding, frame.body, &mut out).expect("decoded, so it fits");
                     let Ok(Cut::Frame { frame: again, len }) = frame::cut(&out) else { panic!("our own frame") };
                     assert_eq!((again.body, len), (frame.body, out.len()));

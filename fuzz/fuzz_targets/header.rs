@@ -1,4 +1,5 @@
-//! A header in either encoding (the first byte says which): what is read can be written, and reads the same again.
+//! Headers in either encoding (chosen by the first byte): a decoded header can be encoded, and decodes to the same
+//! values.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -19,7 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
     for (name, _) in command.ext_fields.iter().flatten() {
         assert!(command.ext(name).is_some());
     }
-    // What binary says JSON can say too; the other way round numbers may be too large.
+    // JSON can hold every value that binary can; in the other direction numbers may be too large.
     let mut json = Vec::new();
     command.encode(Encoding::Json, &mut json).expect("JSON takes everything");
     assert_eq!(Command::decode(&json, Encoding::Json).as_ref(), Ok(&command));

@@ -1,4 +1,5 @@
-//! Any text as JSON: what is read is written and reads the same, with bare keys as they were and with quoted ones.
+//! Any text as JSON: a parsed value is written and parsed to the same value, with bare keys unchanged and with quoted
+//! ones.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! A property string: both ways of asking agree, and what is read is written and reads the same.
+//! Property strings: both lookups agree, and decoded properties are encoded and decoded to the same values.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! A list of records: sizes add up, every record is written again as the same bytes, peeks agree, bodies inflate within bounds.
+//! Lists of records: sizes add up, every record is encoded as the same bytes again, peeks agree, bodies decompress
+//! within bounds.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -8,7 +9,7 @@ use wire::{Crc, Record, crc};
 
 limit::limit_allocations!();
 
-/// Far more than a seed inflates to, far less than a bomb does.
+/// Far more than the size of a decompressed seed, far less than that of a decompression bomb.
 const INFLATE_LIMIT: usize = 64 * 1024;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,4 +1,5 @@
-//! An SQL92 expression, a zero byte, and the properties of a message: compiled and evaluated within bounds of memory and steps.
+//! An SQL92 expression, a zero byte, and the properties of a message: compiled and evaluated within bounds of memory
+//! and steps.
 //!
 //! The time has no assertion of its own: steps bound it, and `-timeout` of `run.sh` ends the run if they do not.
 #![no_main]
@@ -8,11 +9,13 @@ use wire::filter::{Filter, MAX_STEPS, Verdict};
 
 limit::limit_allocations!();
 
-/// Bytes that compiling may take per byte of the expression: the table of names is the largest part.
+/// Maximum number of bytes that compiling allocates per byte of the expression: the table of names is the largest part.
 const BYTES_PER_BYTE: usize = 64;
-/// Bytes that compiling may take for the shortest expression: buffers of first use, and the text of an error.
+/// Number of bytes that compiling may allocate for the shortest expression: buffers of first use, and the text of an
+/// error.
 const BYTES_AT_LEAST: usize = 32 * 1024;
-/// Steps of the last part, which begins within the limit: one is charged for each 16 bytes of two values, or for a text of a list.
+/// Steps of the last part, which begins within the limit: one is charged for each 16 bytes of two values, or for a text
+/// of a list.
 const LAST_PART: u32 = 2 * limit::MAX_INPUT_LEN as u32;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,27 +1,29 @@
-//! An allocator that ends the run when one allocation is larger than its bytes can justify.
+//! Allocator that ends the run when one allocation is larger than the input can justify.
 //!
-//! libFuzzer's own `-malloc_limit_mb` works only under a sanitizer, which stable Rust does not have. So every target installs this
-//! allocator. The limit is small on purpose: a reader that believes a length field asks for megabytes, one that counts the
-//! bytes it was given asks for a small multiple of them. Inputs are at most [`MAX_INPUT_LEN`] bytes; the dearest of them per
-//! byte is JSON made of `{0:0,…`: a pair of values (64 bytes) for every four bytes of text, doubled by a growing `Vec`.
+//! libFuzzer's own `-malloc_limit_mb` works only under a sanitizer, which stable Rust does not have. So every target
+//! installs this allocator. The limit is small on purpose: a reader that trusts a length field allocates megabytes, one
+//! that counts the received bytes allocates a small multiple of them. Inputs are at most [`MAX_INPUT_LEN`] bytes; the
+//! most expensive input per byte is JSON made of `{0:0,…`: a pair of values (64 bytes) for every four bytes of text,
+//! doubled by a growing `Vec`.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// What `run.sh` passes as `-max_len`.
+/// Value that `run.sh` passes as `-max_len`.
 pub const MAX_INPUT_LEN: usize = 16 * 1024;
 
-/// The largest allocation a target may make: 32 bytes for every byte of the longest input.
+/// Maximum allocation of a target: 32 bytes for every byte of the longest input.
 pub const MAX_ALLOCATION: usize = 32 * MAX_INPUT_LEN;
 
-/// The system's allocator with a limit.
+/// System allocator with a limit.
 pub struct Limited;
 
-/// Bytes that are allocated now, and the most that there were since `measured` began.
+/// Number of bytes allocated now, and the maximum since `measured` began.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-/// Does something and tells how many bytes more than before were allocated meanwhile, at the most.
+/// Runs `work` and returns, with its result, the maximum number of bytes allocated meanwhile in addition to those
+/// before.
 pub fn measured<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = LIVE.load(Relaxed);
     PEAK.store(before, Relaxed);
@@ -51,7 +53,7 @@ fn eprintln_raw(text: &[u8]) {
     let _ = std::io::stderr().write_all(text);
 }
 
-// SAFETY: every call goes to the system's allocator unchanged, or ends the process.
+// SAFETY: every call goes to the system allocator unchanged, or ends the process.
 unsafe impl GlobalAlloc for Limited {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         check(layout.size());

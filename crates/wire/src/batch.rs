@@ -5,10 +5,10 @@
 //!            i32 BODYLENGTH, BODY          i16 PROPERTIESLENGTH, PROPERTIES
 //! ```
 //!
-//! Topic, queue, timestamps and sysFlag stand in the request's header and hold for all of them; magic and checksum are not looked
-//! at. The header also carries properties of the batch as a whole: the broker stores each message with its own properties
-//! followed by those ([`stored_properties`]). Where the broker of Java writes a record nobody can read back when the two together
-//! are too long for their length field, this is an error here.
+//! Topic, queue, timestamps and sysFlag are in the request's header and apply to all messages; magic and checksum are
+//! ignored. The header also contains properties of the whole batch: the broker stores each message with its own
+//! properties followed by those ([`stored_properties`]). If the two together are too long for their length field,
+//! Java's broker writes an unreadable record; here this is an error.
 
 use std::borrow::Cow;
 
@@ -19,7 +19,7 @@ use crate::properties::{self, ENTRY_SEPARATOR};
 /// Length of a message with empty body and properties.
 pub const FIXED_LEN: usize = 22;
 
-/// One message of a batch.
+/// Message of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct BatchMessage<'a> {
@@ -28,9 +28,9 @@ pub struct BatchMessage<'a> {
     pub properties: &'a str,
 }
 
-/// Why bytes are not a batch, or messages cannot become one.
+/// Reason why bytes are not a batch, or messages cannot become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs)] // the messages say what the fields are
+#[allow(missing_docs)] // the error texts describe the fields
 pub enum BatchError {
     #[error("batch cut short: {needed} bytes needed, {have} left")]
     Short { needed: usize, have: usize },
@@ -45,7 +45,7 @@ pub enum BatchError {
 }
 
 impl<'a> BatchMessage<'a> {
-    /// The length of the message's encoding.
+    /// Returns the length of the message's encoding.
     #[inline]
     pub fn encoded_len(&self) -> usize {
         FIXED_LEN + self.body.len() + self.properties.len()
@@ -68,7 +68,7 @@ impl<'a> BatchMessage<'a> {
         Ok(())
     }
 
-    /// Reads the message at the front of `bytes`; also the bytes after it.
+    /// Reads the message at the front of `bytes`; also returns the bytes after it.
     #[inline]
     pub fn decode(bytes: &'a [u8]) -> Result<(BatchMessage<'a>, &'a [u8]), BatchError> {
         let short = |needed: usize| BatchError::Short { needed, have: bytes.len() };
@@ -91,7 +91,7 @@ impl<'a> BatchMessage<'a> {
     }
 }
 
-/// The body of a batch of `messages`.
+/// Encodes the body of a batch of `messages`.
 pub fn encode<'a>(messages: impl IntoIterator<Item = BatchMessage<'a>>) -> Result<Vec<u8>, BatchError> {
     let mut out = Vec::new();
     for message in messages {
@@ -100,7 +100,7 @@ pub fn encode<'a>(messages: impl IntoIterator<Item = BatchMessage<'a>>) -> Resul
     Ok(out)
 }
 
-/// The messages of a batch body. The first error ends them.
+/// Decodes the messages of a batch body. The first error ends the iteration.
 pub fn decode(body: &[u8]) -> impl Iterator<Item = Result<BatchMessage<'_>, BatchError>> {
     let mut rest = body;
     std::iter::from_fn(move || {
@@ -120,8 +120,8 @@ pub fn decode(body: &[u8]) -> impl Iterator<Item = Result<BatchMessage<'_>, Batc
     })
 }
 
-/// The properties a batched message is stored with: its own, a separator if one is missing, then the batch's. On reading a name
-/// of the batch therefore wins over the message's own.
+/// Returns the properties with which a batched message is stored: its own, a separator if one is missing, then the
+/// batch's. When they are read, a name of the batch therefore overrides the message's own.
 pub fn stored_properties<'a>(own: &'a str, of_batch: &'a str) -> Result<Cow<'a, str>, BatchError> {
     let joined = match (own, of_batch) {
         (own, "") => Cow::Borrowed(own),

@@ -1,7 +1,7 @@
 //! Compressed message bodies.
 //!
-//! A producer compresses a body of 4 KiB or more and says so in the message's sysFlag: bit 0, and three bits that name the
-//! format (0 is what old clients send and means zlib). The broker stores the bytes as they came; only consumers inflate.
+//! A producer compresses a body of 4 KiB or more and marks it in the message's sysFlag: bit 0, and three bits for the
+//! format (old clients send 0, which means zlib). The broker stores the bytes unchanged; only consumers decompress.
 //!
 //! | codec bits | format |
 //! | --- | --- |
@@ -9,10 +9,10 @@
 //! | 1 | LZ4 frame, as lz4-java writes it |
 //! | 2 | Zstandard frame |
 //!
-//! A few hundred bytes can inflate to gigabytes, so every call takes the most bytes the result may have
-//! ([`DEFAULT_LIMIT`] is the frame limit: a body came in a frame) and stops with [`CompressionError::TooLong`] when there are
-//! more. The output grows as it is produced; sizes the compressed bytes announce are not believed, so that a small body that lies
-//! costs little memory.
+//! A few hundred bytes can inflate to gigabytes, so every call takes the maximum length of the result
+//! ([`DEFAULT_LIMIT`] is the frame limit: a body came in a frame) and stops with [`CompressionError::TooLong`] when
+//! there is more. The output grows as it is produced; sizes declared in the compressed bytes are not trusted, so that a
+//! small body with a false size costs little memory.
 
 mod lz4_frame;
 
@@ -23,10 +23,10 @@ use thiserror::Error;
 use crate::frame::MAX_FRAME_LEN;
 use crate::sys_flag;
 
-/// The bound to use when there is no better one.
+/// Limit to use when there is no better one.
 pub const DEFAULT_LIMIT: usize = MAX_FRAME_LEN;
 
-/// Formats a body can be compressed in.
+/// Formats in which a body can be compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Codec {
@@ -35,30 +35,30 @@ pub enum Codec {
     Zlib,
 }
 
-/// Why a body cannot be inflated or compressed.
+/// Reason why a body cannot be decompressed or compressed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CompressionError {
-    /// The codec bits name no format.
+    /// The codec bits match no format.
     #[error("unknown compression type {0}")]
     UnknownCodec(i32),
-    /// The bytes are not of the format, or end too early.
+    /// The bytes do not have the format, or end too early.
     #[error("malformed {codec:?} body: {why}")]
     Malformed {
-        /// The format they should have.
+        /// Expected format.
         codec: Codec,
-        /// What its decoder says.
+        /// Error of the decoder.
         why: String,
     },
-    /// There is more output than allowed.
+    /// The output is longer than allowed.
     #[error("body inflates to more than {limit} bytes")]
     TooLong {
-        /// How much was allowed.
+        /// Maximum length.
         limit: usize,
     },
 }
 
 impl Codec {
-    /// The codec of a message: `None` when its body is not compressed.
+    /// Returns the codec of a message: `None` if its body is not compressed.
     pub fn of(sys_flag: i32) -> Result<Option<Codec>, CompressionError> {
         if sys_flag & sys_flag::COMPRESSED == 0 {
             return Ok(None);
@@ -71,7 +71,7 @@ impl Codec {
         }
     }
 
-    /// The sysFlag bits of a body compressed with this codec.
+    /// Returns the sysFlag bits of a body compressed with this codec.
     pub const fn flags(self) -> i32 {
         sys_flag::COMPRESSED
             | match self {
@@ -81,7 +81,7 @@ impl Codec {
             }
     }
 
-    /// Inflates `body` to at most `limit` bytes.
+    /// Decompresses `body` to at most `limit` bytes.
     pub fn decompress(self, body: &[u8], limit: usize) -> Result<Vec<u8>, CompressionError> {
         let malformed = |error: io::Error| CompressionError::Malformed { codec: self, why: error.to_string() };
         match self {
@@ -90,7 +90,7 @@ impl Codec {
             Codec::Lz4 => return lz4_frame::decompress(body, limit),
             Codec::Zstd => {
                 let mut decoder = zstd::Decoder::with_buffer(body).map_err(malformed)?;
-                // A frame may ask its reader for a window of gigabytes. 8 MiB covers levels up to 19; Java's default is 5.
+                // A frame may require a window of gigabytes. 8 MiB covers levels up to 19; Java's default is 5.
                 decoder.window_log_max(23).map_err(malformed)?;
                 read_to(decoder, limit).map_err(malformed)
             }
@@ -117,13 +117,13 @@ impl Codec {
     }
 }
 
-/// All of `source`, or `None` when there are more than `limit` bytes.
+/// Reads all of `source`; returns `None` if there are more than `limit` bytes.
 fn read_to(mut source: impl Read, limit: usize) -> io::Result<Option<Vec<u8>>> {
     let mut out = Vec::new();
     loop {
         let len = out.len();
         if len == limit {
-            // A body that ends here is fine, one that goes on is not.
+            // A body that ends here is valid; one that continues is too long.
             return Ok((source.read(&mut [0])? == 0).then_some(out));
         }
         grow(&mut out, limit);
@@ -135,7 +135,7 @@ fn read_to(mut source: impl Read, limit: usize) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Adds room for more output: as much again as there is, but never past `limit`.
+/// Adds capacity for more output: doubles it, but never beyond `limit`.
 fn grow(out: &mut Vec<u8>, limit: usize) {
     const STEP: usize = 16 * 1024;
     let room = (limit - out.len()).min(out.len().max(STEP));
@@ -143,7 +143,7 @@ fn grow(out: &mut Vec<u8>, limit: usize) {
     out.resize(out.len() + room, 0);
 }
 
-/// A zlib stream. By hand, because the reader of the library takes a stream that breaks off for one that ends.
+/// Inflates a zlib stream. Implemented here because the reader of the library treats a truncated stream as complete.
 fn inflate(body: &[u8], limit: usize) -> io::Result<Option<Vec<u8>>> {
     let mut decoder = flate2::Decompress::new(true);
     let mut out = Vec::new();

@@ -1,9 +1,9 @@
-//! The checksum of a message body.
+//! Checksum of a message body.
 //!
-//! RocketMQ stores the ordinary CRC-32 (IEEE 802.3, the one of zlib) with its top bit cleared, so that the value is never
-//! negative in a signed 32-bit field. An empty body has checksum 0.
+//! RocketMQ stores the ordinary CRC-32 (IEEE 802.3, the one of zlib) with its top bit cleared, so that the value is
+//! never negative in a signed 32-bit field. An empty body has checksum 0.
 
-/// CRC-32 of `body` with the sign bit cleared, as it stands in a record's BODYCRC field.
+/// Returns the CRC-32 of `body` with the sign bit cleared, as in a record's BODYCRC field.
 #[inline]
 pub fn body_crc(body: &[u8]) -> u32 {
     crc32fast::hash(body) & 0x7FFF_FFFF

@@ -1,7 +1,7 @@
-//! SQL92 selectors over a message's properties, as RocketMQ 4.9 understands them.
+//! SQL92 selectors over a message's properties, with the rules of RocketMQ 4.9.
 //!
 //! ```text
-//! selector   := or                                       what follows it is ignored, if its first token is one at all
+//! selector   := or                                       text after it is ignored, if its first token is valid
 //! or         := and ( OR and )*
 //! and        := equality ( AND equality )*
 //! equality   := comparison ( '=' comparison | '<>' comparison | IS [NOT] NULL )*
@@ -10,12 +10,13 @@
 //! primary    := TRUE | FALSE | NULL | number | text | property | '(' or ')'
 //! ```
 //!
-//! An expression is parsed and checked once ([`Filter::compile`]) and then asked about each message ([`Filter::verdict`]), on the
-//! properties string as it is stored. Logic has three values; what has no sense for a message's properties (a text compared with a
-//! number) is an error, and the message does not match. The judge of every corner is the filter of 4.9.7 itself: `compat/filter`.
+//! An expression is parsed and checked once ([`Filter::compile`]) and then evaluated for each message
+//! ([`Filter::verdict`]), on the properties string as it is stored. Logic has three values. A comparison that is not
+//! possible for a message's properties (a text compared with a number) is an error, and the message does not match. In
+//! every corner case the filter of 4.9.7 itself is the reference: `compat/filter`.
 //!
-//! Expressions come from clients without any account, so all of it has a bound: the text, its tokens, the height of the tree
-//! (`parser`), and the steps that a message may cost (`evaluate`). The tree grows with the text and never faster.
+//! Expressions come from clients without any account, so everything is bounded: the text, its tokens, the height of the
+//! tree (`parser`), and the steps of one evaluation (`evaluate`). The tree grows at most in proportion to the text.
 
 mod evaluate;
 mod expression;
@@ -37,16 +38,16 @@ use expression::Expression;
 pub use evaluate::MAX_STEPS;
 pub use parser::{MAX_TEXT, MAX_TOKENS};
 
-/// Names the topic a message that comes back was first sent to.
+/// Property with the original topic of a retried message.
 const RETRY_TOPIC: &str = "RETRY_TOPIC";
 
-/// Why a text is no selector, in the form in which Java's brokers tell it to consumers.
+/// Reason why a text is not a selector, in the form in which Java's brokers send it to consumers.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FilterError {
     /// A character that begins no token.
     #[error("org.apache.rocketmq.filter.parser.TokenMgrError: {0}")]
     Token(String),
-    /// A token where it makes no sense, or an operand that is no boolean.
+    /// A token in an invalid place, or an operand that is not a boolean.
     #[error("org.apache.rocketmq.filter.parser.ParseException: {0}")]
     Syntax(String),
     /// More bytes, tokens or levels than an expression may have here.
@@ -60,20 +61,21 @@ pub enum FilterError {
     Operand(String),
 }
 
-/// What an expression says of one message.
+/// Result of an expression for one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The message is wanted.
+    /// The message is selected.
     True,
-    /// It is not.
+    /// The message is not selected.
     False,
-    /// A property that decides is not there; the message is not wanted.
+    /// A property that decides is missing; the message is not selected.
     Unknown,
-    /// A property is not of the kind it is compared with, or the evaluation takes more than [`MAX_STEPS`]; the message is not wanted.
+    /// A property is not of the kind it is compared with, or the evaluation takes more than [`MAX_STEPS`]; the message
+    /// is not selected.
     Error,
 }
 
-/// A selector, ready to be asked.
+/// Compiled selector.
 #[derive(Debug)]
 pub struct Filter(Kind);
 
@@ -83,7 +85,7 @@ enum Kind {
         expression: Expression,
         names: Names,
     },
-    /// For messages that come back for another try: that of the topic they came from. Of a topic without one, all are wanted.
+    /// For retried messages: the selector by original topic. If a topic has none, all its messages are selected.
     Retries(HashMap<String, Arc<Filter>>),
 }
 
@@ -94,12 +96,13 @@ impl Filter {
         Ok(Filter(Kind::Selector { expression: parsed.expression, names: Names::new(parsed.names) }))
     }
 
-    /// Asks the selector of the topic that a message was first sent to.
+    /// Creates a filter that uses the selector of the original topic of a message.
     pub fn of_retries(by_topic: HashMap<String, Arc<Filter>>) -> Filter {
         Filter(Kind::Retries(by_topic))
     }
 
-    /// The selector's verdict on a message with this properties string, and the number of steps it took: a step is some nanoseconds.
+    /// Returns the selector's verdict on a message with this properties string, and the number of steps it took: a step
+    /// is some nanoseconds.
     pub fn judge(&self, properties: &str) -> (Verdict, u32) {
         let (expression, names) = match &self.0 {
             Kind::Selector { expression, names } => (expression, names),
@@ -118,12 +121,12 @@ impl Filter {
         (verdict, message.steps())
     }
 
-    /// The selector's verdict on a message with this properties string.
+    /// Returns the selector's verdict on a message with this properties string.
     pub fn verdict(&self, properties: &str) -> Verdict {
         self.judge(properties).0
     }
 
-    /// True if the selector wants a message with this properties string.
+    /// True if the selector matches a message with this properties string.
     pub fn matches(&self, properties: &str) -> bool {
         self.verdict(properties) == Verdict::True
     }

@@ -1,4 +1,4 @@
-//! Frames: how commands stand one after the other on a connection.
+//! Frames: the encoding of the sequence of commands on a connection.
 //!
 //! ```text
 //! at  0   i32   length      bytes that follow this word = 4 + header + body
@@ -8,11 +8,12 @@
 //!     …   …     body        the rest; may be empty
 //! ```
 //!
-//! A reader keeps one growing buffer per connection and calls [`cut`] until it says [`Cut::NeedMore`]. The length word is judged
-//! as soon as it is there: a frame of more than 16 MiB (length word included) is refused before any of it is waited for, and so
-//! is one whose header claims more than the frame holds. After an error the connection has lost its place and must be closed.
+//! A reader keeps one growing buffer per connection and calls [`cut`] until it returns [`Cut::NeedMore`]. The length
+//! word is checked as soon as it has arrived: a frame of more than 16 MiB (length word included) is rejected before its
+//! bytes are awaited, and so is one whose header length exceeds the frame. After an error the start of the next frame
+//! is unknown, and the connection must be closed.
 //!
-//! Which encoding a peer uses is decided frame by frame: the same connection may carry both.
+//! The encoding is a property of each frame: the same connection may carry both encodings.
 
 use thiserror::Error;
 
@@ -25,41 +26,41 @@ pub const MAX_HEADER_LEN: usize = 0xFF_FFFF;
 /// Length, encoding and header length.
 const LEAD_LEN: usize = 8;
 
-/// One frame, borrowing from the buffer it was cut from.
+/// Frame that borrows from the buffer it was cut from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// How the header is encoded.
+    /// Encoding of the header.
     pub encoding: Encoding,
-    /// The header's bytes.
+    /// Bytes of the header.
     pub header: &'a [u8],
-    /// The body's bytes; empty for a command without body.
+    /// Bytes of the body; empty for a command without body.
     pub body: &'a [u8],
 }
 
-/// What [`cut`] found.
+/// Result of [`cut`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut<'a> {
     /// The buffer does not hold a whole frame yet.
     NeedMore {
-        /// The buffer must grow to at least this many bytes. Never more than the limit.
+        /// Minimum length to which the buffer must grow. Never more than the limit.
         len: usize,
     },
     /// A whole frame.
     Frame {
         /// The frame.
         frame: Frame<'a>,
-        /// How many bytes of the buffer it took; the next frame begins after them.
+        /// Number of bytes of the buffer that the frame takes; the next frame begins after them.
         len: usize,
     },
 }
 
-/// Why bytes are not a frame, or a command cannot become one.
+/// Reason why bytes are not a frame, or a command cannot become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
     /// The frame is larger than the limit.
     #[error("frame of {len} bytes, at most {limit} are allowed")]
     TooLong {
-        /// Its length, length word included.
+        /// Length of the frame, length word included.
         len: u64,
         /// The limit.
         limit: usize,
@@ -73,9 +74,9 @@ pub enum FrameError {
     /// The header would reach past the end of the frame.
     #[error("header of {header_len} bytes in a frame with room for {room}")]
     HeaderTooLong {
-        /// Claimed length of the header.
+        /// Header length in the frame.
         header_len: usize,
-        /// Bytes there are for it.
+        /// Number of bytes available for it.
         room: usize,
     },
     /// The encoding byte is neither 0 nor 1.
@@ -92,7 +93,7 @@ pub fn cut(buffer: &[u8]) -> Result<Cut<'_>, FrameError> {
     cut_with(buffer, MAX_FRAME_LEN)
 }
 
-/// As [`cut`], with a limit (at least 8) on the whole frame.
+/// Like [`cut`], with a limit (at least 8) on the whole frame.
 #[inline]
 pub fn cut_with(buffer: &[u8], limit: usize) -> Result<Cut<'_>, FrameError> {
     let lead = match Lead::read(buffer, limit)? {
@@ -105,8 +106,8 @@ pub fn cut_with(buffer: &[u8], limit: usize) -> Result<Cut<'_>, FrameError> {
     }
 }
 
-/// The first frame of `buffer` with what is there of its body, and how long that body will be; `None` as long as the header is not
-/// whole. For readers that put the rest of a large body where it is to stay.
+/// Returns the first frame of `buffer` with the received part of its body, and the full length of that body; `None` as
+/// long as the header is incomplete. For readers that receive the rest of a large body directly into its final memory.
 #[inline]
 pub fn cut_head(buffer: &[u8], limit: usize) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
     let Ok(lead) = Lead::read(buffer, limit)? else { return Ok(None) };
@@ -115,16 +116,16 @@ pub fn cut_head(buffer: &[u8], limit: usize) -> Result<Option<(Frame<'_>, usize)
     Ok(is_whole.then(|| (lead.frame(bytes), lead.len - LEAD_LEN - lead.header_len)))
 }
 
-/// What a frame says of itself before its header begins.
+/// Fields of a frame before its header.
 struct Lead {
     encoding: Encoding,
     header_len: usize,
-    /// Of the whole frame.
+    /// Length of the whole frame.
     len: usize,
 }
 
 impl Lead {
-    /// The lead, or how many bytes are needed to go on.
+    /// Reads the lead, or returns the number of bytes needed to continue.
     #[inline]
     fn read(buffer: &[u8], limit: usize) -> Result<Result<Lead, usize>, FrameError> {
         let Some((&length, rest)) = buffer.split_first_chunk::<4>() else {
@@ -166,15 +167,15 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Appends the frame of `command` with `body` to `out`. On error `out` is as it was.
+/// Appends the frame of `command` with `body` to `out`. On error `out` is unchanged.
 pub fn encode(command: &Command<'_>, encoding: Encoding, body: &[u8], out: &mut Vec<u8>) -> Result<(), FrameError> {
     encode_head(command, encoding, body.len(), out)?;
     out.extend_from_slice(body);
     Ok(())
 }
 
-/// Appends all of a frame but its body, whose `body_len` bytes the caller sends right after: a pull response's body need not
-/// be copied to be framed. On error `out` is as it was.
+/// Appends a frame without its body, whose `body_len` bytes the caller sends right after: so a pull response's body
+/// need not be copied into a frame. On error `out` is unchanged.
 pub fn encode_head(
     command: &Command<'_>,
     encoding: Encoding,

@@ -1,24 +1,25 @@
 //! Java's `String.hashCode` and what RocketMQ derives from it.
 //!
-//! `h = 31·h + unit` over UTF-16 code units, 32-bit wrap-around. Tag filters compare this number (in the consume queue, before
-//! the message is read) and index files find keys by it, so it must agree with Java for every string, including those with
-//! characters outside the basic plane, which count as two units.
+//! `h = 31·h + unit` over UTF-16 code units, 32-bit wrap-around. Tag filters compare this number (in the consume queue,
+//! before the message is read) and index files find keys by it, so it must equal Java's for every string, including
+//! those with characters outside the basic plane, which count as two units.
 
-/// `String.hashCode` of `text`.
+/// Returns `String.hashCode` of `text`.
 #[inline]
 pub fn java_hash(text: &str) -> i32 {
     extend(0, text)
 }
 
-/// The consume queue's tag code of a message: 0 without tags, else the sign-extended hash of the whole TAGS property.
+/// Returns the consume queue's tags code of a message: 0 without tags, else the sign-extended hash of the whole TAGS
+/// property.
 #[inline]
 pub fn tags_code(tags: &str) -> i64 {
     // The hash of the empty string is 0 already.
     i64::from(java_hash(tags))
 }
 
-/// The hash an index file files `key` of `topic` under: the absolute value of the hash of `topic#key`, with the one value
-/// that has no positive counterpart mapped to 0.
+/// Returns the hash of `key` of `topic` in index files: the absolute value of the hash of `topic#key`, with the one
+/// value without a positive counterpart mapped to 0.
 #[inline]
 pub fn index_hash(topic: &str, key: &str) -> i32 {
     let hash = extend(extend(extend(0, topic), "#"), key);
@@ -40,7 +41,7 @@ fn step(hash: i32, unit: i32) -> i32 {
     hash.wrapping_mul(31).wrapping_add(unit)
 }
 
-/// Four bytes at a time: one multiplication in the dependency chain in the place of four.
+/// Hashes four bytes at a time: one multiplication in the dependency chain instead of four.
 fn extend_ascii(mut hash: i32, bytes: &[u8]) -> i32 {
     const P2: i32 = 31 * 31;
     const P3: i32 = P2 * 31;
@@ -81,7 +82,7 @@ mod tests {
     fn tag_code_is_sign_extended() {
         assert_eq!(tags_code(""), 0);
         assert_eq!(tags_code("TagA"), 2_598_919);
-        // The one string hash everybody knows to be i32::MIN.
+        // The best-known string whose hash is i32::MIN.
         assert_eq!(tags_code("polygenelubricants"), -2_147_483_648);
     }
 

@@ -1,14 +1,15 @@
-//! Commands: the header of every frame, requests and responses alike.
+//! Commands: the header of every frame, for requests and responses.
 //!
-//! A command is a code, a request id (`opaque`) that the response repeats, flag bits (response, one-way), who speaks (`language`,
-//! `version`), a `remark` for people, and `extFields`: string to string, the arguments of the request or the results of the
-//! response. Two encodings carry the same values: `header::json` and `header::binary`.
+//! A command has a code, a request id (`opaque`) that the response repeats, flag bits (response, one-way), the language
+//! and version of its sender (`language`, `version`), a `remark` for people, and `extFields`: string to string, the
+//! arguments of the request or the results of the response. Two encodings have the same values: `header::json` and
+//! `header::binary`.
 //!
-//! Ext fields are kept as pairs in the order of the bytes. Java keeps a hash map, so a name that occurs twice has its last value;
-//! [`Command::ext`] follows that. `None` and no pairs differ in JSON only (`extFields` missing, or `{}`), and Java clients do
-//! look into the map of a successful send without asking whether it is there.
+//! Ext fields are kept as pairs in the order of the bytes. Java keeps a hash map, so the last value of a repeated name
+//! counts; [`Command::ext`] does the same. `None` and no pairs differ in JSON only (`extFields` missing, or `{}`), and
+//! Java clients do read the map of a successful send without checking that it exists.
 //!
-//! One deviation: a language nobody has a name for reads as [`Language::Other`], where Java reads null (or, for a number out of
+//! One deviation: an unknown language reads as [`Language::Other`], where Java reads null (or, for a number out of
 //! range in JSON, drops the connection).
 
 mod binary;
@@ -27,11 +28,11 @@ pub const FLAG_ONEWAY: i32 = 2;
 /// The version number of RocketMQ 4.9.7.
 pub const VERSION_4_9_7: i32 = 407;
 
-/// Most ext fields a header may have, so that their storage stays far below the frame limit whatever the bytes say; real
+/// Maximum number of ext fields of a header, so that their storage stays far below the frame limit for any input; real
 /// commands have about a dozen.
 pub const MAX_EXT_FIELDS: usize = 65_536;
 
-/// How a header is encoded; also the frame's encoding byte.
+/// Encoding of a header; also the frame's encoding byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Encoding {
     /// 0
@@ -41,7 +42,7 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// The encoding a frame's fifth byte names.
+    /// Returns the encoding for a frame's fifth byte.
     #[inline]
     pub const fn from_byte(byte: u8) -> Option<Encoding> {
         match byte {
@@ -51,14 +52,14 @@ impl Encoding {
         }
     }
 
-    /// The frame's fifth byte.
+    /// Returns the frame's fifth byte.
     #[inline]
     pub const fn byte(self) -> u8 {
         self as u8
     }
 }
 
-/// The language a peer is written in.
+/// Programming language of a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 #[repr(u8)]
@@ -96,18 +97,18 @@ impl Language {
         (Language::Rust, "RUST"),
     ];
 
-    /// The name used in JSON.
+    /// Returns the name used in JSON.
     pub const fn name(self) -> &'static str {
         Language::NAMED[self as usize].1
     }
 
-    /// The language of that name, in any case.
+    /// Returns the language of that name, in any case.
     pub fn from_name(name: &str) -> Language {
         let found = Language::NAMED.iter().find(|(_, known)| name.eq_ignore_ascii_case(known));
         found.map_or(Language::Other, |(language, _)| *language)
     }
 
-    /// The language of that number.
+    /// Returns the language of that number.
     pub fn from_number(number: i64) -> Language {
         let found = usize::try_from(number).ok().and_then(|index| Language::NAMED.get(index));
         found.map_or(Language::Other, |(language, _)| *language)
@@ -117,38 +118,38 @@ impl Language {
 /// Names and values of a command, in the order of the bytes.
 pub type ExtFields<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
 
-/// A header's values. Text borrows from the frame where it can.
+/// Values of a header. Text borrows from the frame where possible.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Command<'a> {
-    /// What is asked (request) or how it went (response).
+    /// Operation (request) or result (response).
     pub code: i32,
-    /// Who speaks.
+    /// Language of the sender.
     pub language: Language,
-    /// The speaker's version number.
+    /// Version number of the sender.
     pub version: i32,
-    /// The request's id, repeated by its response.
+    /// Id of the request, repeated by its response.
     pub opaque: i32,
     /// [`FLAG_RESPONSE`] and [`FLAG_ONEWAY`].
     pub flag: i32,
-    /// A word to the human reader.
+    /// Text for a human reader.
     pub remark: Option<Cow<'a, str>>,
     /// Arguments or results.
     pub ext_fields: Option<ExtFields<'a>>,
 }
 
-/// Why bytes are not a header, or values cannot become one.
+/// Reason why bytes are not a header, or values cannot become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum HeaderError {
     /// A binary header ends before its fields do.
     #[error("binary header cut short in its {field}")]
     Short {
-        /// The field that does not fit.
+        /// Field that does not fit.
         field: &'static str,
     },
     /// Text that is not UTF-8.
     #[error("{field} of a binary header is not UTF-8")]
     NotUtf8 {
-        /// The field it is in.
+        /// Field with the text.
         field: &'static str,
     },
     /// A JSON header that is not JSON.
@@ -160,7 +161,7 @@ pub enum HeaderError {
     /// A number or text that the field's type in the encoding cannot hold.
     #[error("{field} does not fit its field")]
     DoesNotFit {
-        /// The field.
+        /// Field.
         field: &'static str,
     },
 }
@@ -187,31 +188,31 @@ impl<'a> Command<'a> {
         }
     }
 
-    /// The value of an ext field: the last of that name.
+    /// Returns the value of an ext field: the last of that name.
     #[inline]
     pub fn ext(&self, name: &str) -> Option<&str> {
         let pairs = self.ext_fields.as_deref()?;
         pairs.iter().rev().find(|(found, _)| found == name).map(|(_, value)| value.as_ref())
     }
 
-    /// Adds an ext field after those there are.
+    /// Adds an ext field at the end.
     pub fn push_ext(&mut self, name: impl Into<Cow<'a, str>>, value: impl Into<Cow<'a, str>>) {
         self.ext_fields.get_or_insert_default().push((name.into(), value.into()));
     }
 
-    /// Whether this is a response.
+    /// True if this is a response.
     #[inline]
     pub fn is_response(&self) -> bool {
         self.flag & FLAG_RESPONSE != 0
     }
 
-    /// Whether no response is wanted.
+    /// True if the sender expects no response.
     #[inline]
     pub fn is_oneway(&self) -> bool {
         self.flag & FLAG_ONEWAY != 0
     }
 
-    /// The same values, borrowing nothing.
+    /// Returns the same values, borrowing nothing.
     pub fn into_owned(self) -> Command<'static> {
         let own = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
         let own_pair = |(name, value)| (own(name), own(value));

@@ -1,12 +1,12 @@
-//! Who made and who stored a message: an address and a port.
+//! Born host and store host of a message: an address and a port.
 //!
 //! ```text
 //! IPv4   4 bytes address   i32 port     8 bytes
 //! IPv6  16 bytes address   i32 port    20 bytes
 //! ```
 //!
-//! The bytes do not say which of the two they are; a bit of the message's sysFlag does. The port is kept as the signed
-//! number that was stored: a record with a port no socket could have is still a record.
+//! The bytes do not show which of the two forms they have; a bit of the message's sysFlag does. The port is kept as the
+//! signed number that was stored: a record with a port outside the range of sockets is still a record.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,12 +16,12 @@ pub const V4_LEN: usize = 8;
 /// Encoded length of a host with an IPv6 address.
 pub const V6_LEN: usize = 20;
 
-/// An address and a port as they stand in a record.
+/// Address and port as stored in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Host {
-    /// The address; its family decides the encoded length.
+    /// Address; its family determines the encoded length.
     pub ip: IpAddr,
-    /// The port, as stored.
+    /// Port, as stored.
     pub port: i32,
 }
 
@@ -29,28 +29,28 @@ impl Host {
     /// `0.0.0.0:0`, for records whose hosts do not matter.
     pub const UNSPECIFIED: Host = Host { ip: IpAddr::V4(Ipv4Addr::UNSPECIFIED), port: 0 };
 
-    /// A host at `ip` and `port`.
+    /// Creates a host from `ip` and `port`.
     #[inline]
     pub const fn new(ip: IpAddr, port: i32) -> Host {
         Host { ip, port }
     }
 
-    /// Whether the address is IPv6.
+    /// True if the address is IPv6.
     #[inline]
     pub const fn is_v6(&self) -> bool {
         matches!(self.ip, IpAddr::V6(_))
     }
 
-    /// 8 or 20.
+    /// Returns 8 or 20.
     #[inline]
     pub const fn encoded_len(&self) -> usize {
         if self.is_v6() { V6_LEN } else { V4_LEN }
     }
 
-    /// Writes the host to the front of `out` and gives back the rest of it.
+    /// Writes the host to the front of `out` and returns the rest of it.
     ///
     /// # Panics
-    /// When `out` is shorter than [`Host::encoded_len`].
+    /// If `out` is shorter than [`Host::encoded_len`].
     #[inline]
     pub fn encode_into<'o>(&self, out: &'o mut [u8]) -> &'o mut [u8] {
         match self.ip {
@@ -69,7 +69,8 @@ impl Host {
         }
     }
 
-    /// Reads a host of the named family from the front of `bytes`; also the bytes after it. `None` when they are too few.
+    /// Reads a host of the given family from the front of `bytes`; also returns the bytes after it. Returns `None` if
+    /// the bytes are too few.
     #[inline]
     pub fn decode(bytes: &[u8], v6: bool) -> Option<(Host, &[u8])> {
         let (ip, rest) = if v6 {
@@ -85,7 +86,7 @@ impl Host {
 }
 
 impl fmt::Display for Host {
-    /// `10.1.2.3:10911` or `[::1]:10911`.
+    /// Writes `10.1.2.3:10911` or `[::1]:10911`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.ip {
             IpAddr::V4(ip) => write!(f, "{ip}:{}", self.port),

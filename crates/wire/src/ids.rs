@@ -7,9 +7,9 @@
 //!     ip 4 | 16    u16 pid     i32 class loader hash   i32 ms   u16 counter    16 | 28 bytes
 //! ```
 //!
-//! Both therefore have 32 digits with an IPv4 address and 56 with an IPv6 one, and nothing tells one kind from the other but where
-//! it stands. `ms` counts from the first of the month, midnight local time, when the producer started (or last noticed a new
-//! month), so a unique id tells its time of birth only to someone who knows month and time zone.
+//! So both kinds have 32 digits with an IPv4 address and 56 with an IPv6 one, and only the context shows which kind an
+//! id is. `ms` counts from the first of the month, midnight local time, when the producer started (or last detected a
+//! new month), so the creation time can be computed from a unique id only with its month and time zone.
 
 use std::net::IpAddr;
 
@@ -17,12 +17,12 @@ use thiserror::Error;
 
 use crate::host::Host;
 
-/// Digits of an id with an IPv4 address.
+/// Number of digits of an id with an IPv4 address.
 const V4_DIGITS: usize = 32;
-/// Digits of an id with an IPv6 address.
+/// Number of digits of an id with an IPv6 address.
 const V6_DIGITS: usize = 56;
 
-/// Why a text is not an id.
+/// Reason why a text is not an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum IdError {
     /// Neither 32 nor 56 characters.
@@ -33,17 +33,17 @@ pub enum IdError {
     Digit,
 }
 
-/// Where a message is stored.
+/// Position of a stored message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OffsetId {
-    /// The broker that stores it.
+    /// Broker that stores it.
     pub store_host: Host,
-    /// Its position in that broker's commit log.
+    /// Position in that broker's commit log.
     pub physical_offset: i64,
 }
 
 impl OffsetId {
-    /// The id as text.
+    /// Returns the id as text.
     pub fn encode(&self) -> String {
         let mut bytes = [0; V6_DIGITS / 2];
         let len = self.store_host.encoded_len() + 8;
@@ -52,7 +52,7 @@ impl OffsetId {
         to_hex(&bytes[..len])
     }
 
-    /// Adds the id's text to the end of `out`: for columns of them.
+    /// Appends the id's text to `out`, for columns of ids.
     #[inline]
     pub fn encode_to(&self, out: &mut Vec<u8>) {
         let mut bytes = [0; V6_DIGITS / 2];
@@ -70,21 +70,21 @@ impl OffsetId {
     pub fn parse(text: &str) -> Result<OffsetId, IdError> {
         let mut bytes = [0; V6_DIGITS / 2];
         let bytes = from_hex(text, &mut bytes)?;
-        // from_hex lets only the two lengths pass, so both reads have their bytes.
+        // from_hex accepts only the two lengths, so both reads have enough bytes.
         let (store_host, rest) = Host::decode(bytes, text.len() == V6_DIGITS).ok_or(IdError::Length(text.len()))?;
         let &offset = rest.first_chunk::<8>().ok_or(IdError::Length(text.len()))?;
         Ok(OffsetId { store_host, physical_offset: i64::from_be_bytes(offset) })
     }
 }
 
-/// What a producer makes an id of.
+/// Parts of a producer's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UniqueId {
-    /// The producer's address.
+    /// Address of the producer.
     pub ip: IpAddr,
-    /// The lower half of its process id.
+    /// Lower half of its process id.
     pub pid: u16,
-    /// In Java the hash code of a class loader; elsewhere any number that tells two producers of one process apart.
+    /// In Java the hash code of a class loader; elsewhere any number that distinguishes two producers of one process.
     pub class_loader_hash: i32,
     /// Milliseconds since the beginning of the month.
     pub month_ms: i32,
@@ -93,7 +93,7 @@ pub struct UniqueId {
 }
 
 impl UniqueId {
-    /// The id as text.
+    /// Returns the id as text.
     pub fn encode(&self) -> String {
         let mut bytes = [0; V6_DIGITS / 2];
         let (ip, rest) = match self.ip {
@@ -149,7 +149,7 @@ fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|&byte| hex_digits(byte)).map(char::from).collect()
 }
 
-/// The bytes of `text`, which must have one of the two lengths.
+/// Decodes the bytes of `text`, which must have one of the two lengths.
 fn from_hex<'o>(text: &str, out: &'o mut [u8; V6_DIGITS / 2]) -> Result<&'o [u8], IdError> {
     if !matches!(text.len(), V4_DIGITS | V6_DIGITS) {
         return Err(IdError::Length(text.len()));

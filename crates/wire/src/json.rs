@@ -1,8 +1,8 @@
 //! JSON as fastjson writes it.
 //!
-//! Java's RocketMQ makes its JSON with fastjson, which puts a map's keys on the wire as they are: numbers without quotes
-//! (`{0:"a"}`), whole objects as keys (`{{"brokerName":"b","queueId":0,"topic":"T"}:5}`), and `{"$ref":"$.x"}` in the place of an
-//! object that was written before. Standard readers refuse the first two. This one reads a superset:
+//! Java's RocketMQ writes its JSON with fastjson, which writes the keys of a map as they are: numbers without quotes
+//! (`{0:"a"}`), whole objects as keys (`{{"brokerName":"b","queueId":0,"topic":"T"}:5}`), and `{"$ref":"$.x"}` in place
+//! of an object that was written before. Standard readers reject the first two. This reader accepts a superset:
 //!
 //! * keys: any value, or a bare word (`{a:1}`); an object that came as a *string* stays a string;
 //! * strings in double or single quotes, control characters allowed inside; escapes `\" \\ \/ \' \b \f \n \r \t \v \0 \xHH \uHHHH`;
@@ -10,14 +10,14 @@
 //! * numbers with a plus sign or leading zeros; integers of any size (those beyond i64 and all decimals keep their text);
 //! * more commas than needed.
 //!
-//! Not read, because no peer writes them: comments, `NaN`, typed literals (`1L`, `Set[…]`, `new Date(…)`).
+//! Not supported, because no peer writes them: comments, `NaN`, typed literals (`1L`, `Set[…]`, `new Date(…)`).
 //!
 //! A map is a list of pairs in the order of the text, so nothing is lost: object keys, duplicates, order. `$ref` objects are
 //! left in place ([`Value::reference`]).
 //!
-//! **Memory.** The tree of hostile text is larger than the text (`[0,0,0…`), so it is bounded three ways ([`Limits`]): nesting,
-//! entries of one list or map (sized so that its storage stays within the frame limit), and bytes of the tree as a whole. Strings
-//! without escapes borrow from the input.
+//! **Memory.** The tree of a hostile text is larger than the text (`[0,0,0…`), so it is bounded in three ways
+//! ([`Limits`]): nesting, entries of one list or map (bounded so that their storage stays within the frame limit), and
+//! bytes of the whole tree. Strings without escapes borrow from the input.
 
 mod scanner;
 mod write;
@@ -31,7 +31,7 @@ pub(crate) use scanner::Scanner;
 pub use write::{Keys, write};
 pub(crate) use write::{write_i32, write_string};
 
-/// Any JSON value.
+/// JSON value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
     /// `null`
@@ -40,7 +40,7 @@ pub enum Value<'a> {
     Bool(bool),
     /// An integer that fits 64 bits.
     Int(i64),
-    /// Any other number: its text.
+    /// Any other number, as its text.
     Number(Cow<'a, str>),
     /// A string, or a bare word used as a key.
     Text(Cow<'a, str>),
@@ -50,14 +50,14 @@ pub enum Value<'a> {
     Map(Vec<(Value<'a>, Value<'a>)>),
 }
 
-/// Bounds on the tree made of one text.
+/// Limits of the tree made of one text.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// How deep lists and maps may stand in each other.
+    /// Maximum nesting of lists and maps.
     pub depth: usize,
-    /// Bytes one list or map may take for its entries.
+    /// Maximum bytes for the entries of one list or map.
     pub container_bytes: usize,
-    /// Bytes all entries of the tree may take together.
+    /// Maximum bytes for all entries of the tree together.
     pub tree_bytes: usize,
 }
 
@@ -66,11 +66,11 @@ impl Limits {
     pub const DEFAULT: Limits = Limits { depth: 64, container_bytes: MAX_FRAME_LEN, tree_bytes: 4 * MAX_FRAME_LEN };
 }
 
-/// Why a text is not JSON, and where in it that shows.
+/// Reason why a text is not JSON, and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{what} at byte {at}")]
 pub struct JsonError {
-    /// What is wrong.
+    /// Reason.
     pub what: &'static str,
     /// Byte position in the text.
     pub at: usize,
@@ -81,7 +81,7 @@ pub fn parse(bytes: &[u8]) -> Result<Value<'_>, JsonError> {
     parse_with(bytes, Limits::DEFAULT)
 }
 
-/// As [`parse`], with the given bounds.
+/// Like [`parse`], with the given limits.
 pub fn parse_with(bytes: &[u8], limits: Limits) -> Result<Value<'_>, JsonError> {
     let mut scanner = Scanner::new(bytes)?;
     let value = parse_value(&mut scanner, limits)?;
@@ -89,7 +89,7 @@ pub fn parse_with(bytes: &[u8], limits: Limits) -> Result<Value<'_>, JsonError> 
     Ok(value)
 }
 
-/// Reads the value that comes next.
+/// Reads the next value.
 pub(crate) fn parse_value<'a>(scanner: &mut Scanner<'a>, limits: Limits) -> Result<Value<'a>, JsonError> {
     Tree { limits, bytes_left: limits.tree_bytes }.value(scanner, limits.depth)
 }
@@ -143,12 +143,12 @@ impl Tree {
         Ok(Value::Map(pairs))
     }
 
-    /// Accounts for one more entry of `entries` before it is made.
+    /// Charges one more entry of `entries` to the limits before it is created.
     fn charge<T>(&mut self, scanner: &Scanner<'_>, entries: &Vec<T>) -> Result<(), JsonError> {
         if entries.len() < entries.capacity() {
-            return Ok(()); // paid for when the room was made
+            return Ok(()); // charged when the capacity was reserved
         }
-        // How much a Vec grows is its own affair: at most to the double, from at least four entries.
+        // Vec decides how much it grows: at most to the double, from at least four entries.
         let grown = (entries.len() * 2).max(4) * size_of::<T>();
         let added = grown - entries.len() * size_of::<T>();
         if grown > self.limits.container_bytes || added > self.bytes_left {
@@ -159,7 +159,7 @@ impl Tree {
     }
 }
 
-/// What a word without quotes means.
+/// Returns the value of a word without quotes.
 fn word(word: &str) -> Value<'_> {
     match word {
         "null" => Value::Null,
@@ -170,7 +170,7 @@ fn word(word: &str) -> Value<'_> {
 }
 
 impl<'a> Value<'a> {
-    /// The value of the last entry whose key is the text `name`.
+    /// Returns the value of the last entry whose key is the text `name`.
     pub fn get(&self, name: &str) -> Option<&Value<'a>> {
         match self {
             Value::Map(pairs) => pairs.iter().rev().find(|(key, _)| key.as_str() == Some(name)).map(|(_, value)| value),
@@ -178,7 +178,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The text of a string.
+    /// Returns the text of a string.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Value::Text(text) => Some(text),
@@ -186,7 +186,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// An integer, also one that came as a string: `{0:…}` and `{"0":…}` mean the same key.
+    /// Returns an integer, also one given as a string: `{0:…}` and `{"0":…}` have the same key.
     pub fn as_i64(&self) -> Option<i64> {
         match self {
             Value::Int(number) => Some(*number),
@@ -195,7 +195,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The path of a `{"$ref": path}` object.
+    /// Returns the path of a `{"$ref": path}` object.
     pub fn reference(&self) -> Option<&str> {
         match self {
             Value::Map(pairs) if pairs.len() == 1 => self.get("$ref")?.as_str(),

@@ -1,7 +1,7 @@
 //! RocketMQ's bytes as values.
 //!
-//! This crate knows what the bytes of Apache RocketMQ 4.9 mean and nothing else: no sockets, no files, no clock, no Python.
-//! Each module turns one kind of bytes into values and back, and its header draws the layout.
+//! This crate contains the byte formats of Apache RocketMQ 4.9 and nothing else: no sockets, no files, no clock, no
+//! Python. Each module converts one kind of bytes into values and back, and its header draws the layout.
 //!
 //! ```text
 //! frame ── header ┬ header_json ── json      a command on a connection
@@ -9,14 +9,15 @@
 //! record ─┬ host                             a message, stored and pulled
 //! batch ──┼ properties                       several messages in one send
 //! ids     ├ crc · hash · sys_flag
-//!         ├ compression                      what a body flagged as compressed holds
+//!         ├ compression                      codecs of compressed bodies
 //!         └ filter                           SQL92 selectors over properties
 //! ```
 //!
 //! Three rules hold everywhere:
 //!
-//! * "Not all here yet" is a value ([`frame::Cut::NeedMore`]); wrong bytes are an error value; nothing panics on input.
-//! * A length that arrived in the bytes is compared with the bytes that arrived before anything is reserved for it.
+//! * "Not complete yet" is a value ([`frame::Cut::NeedMore`]); invalid bytes are an error value; nothing panics on
+//!   input.
+//! * A length in the bytes is compared with the number of bytes received before memory is reserved for it.
 //! * All integers are big-endian; text is UTF-8; text that is not UTF-8 is an error, not a question mark.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

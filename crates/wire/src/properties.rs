@@ -1,41 +1,42 @@
-//! A message's properties as one string.
+//! Properties of a message as one string.
 //!
 //! ```text
 //! name 0x01 value 0x02 name 0x01 value …          UTF-8, at most 32767 bytes
 //! ```
 //!
-//! Writers up to 4.9.0 close the last entry with 0x02 too, newer ones do not; both are read. The reader's rules, entry by
-//! entry (an entry is what stands between two 0x02): the first 0x01 splits name from value; an entry without 0x01, with an
-//! empty name or with an empty value does not count; when a name occurs twice the later entry wins. The string is never
-//! turned into a map here: a broker asks it for three or four names per message and stores the rest untouched, in order.
+//! Writers up to 4.9.0 also end the last entry with 0x02, newer ones do not; both are read. Rules for reading an entry
+//! (the text between two 0x02): the first 0x01 splits name from value; an entry without 0x01, with an empty name or
+//! with an empty value does not count; when a name occurs twice the later entry wins. The string is never converted to
+//! a map here: a broker needs three or four names per message and stores the rest unchanged, in order.
 
 use std::collections::HashMap;
 
 use memchr::{memchr, memrchr};
 
-/// Stands between a name and its value.
+/// Separator between a name and its value.
 pub const NAME_VALUE_SEPARATOR: u8 = 0x01;
-/// Stands between two entries.
+/// Separator between two entries.
 pub const ENTRY_SEPARATOR: u8 = 0x02;
-/// The longest properties string a record can hold, in bytes.
+/// Maximum length of a properties string in a record, in bytes.
 pub const MAX_LEN: usize = i16::MAX as usize;
-/// The longest properties string that is edited. A longer one would have to lose more than half of it to fit a record.
+/// Maximum length of a properties string that is edited. A longer one would have to lose more than half of it to fit a
+/// record.
 pub const MAX_EDITED_LEN: usize = 2 * MAX_LEN;
-/// Up to so many names, looking through them is quicker than a table.
+/// Number of names up to which a search is quicker than a table.
 const FEW: usize = 32;
 
 /// User keys, separated by spaces; indexed.
 pub const KEYS: &str = "KEYS";
 /// The tag.
 pub const TAGS: &str = "TAGS";
-/// The id the producer gave the message; indexed.
+/// Id that the producer gave the message; indexed.
 pub const UNIQ_KEY: &str = "UNIQ_KEY";
-/// Whether the producer waits for flush and replication; dropped by the broker.
+/// `true` if the producer waits for flush and replication; dropped by the broker.
 pub const WAIT: &str = "WAIT";
 /// The delay level, decimal.
 pub const DELAY: &str = "DELAY";
 
-/// The entries of `properties` that count, in order, duplicates included.
+/// Returns the entries of `properties` that count, in order, duplicates included.
 #[inline]
 pub fn iter(properties: &str) -> impl Iterator<Item = (&str, &str)> {
     let mut rest = properties;
@@ -54,7 +55,7 @@ pub fn iter(properties: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// The value of `name`: the last entry of that name that counts.
+/// Returns the value of `name`: the last entry of that name that counts.
 #[inline]
 pub fn get<'a>(properties: &'a str, name: &str) -> Option<&'a str> {
     let mut rest = properties;
@@ -64,7 +65,7 @@ pub fn get<'a>(properties: &'a str, name: &str) -> Option<&'a str> {
             Some(at) => (&rest[..at], &rest[at + 1..]),
             None => ("", rest),
         };
-        // Cheap test first: most entries are of other names.
+        // Cheap test first: most entries have other names.
         if entry.len() > name.len() + 1 && entry.as_bytes()[name.len()] == NAME_VALUE_SEPARATOR {
             if let Some((found, value)) = split(entry) {
                 if found == name {
@@ -76,7 +77,7 @@ pub fn get<'a>(properties: &'a str, name: &str) -> Option<&'a str> {
     None
 }
 
-/// The values of several names in one pass over `properties`.
+/// Returns the values of several names in one pass over `properties`.
 #[inline]
 pub fn get_many<'a, const N: usize>(properties: &'a str, names: [&str; N]) -> [Option<&'a str>; N] {
     let mut values = [None; N];
@@ -90,10 +91,10 @@ pub fn get_many<'a, const N: usize>(properties: &'a str, names: [&str; N]) -> [O
     values
 }
 
-/// The properties string of `pairs`, in their order, without a closing separator.
+/// Returns the properties string of `pairs`, in their order, without a closing separator.
 ///
-/// Names and values are taken as they are. Callers that take them from users refuse what would not read back first (see
-/// [`is_name`] and [`is_value`]). What [`iter`] returns always reads back.
+/// Names and values are not checked. Callers that take them from users first reject those that would not be read back
+/// (see [`is_name`] and [`is_value`]). The pairs that [`iter`] returns are always read back.
 pub fn encode<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let mut out = String::with_capacity(256);
     for (index, (name, value)) in pairs.into_iter().enumerate() {
@@ -107,11 +108,12 @@ pub fn encode<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String
     out
 }
 
-/// The string after `edits`: each sets a name to a value, in its old place or at the end, or takes it away for no value. What no
-/// reader accepts and what a later entry overrules is left out, so the result is what a map of the entries would be written as.
+/// Returns the string after `edits`: each sets a name to a value, in its old position or at the end, or removes the
+/// name if the value is `None`. Entries that no reader accepts or that a later entry overrides are left out, so the
+/// result equals the string of a map of the entries.
 ///
-/// A string longer than [`MAX_EDITED_LEN`] comes back as it is, for the log to refuse: a header has room for megabytes, and nobody
-/// shall keep a broker busy with them.
+/// A string longer than [`MAX_EDITED_LEN`] is returned unchanged, to be rejected by the log: a header has room for
+/// megabytes, and clients must not keep a broker busy with them.
 pub fn edited(properties: &str, edits: &[(&str, Option<&str>)]) -> String {
     if properties.len() > MAX_EDITED_LEN {
         return properties.to_owned();
@@ -145,14 +147,15 @@ pub fn edited(properties: &str, edits: &[(&str, Option<&str>)]) -> String {
     encode(pairs)
 }
 
-/// True if `text` can be a name that reads back the same: not empty and free of both separators.
+/// True if `text` can be a name that is read back unchanged: not empty and free of both separators.
 #[inline]
 pub fn is_name(text: &str) -> bool {
     !text.is_empty() && memchr::memchr2(NAME_VALUE_SEPARATOR, ENTRY_SEPARATOR, text.as_bytes()).is_none()
 }
 
-/// True if `text` can be a value that reads back the same: not empty and free of [`ENTRY_SEPARATOR`]. A value may contain
-/// [`NAME_VALUE_SEPARATOR`], because only the first one in an entry splits the entry; Java's clients send such values.
+/// True if `text` can be a value that is read back unchanged: not empty and free of [`ENTRY_SEPARATOR`]. A value may
+/// contain [`NAME_VALUE_SEPARATOR`], because only the first one in an entry splits the entry; Java's clients send such
+/// values.
 #[inline]
 pub fn is_value(text: &str) -> bool {
     !text.is_empty() && memchr(ENTRY_SEPARATOR, text.as_bytes()).is_none()

@@ -1,4 +1,4 @@
-//! A message as it stands in the commit log and in the body of a pull response.
+//! Message record, as in the commit log and in the body of a pull response.
 //!
 //! ```text
 //! at   field                         at (both hosts IPv4; +12 after each IPv6 host)
@@ -14,12 +14,13 @@
 //! 48   BORNHOST (8 | 20)
 //! ```
 //!
-//! TOTALSIZE counts itself and must equal the sum of the parts; a record whose sum differs is corrupt. Where a commit-log file
-//! has no room for the next record it ends with a BLANK: `i32 bytes left, i32 BLANK_MAGIC`, the rest is arbitrary. Two places
-//! are more careful than Java: a negative BODYLENGTH or PROPERTIESLENGTH is an error (Java counts it as 0), and so is a topic
-//! or properties string that is not UTF-8 ([`RecordError::NotUtf8`], which says how long the otherwise whole record is).
+//! TOTALSIZE counts itself and must equal the sum of the parts; a record with another sum is corrupt. A commit-log file
+//! without room for the next record ends with a BLANK: `i32 bytes left, i32 BLANK_MAGIC`, the rest is arbitrary. Two
+//! checks are stricter than Java's: a negative BODYLENGTH or PROPERTIESLENGTH is an error (Java counts it as 0), and so
+//! is a topic or properties string that is not UTF-8 ([`RecordError::NotUtf8`], which has the length of the otherwise
+//! whole record).
 //!
-//! Encoding writes straight into the caller's memory (a mapped file), front to back, without allocating.
+//! Encoding writes directly into the caller's memory (a mapped file), front to back, without allocating.
 
 mod list;
 mod peek;
@@ -43,19 +44,19 @@ pub const MESSAGE_MAGIC: u32 = 0xDAA3_20A7;
 pub const BLANK_MAGIC: u32 = 0xCBD4_3194;
 /// Length of a record with two IPv4 hosts and empty body, topic and properties.
 pub const FIXED_LEN: usize = 91;
-/// No record is shorter than this.
+/// Minimum length of a record.
 pub const MIN_LEN: usize = FIXED_LEN;
-/// Length of the longest topic a record can hold, in bytes.
+/// Maximum length of a topic in a record, in bytes.
 pub const MAX_TOPIC_LEN: usize = i8::MAX as usize;
 
 const BORN_HOST_AT: usize = 48;
 const SYS_FLAG_AT: usize = 36;
-/// Bytes an IPv6 host takes more than an IPv4 one.
+/// Number of bytes by which an IPv6 host is longer than an IPv4 one.
 const V6_EXTRA: usize = V6_LEN - V4_LEN;
 
-/// One message, borrowing its variable parts.
+/// Message that borrows its variable parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // the fields are the layout above
+#[allow(missing_docs)] // the layout above describes the fields
 pub struct Record<'a> {
     pub queue_id: i32,
     pub flag: i32,
@@ -74,26 +75,26 @@ pub struct Record<'a> {
     pub properties: &'a str,
 }
 
-/// The texts of a record as they were stored, which need not be UTF-8.
+/// Texts of a record as they were stored, which need not be UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // the fields are the layout above
+#[allow(missing_docs)] // the layout above describes the fields
 pub struct Texts<'a> {
     pub topic: &'a [u8],
     pub properties: &'a [u8],
 }
 
-/// Whether decoding compares the body with its checksum.
+/// Choice of whether decoding compares the body with its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crc {
-    /// Compute and compare. As in Java, the checksum of an empty body is not looked at.
+    /// Compute and compare. As in Java, the checksum of an empty body is ignored.
     Verify,
     /// The bytes are known to be good.
     Trust,
 }
 
-/// Why bytes are not a record, or values cannot become one.
+/// Reason why bytes are not a record, or values cannot become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs)] // the messages say what the fields are
+#[allow(missing_docs)] // the error texts describe the fields
 pub enum RecordError {
     #[error("record cut short: {needed} bytes needed, {have} there")]
     Short { needed: usize, have: usize },
@@ -116,14 +117,14 @@ pub enum RecordError {
 }
 
 impl<'a> Record<'a> {
-    /// The length of the record's encoding.
+    /// Returns the length of the record's encoding.
     #[inline]
     pub fn encoded_len(&self) -> usize {
         let hosts = self.born_host.encoded_len() + self.store_host.encoded_len() - 2 * V4_LEN;
         FIXED_LEN + hosts + self.body.len() + self.topic.len() + self.properties.len()
     }
 
-    /// Whether every part fits its length field. To be asked before [`Record::encode_into`].
+    /// Checks that every part fits its length field. Call it before [`Record::encode_into`].
     #[inline]
     pub fn check(&self) -> Result<(), RecordError> {
         if self.topic.len() > MAX_TOPIC_LEN {
@@ -141,8 +142,8 @@ impl<'a> Record<'a> {
     /// Writes the record, checksum included, into `out`, which is exactly [`Record::encoded_len`] long.
     ///
     /// # Panics
-    /// When `out` has another length or [`Record::check`] would fail: a record that lies about its length must never reach
-    /// the log.
+    /// If `out` has another length or [`Record::check`] would fail: a record with a wrong length must never reach the
+    /// log.
     #[inline]
     pub fn encode_into(&self, out: &mut [u8]) {
         assert_eq!(out.len(), self.encoded_len(), "room for exactly one record");
@@ -182,7 +183,7 @@ impl<'a> Record<'a> {
         rest.copy_from_slice(self.properties.as_bytes());
     }
 
-    /// `sys_flag` with the host bits as the hosts are.
+    /// Returns `sys_flag` with the host bits set according to the hosts.
     #[inline]
     fn stored_sys_flag(&self) -> i32 {
         let mut flag = self.sys_flag & !(flags::BORN_HOST_V6 | flags::STORE_HOST_V6);
@@ -195,7 +196,7 @@ impl<'a> Record<'a> {
         flag
     }
 
-    /// Reads the record at the front of `bytes`; also its TOTALSIZE, after which the next one begins.
+    /// Reads the record at the front of `bytes`; also returns its TOTALSIZE, after which the next one begins.
     #[inline]
     pub fn decode(bytes: &'a [u8], crc: Crc) -> Result<(Record<'a>, usize), RecordError> {
         let (record, texts, total_size) = Record::decode_but_texts(bytes, crc)?;
@@ -204,8 +205,8 @@ impl<'a> Record<'a> {
         Ok((Record { topic, properties, ..record }, total_size))
     }
 
-    /// As [`Record::decode`], but topic and properties are left empty and given as the bytes they are, for readers that would rather
-    /// show wrong text than none.
+    /// Like [`Record::decode`], but topic and properties are left empty and returned as bytes, for readers that prefer
+    /// wrong text to none.
     #[inline]
     pub fn decode_but_texts(bytes: &'a [u8], crc: Crc) -> Result<(Record<'a>, Texts<'a>, usize), RecordError> {
         let short = |needed: usize| RecordError::Short { needed, have: bytes.len() };

@@ -5,8 +5,8 @@
 //!      codec    –     store v6  born v6  transaction  multitag  compressed
 //! ```
 //!
-//! The codec bits mean something only when the compressed bit is set; codec 0 is what clients older than 4.9.3 (and the Go
-//! client) send and means zlib. [`crate::compression`] reads them.
+//! The codec bits have a meaning only when the compressed bit is set; clients older than 4.9.3 (and the Go client) send
+//! codec 0, which means zlib. [`crate::compression`] reads them.
 
 /// The body is compressed.
 pub const COMPRESSED: i32 = 0x1;
@@ -22,9 +22,9 @@ pub const TRANSACTION_PREPARED: i32 = 0x4;
 pub const TRANSACTION_COMMIT: i32 = 0x8;
 /// A half message taken back.
 pub const TRANSACTION_ROLLBACK: i32 = 0xC;
-/// The born host takes 20 bytes (IPv6) in the place of 8.
+/// The born host takes 20 bytes (IPv6) instead of 8.
 pub const BORN_HOST_V6: i32 = 0x10;
-/// The store host takes 20 bytes (IPv6) in the place of 8.
+/// The store host takes 20 bytes (IPv6) instead of 8.
 pub const STORE_HOST_V6: i32 = 0x20;
 /// The three bits that name the codec of a compressed body.
 pub const COMPRESSION_MASK: i32 = 0x700;
@@ -35,19 +35,19 @@ pub const COMPRESSION_ZSTD: i32 = 0x200;
 /// Codec bits: a zlib stream (as are codec bits 0).
 pub const COMPRESSION_ZLIB: i32 = 0x300;
 
-/// The transaction bits of `sys_flag`: one of the `TRANSACTION_` values.
+/// Returns the transaction bits of `sys_flag`: one of the `TRANSACTION_` values.
 #[inline]
 pub const fn transaction(sys_flag: i32) -> i32 {
     sys_flag & TRANSACTION_MASK
 }
 
-/// `sys_flag` with its transaction bits replaced.
+/// Returns `sys_flag` with its transaction bits replaced.
 #[inline]
 pub const fn with_transaction(sys_flag: i32, transaction: i32) -> i32 {
     (sys_flag & !TRANSACTION_MASK) | (transaction & TRANSACTION_MASK)
 }
 
-/// `sys_flag` without its compression bits, as it reads once the body has been inflated.
+/// Returns `sys_flag` without its compression bits, as after decompression of the body.
 #[inline]
 pub const fn without_compression(sys_flag: i32) -> i32 {
     sys_flag & !(COMPRESSED | COMPRESSION_MASK)

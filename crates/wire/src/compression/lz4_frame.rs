@@ -1,4 +1,4 @@
-//! Reading LZ4 frames.
+//! Reads LZ4 frames.
 //!
 //! ```text
 //! u32 magic   u8 flags   u8 block size   [u64 content size]   [u32 dictionary]   u8 header checksum
@@ -6,10 +6,10 @@
 //! u32 0       [u32 content checksum]                                                 little-endian
 //! ```
 //!
-//! The blocks are the library's business, the frame around them is read here, for two reasons: the library's frame reader takes a
-//! frame that breaks off between two blocks for one that ends, and it makes room for whole blocks in advance, which for Java's
-//! frames (4 MiB blocks, whatever the body's size) is megabytes for every message. Here a block gets the room its compressed bytes
-//! can fill: LZ4 makes at most 255 bytes of one.
+//! The library decompresses the blocks; the frame around them is read here, for two reasons. The library's frame reader
+//! treats a frame that is truncated between two blocks as complete. It also allocates whole blocks in advance, which
+//! for Java's frames (4 MiB blocks, whatever the body's size) is megabytes for every message. Here a block gets the
+//! capacity that its compressed bytes can fill: LZ4 makes at most 255 bytes of one.
 
 use lz4_flex::block::{DecompressError, decompress_into_with_dict};
 use twox_hash::XxHash32;
@@ -24,12 +24,12 @@ const BLOCK_CHECKSUMS: u8 = 0x10;
 const CONTENT_SIZE: u8 = 0x08;
 const CONTENT_CHECKSUM: u8 = 0x04;
 const DICTIONARY: u8 = 0x01;
-/// How far back a block may refer.
+/// Maximum distance of a reference in a block.
 const WINDOW: usize = 64 * 1024;
-/// One byte of a block becomes at most so many.
+/// Maximum number of output bytes per byte of a block.
 const MAX_RATIO: usize = 255;
 
-/// Inflates one or more frames to at most `limit` bytes.
+/// Decompresses one or more frames to at most `limit` bytes.
 pub(super) fn decompress(body: &[u8], limit: usize) -> Result<Vec<u8>, CompressionError> {
     let mut out = Vec::new();
     let mut rest = body;
@@ -39,7 +39,7 @@ pub(super) fn decompress(body: &[u8], limit: usize) -> Result<Vec<u8>, Compressi
     Ok(out)
 }
 
-/// Reads the frame at the front of `bytes`; what follows it.
+/// Reads the frame at the front of `bytes`; returns the bytes after it.
 fn frame<'a>(bytes: &'a [u8], limit: usize, out: &mut Vec<u8>) -> Result<&'a [u8], CompressionError> {
     let (magic, rest) = word(bytes)?;
     let (&[flags, sizes], _) = rest.split_first_chunk::<2>().ok_or_else(cut_short)?;
@@ -83,7 +83,7 @@ fn frame<'a>(bytes: &'a [u8], limit: usize, out: &mut Vec<u8>) -> Result<&'a [u8
     verified(&out[start..], flags & CONTENT_CHECKSUM != 0, rest)
 }
 
-/// Appends what `block` holds. It may refer to the output from `window` on.
+/// Appends the decompressed `block`. The block may refer to the output from `window` on.
 fn inflate(
     block: &[u8],
     max_block_len: usize,
@@ -108,7 +108,7 @@ fn inflate(
     }
 }
 
-/// Compares `bytes` with the checksum at the front of `rest`, if there is one; what follows it.
+/// Compares `bytes` with the checksum at the front of `rest`, if there is one; returns the bytes after it.
 fn verified<'a>(bytes: &[u8], has_checksum: bool, rest: &'a [u8]) -> Result<&'a [u8], CompressionError> {
     if !has_checksum {
         return Ok(rest);
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     fn sample() -> Vec<u8> {
-        // Repeats at a distance, so that linked blocks do refer to each other; some of it does not compress.
+        // Repeats at a distance, so that linked blocks do refer to each other; some of the data does not compress.
         let noise = |n: usize| (n.wrapping_mul(2_654_435_761) >> 7) as u8;
         (0..300_000).map(|n| if n % 90_000 < 30_000 { noise(n % 30_000) } else { (n / 100) as u8 }).collect()
     }

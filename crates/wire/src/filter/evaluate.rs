@@ -1,9 +1,9 @@
-//! What an expression says of one message's properties. The rules for values of different kinds are Java's, oddities included:
-//! a text is made a number if it is compared with one, never the other way round; nothing is equal across kinds otherwise.
-
+//! Evaluation of an expression for one message's properties. The rules for values of different kinds are Java's,
+//! oddities included: a text is converted to a number if it is compared with one, never the other way round; otherwise
+//! values of different kinds are never equal.
 //!
-//! Evaluation has a bound: each part costs a step, and bytes that are compared or read as a number cost steps by their count. Each
-//! property is looked up once, however often it stands in the expression.
+//! Evaluation is bounded: each part costs a step, and bytes that are compared or read as a number cost steps in
+//! proportion to their number. Each property is looked up once, however often it occurs in the expression.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -13,9 +13,9 @@ use super::expression::{Between, Expression, Order, Property};
 use super::numbers;
 use crate::properties;
 
-/// Limits the steps for one message. Expressions of some hundred parts cost some hundred steps.
+/// Maximum number of steps for one message. Expressions of some hundred parts cost some hundred steps.
 pub const MAX_STEPS: u32 = 1 << 18;
-/// Number of bytes that one step looks at.
+/// Number of bytes processed in one step.
 const BYTES_PER_STEP: usize = 16;
 /// Number of names up to which a search for each name is quicker than a table of all names.
 const FEW: usize = 8;
@@ -24,11 +24,11 @@ const FEW: usize = 8;
 #[derive(Debug)]
 pub struct NoValue;
 
-/// The names that an expression asks for.
+/// Names of the properties in an expression.
 #[derive(Debug)]
 pub struct Names {
     all: Vec<Arc<str>>,
-    /// Their places; empty if there are few.
+    /// Index of each name; empty if there are few names.
     places: HashMap<Arc<str>, u16>,
 }
 
@@ -43,10 +43,10 @@ impl Names {
     }
 }
 
-/// A message that is asked about.
+/// Message to evaluate.
 pub struct Message<'a> {
     properties: &'a str,
-    /// Values that were looked up already, by the place of the name.
+    /// Values that were looked up already, by the index of the name.
     few: [Option<Option<&'a str>>; FEW],
     /// All values, if there are more than a few names.
     many: Vec<Option<&'a str>>,
@@ -118,7 +118,7 @@ impl Value<'_> {
     }
 }
 
-/// The value of a boolean expression; none for unknown.
+/// Returns the value of a boolean expression; `None` for unknown.
 pub fn truth<'a>(expression: &'a Expression, message: &mut Message<'a>) -> Result<Option<bool>, NoValue> {
     message.spend(1)?;
     match expression {
@@ -150,7 +150,7 @@ pub fn truth<'a>(expression: &'a Expression, message: &mut Message<'a>) -> Resul
     }
 }
 
-/// AND and OR: the first part with the deciding value decides, later ones are not looked at.
+/// Evaluates AND and OR: the first part with the deciding value decides, later ones are not evaluated.
 fn folded<'a>(parts: &'a [Expression], message: &mut Message<'a>, deciding: bool) -> Result<Option<bool>, NoValue> {
     let mut result = Some(!deciding);
     for part in parts {
@@ -163,7 +163,7 @@ fn folded<'a>(parts: &'a [Expression], message: &mut Message<'a>, deciding: bool
     Ok(result)
 }
 
-/// `value >= low AND value <= high`, or `value < low OR value > high`, with the value found once.
+/// Evaluates `value >= low AND value <= high`, or `value < low OR value > high`, computing `value` once.
 fn is_between<'a>(between: &'a Between, message: &mut Message<'a>) -> Result<Option<bool>, NoValue> {
     let found = value(&between.value, message)?;
     if matches!(found, Value::Null) {
@@ -238,7 +238,7 @@ fn compare(
     })))
 }
 
-/// How two values that are there stand to each other; none for a boolean and a number, which never match.
+/// Returns the order of two known values; `None` for a boolean and a number, which never match.
 fn ordering(left: Value<'_>, right: Value<'_>) -> Result<Option<Ordering>, NoValue> {
     use Value as V;
     let int = |text| numbers::int(text).ok_or(NoValue);
@@ -267,7 +267,7 @@ fn ordering(left: Value<'_>, right: Value<'_>) -> Result<Option<Ordering>, NoVal
     }))
 }
 
-/// `Double.compare`: NaN is equal to itself and above everything, -0.0 is below 0.0.
+/// Implements `Double.compare`: NaN is equal to itself and above everything, -0.0 is below 0.0.
 fn java_order(left: f64, right: f64) -> Ordering {
     match (left.is_nan(), right.is_nan()) {
         (true, true) => Ordering::Equal,

@@ -1,7 +1,9 @@
-//! Expressions, and which of them may be combined: what is wrong in itself is found before any message is looked at.
+//! Expressions, and the rules for combining them: errors in the expression itself are found before any message is
+//! evaluated.
 //!
-//! An expression has a part for each token of its text at most, and nothing copies it: a text of a few hundred bytes must not become
-//! megabytes of tree. That is why BETWEEN is a node of its own with one operand, and not two comparisons of it, as in Java.
+//! An expression has at most one part for each token of its text, and no part is copied: a text of a few hundred bytes
+//! must not become a tree of megabytes. So BETWEEN is a node of its own with one operand, and not two comparisons of
+//! it, as in Java.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -17,7 +19,7 @@ pub enum Order {
     LessEqual,
 }
 
-/// A property by its name, and its place among the names of the whole expression.
+/// Property by its name, and the index of the name in the whole expression.
 #[derive(Debug, PartialEq)]
 pub struct Property {
     pub name: Arc<str>,
@@ -41,7 +43,7 @@ pub struct In {
     pub negated: bool,
 }
 
-/// The longest form of an operand that an error shows, in bytes: the form of a BETWEEN has its operand twice.
+/// Maximum length of an operand shown in an error, in bytes: the text of a BETWEEN contains its operand twice.
 const MAX_SHOWN: usize = 4096;
 
 #[derive(Debug, PartialEq)]
@@ -55,7 +57,7 @@ pub enum Expression {
     Property(Property),
     Negated(Box<Expression>),
     Not(Box<Expression>),
-    /// A bare property in the place of a boolean.
+    /// A bare property in place of a boolean.
     AsBoolean(Property),
     All(Box<[Expression]>),
     Any(Box<[Expression]>),
@@ -92,7 +94,7 @@ impl Expression {
         )
     }
 
-    /// The expression in a place that wants a boolean.
+    /// Converts the expression for a place that requires a boolean.
     pub fn into_boolean(self) -> Result<Expression, FilterError> {
         match self {
             E::Property(property) => Ok(E::AsBoolean(property)),
@@ -165,10 +167,10 @@ impl Expression {
         }
     }
 
-    /// The form in the remark of an error, cut off where it gets too long.
+    /// Returns the text for the remark of an error, cut off at the maximum length.
     pub fn shown(&self) -> String {
         let mut text = Shown(String::new());
-        // The only error there is, is that of the limit, which ends the walk.
+        // The only possible error is that of the limit, which ends the walk.
         if write!(text, "{self}").is_err() {
             text.0.push_str("...");
         }
@@ -176,7 +178,7 @@ impl Expression {
     }
 }
 
-/// A text that takes only so much.
+/// Text with a maximum length.
 struct Shown(String);
 
 impl fmt::Write for Shown {
@@ -189,7 +191,7 @@ impl fmt::Write for Shown {
     }
 }
 
-/// As Java shows it in the remark of an error.
+/// Formats an expression as Java shows it in the remark of an error.
 impl fmt::Display for Expression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let joined = |f: &mut fmt::Formatter<'_>, parts: &[Expression], word: &str| {

@@ -1,4 +1,4 @@
-//! Tokens of a selector, cut when the parser asks for them: what it never reaches may be anything.
+//! Tokens of a selector, read when the parser needs them: text that the parser never reaches may be invalid.
 
 use super::FilterError;
 
@@ -13,10 +13,10 @@ pub enum Token<'a> {
     False,
     Null,
     Is,
-    /// Digits, without the closing `L` that they may have.
+    /// Digits, without the `L` that may follow them.
     Decimal(&'a str),
     Float(&'a str),
-    /// Between the quotes; quotes inside are still doubled.
+    /// Text between the quotes; quotes inside are still doubled.
     Text(&'a str),
     Name(&'a str),
     Equal,
@@ -33,7 +33,7 @@ pub enum Token<'a> {
     End,
 }
 
-/// A token and where it stands.
+/// Token and its position.
 #[derive(Clone, Copy, Debug)]
 pub struct Placed<'a> {
     pub token: Token<'a>,
@@ -53,7 +53,7 @@ const KEYWORDS: [(&str, Token<'static>); 9] = [
     ("IS", Token::Is),
 ];
 
-/// Longer ones first: the longest match wins.
+/// Longer symbols come first: the longest match wins.
 const SYMBOLS: [(&str, Token<'static>); 11] = [
     ("<>", Token::NotEqual),
     (">=", Token::GreaterEqual),
@@ -68,7 +68,7 @@ const SYMBOLS: [(&str, Token<'static>); 11] = [
     ("-", Token::Minus),
 ];
 
-/// The token at `from` or behind the blanks and comments there.
+/// Returns the token at `from`, after skipping blanks and comments.
 pub fn token_at(source: &str, from: usize) -> Result<Placed<'_>, FilterError> {
     let at = from + skipped(&source[from..]);
     let rest = &source[at..];
@@ -86,7 +86,7 @@ pub fn token_at(source: &str, from: usize) -> Result<Placed<'_>, FilterError> {
         return Ok(placed(Token::Float(&rest[..len]), len));
     }
     if first.is_ascii_digit() {
-        // A number does not begin with 0: that one is a token of its own.
+        // A number does not begin with 0: a leading 0 is a token of its own.
         let digits = if first == '0' { 1 } else { digits_len(rest) };
         let suffix = first != '0' && matches!(rest.as_bytes().get(digits), Some(b'l' | b'L'));
         return Ok(placed(Token::Decimal(&rest[..digits]), digits + usize::from(suffix)));
@@ -102,7 +102,7 @@ pub fn token_at(source: &str, from: usize) -> Result<Placed<'_>, FilterError> {
     }
 }
 
-/// Line and column of a place, both from 1.
+/// Returns line and column of a position, both from 1.
 pub fn place(source: &str, at: usize) -> (usize, usize) {
     let before = &source[..at];
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -119,7 +119,7 @@ fn is_name_start(c: char) -> bool {
     c.is_ascii_alphabetic() || c == '_' || c == '$'
 }
 
-/// How many bytes of blanks and comments there are. A comment that does not end is none.
+/// Returns the number of bytes of blanks and comments. A comment without an end is not a comment.
 fn skipped(text: &str) -> usize {
     let mut at = 0;
     loop {
@@ -143,7 +143,7 @@ fn digits_len(text: &str) -> usize {
     text.bytes().take_while(u8::is_ascii_digit).count()
 }
 
-/// `digits . [digits] [exp]`, `. digits [exp]` or `digits exp`.
+/// Returns the length of `digits . [digits] [exp]`, `. digits [exp]` or `digits exp`.
 fn float_len(text: &str) -> Option<usize> {
     let whole = digits_len(text);
     let mut len = whole;
@@ -175,7 +175,8 @@ fn exponent_len(text: &str) -> usize {
     }
 }
 
-/// A text with its quotes. One that is not closed still ends at its last doubled quote, if it has one: the longest match wins.
+/// Returns the length of a text with its quotes. A text that is not closed still ends at its last doubled quote, if it
+/// has one: the longest match wins.
 fn text_len(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut closed_at = None;

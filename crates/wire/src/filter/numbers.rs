@@ -1,9 +1,9 @@
-//! Numbers as Java reads them: in selectors, and in properties that are compared with a number.
+//! Numbers with the rules of Java: in selectors, and in properties that are compared with a number.
 
 use super::FilterError;
 use super::expression::Expression;
 
-/// A literal of digits: the smaller of Java's two integer types that holds it.
+/// Returns a literal of digits: the smaller of Java's two integer types that holds it.
 pub fn decimal_literal(digits: &str) -> Result<Expression, FilterError> {
     let Ok(number) = digits.parse::<i64>() else {
         return Err(FilterError::Number(digits.to_owned()));
@@ -11,7 +11,7 @@ pub fn decimal_literal(digits: &str) -> Result<Expression, FilterError> {
     Ok(i32::try_from(number).map_or(Expression::Long(number), Expression::Int))
 }
 
-/// A literal with a point or an exponent; zero is none.
+/// Returns a literal with a point or an exponent; zero is not allowed.
 pub fn float_literal(text: &str) -> Result<Expression, FilterError> {
     match text.parse::<f64>() {
         Ok(number) if number > 0.0 && number <= f64::MAX => Ok(Expression::Double(number)),
@@ -22,17 +22,18 @@ pub fn float_literal(text: &str) -> Result<Expression, FilterError> {
     }
 }
 
-/// `Integer.parseInt`: a sign and digits, nothing else.
+/// Implements `Integer.parseInt`: a sign and digits, nothing else.
 pub fn int(text: &str) -> Option<i32> {
     text.parse().ok()
 }
 
-/// `Long.parseLong`.
+/// Implements `Long.parseLong`.
 pub fn long(text: &str) -> Option<i64> {
     text.parse().ok()
 }
 
-/// `Double.parseDouble`: blanks around it, a type suffix, `NaN`, `Infinity` and hexadecimal floats are fine.
+/// Implements `Double.parseDouble`: surrounding blanks, a type suffix, `NaN`, `Infinity` and hexadecimal floats are
+/// accepted.
 pub fn double(text: &str) -> Option<f64> {
     let trimmed = text.trim_matches(|c| c <= ' ');
     let (negative, unsigned) = match trimmed.as_bytes().first()? {
@@ -48,14 +49,14 @@ pub fn double(text: &str) -> Option<f64> {
             match unsigned.as_bytes() {
                 [b'0', b'x' | b'X', ..] => hexadecimal(number, unsigned)?,
                 [b'0'..=b'9' | b'.', ..] => number.parse().ok()?,
-                _ => return None, // Rust reads "inf" and "nan" in any case
+                _ => return None, // Rust accepts "inf" and "nan" in any case
             }
         }
     };
     Some(if negative { -magnitude } else { magnitude })
 }
 
-/// `0x1.8p3`: the exponent must be there, so that a closing `d` or `f` is a suffix only behind it.
+/// Parses `0x1.8p3`: the exponent is required, so that a closing `d` or `f` is a suffix only behind it.
 fn hexadecimal(without_suffix: &str, whole: &str) -> Option<f64> {
     let body = &without_suffix[2..];
     let (digits, exponent) = body.split_once(['p', 'P'])?;
@@ -82,7 +83,7 @@ fn hexadecimal(without_suffix: &str, whole: &str) -> Option<f64> {
             significand = significand << 4 | value;
             shift -= if behind_point { 4 } else { 0 };
         } else {
-            // Beyond what decides but for ties: only that something is there counts.
+            // These digits matter only for ties, and only by being non-zero.
             significand |= u64::from(value != 0);
             shift += if behind_point { 0 } else { 4 };
         }
@@ -90,7 +91,7 @@ fn hexadecimal(without_suffix: &str, whole: &str) -> Option<f64> {
     Some(scaled(significand as f64, shift.saturating_add(scale)))
 }
 
-/// `value · 2^exponent`, in steps that neither overflow nor vanish on the way.
+/// Returns `value · 2^exponent`, in steps that neither overflow nor underflow on the way.
 fn scaled(mut value: f64, exponent: i64) -> f64 {
     let mut left = exponent.clamp(-2400, 2400) as i32;
     while left != 0 && value != 0.0 && value.is_finite() {

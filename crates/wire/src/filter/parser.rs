@@ -1,4 +1,4 @@
-//! From text to an expression, by descent; one token is looked ahead, a second one only behind NOT and IS.
+//! Recursive-descent parser of expressions; it looks one token ahead, and two only behind NOT and IS.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,16 +8,18 @@ use super::expression::{Expression, In, Order, Property};
 use super::lexer::{Placed, Token, place, token_at};
 use super::numbers;
 
-/// The longest text of an expression, in bytes. Java has no limit but that of a request; people write some hundred bytes.
+/// Maximum length of an expression, in bytes. Java has no limit except that of a request; people write some hundred
+/// bytes.
 pub const MAX_TEXT: usize = 64 << 10;
-/// Limits the tokens of an expression. The tree has at most three nodes for two tokens.
+/// Maximum number of tokens of an expression. The tree has at most three nodes for two tokens.
 pub const MAX_TOKENS: usize = 8192;
-/// Limits how deep operands may stand in each other. An expression comes from outside, and the parser reads it by recursion.
+/// Maximum nesting of operands. An expression is untrusted input, and the parser is recursive.
 const MAX_DEPTH: usize = 100;
-/// Limits the height of the tree, which is walked by recursion: a chain like `a = b = c` makes it higher without any parentheses.
+/// Maximum height of the tree, which is walked by recursion: a chain like `a = b = c` makes it higher without any
+/// parentheses.
 const MAX_HEIGHT: usize = 1000;
 
-/// An expression and the properties that it asks for, each once.
+/// Expression and its properties, each once.
 pub struct Parsed {
     pub expression: Expression,
     pub names: Vec<Arc<str>>,
@@ -39,7 +41,7 @@ pub fn parse(source: &str) -> Result<Parsed, FilterError> {
         places: HashMap::new(),
     };
     let expression = parser.or()?.into_boolean()?;
-    parser.peek()?; // what follows is ignored, but it must be a token
+    parser.peek()?; // text after the expression is ignored, but must begin with a valid token
     Ok(Parsed { expression, names: parser.names })
 }
 
@@ -49,13 +51,13 @@ struct Parser<'a> {
     peeked: Option<Placed<'a>>,
     taken: usize,
     depth: usize,
-    /// The height of the tree that was read last.
+    /// Height of the tree that was read last.
     height: usize,
     names: Vec<Arc<str>>,
     places: HashMap<&'a str, u16>,
 }
 
-/// What an operand may begin with.
+/// Tokens with which an operand may begin.
 const OPERAND: [&str; 10] = [
     "\"NOT\"",
     "\"TRUE\"",
@@ -68,7 +70,7 @@ const OPERAND: [&str; 10] = [
     "\"(\"",
     "\"-\"",
 ];
-/// What may follow one to compare it.
+/// Tokens that may follow an operand to compare it.
 const COMPARISON: [&str; 6] = ["\"BETWEEN\"", "\"IN\"", "\">\"", "\">=\"", "\"<\"", "\"<=\""];
 
 type Operand = Result<Expression, FilterError>;
@@ -81,7 +83,7 @@ impl<'a> Parser<'a> {
         Ok(self.peeked.expect("just peeked").token)
     }
 
-    /// The token behind the one that was peeked at.
+    /// Returns the token behind the one that was peeked at.
     fn peek_second(&mut self) -> Result<Token<'a>, FilterError> {
         self.peek()?;
         let first = self.peeked.expect("just peeked");
@@ -104,7 +106,7 @@ impl<'a> Parser<'a> {
         if taken.token == wanted { Ok(()) } else { Err(self.unexpected(taken, &[name])) }
     }
 
-    /// In the words and the lines of the parser that Java's filter is generated with.
+    /// Returns an error with the words and the line breaks of the generated parser of Java's filter.
     fn unexpected(&self, found: Placed<'a>, wanted: &[&str]) -> FilterError {
         let (line, column) = place(self.source, found.at);
         let quoted = match found.token {
@@ -133,7 +135,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Notes the height of a tree whose highest part has this one.
+    /// Sets the height of a tree whose highest part has the height `highest`.
     fn above(&mut self, highest: usize, levels: usize) -> Result<(), FilterError> {
         self.height = highest + levels;
         if self.height > MAX_HEIGHT {

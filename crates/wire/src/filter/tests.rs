@@ -6,7 +6,7 @@ fn verdict(expression: &str, given: &[(&str, &str)]) -> Verdict {
     filter.verdict(&properties::encode(given.iter().copied()))
 }
 
-/// `name=value,name=value`.
+/// Checks the verdict; `given` has the form `name=value,name=value`.
 fn check(expression: &str, given: &str, expected: Verdict) {
     let pairs: Vec<(&str, &str)> = given.split(',').filter_map(|pair| pair.split_once('=')).collect();
     assert_eq!(verdict(expression, &pairs), expected, "{expression} over {given}");
@@ -136,7 +136,7 @@ fn text_tokens_depth_and_height_have_bounds() {
         "-".repeat(30_000),
         "NOT ".repeat(5000),
         format!("a{}", " = a".repeat(2000)),
-        // Each level is a chain of its own, so the tree is higher than the levels are many.
+        // Each level is a chain of its own, so the tree is higher than the number of levels.
         format!("{}a{}", "(".repeat(90), format!("{})", " = a".repeat(40)).repeat(90)),
     ];
     for text in &refused {
@@ -145,14 +145,14 @@ fn text_tokens_depth_and_height_have_bounds() {
     }
 }
 
-/// `-(-(a BETWEEN 1 AND 2) BETWEEN 1 AND 2)`, so many levels deep.
+/// Returns `-(-(a BETWEEN 1 AND 2) BETWEEN 1 AND 2)` with `levels` levels.
 fn nested_between(levels: usize, word: &str) -> String {
     (0..levels).fold("a".to_owned(), |inner, _| format!("-({inner} {word} 1 AND 2)"))
 }
 
 #[test]
 fn nested_between_grows_with_its_text_only() {
-    // With a copy of the operand on each level these would be 2^49 nodes.
+    // With a copy of the operand on each level the tree would have 2^49 nodes.
     for word in ["BETWEEN", "NOT BETWEEN"] {
         let filter = Filter::compile(&format!("{} IS NULL", nested_between(49, word))).unwrap();
         let (verdict, steps) = filter.judge(&properties::encode([("a", "1")]));

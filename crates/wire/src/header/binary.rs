@@ -6,15 +6,15 @@
 //! i32 length of all ext fields in bytes, then for each: i16 name length, name, i32 value length, value
 //! ```
 //!
-//! An empty string is null here: no remark, and an ext field with an empty name or value reads as absent; without any ext field
-//! there is no map. Writing keeps a field with an empty value all the same, as Java does. Bytes after the ext fields are ignored,
-//! as in Java.
+//! An empty string is null here: it reads as no remark, and an ext field with an empty name or value reads as missing;
+//! without any ext field there is no map. Nevertheless a field with an empty value is written, as in Java. Bytes after
+//! the ext fields are ignored, as in Java.
 
 use std::borrow::Cow;
 
 use super::{Command, ExtFields, HeaderError, Language, MAX_EXT_FIELDS};
 
-/// Bytes of the shortest ext field: two lengths and a character each.
+/// Length of the shortest ext field: two lengths and a character each.
 const MIN_FIELD_LEN: usize = 2 + 1 + 4 + 1;
 
 pub(super) fn decode(header: &[u8]) -> Result<Command<'_>, HeaderError> {
@@ -45,7 +45,7 @@ fn decode_fields(mut bytes: &[u8]) -> Result<ExtFields<'_>, HeaderError> {
         let (value, rest) = sized(rest, "ext field")?;
         if let (Some(name), Some(value)) = (text(name, "ext field")?, text(value, "ext field")?) {
             if fields.capacity() == 0 {
-                // A guess that the bytes allow; most commands have about this many.
+                // An estimate that the bytes allow; most commands have about this many.
                 fields.reserve((bytes.len() / MIN_FIELD_LEN).clamp(1, 16));
             }
             if fields.len() >= MAX_EXT_FIELDS {
@@ -58,7 +58,7 @@ fn decode_fields(mut bytes: &[u8]) -> Result<ExtFields<'_>, HeaderError> {
     Ok(fields)
 }
 
-/// A block behind its i32 length; also what follows.
+/// Reads a block with its i32 length; also returns the bytes after it.
 fn sized<'a>(bytes: &'a [u8], field: &'static str) -> Result<(&'a [u8], &'a [u8]), HeaderError> {
     let short = || HeaderError::Short { field };
     let (&len, rest) = bytes.split_first_chunk::<4>().ok_or_else(short)?;

@@ -4,10 +4,10 @@
 //! {"code":310,"extFields":{"a":"P1","b":"T1"},"flag":0,"language":"JAVA","opaque":7,"serializeTypeCurrentRPC":"JSON","version":407}
 //! ```
 //!
-//! Written as Java writes it: compact, names in alphabetical order, nulls left out, every ext value a string. Read as Java reads
-//! it: any order, missing names have defaults (JAVA, 0), unknown ones are passed over, `serializeTypeCurrentRPC` is not believed
-//! (the frame says which encoding it is), numbers may come as strings, ext values may be numbers, booleans or even objects, which
-//! become their text, and null ones are absent. The language may be a name or a number.
+//! Written as in Java: compact, names in alphabetical order, nulls left out, every ext value a string. Read as in Java:
+//! any order, missing names have defaults (JAVA, 0), unknown ones are skipped, `serializeTypeCurrentRPC` is ignored
+//! (the frame contains the encoding), and numbers may be strings. Ext values may be numbers, booleans or even objects,
+//! which become their text, and null ones count as missing. The language may be a name or a number.
 
 use std::borrow::Cow;
 
@@ -44,7 +44,7 @@ fn integer(scanner: &mut Scanner<'_>, field: &'static str) -> Result<i32, Header
         Value::Null => Some(0),
         Value::Text(text) if text.is_empty() => Some(0),
         Value::Text(text) => text.parse().ok(),
-        // 1.0 and 1e2 are integers to Java; a number too large for i32 saturates out of range here.
+        // 1.0 and 1e2 are integers in Java; a number too large for i32 saturates out of range here.
         Value::Number(text) => text.parse::<f64>().ok().map(|number| number as i64),
         _ => None,
     };
@@ -86,7 +86,7 @@ fn ext_fields<'a>(scanner: &mut Scanner<'a>) -> Result<Option<ExtFields<'a>>, He
     Ok(Some(fields))
 }
 
-/// Any value as text: strings as they are, null as nothing, all others as the JSON they came as.
+/// Returns any value as text: strings as they are, null as `None`, all others as their JSON text.
 fn text<'a>(scanner: &mut Scanner<'a>) -> Result<Option<Cow<'a, str>>, JsonError> {
     if matches!(scanner.peek(), Some(b'"' | b'\'')) {
         return scanner.string().map(Some);

@@ -1,4 +1,4 @@
-//! The published vectors of both encodings, and what readers must put up with.
+//! Published vectors of both encodings, and unusual headers that readers must accept.
 
 use super::*;
 use crate::frame;

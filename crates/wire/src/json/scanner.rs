@@ -1,4 +1,4 @@
-//! The words of a JSON text, one at a time. Knows strings, numbers and commas; knows nothing of trees.
+//! Reads the tokens of a JSON text, one at a time: strings, numbers and commas, but no trees.
 
 use std::borrow::Cow;
 
@@ -6,13 +6,13 @@ use memchr::memchr2;
 
 use super::{JsonError, Value};
 
-/// A position in a text.
+/// Position in a text.
 pub(crate) struct Scanner<'a> {
     text: &'a str,
     at: usize,
 }
 
-/// Whether a bare word can begin with `c`.
+/// True if a bare word can begin with `c`.
 pub(super) fn starts_word(c: u8) -> bool {
     c.is_ascii_alphabetic() || c == b'_' || c == b'$'
 }
@@ -29,7 +29,7 @@ impl<'a> Scanner<'a> {
         JsonError { what, at: self.at }
     }
 
-    /// The next byte that is not white space, not consumed.
+    /// Returns the next byte that is not white space, without consuming it.
     #[inline]
     pub(crate) fn peek(&mut self) -> Option<u8> {
         let bytes = self.text.as_bytes();
@@ -56,8 +56,8 @@ impl<'a> Scanner<'a> {
         }))
     }
 
-    /// Between two elements: skips commas, one of which must be there unless this is the `first`; whether the closing
-    /// bracket came (and is consumed).
+    /// Skips the commas between two elements; at least one is required unless this is the `first` element. Returns true
+    /// if the closing bracket follows, and consumes it.
     #[inline]
     pub(crate) fn closes(&mut self, bracket: u8, first: bool) -> Result<bool, JsonError> {
         let mut separated = first;
@@ -75,7 +75,7 @@ impl<'a> Scanner<'a> {
         Err(self.error("closing bracket missing"))
     }
 
-    /// Nothing but white space may follow.
+    /// Returns an error if anything but white space follows.
     pub(crate) fn finish(&mut self) -> Result<(), JsonError> {
         match self.peek() {
             None => Ok(()),
@@ -83,7 +83,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A bare word: `null`, `true`, or a key without quotes.
+    /// Reads a bare word: `null`, `true`, or a key without quotes.
     pub(crate) fn word(&mut self) -> Result<&'a str, JsonError> {
         let rest = &self.text[self.at..];
         let end = rest.bytes().position(|c| !(starts_word(c) || c.is_ascii_digit())).unwrap_or(rest.len());
@@ -94,7 +94,7 @@ impl<'a> Scanner<'a> {
         Ok(&rest[..end])
     }
 
-    /// A key that is a string or a bare word.
+    /// Reads a key that is a string or a bare word.
     #[inline]
     pub(crate) fn key(&mut self) -> Result<Cow<'a, str>, JsonError> {
         match self.peek() {
@@ -103,23 +103,23 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Where the next word begins.
+    /// Returns the position of the next token.
     pub(crate) fn position(&mut self) -> usize {
         self.peek();
         self.at
     }
 
-    /// The text between a [`Scanner::position`] and here.
+    /// Returns the text between a [`Scanner::position`] and the current position.
     pub(crate) fn since(&self, start: usize) -> &'a str {
         &self.text[start..self.at]
     }
 
-    /// Bytes not looked at yet.
+    /// Returns the number of bytes not read yet.
     pub(crate) fn left(&self) -> usize {
         self.text.len() - self.at
     }
 
-    /// A number. Integers that fit become integers, all others keep their text.
+    /// Reads a number. Integers that fit become integers, all others keep their text.
     pub(crate) fn number(&mut self) -> Result<Value<'a>, JsonError> {
         let rest = &self.text[self.at..];
         let end = rest.bytes().position(|c| !matches!(c, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E'));
@@ -135,14 +135,15 @@ impl<'a> Scanner<'a> {
         Ok(Value::Number(Cow::Borrowed(token)))
     }
 
-    /// A string in the quotes it stands in.
+    /// Reads a string with its quotes.
     #[inline]
     pub(crate) fn string(&mut self) -> Result<Cow<'a, str>, JsonError> {
         let text = self.text;
         let bytes = text.as_bytes();
         let quote = bytes[self.at];
         let start = self.at + 1;
-        // First the end, then the text: unescaping never makes text longer, so the room needed is known.
+        // The end is found before the text is unescaped: unescaping never makes text longer, so the required capacity
+        // is known.
         let mut end = start;
         let mut escaped = false;
         loop {
@@ -160,8 +161,8 @@ impl<'a> Scanner<'a> {
         }
         self.at = end + 1;
         match escaped {
-            // A backslash may be followed by any character, so `end` may have been stepped into the middle of one;
-            // the quote found after it is ASCII all the same, and so both slice ends are character boundaries.
+            // A backslash may be followed by any character, so `end` may have been inside one for a moment; the quote
+            // found after it is ASCII all the same, and so both slice ends are character boundaries.
             false => Ok(Cow::Borrowed(&text[start..end])),
             true => unescape(&text[start..end])
                 .map(Cow::Owned)
@@ -170,7 +171,8 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Where the next quote or backslash is. Most strings of a header are a few bytes long, too short for memchr to pay.
+/// Returns the position of the next quote or backslash. Most strings of a header are a few bytes long, too short for
+/// memchr to be faster.
 #[inline]
 fn find(quote: u8, bytes: &[u8]) -> Option<usize> {
     const NEAR: usize = 16;
@@ -178,7 +180,7 @@ fn find(quote: u8, bytes: &[u8]) -> Option<usize> {
     near.or_else(|| Some(NEAR + memchr2(quote, b'\\', bytes.get(NEAR..)?)?))
 }
 
-/// An optional sign, digits, then optionally a point with digits and an exponent with digits.
+/// True for an optional sign, digits, then optionally a point with digits and an exponent with digits.
 fn is_number(token: &str) -> bool {
     fn digits(text: &str) -> (usize, &str) {
         let count = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -198,7 +200,7 @@ fn is_number(token: &str) -> bool {
     whole > 0 && rest.is_empty()
 }
 
-/// `raw` with its escapes replaced, or the position of the first bad one.
+/// Returns `raw` with its escapes replaced, or the position of the first invalid one.
 fn unescape(raw: &str) -> Result<String, usize> {
     let mut out = String::with_capacity(raw.len());
     let mut rest = raw;
@@ -230,7 +232,7 @@ fn hex(chars: &mut std::str::Chars<'_>, digits: usize) -> Option<u16> {
     (0..digits).try_fold(0u16, |value, _| Some(value << 4 | chars.next()?.to_digit(16)? as u16))
 }
 
-/// One `\u` escape, or two that form a surrogate pair. A lone half becomes `?`.
+/// Reads one `\u` escape, or two that form a surrogate pair. A lone half becomes `?`.
 fn utf16(chars: &mut std::str::Chars<'_>) -> Option<char> {
     let first = hex(chars, 4)?;
     if let Some(c) = char::from_u32(u32::from(first)) {

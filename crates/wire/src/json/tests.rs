@@ -1,4 +1,4 @@
-//! What fastjson writes, what it also reads, and what neither does.
+//! Texts that fastjson writes, texts that it also reads, and invalid ones.
 
 use super::*;
 

@@ -1,17 +1,17 @@
-//! Writing JSON the way fastjson does, byte for byte: compact, and with its choice of escapes.
+//! Writes JSON as fastjson does, byte for byte: compact, and with the same choice of escapes.
 //!
-//! fastjson escapes `" \`, the control characters (`\b \t \n \f \r`, otherwise `\u00XX` with upper-case digits, also for
-//! 0x7F–0x9F) and U+2028/2029, and leaves everything else as UTF-8. The header writer must do the same for our headers to
-//! equal Java's.
+//! fastjson escapes `" \`, the control characters (`\b \t \n \f \r`, otherwise `\u00XX` with upper-case digits, also
+//! for 0x7F–0x9F) and U+2028/2029, and leaves everything else as UTF-8. The header writer must do the same so that our
+//! headers equal Java's.
 
 use super::Value;
 
-/// How keys that are not strings are written.
+/// Format of keys that are not strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys {
-    /// As they are: `{0:"a"}`. What Java clients and brokers send each other.
+    /// Bare: `{0:"a"}`. Java clients and brokers send this form.
     Bare,
-    /// As strings holding their JSON text (with bare keys in it): `{"0":"a"}`. What any JSON reader accepts.
+    /// As strings with their JSON text (with bare keys in it): `{"0":"a"}`. Any JSON reader accepts this form.
     Quoted,
 }
 
@@ -53,10 +53,11 @@ fn write_key(key: &Value<'_>, keys: Keys, out: &mut Vec<u8>) {
     if keys == Keys::Bare || matches!(key, Value::Text(_)) {
         return write(key, keys, out);
     }
-    // Keys inside the key stay bare, as in fastjson: quoting them too would escape escapes, twice as long with every level.
+    // Keys inside the key stay bare, as in fastjson: quoting them, too, would escape escapes, doubling the length with
+    // every level.
     let mut text = Vec::new();
     write(key, Keys::Bare, &mut text);
-    // What `write` makes of UTF-8 values is UTF-8.
+    // Values with UTF-8 texts are written as UTF-8.
     write_string(&String::from_utf8_lossy(&text), out);
 }
 
@@ -68,7 +69,7 @@ pub(crate) fn write_string(text: &str, out: &mut Vec<u8>) {
     let mut done = 0;
     let mut at = 0;
     while at < bytes.len() {
-        // (bytes of the character, code point) of what must be escaped; everything else is passed over.
+        // (length of the character in bytes, code point) of characters that must be escaped; all others are skipped.
         let (len, unit) = match bytes[at] {
             c @ (0..=0x1F | b'"' | b'\\' | 0x7F) => (1, u16::from(c)),
             0xC2 if bytes[at + 1] <= 0x9F => (2, u16::from(bytes[at + 1])),

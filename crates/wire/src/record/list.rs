@@ -2,12 +2,12 @@
 
 use super::{Crc, Record, RecordError};
 
-/// The records of a response body, each compared with its checksum. The first error ends the list.
+/// Returns the records of a response body, each compared with its checksum. The first error ends the list.
 pub fn decode_list(bytes: &[u8]) -> impl Iterator<Item = Result<Record<'_>, RecordError>> {
     decode_list_with(bytes, Crc::Verify)
 }
 
-/// As [`decode_list`], with the checksums verified or trusted.
+/// Like [`decode_list`], with the checksums verified or trusted.
 pub fn decode_list_with(bytes: &[u8], crc: Crc) -> impl Iterator<Item = Result<Record<'_>, RecordError>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {

@@ -1,7 +1,7 @@
-//! Single fields of a record, read at their places without decoding the rest.
+//! Single fields of a record, read at their positions without decoding the rest.
 //!
-//! For paths that touch every message but need one number of it: dispatch, time lookup, cleaning. The caller knows that a
-//! whole record starts here; a slice too short to hold the field gives `None`.
+//! For code that reads one number of every message: dispatch, time lookup, cleaning. The caller knows that a whole
+//! record starts here; a slice too short for the field gives `None`.
 
 use super::{
     BLANK_MAGIC, BORN_HOST_AT, FIXED_LEN, MAX_TOPIC_LEN, MESSAGE_MAGIC, RecordError, SYS_FLAG_AT, V6_EXTRA, flags,
@@ -11,27 +11,27 @@ use crate::host::{V4_LEN, V6_LEN};
 use crate::properties;
 
 const BODY_LENGTH_AT: usize = 84;
-/// So many bytes hold every field up to and including BODYLENGTH.
+/// Number of bytes that contain every field up to and including BODYLENGTH.
 pub const HEAD_LEN: usize = BODY_LENGTH_AT + 4 + 2 * V6_EXTRA;
 
-/// What stands at a position of the commit log, judged by its first 8 bytes.
+/// Kind of data at a position of the commit log, judged by its first 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lead {
-    /// A message that claims this many bytes. Whether it keeps that promise is for [`super::Record::decode`] to say.
+    /// A message with this length field. [`super::Record::decode`] checks whether the record is whole.
     Message {
         /// TOTALSIZE, positive.
         total_size: usize,
     },
-    /// The end of this file.
+    /// End of this file.
     Blank {
-        /// Bytes left in the file, these included.
+        /// Number of bytes left in the file, these included.
         total_size: usize,
     },
     /// Nothing valid: fewer than 8 bytes, another magic, or a size that is not positive.
     Nothing,
 }
 
-/// Decides what stands at the front of `bytes`.
+/// Determines the kind of data at the front of `bytes`.
 #[inline]
 pub fn lead(bytes: &[u8]) -> Lead {
     let (Some(size), Some(magic)) = (i32_at(bytes, 0), i32_at(bytes, 4)) else {
@@ -48,39 +48,39 @@ pub fn lead(bytes: &[u8]) -> Lead {
     }
 }
 
-/// TOTALSIZE of the record at the front of `bytes`.
+/// Returns TOTALSIZE of the record at the front of `bytes`.
 #[inline]
 pub fn total_size(bytes: &[u8]) -> Option<u32> {
     i32_at(bytes, 0).map(|size| size as u32)
 }
 
-/// QUEUEOFFSET of the record at the front of `bytes`.
+/// Returns QUEUEOFFSET of the record at the front of `bytes`.
 #[inline]
 pub fn queue_offset(bytes: &[u8]) -> Option<i64> {
     i64_at(bytes, 20)
 }
 
-/// PHYSICALOFFSET of the record at the front of `bytes`.
+/// Returns PHYSICALOFFSET of the record at the front of `bytes`.
 #[inline]
 pub fn physical_offset(bytes: &[u8]) -> Option<i64> {
     i64_at(bytes, 28)
 }
 
-/// SYSFLAG of the record at the front of `bytes`.
+/// Returns SYSFLAG of the record at the front of `bytes`.
 #[inline]
 pub fn sys_flag(bytes: &[u8]) -> Option<i32> {
     i32_at(bytes, SYS_FLAG_AT)
 }
 
-/// STORETIMESTAMP of the record at the front of `bytes`, whichever family its born host is of.
+/// Returns STORETIMESTAMP of the record at the front of `bytes`, for either family of its born host.
 #[inline]
 pub fn store_timestamp(bytes: &[u8]) -> Option<i64> {
     let host_len = if sys_flag(bytes)? & flags::BORN_HOST_V6 == 0 { V4_LEN } else { V6_LEN };
     i64_at(bytes, BORN_HOST_AT + host_len)
 }
 
-/// Whether TOTALSIZE can be that of a record with this BODYLENGTH, for readers that would otherwise fetch whatever a damaged one claims.
-/// `bytes` has [`HEAD_LEN`] bytes, or all of the record.
+/// Checks that TOTALSIZE is possible for a record with this BODYLENGTH, for readers that would otherwise fetch as many
+/// bytes as a damaged TOTALSIZE says. `bytes` has [`HEAD_LEN`] bytes, or all of the record.
 #[inline]
 pub fn check_size(bytes: &[u8]) -> Result<(), RecordError> {
     let short = RecordError::Short { needed: HEAD_LEN, have: bytes.len() };

@@ -1,4 +1,4 @@
-//! A record that a 4.9.7 broker stored, every way of damaging it, and the peeks.
+//! Record that a 4.9.7 broker stored, every kind of damage to it, and the peeks.
 
 use super::*;
 use crate::sys_flag as flags;
