@@ -28,7 +28,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield cluster
 
 
-def test_accounts(run: Run, cluster: LocalCluster) -> None:
+def test_accounts_are_set_listed_and_deleted(run: Run, cluster: LocalCluster) -> None:
     def ask(*words: str) -> Any:
         return run(*words, *MANAGER, "-o", "json").json
 
@@ -62,7 +62,7 @@ def test_an_account_stays_an_administrator_when_its_secret_changes(run: Run) -> 
     assert not is_admin()
 
 
-def test_strangers_are_refused_and_told_so(run: Run) -> None:
+def test_unsigned_and_wrongly_signed_commands_are_refused(run: Run) -> None:
     unsigned = run("acl", "list", code=1)
     assert "AclException" in unsigned.err
     wrong = ("--access-key", "manager1", "--secret-key", "wrong-wrong")

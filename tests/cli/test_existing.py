@@ -36,7 +36,7 @@ def queues(admin: Admin, topic: str) -> set[tuple[int, int]]:
     return {(config.write_queue_nums, config.read_queue_nums) for config in found}
 
 
-def test_a_topic_is_left_as_it_is_when_it_is_created_again(
+def test_creating_an_existing_topic_is_refused_and_changes_nothing(
     run: Run, ask: Ask, admin: Admin, full: str
 ) -> None:
     refused = run("topic", "create", full, code=1)
@@ -50,7 +50,7 @@ def test_a_topic_is_left_as_it_is_when_it_is_created_again(
     assert queues(admin, full) == {(16, 16)}
 
 
-def test_a_topic_is_created_where_it_is_missing(ask: Ask, run: Run, admin: Admin) -> None:
+def test_a_topic_is_created_only_on_brokers_that_lack_it(ask: Ask, run: Run, admin: Admin) -> None:
     ask("topic", "create", "here", "--queues", "2", "-b", "broker-a")
     run("topic", "create", "here", "--queues", "3", code=1)
     assert set(admin.topic_configs("here")) == {"broker-a"}
@@ -60,7 +60,7 @@ def test_a_topic_is_created_where_it_is_missing(ask: Ask, run: Run, admin: Admin
     assert counts == {"broker-a": 2, "broker-b": 3}
 
 
-def test_queues_are_cut_off_only_when_that_is_asked_for(
+def test_queues_with_messages_are_removed_only_with_shrink(
     run: Run, ask: Ask, admin: Admin, full: str
 ) -> None:
     refused = run("topic", "update", full, "--queues", "8", code=1)
@@ -73,9 +73,7 @@ def test_queues_are_cut_off_only_when_that_is_asked_for(
     assert queues(admin, full) == {(8, 8)}
 
 
-def test_mqadmin_sets_up_a_topic_and_a_group_anew_as_it_always_did(
-    run: Run, admin: Admin, full: str
-) -> None:
+def test_mqadmin_overwrites_existing_topics_and_groups(run: Run, admin: Admin, full: str) -> None:
     run("mqadmin", "updateTopic", "-c", "DefaultCluster", "-t", full, "-w", "4", "-r", "4")
     assert queues(admin, full) == {(4, 4)}
     admin.create_group("anew", retry_max_times=3)
@@ -85,7 +83,7 @@ def test_mqadmin_sets_up_a_topic_and_a_group_anew_as_it_always_did(
 
 
 @pytest.mark.parametrize("verb", ["create", "update"])
-def test_queues_that_nobody_could_read_are_refused(run: Run, admin: Admin, verb: str) -> None:
+def test_more_queues_to_write_than_to_read_are_refused(run: Run, admin: Admin, verb: str) -> None:
     topic = f"unread-{verb}"
     if verb == "update":
         admin.create_topic(topic)
@@ -121,7 +119,7 @@ def either(request: pytest.FixtureRequest, cluster: LocalCluster) -> Iterator[An
     thread.close()
 
 
-def test_programs_create_and_change_as_the_commands_do(either: Any, full: str) -> None:
+def test_the_admin_client_creates_and_updates_as_the_commands_do(either: Any, full: str) -> None:
     with pytest.raises(errors.AlreadyExists, match="queues to read 16 instead of 8"):
         either.create_topic(full)
     either.create_topic(full, if_not_exists=True)

@@ -149,7 +149,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield cluster
 
 
-def test_every_command_that_asks_a_cluster_is_looked_at() -> None:
+def test_every_command_that_contacts_a_cluster_is_tested() -> None:
     known = {" ".join(words) for words in ALL if words not in SERVERS | TEXTS} - ALONE
     assert {name.removesuffix(" metadata") for name in CALLS} == known
 
@@ -162,14 +162,14 @@ def test_the_code_is_6_when_no_nameserver_answers(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in CALLS if "TOPIC" in CALLS[name]])
-def test_the_code_is_5_when_the_topic_is_nowhere(cluster: LocalCluster, name: str) -> None:
+def test_the_code_is_5_when_the_topic_does_not_exist(cluster: LocalCluster, name: str) -> None:
     if name not in NEW_TOPIC:
         ran = run(words_of(CALLS[name], topic="nowhere"), cluster.address)
         assert ran.code == ExitCode.NOT_FOUND, ran
 
 
 @pytest.mark.parametrize("name", [name for name in CALLS if "GROUP" in CALLS[name]])
-def test_the_code_is_5_when_nobody_knows_the_group(cluster: LocalCluster, name: str) -> None:
+def test_the_code_is_5_when_the_group_does_not_exist(cluster: LocalCluster, name: str) -> None:
     if name not in NEW_GROUP:
         ran = run(words_of(CALLS[name], group="nobody"), cluster.address)
         assert ran.code == ExitCode.NOT_FOUND, ran
@@ -184,13 +184,13 @@ def test_the_code_is_5_when_the_broker_is_not_registered(cluster: LocalCluster, 
 
 
 @pytest.mark.parametrize("name", sorted(CALLS.keys() - NAMESERVERS_ONLY - LOOKS_AT_ALL - NOT_THERE))
-def test_the_code_is_1_when_brokers_want_a_signature(guarded: LocalCluster, name: str) -> None:
+def test_the_code_is_1_when_brokers_require_a_signature(guarded: LocalCluster, name: str) -> None:
     ran = run(words_of(CALLS[name]), guarded.address)
     assert ran.code == ExitCode.FAILED, ran
 
 
 @pytest.mark.parametrize("name", sorted(LOOKS_AT_ALL - {"cluster status"}))
-def test_the_code_is_3_when_the_answer_is_that_brokers_refuse(
+def test_the_code_is_3_when_the_command_reports_that_brokers_refuse(
     guarded: LocalCluster, name: str
 ) -> None:
     ran = run(words_of(CALLS[name]), guarded.address)

@@ -112,7 +112,7 @@ def is_done(admin: Admin, group: str, queue: MessageQueue, offset: int) -> bool:
 # ---- health
 
 
-def test_a_healthy_group_and_its_message(
+def test_a_healthy_group_and_its_message_have_no_faults(
     run: Run, explain: Explain, consume: Consume, admin: Admin, producer: Producer, topic: str
 ) -> None:
     sent = producer.send(Message(topic, b"x", keys=["42"]))
@@ -129,14 +129,16 @@ def test_a_healthy_group_and_its_message(
     assert rows == []
 
 
-def test_a_group_nobody_has_heard_of(run: Run) -> None:
+def test_an_unknown_group_is_reported(run: Run) -> None:
     assert "no broker has heard of" in run("explain", "group", "nobody", code=5).err
 
 
 # ---- why a group is not moving
 
 
-def test_nobody_online(explain: Explain, admin: Admin, producer: Producer, topic: str) -> None:
+def test_a_group_without_members_is_reported(
+    explain: Explain, admin: Admin, producer: Producer, topic: str
+) -> None:
     sent = producer.send(Message(topic, b"x"))
     admin.set_offsets("absent", {sent.queue: 0})
     finding = explain("group", "absent")[0]
@@ -148,7 +150,7 @@ def test_nobody_online(explain: Explain, admin: Admin, producer: Producer, topic
     ]
 
 
-def test_a_group_that_may_not_consume(
+def test_a_group_with_consumption_disabled_is_reported(
     explain: Explain, consume: Consume, admin: Admin, topic: str
 ) -> None:
     admin.create_group("disabled", consume_enable=False)
@@ -157,14 +159,14 @@ def test_a_group_that_may_not_consume(
     assert "group update disabled --consume" in finding["advice"]
 
 
-def test_a_topic_that_is_not_there(explain: Explain, consume: Consume, topic: str) -> None:
+def test_a_missing_topic_is_reported(explain: Explain, consume: Consume, topic: str) -> None:
     consumer = consume("seeker", topic)
     consumer.on("T-nowhere")(lambda message: None)
     finding = await_verdict(lambda: explain("group", "seeker"), "topic-missing")
     assert finding["evidence"] == {"topic": "T-nowhere"}
 
 
-def test_a_topic_that_may_not_be_read(
+def test_an_unreadable_topic_is_reported(
     run: Run, explain: Explain, consume: Consume, topic: str
 ) -> None:
     consume("shut-out", topic)
@@ -173,14 +175,18 @@ def test_a_topic_that_may_not_be_read(
     assert finding["evidence"]["perm"] == 2
 
 
-def test_two_subscriptions_in_one_group(explain: Explain, consume: Consume, topic: str) -> None:
+def test_different_subscriptions_in_one_group_are_reported(
+    explain: Explain, consume: Consume, topic: str
+) -> None:
     consume("fighting", topic, tags="a")
     consume("fighting", topic, tags="b")
     finding = await_verdict(lambda: explain("group", "fighting"), "subscriptions-differ")
     assert set(finding["evidence"]["versions"]) == {"TAG a", "TAG b"}
 
 
-def test_more_consumers_than_queues(explain: Explain, consume: Consume, topic: str) -> None:
+def test_more_consumers_than_queues_are_reported(
+    explain: Explain, consume: Consume, topic: str
+) -> None:
     consume("crowd", topic)
     consume("crowd", topic)
     finding = await_verdict(lambda: explain("group", "crowd"), "more-consumers-than-queues")
@@ -188,7 +194,7 @@ def test_more_consumers_than_queues(explain: Explain, consume: Consume, topic: s
     assert len(finding["evidence"]["idle"]) == 1
 
 
-def test_stuck_on_a_message(
+def test_a_stuck_handler_is_reported_with_its_message(
     explain: Explain, consume: Consume, producer: Producer, topic: str
 ) -> None:
     first = producer.send(Message(topic, b"1"))
@@ -205,7 +211,9 @@ def test_stuck_on_a_message(
         let_go.set()
 
 
-def test_flow_control(explain: Explain, consume: Consume, producer: Producer, topic: str) -> None:
+def test_a_flow_controlled_consumer_is_reported(
+    explain: Explain, consume: Consume, producer: Producer, topic: str
+) -> None:
     producer.send_many([Message(topic, b"x") for _ in range(50)])
     let_go = threading.Event()
     options = {"concurrency": 1, "max_cached_messages": 8, "pull_batch_size": 8}
@@ -216,7 +224,7 @@ def test_flow_control(explain: Explain, consume: Consume, producer: Producer, to
         let_go.set()
 
 
-def test_a_consumer_that_is_suspended(
+def test_a_suspended_consumer_is_reported(
     explain: Explain, consume: Consume, admin: Admin, producer: Producer, topic: str
 ) -> None:
     consumer = consume("paused", topic)
@@ -236,7 +244,7 @@ def test_a_consumer_that_is_suspended(
     assert finding["evidence"]["client"] == members.members[0].client_id
 
 
-def test_an_offset_that_was_set_ahead(
+def test_an_offset_beyond_the_end_is_reported(
     run: Run, explain: Explain, producer: Producer, topic: str
 ) -> None:
     producer.send(Message(topic, b"x"))
@@ -247,7 +255,7 @@ def test_an_offset_that_was_set_ahead(
     assert (finding["evidence"]["consumerOffset"], finding["evidence"]["maxOffset"]) == (100, 1)
 
 
-def test_a_tag_with_a_slip_in_it(
+def test_a_misspelt_tag_is_reported(
     explain: Explain, consume: Consume, producer: Producer, topic: str
 ) -> None:
     producer.send(Message(topic, b"x", tags="created"))
@@ -260,7 +268,7 @@ def test_a_tag_with_a_slip_in_it(
 # ---- where a message is
 
 
-def test_filtered(
+def test_messages_filtered_by_tag_or_sql_are_reported(
     explain: Explain, consume: Consume, admin: Admin, producer: Producer, topic: str
 ) -> None:
     sent = producer.send(Message(topic, b"x", tags="b", properties={"price": "5"}))
@@ -276,7 +284,9 @@ def _fail(_message: Any) -> None:
     raise ValueError("no")
 
 
-def test_in_retry(explain: Explain, consume: Consume, producer: Producer, topic: str) -> None:
+def test_a_message_in_retry_is_reported(
+    explain: Explain, consume: Consume, producer: Producer, topic: str
+) -> None:
     sent = producer.send(Message(topic, b"x"))
     consume("retrier", topic, _fail)
     look = lambda: explain("message", sent.message_id, "-t", topic, "-g", "retrier")  # noqa: E731
@@ -285,7 +295,7 @@ def test_in_retry(explain: Explain, consume: Consume, producer: Producer, topic:
     assert finding["evidence"]["untilMs"] > time.time() * 1000 + 3_000_000
 
 
-def test_a_dead_letter_and_back(
+def test_a_dead_letter_is_reported_and_sent_again(
     run: Run, explain: Explain, consume: Consume, admin: Admin, producer: Producer, topic: str
 ) -> None:
     sent = producer.send(Message(topic, b"x", keys=["dead"]))
@@ -313,7 +323,7 @@ def test_a_dead_letter_and_back(
     assert handled.wait(60), "a dead letter that is sent back is handled again"
 
 
-def test_a_group_without_dead_letters_has_nothing_to_send_again(run: Run) -> None:
+def test_resend_finds_nothing_for_a_group_without_dead_letters(run: Run) -> None:
     resend = ("message", "resend", "-g", "never-failed", "--all")
     assert "no broker knows group never-failed" in run(*resend, code=5).err
     run("group", "create", "never-failed")
@@ -336,7 +346,9 @@ def in_doubt(cluster: LocalCluster) -> Iterator[TransactionProducer]:
         yield producer
 
 
-def test_a_half_message(explain: Explain, in_doubt: TransactionProducer, topic: str) -> None:
+def test_a_half_message_is_reported(
+    explain: Explain, in_doubt: TransactionProducer, topic: str
+) -> None:
     result = in_doubt.send_in_transaction(
         Message(topic, b"x"), lambda message, sent: TransactionState.UNKNOWN
     )
@@ -347,14 +359,16 @@ def test_a_half_message(explain: Explain, in_doubt: TransactionProducer, topic: 
     assert finding["evidence"]["checkMax"] == 15
 
 
-def test_rolled_back(explain: Explain, in_doubt: TransactionProducer, topic: str) -> None:
+def test_a_rolled_back_message_is_reported(
+    explain: Explain, in_doubt: TransactionProducer, topic: str
+) -> None:
     result = in_doubt.send_in_transaction(
         Message(topic, b"x"), lambda message, sent: TransactionState.ROLLBACK
     )
     await_verdict(lambda: explain("message", result.sent.message_id, "-t", topic), "rolled-back")
 
 
-def test_held_back(explain: Explain, producer: Producer, topic: str) -> None:
+def test_delayed_messages_are_reported(explain: Explain, producer: Producer, topic: str) -> None:
     level = producer.send(Message(topic, b"x", delay_level=2))
     finding = await_verdict(lambda: explain("message", level.message_id, "-t", topic), "delayed")
     assert finding["severity"] == "note"
@@ -364,7 +378,7 @@ def test_held_back(explain: Explain, producer: Producer, topic: str) -> None:
     assert finding["evidence"]["dueMs"] == int(due_ms)
 
 
-def test_nobody_consumes_it_or_it_never_was(
+def test_unconsumed_and_unknown_messages_are_reported(
     explain: Explain, run: Run, producer: Producer, topic: str
 ) -> None:
     sent = producer.send(Message(topic, b"x"))
@@ -375,7 +389,9 @@ def test_nobody_consumes_it_or_it_never_was(
     run("explain", "key", topic, "nokey", code=5)
 
 
-def test_a_broker_that_is_down(run: Run, explain: Explain, cluster: LocalCluster) -> None:
+def test_a_broker_that_does_not_answer_is_reported(
+    run: Run, explain: Explain, cluster: LocalCluster
+) -> None:
     """One that hangs stays registered as long as its connection is there."""
     network = BlockingNetwork()
     ext = {
@@ -403,7 +419,7 @@ def test_a_broker_that_is_down(run: Run, explain: Explain, cluster: LocalCluster
     await_true("it is gone", lambda: len(run("cluster", "list", "-o", "json").json) == 1)
 
 
-def test_a_message_whose_broker_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_of_a_stopped_broker_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     with LocalCluster(brokers=2) as cluster:
         with Admin(cluster.address) as admin, Producer(cluster.address, group="p") as producer:
             admin.create_topic("T", queues=1)
@@ -414,7 +430,7 @@ def test_a_message_whose_broker_is_gone(monkeypatch: pytest.MonkeyPatch) -> None
         assert (said.code, [one["verdict"] for one in said.json]) == (3, ["broker-down"])
 
 
-def test_the_id_of_a_producer_needs_a_topic(run: Run, producer: Producer, topic: str) -> None:
+def test_a_unique_id_needs_a_topic(run: Run, producer: Producer, topic: str) -> None:
     sent = producer.send(Message(topic, b"x"))
     refused = run("explain", "message", sent.message_id, code=2)
     assert "is no id that a broker gives" in refused.err

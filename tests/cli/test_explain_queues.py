@@ -52,7 +52,7 @@ def wire(cluster: LocalCluster) -> Iterator[Wire]:
     wire.close()
 
 
-def test_a_member_that_does_not_answer(
+def test_a_member_that_does_not_answer_is_reported(
     run: Run, admin: Admin, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that hangs is connected, and deaf to what the broker asks it."""
@@ -64,7 +64,7 @@ def test_a_member_that_does_not_answer(
     assert finding["severity"] == "fault"
 
 
-def test_a_queue_that_somebody_else_has_locked(
+def test_a_queue_locked_by_another_client_is_reported(
     run: Run, cluster: LocalCluster, admin: Admin, producer: Producer, wire: Wire
 ) -> None:
     admin.create_topic("steps", queues=1)
@@ -79,7 +79,7 @@ def test_a_queue_that_somebody_else_has_locked(
     assert "steps" in finding["evidence"]["queue"]
 
 
-def test_a_queue_that_no_member_takes(
+def test_a_queue_without_a_member_is_reported(
     run: Run, cluster: LocalCluster, admin: Admin, producer: Producer
 ) -> None:
     """Members that are told which queues are theirs, and a topic that has grown since."""
@@ -94,7 +94,9 @@ def test_a_queue_that_no_member_takes(
     assert "1" in finding["evidence"]["queue"]
 
 
-def test_a_transaction_nobody_ended(run: Run, cluster: LocalCluster, admin: Admin) -> None:
+def test_a_transaction_without_an_end_is_reported(
+    run: Run, cluster: LocalCluster, admin: Admin
+) -> None:
     admin.create_topic("paid", queues=1)
     with TransactionProducer(
         cluster.address, group="forgetful", check=lambda message: TransactionState.UNKNOWN
@@ -114,7 +116,7 @@ def test_a_transaction_nobody_ended(run: Run, cluster: LocalCluster, admin: Admi
     assert "TRANS_CHECK_MAX_TIME_TOPIC" in finding["advice"]
 
 
-def test_what_is_older_than_the_log_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expired_messages_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """A group that was away for too long, and a message that nobody can read any more."""
     settings = {"mappedFileSizeCommitLog": str(1 << 16), "fileReservedTime": "0"}
     with LocalCluster(settings=settings) as cluster, Admin(cluster.address) as admin:

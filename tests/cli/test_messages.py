@@ -26,7 +26,7 @@ def topic(admin: Admin, request: pytest.FixtureRequest) -> str:
     return name
 
 
-def test_sent_and_found(ask: Ask, run: Run, topic: str) -> None:
+def test_a_sent_message_is_found_by_id_key_and_offset(ask: Ask, run: Run, topic: str) -> None:
     words = ("message", "send", topic, "--body", "hello", "-k", "k1", "--tag", "a", "-p", "shop=7")
     sent = ask(*words, "-b", "broker-a", "-q", "1")
     assert (sent["status"], sent["broker"], sent["queue"]) == ("SEND_OK", "broker-a", 1)
@@ -50,7 +50,7 @@ def test_sent_and_found(ask: Ask, run: Run, topic: str) -> None:
 
 
 @pytest.mark.parametrize("more", [(), ("--sharding-key", "s")], ids=["together", "singly"])
-def test_a_line_that_is_no_message_keeps_no_other_from_being_sent(
+def test_an_invalid_line_does_not_stop_the_others(
     run: Run, topic: str, more: tuple[str, ...]
 ) -> None:
     ran = run("produce", topic, *more, "-o", "json", stdin="a\n\nb\n", code=1)
@@ -69,7 +69,7 @@ def test_a_line_that_is_no_message_keeps_no_other_from_being_sent(
         '{"body": "\\ud83d"}',
     ],
 )
-def test_nor_does_an_object_that_is_none(run: Run, admin: Admin, bad: str) -> None:
+def test_an_invalid_json_object_does_not_stop_the_others(run: Run, admin: Admin, bad: str) -> None:
     admin.create_topic("T-objects", queues=2)
     good = '{"body": "a"}'
     lines = f"{good}\n{bad}\n{good}\n"
@@ -78,7 +78,9 @@ def test_nor_does_an_object_that_is_none(run: Run, admin: Admin, bad: str) -> No
     assert ran.err.startswith("Error: ")
 
 
-def test_produced_printed_and_tailed(ask: Ask, run: Run, topic: str, tmp_path: Path) -> None:
+def test_produced_messages_are_printed_and_tailed(
+    ask: Ask, run: Run, topic: str, tmp_path: Path
+) -> None:
     lines = "".join(f"line {n}\n" for n in range(20))
     said = run("produce", topic, "--tag", "t", "-o", "json", stdin=lines).json
     assert said == {"done": True, "topic": topic, "sent": 20, "failed": 0}
@@ -107,9 +109,7 @@ def test_produced_printed_and_tailed(ask: Ask, run: Run, topic: str, tmp_path: P
     assert run("tail", topic, "--no-follow").out == ""
 
 
-def test_lines_are_spread_over_all_queues_when_they_come_at_once(
-    run: Run, admin: Admin, topic: str
-) -> None:
+def test_lines_are_spread_over_all_queues(run: Run, admin: Admin, topic: str) -> None:
     run("produce", topic, stdin="x\n" * 100)
     counts = [ends.count for ends in admin.topic_ends(topic).values()]
     assert counts == [25] * 4
@@ -117,7 +117,7 @@ def test_lines_are_spread_over_all_queues_when_they_come_at_once(
     assert sorted(ends.count for ends in admin.topic_ends(topic).values()) == [25, 25, 25, 35]
 
 
-def test_consumed_and_committed(run: Run, admin: Admin, topic: str) -> None:
+def test_consumed_messages_are_committed(run: Run, admin: Admin, topic: str) -> None:
     run("produce", topic, stdin="a\nb\nc\n")
     words = ("consume", topic, "-g", "eater", "--from", "earliest", "--format", "body")
     assert sorted(run(*words, "--limit", "3").out.split()) == ["a", "b", "c"]
@@ -125,9 +125,7 @@ def test_consumed_and_committed(run: Run, admin: Admin, topic: str) -> None:
     assert run(*words, "--idle", "0.2").out == ""
 
 
-def test_a_new_group_begins_at_the_end_of_a_young_queue_when_it_is_told_to(
-    run: Run, admin: Admin, topic: str
-) -> None:
+def test_a_new_group_begins_at_the_end_with_from_latest(run: Run, admin: Admin, topic: str) -> None:
     run("produce", topic, stdin="old\n" * 20)
     words = ("consume", topic, "-g", f"late-{topic}", "--format", "body")
     assert run(*words, "--from", "latest", "--idle", "1").out == ""
@@ -142,7 +140,7 @@ def test_a_new_group_begins_at_the_end_of_a_young_queue_when_it_is_told_to(
     assert len(run("consume", topic, "-g", f"usual-{topic}", "--limit", "21").out.split("\n")) == 22
 
 
-def test_members_of_a_new_group_begin_at_the_end_together(
+def test_all_members_of_a_new_group_begin_at_the_end(
     cluster: LocalCluster, run: Run, admin: Admin, topic: str
 ) -> None:
     run("produce", topic, stdin="old\n" * 20)
@@ -165,7 +163,7 @@ def test_members_of_a_new_group_begin_at_the_end_together(
             consumer.stop()
 
 
-def test_handled_at_once(
+def test_a_message_is_consumed_directly(
     cluster: LocalCluster, ask: Ask, run: Run, admin: Admin, topic: str
 ) -> None:
     handled: list[bytes] = []
@@ -180,7 +178,7 @@ def test_handled_at_once(
         run(*words, "-g", "nobody", code=5)
 
 
-def test_traced(ask: Ask, run: Run, topic: str) -> None:
+def test_a_traced_message_shows_its_events(ask: Ask, run: Run, topic: str) -> None:
     sent = ask("message", "send", topic, "--body", "x", "--trace")
     run("message", "trace", "7F00000100002A139A55000000000009", code=5)
 
@@ -192,14 +190,14 @@ def test_traced(ask: Ask, run: Run, topic: str) -> None:
     assert (event["event"], event["topic"], event["success"]) == ("sent", topic, True)
 
 
-def test_bench(ask: Ask, topic: str) -> None:
+def test_bench_reports_rates_and_latencies(ask: Ask, topic: str) -> None:
     said = ask("bench", "-t", topic, "--seconds", "0.3", "--in-flight", "4")
     assert said["sent"] == said["received"] > 0
     assert said["failed"] == 0
     assert set(said["sendMs"]) == {"p50", "p99", "p999", "max"}
 
 
-def test_the_help_is_quick() -> None:
+def test_the_help_imports_nothing_heavy() -> None:
     """No event loop, no client, no Spark, not even rich: only what the help needs."""
     code = (
         "import sys; from orbitmq.cli import main\n"

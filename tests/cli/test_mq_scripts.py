@@ -41,7 +41,7 @@ def test_the_quick_start_works_word_for_word(home: Home) -> None:
     assert not (home.path / "store" / "abort").exists()
 
 
-def test_settings_are_printed(home: Home) -> None:
+def test_mqbroker_and_mqnamesrv_print_their_settings(home: Home) -> None:
     (home.path / "broker.conf").write_text("brokerName=mine\n")
     conf = str(home.path / "broker.conf")
     every = home.run("mqbroker", "-c", conf, "-p").stdout.splitlines()
@@ -54,7 +54,7 @@ def test_settings_are_printed(home: Home) -> None:
 
 
 @pytest.mark.parametrize("script", ["mqnamesrv", "mqbroker"])
-def test_help_and_wrong_options(home: Home, script: str) -> None:
+def test_scripts_print_help_and_refuse_wrong_options(home: Home, script: str) -> None:
     asked = home.run(script, "-h")
     assert asked.returncode == 0
     assert "--configFile" in asked.stdout
@@ -64,7 +64,7 @@ def test_help_and_wrong_options(home: Home, script: str) -> None:
     assert "--configFile" in wrong.stderr
 
 
-def test_a_setting_that_is_refused_is_one_line(home: Home) -> None:
+def test_a_refused_setting_is_reported_in_one_line(home: Home) -> None:
     (home.path / "broker.conf").write_text("enableLmq=true\nlistenPort=0\n")
     ran = home.run("mqbroker", "-c", str(home.path / "broker.conf"), "--host", "127.0.0.1")
     assert ran.returncode == 2
@@ -74,7 +74,7 @@ def test_a_setting_that_is_refused_is_one_line(home: Home) -> None:
     assert (bad.returncode, "The Name Server Address[nowhere] illegal" in bad.stderr) == (2, True)
 
 
-def test_a_log_can_have_the_brokers_name(home: Home) -> None:
+def test_the_log_directory_can_have_the_name_of_the_broker(home: Home) -> None:
     (home.path / "broker.conf").write_text(
         "isolateLogEnable=true\nbrokerName=own\nlistenPort=0\nbrokerIP1=127.0.0.1\n"
         "mappedFileSizeCommitLog=1048576\ntransientStorePoolEnable=true\n"
@@ -86,7 +86,7 @@ def test_a_log_can_have_the_brokers_name(home: Home) -> None:
     assert log.count("transientStorePoolEnable=true has no effect: ") == 1
 
 
-def test_mqadmin_says_what_it_can(home: Home) -> None:
+def test_mqadmin_lists_its_commands_and_their_help(home: Home) -> None:
     listed = home.run("mqadmin")
     assert listed.returncode == 0
     assert "updateTopic" in listed.stdout
@@ -96,12 +96,12 @@ def test_mqadmin_says_what_it_can(home: Home) -> None:
     assert "The sub command nonsense not exist." in unknown.stderr
 
 
-def test_mqshutdown_says_what_it_takes(home: Home) -> None:
+def test_mqshutdown_prints_its_usage_for_wrong_arguments(home: Home) -> None:
     for words in ((), ("nonsense",)):
         ran = home.run("mqshutdown", *words)
         assert (ran.returncode, ran.stdout) == (1, "Useage: mqshutdown broker | namesrv\n")
 
 
-def test_important_settings_are_settings() -> None:
+def test_important_settings_are_a_subset_of_all_settings() -> None:
     shown = BrokerConfig().as_properties(important=True)
     assert shown.items() <= BrokerConfig().as_properties().items()

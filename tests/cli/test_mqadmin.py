@@ -24,13 +24,13 @@ OF_4_9_7 = json.loads((Path(__file__).parent / "mqadmin_4_9_7.json").read_text()
 """Command → letter → whether it takes a value and whether it is needed, as MQAdminStartup says."""
 
 
-def test_every_command_of_mqadmin_is_there() -> None:
+def test_every_command_of_mqadmin_has_an_alias() -> None:
     assert list(ALIASES) == list(OF_4_9_7)
     assert set(OTHER_NAMES.values()) <= set(ALIASES)
 
 
 @pytest.mark.parametrize("name", ALIASES)
-def test_every_option_of_mqadmin_is_there(name: str) -> None:
+def test_every_option_of_mqadmin_is_accepted(name: str) -> None:
     ours = {
         option.letter: [option.name, option.takes_value, option.required]
         for option in ALIASES[name].options
@@ -39,7 +39,7 @@ def test_every_option_of_mqadmin_is_there(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALIASES)
-def test_every_alias_leads_to_a_command_that_takes_its_words(name: str) -> None:
+def test_every_alias_translates_to_a_valid_command_line(name: str) -> None:
     """All options at once: the words must be ones that our command can read."""
     values = {"topicPerms": "a=PUB", "method": "put", "perm": "6", "timestamp": "now", "key": "k"}
     words = []
@@ -58,7 +58,7 @@ def test_every_alias_leads_to_a_command_that_takes_its_words(name: str) -> None:
     command.make_context(name, rest, parent=context)
 
 
-def test_what_is_missing_or_unknown_is_told(run: Run) -> None:
+def test_missing_and_unknown_options_are_reported(run: Run) -> None:
     assert "needs -t" in run("mqadmin", "topicRoute", code=2).err
     assert "no option -z" in run("mqadmin", "topicList", "-z", code=2).err
     assert "No such command" in run("mqadmin", "noSuchCommand", code=2).err
@@ -66,7 +66,9 @@ def test_what_is_missing_or_unknown_is_told(run: Run) -> None:
     assert "consumerProgress" in run("mqadmin", "--help").out
 
 
-def test_some_of_them_at_work(run: Run, admin: Admin, producer: Producer) -> None:
+def test_mqadmin_commands_change_and_query_a_cluster(
+    run: Run, admin: Admin, producer: Producer
+) -> None:
     def ask(*words: str) -> Any:
         return run("mqadmin", *words, "--output", "json").json
 
@@ -89,7 +91,7 @@ def test_some_of_them_at_work(run: Run, admin: Admin, producer: Producer) -> Non
     run("mqadmin", "topicRoute", "-t", "Old", code=5)
 
 
-def test_the_nameserver_is_named_by_mqadmins_letter(
+def test_the_option_n_of_mqadmin_names_the_nameserver(
     run: Run, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = ";".join(admin.settings.nameservers)
@@ -98,7 +100,7 @@ def test_the_nameserver_is_named_by_mqadmins_letter(
     assert "broker-a" in run("mqadmin", "clusterList", "-n", address).out
 
 
-def test_the_documentation_lists_them_all() -> None:
+def test_the_documentation_lists_every_mqadmin_command() -> None:
     text = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
     for name, alias in ALIASES.items():
         assert f"| `{name}` | `orbitmq {' '.join(alias.verb)}` |" in text

@@ -140,12 +140,12 @@ def _is_done(admin: Admin, queue: MessageQueue) -> bool:
     return queue in queues and queues[queue].commit_offset == 4
 
 
-def test_none_is_left_out() -> None:
+def test_every_mqadmin_command_is_tested() -> None:
     assert EVERY.keys() == ALIASES.keys()
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_at_work(run: Run, words: dict[str, str], name: str) -> None:
+def test_every_mqadmin_command_succeeds(run: Run, words: dict[str, str], name: str) -> None:
     given = [word.format_map(words) for word in EVERY[name]]
     ran = run("mqadmin", name, *given, "--output", "json")
     answer: Any = json.loads(ran.out)
@@ -159,6 +159,6 @@ def test_at_work(run: Run, words: dict[str, str], name: str) -> None:
     assert run_command("mqadmin", name, *given).code in (0, 5)
 
 
-def test_exported_files_are_where_mqadmin_puts_them(words: dict[str, str]) -> None:
+def test_exported_files_have_mqadmins_names(words: dict[str, str]) -> None:
     names = {path.name for path in Path(words["directory"]).iterdir()}
     assert {"metadata.json", "configs.json", "metrics.json"} <= names

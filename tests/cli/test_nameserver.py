@@ -66,14 +66,14 @@ def ask(address: str, code: int, **ext: str) -> bytes:
             return stream.read(int.from_bytes(stream.read(4), "big"))
 
 
-def test_help_names_the_commands_that_are_there() -> None:
+def test_the_help_lists_commands_and_variables() -> None:
     result = CliRunner().invoke(main, ["--help"])
     assert result.exit_code == 0
     assert COMMANDS["Run"]["nameserver"] in result.output
     assert "NAMESRV_ADDR" in result.output
 
 
-def test_version() -> None:
+def test_the_version_is_printed() -> None:
     assert CliRunner().invoke(main, ["--version"]).output == f"orbitmq {__version__}\n"
 
 
@@ -83,7 +83,7 @@ def test_an_unknown_command_is_a_usage_error() -> None:
     assert "nameservr" in result.output
 
 
-def test_settings_are_printed(tmp_path: Path) -> None:
+def test_nameserver_settings_are_printed(tmp_path: Path) -> None:
     conf = tmp_path / "namesrv.conf"
     conf.write_text("listenPort=19876\nautoCreateTopicEnable=false\n")
     result = CliRunner().invoke(main, ["-q", "nameserver", "-c", str(conf), "--print-config"])
@@ -98,7 +98,7 @@ def test_settings_are_printed(tmp_path: Path) -> None:
     assert parse_properties(overridden.stdout)["listenPort"] == "7"
 
 
-def test_a_broken_file_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_broken_file_is_reported_in_one_line(tmp_path: Path) -> None:
     conf = tmp_path / "namesrv.conf"
     conf.write_text("a=\\uXX")
     result = CliRunner().invoke(main, ["nameserver", "-c", str(conf)])
@@ -107,7 +107,7 @@ def test_a_broken_file_is_told_in_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_runs_until_a_signal(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_nameserver_runs_until_a_signal(tmp_path: Path, number: signal.Signals) -> None:
     conf = tmp_path / "namesrv.conf"
     conf.write_text("listenPort=0\nuseStaticSubscription=true\n")
     with nameserver(tmp_path, "-c", str(conf)) as (process, lines):
@@ -124,7 +124,7 @@ def test_it_runs_until_a_signal(tmp_path: Path, number: signal.Signals) -> None:
     assert kept == {"configTable": {"N": {"k": "v"}}}
 
 
-def test_a_port_in_use_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_in_one_line(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -144,5 +144,5 @@ def test_a_port_in_use_is_told_in_one_line(tmp_path: Path) -> None:
     )
 
 
-def test_other_reasons_are_told_as_they_are() -> None:
+def test_other_errors_are_reported_unchanged() -> None:
     assert explain(OSError(5, "broken disk")) == "[Errno 5] broken disk"

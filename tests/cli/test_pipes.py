@@ -86,7 +86,7 @@ def test_rocketmqs_programs_end_quietly_when_their_output_is_not_read(
     assert unread(cluster, "topicList", program="mqadmin") == (0, "")
 
 
-def test_what_was_not_printed_is_not_committed_when_the_reader_is_gone(
+def test_unprinted_messages_are_not_committed_when_the_reader_is_gone(
     cluster: LocalCluster, admin: Admin, topic: str
 ) -> None:
     unread(cluster, "-q", "consume", topic, "-g", "unprinted", "--from", "earliest")

@@ -13,7 +13,7 @@ SAID = "GET [/orders/1] failed for [id]"
 ID = "7F000001AB12345678900A1B2C3D4E5F"
 
 
-def test_brackets_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+def test_brackets_are_printed_literally(capsys: pytest.CaptureFixture[str]) -> None:
     table = OutputTable([Column("a", SAID)], [{"a": SAID}], title=SAID, note=SAID)
     present(table, "table")
     assert capsys.readouterr().out.count(SAID) == 4

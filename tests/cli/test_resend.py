@@ -22,7 +22,7 @@ def cluster() -> Iterator[LocalCluster]:
         yield running
 
 
-def test_a_dead_letter_that_cannot_be_sent_stops_no_other(
+def test_an_unsendable_dead_letter_does_not_stop_the_others(
     run: Run, cluster: LocalCluster, admin: Admin
 ) -> None:
     (broker,) = cluster.brokers.values()

@@ -132,7 +132,7 @@ def by_mqadmins_file(
     ],
     ids=["options", "environment", "file", "named-file", "tools.yml"],
 )
-def test_every_way_leads_in(
+def test_credentials_are_taken_from_options_environment_or_file(
     run: Run, guarded: Guarded, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, prepare: Prepare
 ) -> None:
     way = prepare(guarded.way_in(), monkeypatch, tmp_path)
@@ -140,7 +140,7 @@ def test_every_way_leads_in(
     assert run("mqadmin", "clusterList", *way, "-o", "json").json[0]["answers"]
 
 
-def test_every_kind_of_command_gets_in(run: Run, guarded: Guarded) -> None:
+def test_every_kind_of_command_works_on_a_secured_cluster(run: Run, guarded: Guarded) -> None:
     way = by_options(guarded.way_in())
     run("topic", "create", "kinds", *way)
     assert run("produce", "kinds", *way, "-o", "json", stdin="a\nb\n").json["sent"] == 2
@@ -157,7 +157,9 @@ def test_every_kind_of_command_gets_in(run: Run, guarded: Guarded) -> None:
     assert explained.json[0]["verdict"] == "nobody-online"
 
 
-def test_who_has_not_all_of_it_is_kept_out(run: Run, guarded: Guarded, tmp_path: Path) -> None:
+def test_commands_with_incomplete_credentials_are_refused(
+    run: Run, guarded: Guarded, tmp_path: Path
+) -> None:
     elsewhere = str(Authority(tmp_path / "elsewhere").cert)
     for way, code in (
         ({"access-key": "manager1", "secret-key": "s3cret-s3cret"}, 6),  # plain
@@ -177,7 +179,7 @@ def test_who_has_not_all_of_it_is_kept_out(run: Run, guarded: Guarded, tmp_path:
             assert secret not in refused.err, "secrets are not shown"
 
 
-def test_options_win_over_the_environment_and_that_over_files(
+def test_options_override_the_environment_and_the_environment_the_file(
     run: Run, guarded: Guarded, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     way = by_options(guarded.way_in(access_key=None, secret_key=None))
@@ -191,7 +193,7 @@ def test_options_win_over_the_environment_and_that_over_files(
     run("topic", "create", "orders", *way, "--secret-key", "s3cret-s3cret")
 
 
-def test_a_file_that_cannot_be_used_is_told(
+def test_an_unusable_configuration_file_is_reported(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     path = tmp_path / "mine.conf"
@@ -203,7 +205,7 @@ def test_a_file_that_cannot_be_used_is_told(
     assert "mine.conf" in run("topic", "list", code=2).err
 
 
-def test_a_shell_completes_topics_behind_all_that(
+def test_a_shell_completes_topics_of_a_secured_cluster(
     run: Run, guarded: Guarded, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The script is given to a shell, which is asked as if somebody had pressed the key."""

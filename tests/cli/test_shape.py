@@ -59,7 +59,7 @@ def options(command: click.Command) -> dict[str, click.Parameter]:
     return {text: one for one in command.params for text in one.opts}
 
 
-def test_every_answer_can_be_had_as_json() -> None:
+def test_every_command_offers_json() -> None:
     assert len(ALL) > 60
     for words, command in ALL.items():
         if words in SERVERS | TEXTS:
@@ -72,7 +72,7 @@ def test_every_answer_can_be_had_as_json() -> None:
             assert "-o" in choice.opts, words
 
 
-def test_what_moves_can_be_watched() -> None:
+def test_commands_with_changing_numbers_can_be_watched() -> None:
     watched = {words for words, command in ALL.items() if "--watch" in options(command)}
     assert watched == NUMBERS_MOVE
     for words in watched:
@@ -80,7 +80,7 @@ def test_what_moves_can_be_watched() -> None:
     assert "--every" in options(ALL["cluster", "monitor"]), "which does nothing but watch"
 
 
-def test_every_command_can_be_told_how_to_reach_a_cluster() -> None:
+def test_every_command_has_the_connection_options() -> None:
     alone = {("stop",), ("message", "decode-id"), *(one for one in ALL if one[0] == "pipeline")}
     for words, command in ALL.items():
         if words in SERVERS | TEXTS | alone:
@@ -90,14 +90,14 @@ def test_every_command_can_be_told_how_to_reach_a_cluster() -> None:
         ).keys()
 
 
-def test_every_command_of_mqadmin_has_one_of_ours() -> None:
+def test_every_mqadmin_alias_names_an_orbitmq_command() -> None:
     """The list of mqadmin's own commands is compared with `ALIASES` in test_mqadmin."""
     for name, alias in ALIASES.items():
         words = tuple(word for word in alias.verb if not word.startswith("-"))
         assert words[:2] in ALL, (name, words)
 
 
-def test_exit_codes(run: Run, admin: Admin) -> None:
+def test_exit_codes_follow_the_outcome(run: Run, admin: Admin) -> None:
     admin.create_topic("there", queues=1)
     run("topic", "route", "there", code=ExitCode.DONE)
     refused = ("broker", "config", "-b", "broker-a", "--set", "storePathRootDir=/elsewhere")
@@ -115,7 +115,7 @@ def test_exit_codes(run: Run, admin: Admin) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_before_it_was_done(
+def test_a_signal_interrupts_an_unfinished_command(
     cluster: LocalCluster, admin: Admin, number: signal.Signals
 ) -> None:
     topic = f"interrupted-{number.name}-{time.time_ns()}"  # nobody's, at a second try either
@@ -148,7 +148,7 @@ def test_a_signal_before_it_was_done(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("words", [["tail"], ["consume", "--group", "endless"]], ids=lambda w: w[0])
-def test_a_signal_is_the_end_of_what_has_none(
+def test_a_signal_ends_an_endless_command_successfully(
     cluster: LocalCluster, admin: Admin, words: list[str], number: signal.Signals
 ) -> None:
     topic = f"endless-{words[0]}-{number.name}-{time.time_ns()}"
@@ -172,7 +172,7 @@ def test_a_signal_is_the_end_of_what_has_none(
     assert (process.returncode, out, err) == (ExitCode.DONE, b"", b"")
 
 
-def test_a_signal_does_not_come_between_a_lock_and_its_owner() -> None:
+def test_a_signal_is_deferred_while_a_lock_is_taken() -> None:
     entering = SimpleNamespace(f_code=threading.Condition.__enter__.__code__)
 
     def work() -> None:
@@ -189,7 +189,7 @@ def test_a_signal_does_not_come_between_a_lock_and_its_owner() -> None:
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-def test_a_signal_that_no_wait_was_interrupted_by_comes_all_the_same() -> None:
+def test_a_signal_just_before_a_wait_is_not_lost() -> None:
     """One that comes just before a wait; here because another thread gets it."""
     reading, writing = os.pipe()
     bystander = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM))

@@ -49,7 +49,7 @@ def test_stop_waits_for_the_orderly_end(home: Home) -> None:
     assert home.run("orbitmq", "stop").returncode == ExitCode.NOT_FOUND
 
 
-def test_of_several_the_one_that_is_meant_is_stopped(home: Home) -> None:
+def test_only_the_named_one_of_several_servers_is_stopped(home: Home) -> None:
     first, second, third = (up(home, name) for name in ("one", "two", "three"))
     unclear = home.run("orbitmq", "stop")
     assert unclear.returncode == ExitCode.NOT_STARTED
@@ -71,7 +71,7 @@ def test_mqshutdown_points_to_stop_where_up_runs(home: Home) -> None:
     assert process.poll() is None
 
 
-def test_a_file_that_a_killed_server_left_behind_ends_no_stranger(home: Home) -> None:
+def test_a_stale_pid_file_ends_no_other_process(home: Home) -> None:
     killed = up(home, "data")
     (file,) = files(home)
     killed.kill()
@@ -89,7 +89,7 @@ def test_a_file_that_a_killed_server_left_behind_ends_no_stranger(home: Home) ->
     assert not files(home), "files of the dead are deleted"
 
 
-def test_a_server_that_takes_its_time_is_not_told_twice(home: Home) -> None:
+def test_a_slow_server_gets_only_one_signal(home: Home) -> None:
     """A second signal would end it there and then."""
     server = home.start("python", "-c", COUNTING)
     line_of(server.stdout, "ready")
@@ -104,7 +104,7 @@ def test_a_server_that_takes_its_time_is_not_told_twice(home: Home) -> None:
     assert out == "", "told once"
 
 
-def test_without_a_place_for_its_pid_file_a_server_starts(home: Home) -> None:
+def test_a_server_starts_without_a_place_for_its_pid_file(home: Home) -> None:
     (home.path / "file").touch()
     process = home.start(
         *("orbitmq", "up", "--port", "0", "--data", str(home.path / "data")),

@@ -122,7 +122,7 @@ LONG = {
 
 
 @pytest.mark.parametrize("name", LONG)
-def test_what_takes_long_shows_a_bar(look: Look, run: Run, filled: str, name: str) -> None:
+def test_long_commands_show_a_progress_bar(look: Look, run: Run, filled: str, name: str) -> None:
     words, what, count = LONG[name]
     stdin = "line\n" * 30
     shown = look(*words, stdin=stdin)
@@ -135,11 +135,11 @@ def test_what_takes_long_shows_a_bar(look: Look, run: Run, filled: str, name: st
 
 
 @pytest.mark.parametrize("what", ["metadata", "configs", "metrics"])
-def test_exports_show_a_bar(look: Look, filled: str, tmp_path: Path, what: str) -> None:
+def test_exports_show_a_progress_bar(look: Look, filled: str, tmp_path: Path, what: str) -> None:
     assert "━" in look("cluster", "export", what, "--to", str(tmp_path / "file"))
 
 
-def test_one_slow_call_turns_a_wheel(
+def test_a_slow_call_shows_a_spinner(
     run: Run, filled: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Moving the offsets of many queues is one call of ours and many requests."""
@@ -159,7 +159,9 @@ def test_one_slow_call_turns_a_wheel(
     assert "broker-a" in capsys.readouterr().out
 
 
-def test_a_wheel_waits_and_gives_way_to_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spinner_is_delayed_and_replaced_by_a_progress_bar(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(showing, "PATIENCE_S", 0.05)
     with at_terminal(monkeypatch, "stderr") as terminal:
         with showing.waiting("Asking"):

@@ -100,7 +100,7 @@ def test_one_port_serves_everything_and_a_signal_leaves_it_clean(tmp_path: Path)
         assert not (tmp_path / "abort").exists()
 
 
-def test_the_broker_is_a_master_whatever_id_is_set(tmp_path: Path) -> None:
+def test_the_broker_is_a_master_for_any_broker_id(tmp_path: Path) -> None:
     with running("up", "--data", str(tmp_path), "--port", "0", "--set", "brokerId=5") as (_, line):
         answer = ask(port_of(line), RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TBW102"})
         (broker,) = loads_lenient(answer.body)["brokerDatas"]
@@ -117,7 +117,7 @@ REGISTER = {
 }  # fmt: skip
 
 
-def test_with_accounts_the_nameserver_asks_for_them_too(tmp_path: Path) -> None:
+def test_the_nameserver_requires_accounts_when_acl_is_enabled(tmp_path: Path) -> None:
     (tmp_path / "home" / "conf").mkdir(parents=True)
     (tmp_path / "home" / "conf" / "plain_acl.yml").write_text(ACCOUNTS)
     sets = ["--set", "aclEnable=true", "--set", f"rocketmqHome={tmp_path / 'home'}"]
@@ -150,7 +150,7 @@ def test_with_accounts_the_nameserver_asks_for_them_too(tmp_path: Path) -> None:
         assert "Need admin" in (signed(RequestCode.PUT_KV_CONFIG, other).remark or "")
 
 
-def test_a_second_start_says_who_holds_the_directory(tmp_path: Path) -> None:
+def test_a_second_start_names_the_process_that_holds_the_directory(tmp_path: Path) -> None:
     with running("up", "--data", str(tmp_path), "--port", "0") as (process, _):
         with running("up", "--data", str(tmp_path), "--port", "0") as (second, line):
             assert second.wait(60) == 1
@@ -160,7 +160,7 @@ def test_a_second_start_says_who_holds_the_directory(tmp_path: Path) -> None:
         assert f"is held by process {process.pid}" in said
 
 
-def test_a_broker_takes_rocketmqs_file_and_warns_of_what_it_does_not_have(tmp_path: Path) -> None:
+def test_a_broker_reads_rocketmqs_file_and_warns_of_unsupported_settings(tmp_path: Path) -> None:
     file = tmp_path / "broker.conf"
     file.write_text(
         f"brokerName=b1\nlistenPort=0\nbrokerIP1=127.0.0.1\nstorePathRootDir={tmp_path / 'store'}\n"
@@ -176,7 +176,7 @@ def test_a_broker_takes_rocketmqs_file_and_warns_of_what_it_does_not_have(tmp_pa
     assert (tmp_path / "store" / "config" / "topics.json").exists()
 
 
-def test_a_bad_setting_is_one_line(tmp_path: Path) -> None:
+def test_an_invalid_setting_is_reported_in_one_line(tmp_path: Path) -> None:
     with running("up", "--data", str(tmp_path), "--set", "nonsense") as (process, _):
         assert process.wait(60) == 2
         assert process.stderr is not None
@@ -195,7 +195,7 @@ NAMESERVERS_SLIPS = {
 
 
 @pytest.mark.parametrize("program", ["up", "broker", "mqbroker", "nameserver", "mqnamesrv"])
-def test_nothing_starts_with_a_setting_that_is_not_understood(tmp_path: Path, program: str) -> None:
+def test_no_server_starts_with_invalid_settings(tmp_path: Path, program: str) -> None:
     slips = NAMESERVERS_SLIPS if program in ("nameserver", "mqnamesrv") else BROKERS_SLIPS
     if program == "up":
         words = ["--data", str(tmp_path / "store"), "--port", "0"]
@@ -222,7 +222,7 @@ def test_nothing_starts_with_a_setting_that_is_not_understood(tmp_path: Path, pr
 
 
 @pytest.mark.parametrize("key", ["listenPort", "storePathRootDir", "namesrvAddr"])
-def test_up_refuses_settings_that_it_would_overrule(tmp_path: Path, key: str) -> None:
+def test_up_refuses_settings_that_it_would_override(tmp_path: Path, key: str) -> None:
     words = ["up", "--data", str(tmp_path / "store"), "--port", "0", "--set", f"{key}=10911"]
     done = run_command(*words)
     assert done.code == 2
@@ -235,7 +235,7 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def test_at_rest_it_takes_next_to_nothing(tmp_path: Path) -> None:
+def test_an_idle_server_uses_little_processor_time(tmp_path: Path) -> None:
     """With hundreds of topics and all its housekeeping: less than a twentieth of a processor."""
     with running("up", "--data", str(tmp_path), "--port", "0") as (process, line):
         for number in range(300):

@@ -56,7 +56,7 @@ def _queues(admin: Admin, group: str) -> bool:
 # ---- topics
 
 
-def test_a_topic_from_its_creation_to_its_end(ask: Ask, run: Run) -> None:
+def test_a_topic_is_created_updated_and_deleted(ask: Ask, run: Run) -> None:
     made = ask("topic", "create", "made", "--queues", "3", "--read-queues", "4")
     assert made == {
         "done": True,
@@ -83,7 +83,7 @@ def test_a_topic_from_its_creation_to_its_end(ask: Ask, run: Run) -> None:
     assert "no broker has topic made" in run("topic", "delete", "made", code=5).err
 
 
-def test_an_update_leaves_each_broker_what_it_is_not_told_to_change(ask: Ask, run: Run) -> None:
+def test_an_update_changes_only_the_given_settings_on_each_broker(ask: Ask, run: Run) -> None:
     ask("topic", "create", "uneven", "--queues", "4", "-b", "broker-a", "--unit")
     ask("topic", "create", "uneven", "--queues", "6", "-b", "broker-b")
     changed = ask("topic", "update", "uneven", "--perm", "r")
@@ -111,7 +111,7 @@ def test_an_update_leaves_each_broker_what_it_is_not_told_to_change(ask: Ask, ru
     assert retries == [(3, False), (7, False)]
 
 
-def test_what_is_in_a_topic(ask: Ask, run: Run, filled: str) -> None:
+def test_topic_commands_show_queues_groups_and_entries(ask: Ask, run: Run, filled: str) -> None:
     status = ask("topic", "status", filled)
     assert [one["messages"] for one in status] == [0, 5, 0, 0]
     assert set(status[1]) == {
@@ -130,7 +130,7 @@ def test_what_is_in_a_topic(ask: Ask, run: Run, filled: str) -> None:
     assert [one["client"] for one in shares] == ["10.0.0.1"] * 2 + ["10.0.0.2"] * 2
 
 
-def test_the_order_of_a_topic(ask: Ask, run: Run, filled: str) -> None:
+def test_the_order_of_a_topic_is_set_and_deleted(ask: Ask, run: Run, filled: str) -> None:
     run("topic", "order", filled, code=5)
     run("topic", "order", filled, "--set", "broker-a:2")
     assert ask("topic", "order", filled) == {"topic": filled, "order": "broker-a:2"}
@@ -144,7 +144,7 @@ def test_the_order_of_a_topic(ask: Ask, run: Run, filled: str) -> None:
 # ---- groups and offsets
 
 
-def test_a_group_from_its_creation_to_its_end(ask: Ask, run: Run) -> None:
+def test_a_group_is_created_updated_and_deleted(ask: Ask, run: Run) -> None:
     assert ask("group", "create", "made", "--retry-times", "3")["retryMaxTimes"] == 3
     changed = ask("group", "update", "made", "--no-consume", "-b", "broker-a")
     assert (changed["consumeEnable"], changed["retryMaxTimes"]) == (False, 3)
@@ -157,7 +157,7 @@ def test_a_group_from_its_creation_to_its_end(ask: Ask, run: Run) -> None:
     run("group", "update", "made", code=5)
 
 
-def test_lag(ask: Ask, run: Run, filled: str) -> None:
+def test_group_lag_is_shown_by_queue_and_group(ask: Ask, run: Run, filled: str) -> None:
     rows = ask("group", "lag", "reader")
     assert [one["lag"] for one in rows if one["broker"] == "broker-a"] == [0, 3]
     assert set(rows[0]) == {
@@ -171,14 +171,14 @@ def test_lag(ask: Ask, run: Run, filled: str) -> None:
     assert [(one["group"], one["lag"]) for one in of_broker] == [("reader", 3)]
 
 
-def test_watching_prints_a_line_of_json_for_each_look(run: Run, filled: str) -> None:
+def test_watching_prints_one_json_line_per_round(run: Run, filled: str) -> None:
     words = ("group", "lag", "reader", "--watch", "--every", "0.01", "--times", "3", "-o", "json")
     lines = run(*words).out.splitlines()
     assert [json.loads(line)[1]["lag"] for line in lines] == [3, 3, 3]
     assert run(*words[:-2]).out.count("behind by 3") == 3
 
 
-def test_offsets(ask: Ask, run: Run, filled: str) -> None:
+def test_offsets_are_read_set_reset_and_cloned(ask: Ask, run: Run, filled: str) -> None:
     assert "no broker knows group mover" in run("offset", "get", "mover", filled, code=5).err
     ask("group", "create", "mover")
     run("offset", "set", "mover", filled, "-b", "broker-a", "-q", "1", "4")
@@ -198,7 +198,7 @@ def test_offsets(ask: Ask, run: Run, filled: str) -> None:
 # ---- clients
 
 
-def test_members_and_what_they_say(
+def test_members_and_their_running_info_are_shown(
     ask: Ask, run: Run, admin: Admin, consumer: PushConsumer
 ) -> None:
     found = ask("group", "members", "members")
@@ -216,7 +216,9 @@ def test_members_and_what_they_say(
     run("group", "members", "nobody", code=5)
 
 
-def test_producers(ask: Ask, run: Run, producer: Producer, filled: str) -> None:
+def test_producers_are_listed_with_their_members(
+    ask: Ask, run: Run, producer: Producer, filled: str
+) -> None:
     def listed() -> bool:
         return any(one["group"] == "tests" for one in ask("producer", "list"))
 
@@ -228,7 +230,7 @@ def test_producers(ask: Ask, run: Run, producer: Producer, filled: str) -> None:
 # ---- brokers, nameservers, clusters
 
 
-def test_brokers(ask: Ask, run: Run) -> None:
+def test_broker_commands_read_and_change_brokers(ask: Ask, run: Run) -> None:
     version = ask("broker", "status", "-b", "broker-a", "--only", "versiondesc")
     assert version == [{"broker": "broker-a", "key": "brokerVersionDesc", "value": "V4_9_7"}]
     run("broker", "config", "-b", "broker-a", "--set", "fileReservedTime=24")
@@ -245,7 +247,7 @@ def test_brokers(ask: Ask, run: Run) -> None:
     assert [one["status"] for one in checks] == ["SEND_OK"] * 3
 
 
-def test_nameservers(ask: Ask, run: Run) -> None:
+def test_nameserver_commands_change_kv_values_and_settings(ask: Ask, run: Run) -> None:
     run("nameserver", "kv-set", "shop", "currency", "NOK")
     assert ask("nameserver", "kv-get", "shop", "currency")["value"] == "NOK"
     assert ask("nameserver", "kv-list", "shop") == [{"key": "currency", "value": "NOK"}]
@@ -256,7 +258,9 @@ def test_nameservers(ask: Ask, run: Run) -> None:
     assert setting["value"] == "true"
 
 
-def test_clusters(ask: Ask, run: Run, filled: str, tmp_path: Path) -> None:
+def test_cluster_commands_show_and_export_the_state(
+    ask: Ask, run: Run, filled: str, tmp_path: Path
+) -> None:
     assert [one["broker"] for one in ask("cluster", "list")] == ["broker-a", "broker-b"]
     status = ask("cluster", "status", "--more")
     assert [one["answers"] for one in status] == [True, True]
@@ -276,18 +280,18 @@ def test_clusters(ask: Ask, run: Run, filled: str, tmp_path: Path) -> None:
 # ---- the command line itself
 
 
-def test_nobody_answers(run: Run) -> None:
+def test_an_unreachable_nameserver_is_reported(run: Run) -> None:
     ran = run("topic", "list", "-n", "127.0.0.1:1", code=6)
     assert "no nameserver answers" in ran.err
     assert ran.out == ""
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_scripts(run: Run, shell: str) -> None:
+def test_completion_scripts_are_printed(run: Run, shell: str) -> None:
     assert "_ORBITMQ_COMPLETE" in run("completion", shell).out
 
 
-def test_topics_are_completed(cluster: LocalCluster, filled: str, monkeypatch: Any) -> None:
+def test_topic_names_are_completed(cluster: LocalCluster, filled: str, monkeypatch: Any) -> None:
     from click.shell_completion import ShellComplete
 
     from orbitmq.cli import main
@@ -299,7 +303,7 @@ def test_topics_are_completed(cluster: LocalCluster, filled: str, monkeypatch: A
     assert "status" in [one.value for one in shell.get_completions(["topic"], "st")]
 
 
-def test_commands_that_are_shown_are_there() -> None:
+def test_commands_shown_in_the_documentation_exist() -> None:
     import re
 
     import click
@@ -332,11 +336,11 @@ def test_commands_that_are_shown_are_there() -> None:
         ("useEpollNativeSelector=yes", "useEpollNativeSelector is false, 'yes' was not taken"),
     ],
 )
-def test_a_change_that_a_server_does_not_take_is_an_error(
+def test_a_change_that_a_server_ignores_is_an_error(
     run: Run, where: tuple[str, ...], setting: str, complaint: str
 ) -> None:
     assert complaint in run(*where, "--set", setting, code=1).err
 
 
-def test_a_change_that_a_server_writes_in_another_way_is_none(run: Run) -> None:
+def test_a_change_that_a_server_stores_in_another_spelling_succeeds(run: Run) -> None:
     run("broker", "config", "-b", "broker-a", "-s", "traceOn=TRUE", "-s", "fileReservedTime=+72")
