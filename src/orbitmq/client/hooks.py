@@ -131,8 +131,8 @@ class ConsumeHook(Protocol):
 
         consumer = PushConsumer("127.0.0.1:9876", group="billing", hooks=[Stopwatch()])
 
-    Both methods are plain functions, also for an `AsyncPushConsumer`, and run on the thread, or in
-    the task, that the handler runs on, so that context variables reach the handler.
+    Both methods are plain functions, also for an `AsyncPushConsumer`. They run on the thread or in
+    the task of the handler, so that context variables reach the handler.
     """
 
     def before_consume(self, context: ConsumeContext) -> None:

@@ -1,6 +1,6 @@
 """Registry of the groups that the clients of this process belong to, by client id.
 
-Brokers treat two members of a group with the same client id as one member, so each of the two would
+Brokers treat two members of a group with the same client id as one member. Each of the two would
 get the queues of both. Generated ids are unique; ids made from a given `instance_name` can collide.
 """
 

@@ -1,7 +1,7 @@
 """Rules for the location of a message: with consumers, on its way to them, or lost to them.
 
 A message is first searched where consumers find it. If it is missing there, it may wait for its
-time, be the first half of a transaction, have been discarded, have expired, or never have arrived.
+time or be the first half of a transaction. It may also be discarded, expired, or never stored.
 If it is there, its state in each group that consumes its topic follows from the group's offset,
 filter, retries and dead letters.
 """

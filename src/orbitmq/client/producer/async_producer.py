@@ -164,11 +164,11 @@ class AsyncProducer(Requesting, BaseProducer):
             await producer.send(Message("orders", b"paid"), selector=lambda queues, m: queues[0])
 
         While the topic's brokers are unreachable, the send is retried with growing pauses until
-        `timeout_ms` is over: a broker that comes back by then gets the message.
+        `timeout_ms` is over. A broker that comes back by then gets the message.
 
-        Raises `SendFailed` if all attempts failed, `BrokerRefused` for a refusal that a retry would
-        not change, `NoRoute` if the topic has no queue, `BadMessage` for a message that every
-        broker would refuse.
+        Raises `SendFailed` if all attempts failed, and `BrokerRefused` for a refusal that a retry
+        would not change. Raises `NoRoute` if the topic has no queue, and `BadMessage` for a message
+        that every broker would refuse.
         """
         choose = (
             None

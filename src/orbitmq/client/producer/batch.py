@@ -4,7 +4,7 @@ A batch is one request: its messages go to one queue, in their order, and are st
 they need the same topic, and none may be delayed or a retry.
 
 With a *linger*, messages that are sent shortly after each other are put into one batch
-automatically: `LingeringBatches` collects them and returns batches that are full.
+automatically. `LingeringBatches` collects them and returns batches that are full.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Automatic batching: messages sent shortly after each other leave as one request.
 
 Each message waits up to the linger time for others; a full batch leaves earlier. A `Batcher` runs
-on one event loop. A `ThreadsBatcher` passes messages of other threads to it, many at a time,
-because waking a loop for each message would cost more than the message.
+on one event loop. A `ThreadsBatcher` passes messages of other threads to it, many at a time. Waking
+a loop for each message would cost more than the message.
 """
 
 from __future__ import annotations

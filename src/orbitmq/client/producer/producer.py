@@ -133,11 +133,11 @@ class Producer(Requesting, BaseProducer):
             producer.send(Message("orders", b"paid"), selector=lambda queues, message: queues[0])
 
         While the topic's brokers are unreachable, the send is retried with growing pauses until
-        `timeout_ms` is over: a broker that comes back by then gets the message.
+        `timeout_ms` is over. A broker that comes back by then gets the message.
 
-        Raises `SendFailed` if all attempts failed, `BrokerRefused` for a refusal that a retry would
-        not change, `NoRoute` if the topic has no queue, `BadMessage` for a message that every
-        broker would refuse.
+        Raises `SendFailed` if all attempts failed, and `BrokerRefused` for a refusal that a retry
+        would not change. Raises `NoRoute` if the topic has no queue, and `BadMessage` for a message
+        that every broker would refuse.
         """
         choose = self._choose(message, queue, sharding_key, selector)
         if self._batcher is not None and choose is None and can_linger(message, self._policy):
