@@ -23,13 +23,14 @@ from orbitmq.broker.state.groups import GroupTable
 from orbitmq.broker.state.topics import TopicTable
 from orbitmq.broker.transactions.half import becomes_half, is_transactional
 from orbitmq.broker.write.acks import FlushAcks
+from orbitmq.broker.write.retry import is_dead_letter
 from orbitmq.broker.write.timers import TimedWriter
 from orbitmq.broker.write.writer import MessageWriter, delay_level
 from orbitmq.config import BrokerConfig
 from orbitmq.errors import MalformedBatch
 from orbitmq.protocol.bodies import TopicConfig
 from orbitmq.protocol.codes import RequestCode, ResponseCode
-from orbitmq.protocol.flags import MessageFlag, Permission, Version
+from orbitmq.protocol.flags import MessageFlag, Permission
 from orbitmq.protocol.names import (
     FAQ,
     NOT_ALLOWED_TO_SEND,
@@ -224,10 +225,12 @@ class SendHandlers:
         if group is None:
             remark = f"subscription group not exist, {name} {FAQ}"
             raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
-        limit = group.retry_max_times
-        if sent.max_reconsume_times is not None and request.version >= Version.V3_4_9:
-            limit = sent.max_reconsume_times
-        if sent.reconsume_times >= limit:
+        if is_dead_letter(
+            group,
+            sent.reconsume_times,
+            client_version=request.version,
+            requested_limit=sent.max_reconsume_times,
+        ):
             message.topic = dlq_topic(name)
             if self.topics.find(message.topic) is None:
                 self.topics.find_or_create(message.topic, 1)

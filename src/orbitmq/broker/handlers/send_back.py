@@ -13,11 +13,12 @@ from orbitmq._native import Command, NewMessage, Record, Store, decode_records
 from orbitmq.broker.state.groups import GroupTable
 from orbitmq.broker.state.stats import BrokerStats
 from orbitmq.broker.state.topics import TopicTable
+from orbitmq.broker.write.retry import is_dead_letter, retry_level
 from orbitmq.broker.write.writer import MessageWriter, copy_of
 from orbitmq.config import BrokerConfig
 from orbitmq.protocol.bodies import SubscriptionGroup
 from orbitmq.protocol.codes import RequestCode, ResponseCode
-from orbitmq.protocol.flags import Permission, Version
+from orbitmq.protocol.flags import Permission
 from orbitmq.protocol.headers import Header, Long
 from orbitmq.protocol.names import FAQ, Property, dlq_topic, group_name_fault, retry_topic
 from orbitmq.remoting.connection import Connection
@@ -25,8 +26,6 @@ from orbitmq.remoting.router import Answer, Refused, Router, respond
 from orbitmq.table_saver import TableSaver
 
 __all__ = ["SendBackHandlers"]
-
-FIRST_RETRY_LEVEL = 3
 
 
 class SendBackHeader(Header):
@@ -98,16 +97,19 @@ class SendBackHandlers:
     def _again(
         self, request: Command, header: SendBackHeader, group: SubscriptionGroup, record: Record
     ) -> NewMessage:
-        limit = group.retry_max_times
-        if header.max_reconsume_times is not None and request.version >= Version.V3_4_9:
-            limit = header.max_reconsume_times
-        if record.reconsume_times >= limit or header.delay_level < 0:
+        if is_dead_letter(
+            group,
+            record.reconsume_times,
+            client_version=request.version,
+            requested_limit=header.max_reconsume_times,
+            delay_level=header.delay_level,
+        ):
             topic, queue_id, level = dlq_topic(header.group), 0, 0
             self.topics.find_or_create(topic, 1)
         else:
             topic = retry_topic(header.group)
             queue_id = random.randrange(group.retry_queue_nums)
-            level = header.delay_level or FIRST_RETRY_LEVEL + record.reconsume_times
+            level = retry_level(header.delay_level, record.reconsume_times)
         message = copy_of(
             record,
             topic,
