@@ -124,7 +124,7 @@ def triggers(cluster: PlayedCluster, watched: QueueAvailability, seconds: int) -
         cluster.now += 1
 
 
-def test_a_broker_is_away_for_too_long_in_the_end_also_while_another_is_busy() -> None:
+def test_a_broker_away_too_long_is_an_error_even_when_another_is_busy() -> None:
     cluster = PlayedCluster(HERE)
     watched = absences(cluster, fail=True)
     with pytest.raises(BrokerAway, match=r"broker is away.* broker-b from offset 7 on") as caught:
@@ -142,7 +142,7 @@ def says_nothing_of_loss(text: str) -> None:
 
 @pytest.mark.parametrize("away_s", [0.25, 0.5, 1.25, 1.75, 2, 4, 5.5, 30])
 @pytest.mark.parametrize("others", [True, False], ids=["beside others", "alone"])
-def test_a_broker_that_comes_back_is_never_taken_for_a_deleted_topic(
+def test_a_returning_broker_is_never_reported_as_a_deleted_topic(
     away_s: float, others: bool
 ) -> None:
     back = (HERE, THERE) if others else (THERE,)
@@ -160,7 +160,7 @@ def test_a_broker_that_comes_back_is_never_taken_for_a_deleted_topic(
 
 
 @pytest.mark.parametrize("away_s", [2, 30])
-def test_a_batch_that_waits_for_a_broker_does_not_take_its_topic_for_deleted(away_s: float) -> None:
+def test_a_batch_waiting_for_a_broker_reports_no_deleted_topic(away_s: float) -> None:
     class Returning(PlayedCluster):
         """Lets the broker come back in the middle of a look: after registrations are read."""
 
@@ -175,7 +175,7 @@ def test_a_batch_that_waits_for_a_broker_does_not_take_its_topic_for_deleted(awa
     assert away_s <= cluster.now <= away_s + 2
 
 
-def test_a_topic_that_is_deleted_is_named_soon_and_not_at_the_first_look() -> None:
+def test_a_deleted_topic_is_reported_after_a_short_delay() -> None:
     cluster = PlayedCluster(HERE)
     cluster.registered = {"broker-a", "broker-b"}
     watched = absences(cluster, fail=True)
@@ -184,7 +184,7 @@ def test_a_topic_that_is_deleted_is_named_soon_and_not_at_the_first_look() -> No
     assert SURE_AFTER_S <= cluster.now <= SURE_AFTER_S + 1
 
 
-def test_a_queue_that_is_removed_is_named_soon() -> None:
+def test_a_removed_queue_is_reported_after_a_short_delay() -> None:
     cluster = PlayedCluster(HERE, MessageQueue("t", "broker-b", 1))
     watched = absences(cluster, fail=True)
     with pytest.raises(MessagesLost, match=r"queue removed.* broker-b from offset 7 on"):
@@ -193,7 +193,7 @@ def test_a_queue_that_is_removed_is_named_soon() -> None:
 
 
 @pytest.mark.parametrize("away_s", [4, 40])
-def test_a_topic_that_is_gone_when_its_broker_comes_back_is_named_soon(away_s: int) -> None:
+def test_a_topic_missing_on_a_returned_broker_is_reported_soon(away_s: int) -> None:
     cluster = PlayedCluster(HERE)
     watched = absences(cluster, fail=True)
     triggers(cluster, watched, away_s)
@@ -203,7 +203,7 @@ def test_a_topic_that_is_gone_when_its_broker_comes_back_is_named_soon(away_s: i
     assert away_s + SURE_AFTER_S <= cluster.now <= away_s + SURE_AFTER_S + 1
 
 
-def test_nothing_is_judged_while_no_nameserver_answers() -> None:
+def test_no_absence_is_reported_while_no_nameserver_answers() -> None:
     cluster = PlayedCluster(HERE)
     cluster.nameservers_answer = False
     watched = absences(cluster, fail=True)
@@ -212,7 +212,7 @@ def test_nothing_is_judged_while_no_nameserver_answers() -> None:
         cluster.now += 1
 
 
-def test_routes_are_read_again_before_they_are_judged_by() -> None:
+def test_routes_are_read_again_before_an_absence_is_reported() -> None:
     cluster = PlayedCluster(HERE)
     watched = absences(cluster, fail=True)
     watched.check(WANTED, cluster.seen())
@@ -244,7 +244,9 @@ DELETED: Absence = "topic deleted"
         ([(0, AWAY), (60, AWAY), (61, DELETED), (63, DELETED)], [60, 63]),
     ],
 )
-def test_sightings(sights: list[tuple[float, Absence | None]], told: list[float]) -> None:
+def test_an_absence_is_reported_after_consistent_sightings(
+    sights: list[tuple[float, Absence | None]], told: list[float]
+) -> None:
     seen = Sightings(MAX_ABSENCE_S)
     assert [now for now, cause in sights if seen.see(THERE, cause, now)] == told
     last = [cause for now, cause in sights if now in told]
@@ -253,7 +255,7 @@ def test_sightings(sights: list[tuple[float, Absence | None]], told: list[float]
     assert seen.told(THERE) is None
 
 
-def test_it_is_told_once_and_again_after_it_was_back(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_warning_comes_once_per_absence(caplog: pytest.LogCaptureFixture) -> None:
     cluster = PlayedCluster(HERE)
     watched = absences(cluster, fail=False)
     with caplog.at_level(logging.WARNING):
@@ -268,7 +270,7 @@ def test_it_is_told_once_and_again_after_it_was_back(caplog: pytest.LogCaptureFi
         assert len(caplog.records) == 2
 
 
-def test_a_run_to_a_fixed_end_waits_once_not_before_every_batch() -> None:
+def test_a_run_to_a_fixed_end_waits_for_a_broker_only_once() -> None:
     cluster = PlayedCluster(HERE)
     watched = absences(cluster, fail=False)
     for _ in range(10):  # batches; before each it waits for all that may come back
@@ -292,7 +294,7 @@ def test_a_batch_waits_for_a_broker_that_does_not_answer(trouble: str) -> None:
 
 
 @pytest.mark.parametrize("fail", [True, False])
-def test_a_batch_waits_for_any_time_when_its_user_chose_that(
+def test_a_batch_waits_without_limit_when_the_strategy_is_wait(
     fail: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Returning(PlayedCluster):
@@ -311,7 +313,7 @@ def test_a_batch_waits_for_any_time_when_its_user_chose_that(
     says_nothing_of_loss(told)
 
 
-def test_a_topic_that_its_broker_does_not_know_is_deleted_whatever_nameservers_say() -> None:
+def test_a_topic_unknown_to_its_broker_counts_as_deleted() -> None:
     cluster = PlayedCluster(HERE, THERE)
     cluster.unknown = {("t", "broker-b")}
     with pytest.raises(MessagesLost, match=r"topic deleted.* broker-b from offset 7 on"):
@@ -331,7 +333,7 @@ def try_on(losses: DataLoss, error: OrbitError) -> None:
 
 @pytest.mark.parametrize("fail", [True, False])
 @pytest.mark.parametrize("interval_ms", [0, 500])
-def test_a_task_of_a_stream_waits_for_a_broker_as_long(fail: bool, interval_ms: int) -> None:
+def test_a_task_of_a_stream_waits_as_long_as_a_batch(fail: bool, interval_ms: int) -> None:
     cluster = PlayedCluster()
     losses = task_losses(cluster, 60_000, fail=fail, retries=3, retry_interval_ms=interval_ms)
     lost = ConnectionLost("cannot connect to broker-b:1")
@@ -345,7 +347,7 @@ def test_a_task_of_a_stream_waits_for_a_broker_as_long(fail: bool, interval_ms: 
         losses.made_progress()  # patience begins anew
 
 
-def test_a_task_waits_for_any_time_when_its_user_chose_that(
+def test_a_task_waits_without_limit_when_the_strategy_is_wait(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     cluster = PlayedCluster()
@@ -357,7 +359,7 @@ def test_a_task_waits_for_any_time_when_its_user_chose_that(
     says_nothing_of_loss(told)
 
 
-def test_a_broker_that_is_busy_for_too_long_is_not_called_gone() -> None:
+def test_a_broker_busy_for_too_long_is_not_reported_as_away() -> None:
     cluster = PlayedCluster()
     losses = task_losses(cluster, 60_000, fail=True)
     with pytest.raises(BrokerBusy, match="too much to do"):
@@ -365,7 +367,7 @@ def test_a_broker_that_is_busy_for_too_long_is_not_called_gone() -> None:
     assert cluster.now == 60
 
 
-def test_a_task_of_a_batch_tries_so_many_times() -> None:
+def test_a_task_of_a_batch_stops_after_its_retries() -> None:
     cluster = PlayedCluster()
     losses = task_losses(cluster, None, fail=True, retries=3)
     with pytest.raises(ConnectionLost):

@@ -28,7 +28,7 @@ class Batches(Iterator[int]):
         return len(self.makers)
 
 
-def test_batches_come_in_their_order_and_are_made_by_one_other_thread() -> None:
+def test_batches_come_in_order_from_one_other_thread() -> None:
     batches = Batches(100)
     assert list(ahead(batches)) == list(range(1, 101))
     (maker,) = set(batches.makers)
@@ -36,11 +36,11 @@ def test_batches_come_in_their_order_and_are_made_by_one_other_thread() -> None:
     assert not maker.is_alive()
 
 
-def test_no_batches() -> None:
+def test_an_empty_iterator_gives_no_batches() -> None:
     assert list(ahead(iter(()))) == []
 
 
-def test_one_is_made_ahead_and_no_more() -> None:
+def test_exactly_one_batch_is_made_ahead() -> None:
     batches = Batches(10)
     asking = ahead(batches)
     assert next(asking) == 1
@@ -62,7 +62,7 @@ def test_an_error_comes_after_the_batches_before_it() -> None:
         next(asking)
 
 
-def test_whoever_stops_asking_leaves_nobody_at_work() -> None:
+def test_the_thread_ends_when_the_reader_stops() -> None:
     begun, may_end = threading.Event(), threading.Event()
     ended = []
 

@@ -35,9 +35,7 @@ def bodies(rows: DataFrame) -> Counter[bytes]:
     return Counter(bytes(row.body) for row in rows.select("body").collect())
 
 
-def test_files_that_were_replaced_stay_for_their_readers(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_replaced_files_are_kept_for_their_readers(spark: SparkSession, tmp_path: Path) -> None:
     checkpoint, root = tmp_path / "checkpoint", tmp_path / "archive"
     checkpoint.mkdir()
     (checkpoint / "metadata").write_text('{"id": "q"}')
@@ -67,7 +65,7 @@ def test_files_that_were_replaced_stay_for_their_readers(
     assert len(there) == 3
 
 
-def test_a_snapshot_comes_while_the_manifest_is_read(
+def test_the_manifest_is_read_whole_when_a_snapshot_appears_meanwhile(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = ArchiveFiles(spark, str(tmp_path / "archive"))
@@ -96,6 +94,6 @@ def test_a_snapshot_comes_while_the_manifest_is_read(
         Manifest.load(files)
 
 
-def test_an_archive_that_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
+def test_reading_a_missing_archive_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(OrbitError, match="is no archive"):
         read_archive(spark, str(tmp_path / "archiv"))

@@ -40,7 +40,7 @@ def before_commit(monkeypatch: pytest.MonkeyPatch, happens: Any) -> list[bool]:
     return done
 
 
-def test_planning_an_archive_does_not_touch_it(
+def test_planning_an_archive_changes_nothing_in_it(
     archive: Archive,
     cluster: LocalCluster,
     new_topic: NewTopic,
@@ -58,7 +58,7 @@ def test_planning_an_archive_does_not_touch_it(
     assert archive.bodies() == Counter(texts(0, 10))
 
 
-def test_who_starts_later_takes_the_archive_over(
+def test_the_writer_that_starts_later_takes_the_archive_over(
     archive: Archive,
     cluster: LocalCluster,
     new_topic: NewTopic,
@@ -90,7 +90,7 @@ def test_who_starts_later_takes_the_archive_over(
         later.manifest.commit_batch("q", 0, [])
 
 
-def test_a_writer_that_slept_is_not_the_writer_any_more(
+def test_a_writer_replaced_while_it_slept_cannot_commit(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orbitmq.spark.pipelines.archive.manifest.SNAPSHOT_EVERY", 2)
@@ -105,7 +105,7 @@ def test_a_writer_that_slept_is_not_the_writer_any_more(
     awake.commit_batch("q", 10, [])
 
 
-def test_one_of_many_gets_a_name(spark: SparkSession, tmp_path: Path) -> None:
+def test_only_one_of_many_writers_creates_a_file(spark: SparkSession, tmp_path: Path) -> None:
     files = ArchiveFiles(spark, str(tmp_path / "archive"))
     everybody = 8
     ready = threading.Barrier(everybody)

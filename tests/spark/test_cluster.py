@@ -22,7 +22,7 @@ from tests.spark.source_fixtures import overhearing, send
 CONNECTION = ConnectionOptions(("127.0.0.1:1",), access_key="reader", secret_key="s3cret")
 
 
-def test_what_may_help_is_tried_again_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_retriable_errors_are_retried_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     pauses: list[float] = []
     cluster = SourceCluster(
         CONNECTION, "group", retries=3, retry_interval_ms=250, pause=pauses.append
@@ -45,7 +45,7 @@ def test_what_may_help_is_tried_again_and_said_once(caplog: pytest.LogCaptureFix
     assert "s3cret" not in said
 
 
-def test_what_does_not_help_is_not_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_final_errors_are_not_retried(caplog: pytest.LogCaptureFixture) -> None:
     pauses: list[float] = []
     cluster = SourceCluster(CONNECTION, "group", pause=pauses.append)
     refusal = BrokerRefused(ResponseCode.NO_PERMISSION, "no", address="127.0.0.1:2")
@@ -59,7 +59,7 @@ def test_what_does_not_help_is_not_tried_again(caplog: pytest.LogCaptureFixture)
     assert not caplog.messages
 
 
-def test_the_last_try_raises_what_it_met() -> None:
+def test_the_last_retry_raises_its_error() -> None:
     pauses: list[float] = []
     cluster = SourceCluster(CONNECTION, "group", retries=2, pause=pauses.append)
 
@@ -71,7 +71,7 @@ def test_the_last_try_raises_what_it_met() -> None:
     assert len(pauses) == 2
 
 
-def test_readers_of_one_connection_keep_their_groups_and_their_patience() -> None:
+def test_readers_of_one_connection_keep_their_own_group_and_retries() -> None:
     first = shared_cluster(CONNECTION, "first", 3, 250, 1000)
     second = shared_cluster(CONNECTION, "second", 7, 0, 0)
     queue = MessageQueue("t", "broker-a", 0)
@@ -80,7 +80,7 @@ def test_readers_of_one_connection_keep_their_groups_and_their_patience() -> Non
         assert view.retries == retries
 
 
-def test_each_reader_says_how_old_a_route_may_be(
+def test_each_reader_has_its_own_route_cache_time(
     cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic = new_topic(cluster, queues=1)
@@ -119,9 +119,7 @@ def task() -> Any:
     return read
 
 
-def test_a_task_gets_no_connection_that_its_broker_has_closed(
-    new_topic: NewTopic, task: Any
-) -> None:
+def test_a_task_uses_no_connection_closed_by_its_broker(new_topic: NewTopic, task: Any) -> None:
     with LocalCluster() as own:
         topic = new_topic(own, queues=1)
         send(own, topic, ["message"])
@@ -132,7 +130,7 @@ def test_a_task_gets_no_connection_that_its_broker_has_closed(
         assert task(own, topic) == 2
 
 
-def test_a_task_gets_no_connection_that_another_reader_has_closed(
+def test_a_task_uses_no_connection_closed_by_another_reader(
     cluster: LocalCluster, new_topic: NewTopic, task: Any
 ) -> None:
     topic = new_topic(cluster, queues=1)

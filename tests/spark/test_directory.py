@@ -69,7 +69,7 @@ def queue_count(directory: Directory) -> int:
     return len(route.subscribe_queues)
 
 
-def test_what_is_known_holds_until_a_nameserver_answers_again(
+def test_known_routes_are_used_until_a_nameserver_answers_again(
     nameservers: Nameservers, directory: Directory, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert (queue_count(directory), directory.topics_like("t.*", TTL_MS)) == (1, ["t"])
@@ -90,7 +90,7 @@ def test_what_is_known_holds_until_a_nameserver_answers_again(
     assert queue_count(directory) == 2
 
 
-def test_what_is_not_known_is_an_error_when_nobody_answers(
+def test_an_unknown_route_is_an_error_when_no_nameserver_answers(
     nameservers: Nameservers, directory: Directory
 ) -> None:
     nameservers.down = {FIRST, SECOND}
@@ -101,7 +101,7 @@ def test_what_is_not_known_is_an_error_when_nobody_answers(
     assert queue_count(directory) == 1  # at once
 
 
-def test_who_is_registered_is_never_told_from_memory(
+def test_registered_brokers_are_never_answered_from_the_cache(
     nameservers: Nameservers, directory: Directory
 ) -> None:
     assert directory.registered_brokers() == {"b"}
@@ -115,7 +115,7 @@ def test_who_is_registered_is_never_told_from_memory(
     assert directory.registered_brokers() == {"b"}
 
 
-def test_a_nameserver_that_is_down_is_not_the_first_to_be_asked(
+def test_a_nameserver_that_failed_is_tried_last(
     nameservers: Nameservers, directory: Directory
 ) -> None:
     nameservers.down = {FIRST}

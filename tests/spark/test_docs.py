@@ -43,7 +43,7 @@ class Silent:
         raise AssertionError(text)
 
 
-def test_the_readme_s_pipeline_does_what_it_says(
+def test_the_pipeline_of_the_readme_works(
     spark: SparkSession, cluster: LocalCluster, tmp_path: Path
 ) -> None:
     (text,) = snippets(README, "toml")
@@ -64,7 +64,7 @@ def test_the_readme_s_pipeline_does_what_it_says(
     assert row["keys"] == ["2"]
 
 
-def test_the_guide_s_python_runs(
+def test_the_python_of_the_guide_runs(
     spark: SparkSession, cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (pipeline,) = snippets(README, "toml")
@@ -85,18 +85,18 @@ def test_the_guide_s_python_runs(
 
 
 @pytest.mark.parametrize("text", snippets(GUIDE, "toml"), ids=lambda text: text.split('"')[1])
-def test_the_guide_s_files_have_no_mistakes(text: str, tmp_path: Path) -> None:
+def test_the_pipeline_files_of_the_guide_are_valid(text: str, tmp_path: Path) -> None:
     file = tmp_path / "guide.toml"
     file.write_text(text)
     assert load(file, {}).spec.kind
 
 
-def test_the_guide_has_a_file_of_every_kind() -> None:
+def test_the_guide_shows_every_kind_of_pipeline() -> None:
     shown = {text.split('"')[1] for text in snippets(GUIDE, "toml")}
     assert shown == set(BUILT_IN)
 
 
-def test_the_example_s_file_has_no_mistakes() -> None:
+def test_the_pipeline_file_of_the_example_is_valid() -> None:
     file = ROOT / "examples" / "orders_pipeline" / "orders_per_minute.toml"
     assert load(file, {"NAMESRV_ADDR": ADDRESS}).spec.kind == "sql"
 

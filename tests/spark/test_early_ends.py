@@ -35,7 +35,7 @@ print(traceback.format_exc() == "NoneType: None\\n")
         ("another.module", "BrokenPipeError(32)", True),
     ],
 )
-def test_only_a_reader_that_left_is_passed_over(
+def test_only_the_traceback_of_a_closed_reader_is_suppressed(
     tmp_path: Path, name: str, error: str, printed: bool
 ) -> None:
     program = tmp_path / "program.py"

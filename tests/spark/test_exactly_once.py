@@ -69,7 +69,7 @@ def test_a_replayed_batch_is_stored_once(
     assert (max(found.values()) == 1) is once, "without deduplicate the last batch is there thrice"
 
 
-def test_a_batch_that_was_replaced_by_a_later_one_is_refused(
+def test_a_batch_older_than_the_newest_is_refused(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     topic = new_topic(cluster)
@@ -86,7 +86,7 @@ def test_a_batch_that_was_replaced_by_a_later_one_is_refused(
     assert max(bodies_in(cluster, topic).values()) == 1
 
 
-def test_a_job_that_is_named_can_be_run_again(
+def test_a_named_job_stores_its_rows_once_when_run_again(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic = new_topic(cluster)
@@ -100,7 +100,7 @@ def test_a_job_that_is_named_can_be_run_again(
     assert set(bodies_in(cluster, topic).values()) == {3}, "a job without a name is always new"
 
 
-def test_equal_rows_are_as_many_messages(
+def test_equal_rows_are_stored_as_separate_messages(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic = new_topic(cluster)
@@ -135,7 +135,7 @@ def test_two_brokers_share_the_rows_and_both_suppress(
     assert {name for name, _ in found} == {"broker-a", "broker-b"}
 
 
-def test_more_queues_between_two_runs_move_no_row_to_a_broker_that_does_not_know_it(
+def test_rows_stay_with_their_broker_when_queues_are_added(
     spark: SparkSession, two_brokers: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic = new_topic(two_brokers)
@@ -147,7 +147,7 @@ def test_more_queues_between_two_runs_move_no_row_to_a_broker_that_does_not_know
     assert bodies_in(two_brokers, topic) == Counter(b"%d" % number for number in range(200))
 
 
-def test_rows_that_name_a_topic_of_one_broker_find_it(
+def test_rows_for_a_topic_on_one_broker_go_to_that_broker(
     spark: SparkSession, two_brokers: LocalCluster, new_topic: NewTopic
 ) -> None:
     everywhere, here = new_topic(two_brokers), f"{new_topic(two_brokers)}-here"
@@ -164,7 +164,7 @@ def test_rows_that_name_a_topic_of_one_broker_find_it(
 
 
 @pytest.mark.parametrize("by_column", [True, False])
-def test_a_job_without_a_name_leaves_nothing_behind(
+def test_an_unnamed_job_leaves_no_ids_behind(
     spark: SparkSession, new_topic: NewTopic, by_column: bool
 ) -> None:
     with LocalCluster(settings={"deduplicationMaxIds": "250"}) as cluster:
@@ -184,7 +184,7 @@ def test_a_job_without_a_name_leaves_nothing_behind(
             assert not admin.key_values(SINK_BROKERS)
 
 
-def test_a_query_is_named_by_its_checkpoint_alone(
+def test_deduplicate_id_is_refused_for_streaming_queries(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     stream = spark.readStream.format("rate").load().selectExpr("string(value) AS body")
@@ -194,7 +194,7 @@ def test_a_query_is_named_by_its_checkpoint_alone(
         writer.options(**options, deduplicateId="x").start().awaitTermination(60)
 
 
-def test_brokers_that_store_repeats_are_refused_with_the_reason(
+def test_brokers_without_deduplication_are_refused_with_the_reason(
     spark: SparkSession,
     cluster: LocalCluster,
     new_topic: NewTopic,
@@ -216,7 +216,7 @@ def in_parts(spark: SparkSession, partitions: int, count: int = 400) -> DataFram
 
 @pytest.mark.parametrize("others", [1, 4])
 @pytest.mark.parametrize("by_column", [False, True])
-def test_a_named_job_in_other_partitions_is_refused_and_stores_nothing(
+def test_a_named_job_with_other_partitions_is_refused(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, by_column: bool, others: int
 ) -> None:
     topic = new_topic(cluster)
@@ -260,7 +260,7 @@ def note_of(cluster: LocalCluster, topic: str) -> tuple[str, str]:
     return key, note
 
 
-def test_a_run_that_failed_is_completed_by_the_next(
+def test_a_failed_run_is_completed_by_the_next(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic = new_topic(cluster)
@@ -276,7 +276,7 @@ def test_a_run_that_failed_is_completed_by_the_next(
 
 
 @pytest.mark.parametrize("others", [1, 2])
-def test_after_a_run_that_failed_other_partitions_are_refused(
+def test_other_partitions_are_refused_after_a_failed_run(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, others: int
 ) -> None:
     topic = new_topic(cluster)
@@ -290,7 +290,7 @@ def test_after_a_run_that_failed_other_partitions_are_refused(
     assert note_of(cluster, topic) == (key, "0/4/0-2"), "the refused run leaves it alone"
 
 
-def test_a_run_of_a_version_that_noted_nothing_is_repeated_and_noted(
+def test_a_run_without_a_note_is_repeated_and_noted(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic = new_topic(cluster)

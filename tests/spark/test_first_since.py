@@ -82,7 +82,7 @@ def played() -> PlayedQueue:
 
 @pytest.mark.parametrize("time_ms", [0, 1, 31, 32, 33, 100, COUNT - 1])
 @pytest.mark.parametrize("near", [0, 50, 100, COUNT - 1])
-def test_it_is_found_wherever_the_broker_points(
+def test_the_first_message_since_a_time_is_found_from_any_offset(
     played: PlayedQueue, time_ms: int, near: int
 ) -> None:
     played.near = near
@@ -91,19 +91,19 @@ def test_it_is_found_wherever_the_broker_points(
 
 
 @pytest.mark.parametrize("expires_to", [1, 50, 70, 100, 101, 150])
-def test_messages_that_expire_meanwhile_are_not_taken_for_the_end(
+def test_messages_that_expire_meanwhile_do_not_end_the_search(
     played: PlayedQueue, expires_to: int
 ) -> None:
     played.expires_to = expires_to
     assert played.first_since(QUEUE, 100, ALL) == max(100, expires_to)
 
 
-def test_a_queue_that_tells_nothing_is_asked_again(played: PlayedQueue) -> None:
+def test_an_empty_answer_is_a_retriable_error(played: PlayedQueue) -> None:
     played.is_silent = True
     with pytest.raises(BrokerBusy, match="nothing at offset") as caught:
         played.first_since(QUEUE, 100, ALL)
     assert caught.value.retriable
 
 
-def test_what_has_come_meanwhile_is_not_behind_the_end(played: PlayedQueue) -> None:
+def test_the_result_is_at_most_the_given_end(played: PlayedQueue) -> None:
     assert played.first_since(QUEUE, 150, OffsetBounds(0, 140)) == 140

@@ -45,7 +45,7 @@ def written(root: Path) -> int:
 
 
 @pytest.mark.timeout(900)
-def test_a_writer_that_is_killed_again_and_again_loses_nothing_and_repeats_nothing(
+def test_nothing_is_lost_or_repeated_when_archive_writers_are_killed(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     topic, root = new_topic(cluster, queues=2), tmp_path / "archive"

@@ -40,7 +40,7 @@ class Killer(threading.Thread):
 
 
 @pytest.mark.timeout(600)
-def test_a_broker_that_is_killed_again_and_again_loses_nothing_and_repeats_nothing(
+def test_nothing_is_lost_or_repeated_when_brokers_are_killed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     # Snapshots come often: some kills hit between two of them, some while one is written.

@@ -52,7 +52,7 @@ LONGEST_PLANNING_S = 2.0
 
 
 @pytest.mark.timeout(1500)
-def test_a_driver_that_is_killed_again_and_again_loses_nothing_and_repeats_nothing(
+def test_nothing_is_lost_or_repeated_when_drivers_are_killed(
     spark: SparkSession,
     cluster: LocalCluster,
     new_topic: Callable[..., str],
@@ -127,7 +127,7 @@ def test_a_driver_that_is_killed_again_and_again_loses_nothing_and_repeats_nothi
 
 
 @pytest.mark.timeout(600)
-def test_a_batch_that_a_driver_has_begun_is_ended_by_one_with_other_cores(
+def test_a_driver_with_other_cores_completes_a_begun_batch(
     cluster: LocalCluster, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     source, target = new_topic(cluster, queues=6), new_topic(cluster, queues=4)

@@ -22,7 +22,7 @@ from tests.spark.conftest import NewTopic
 from tests.spark.topics import produce
 
 
-def test_it_goes_on_where_it_was_and_compacts(
+def test_an_archive_continues_where_it_ended_and_compacts(
     archive: Archive, cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic = new_topic(cluster, queues=3)
@@ -79,7 +79,7 @@ def die_in(
         (Manifest, "_apply", 2),  # the commit is there, Spark does not know yet
     ],
 )
-def test_a_writer_that_dies_loses_and_repeats_nothing(
+def test_nothing_is_lost_or_repeated_when_a_writer_dies(
     archive: Archive,
     cluster: LocalCluster,
     new_topic: NewTopic,
@@ -103,7 +103,7 @@ def test_a_writer_that_dies_loses_and_repeats_nothing(
     assert there == {*current.current, *current.garbage}, "nothing is left lying around"
 
 
-def test_a_lost_checkpoint_repeats_nothing(
+def test_nothing_is_repeated_when_the_checkpoint_is_lost(
     archive: Archive,
     cluster: LocalCluster,
     new_topic: NewTopic,
@@ -142,7 +142,7 @@ def test_the_checkpoint_of_another_archive_is_refused(
     assert archive.bodies() == Counter(texts(0, 20))
 
 
-def test_an_older_checkpoint_loses_and_repeats_nothing(
+def test_nothing_is_lost_or_repeated_with_an_older_checkpoint(
     archive: Archive,
     cluster: LocalCluster,
     new_topic: NewTopic,
@@ -171,7 +171,7 @@ def test_an_older_checkpoint_loses_and_repeats_nothing(
     assert archive.bodies() == Counter(texts(0, 40))
 
 
-def test_a_topic_that_was_made_anew_is_refused(
+def test_a_recreated_topic_is_refused(
     archive: Archive, cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic = new_topic(cluster, queues=1)
@@ -212,7 +212,7 @@ def test_a_manifest_survives_its_snapshots(
         Manifest(files, number=read.number - 1).commit_batch("q", 13, [])
 
 
-def test_mistakes_of_the_file(tmp_path: Path) -> None:
+def test_mistakes_in_an_archive_file_are_reported(tmp_path: Path) -> None:
     tree = {
         "kind": "archive",
         "path": "archive",

@@ -80,7 +80,7 @@ FAULTS: dict[str, tuple[Callable[[Path], None], set[str]]] = {
 }
 
 
-def test_a_sound_store_running_or_at_rest(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_intact_store_has_no_findings(spark: SparkSession, tmp_path: Path) -> None:
     with open_small(tmp_path / "store") as store:
         for number in range(COUNT):
             store.append(message(number), now_ms=T0 + number)
@@ -107,7 +107,7 @@ def test_a_seeded_fault_is_found(spark: SparkSession, tmp_path: Path, fault: str
     assert audit(spark, tmp_path, ignore=sorted(kinds))[0] is Exit.DONE
 
 
-def test_what_is_missing_as_a_whole_is_one_finding(spark: SparkSession, tmp_path: Path) -> None:
+def test_missing_queues_or_index_are_one_finding_each(spark: SparkSession, tmp_path: Path) -> None:
     store = fill(tmp_path / "store", COUNT)
     empty(store / "consumequeue")
     empty(store / "index")
@@ -128,7 +128,9 @@ def unchecked(report: Report) -> list[str]:
     return told
 
 
-def test_a_log_alone_is_checked_and_the_rest_said(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_log_without_queues_is_checked_and_the_rest_reported(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     fill(tmp_path / "store", COUNT)
     code, report = audit(spark, tmp_path, path="store/commitlog")
     assert code is Exit.DONE
@@ -139,7 +141,7 @@ def test_a_log_alone_is_checked_and_the_rest_said(spark: SparkSession, tmp_path:
 
 @pytest.mark.parametrize("index_enabled", [True, False])
 @pytest.mark.parametrize("properties", [{}, {"UNIQ_KEY": "U1"}, {"KEYS": "k1"}])
-def test_a_store_that_does_not_index_is_no_fault(
+def test_a_store_without_an_index_is_no_fault(
     spark: SparkSession, tmp_path: Path, properties: dict[str, str], index_enabled: bool
 ) -> None:
     options = StoreOptions(
@@ -162,13 +164,13 @@ def test_a_store_that_does_not_index_is_no_fault(
         assert "messageIndexEnable=false" in note
 
 
-def test_an_empty_store_misses_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_empty_store_has_no_findings(spark: SparkSession, tmp_path: Path) -> None:
     fill(tmp_path / "store", 0)
     code, report = audit(spark, tmp_path)
     assert (code, unchecked(report)) == (Exit.DONE, [])
 
 
-def test_a_torn_tail_is_told_and_no_fault(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_torn_tail_is_reported_but_no_fault(spark: SparkSession, tmp_path: Path) -> None:
     store = fill(tmp_path / "store", 20)
     overwrite(log_files(store)[0], StoreLog(store).snapshot.log_end, b"torn")
     code, report = audit(spark, tmp_path)
@@ -176,7 +178,7 @@ def test_a_torn_tail_is_told_and_no_fault(spark: SparkSession, tmp_path: Path) -
     assert any("unfinished message" in note for note in report.notes)
 
 
-def test_mistakes_of_the_file_are_told_before_anything_starts(
+def test_mistakes_in_an_audit_file_are_reported_before_the_start(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     tree = {"kind": "audit", "path": "absent", "ignore": ["torn"], "tasks": 0}

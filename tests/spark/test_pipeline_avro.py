@@ -74,7 +74,7 @@ def decoded(spark: SparkSession, schema: dict[str, Any], *bodies: bytearray) -> 
     return decode(frame, "avro", json.dumps(schema))
 
 
-def test_every_type_has_its_value(spark: SparkSession) -> None:
+def test_every_avro_type_is_decoded(spark: SparkSession) -> None:
     fields = [
         {"name": name.replace("-", "_"), "type": json.loads(json.dumps(kind).replace("Point", at))}
         for number, (name, (kind, _, _)) in enumerate(CASES.items())
@@ -96,7 +96,7 @@ def test_every_type_has_its_value(spark: SparkSession) -> None:
     assert found == {name.replace("-", "_"): wanted for name, (_, _, wanted) in CASES.items()}
 
 
-def test_a_value_that_does_not_fit_is_marked_and_the_others_stay(spark: SparkSession) -> None:
+def test_a_value_out_of_range_is_marked_and_the_others_are_kept(spark: SparkSession) -> None:
     def money(precision: int) -> dict[str, Any]:
         kind = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": 1}
         return record(kind)
@@ -110,7 +110,7 @@ def test_a_value_that_does_not_fit_is_marked_and_the_others_stay(spark: SparkSes
     ]
 
 
-def test_a_schema_that_spark_cannot_have_is_refused_in_one_line(spark: SparkSession) -> None:
+def test_an_unsupported_schema_is_refused_in_one_line(spark: SparkSession) -> None:
     endless = record(["null", "R"])
     with pytest.raises(ValueError, match=r"not an Avro schema: .*[Rr]ecursive") as caught:
         decoded(spark, endless, bytearray(b"x"))

@@ -62,7 +62,7 @@ def test_json_bodies_become_columns_and_bad_ones_are_marked(spark: SparkSession)
     assert [row["_malformed"] for row in rows_of(decoded)] == [False, True, True, True, True]
 
 
-def test_text_and_raw(spark: SparkSession) -> None:
+def test_text_and_raw_bodies_are_decoded(spark: SparkSession) -> None:
     frame = bodies(spark, "Grüße")
     assert rows_of(decode(frame, "text")) == [{"text": "Grüße", "_topic": "orders"}]
     assert rows_of(decode(frame, "raw"))[0]["body"] == bytearray("Grüße".encode())
@@ -111,7 +111,7 @@ def test_a_schema_is_inferred_over_all_bodies(spark: SparkSession) -> None:
     assert infer_json_schema(spark, []).fields == []
 
 
-def test_rows_without_a_body_become_json_and_keep_what_the_sink_knows(spark: SparkSession) -> None:
+def test_rows_without_a_body_become_json_beside_the_sinks_columns(spark: SparkSession) -> None:
     rows = spark.createDataFrame([("a", 1, None)], "tags STRING, n INT, `odd name` STRING")
     assert rows_of(as_messages(rows)) == [{"tags": "a", "body": '{"n":1}'}]
     ready = spark.createDataFrame([("x",)], "body STRING")
@@ -164,7 +164,7 @@ def tried(
     return before, after
 
 
-def test_the_trace_tells_latencies_and_failures(spark: SparkSession) -> None:
+def test_latencies_and_failures_are_computed_from_the_trace(spark: SparkSession) -> None:
     records = [sent("A,B", cost_ms=4), sent("C", cost_ms=8)]
     records += tried("A", after_ms=10, cost_ms=1)
     records += tried("B", after_ms=500, cost_ms=30, code=2)
@@ -190,7 +190,7 @@ def test_the_trace_tells_latencies_and_failures(spark: SparkSession) -> None:
     assert failed["how"] == "asked for retry, exception"
 
 
-def test_a_trace_without_the_later_fields_is_read_too(spark: SparkSession) -> None:
+def test_a_trace_of_older_clients_is_read(spark: SparkSession) -> None:
     """As clients before 4.9 wrote it: SubAfter without time and group, a send that was lost."""
     before, after = tried("Z", after_ms=7, cost_ms=3)
     short = "\1".join(after.rstrip("\2").split("\1")[:7]) + "\2"
@@ -200,7 +200,7 @@ def test_a_trace_without_the_later_fields_is_read_too(spark: SparkSession) -> No
     assert row["deliveryMs"] is None
 
 
-def test_odd_records_of_the_trace_do_not_cost_the_others(spark: SparkSession) -> None:
+def test_malformed_trace_records_do_not_hide_the_others(spark: SparkSession) -> None:
     """Fields that are no numbers, too large, empty or missing; in every place that is read."""
     odd = ["", "soon", str(2**63), str(2**63 - 1), "null", "-1"]
     records = [sent("A"), *tried("A", after_ms=10, cost_ms=1)]
@@ -262,7 +262,7 @@ def test_dead_letters_are_grouped_by_cause_topic_consumer_and_age(spark: SparkSe
     ]
 
 
-def test_the_trace_knows_how_the_last_try_ended(spark: SparkSession) -> None:
+def test_the_cause_of_a_dead_letter_includes_its_traced_outcome(spark: SparkSession) -> None:
     records = [
         *tried("U0", after_ms=5, cost_ms=1, code=4),
         *tried("U0", after_ms=9, cost_ms=1, code=2, retry=1),
@@ -284,13 +284,15 @@ def test_the_trace_knows_how_the_last_try_ended(spark: SparkSession) -> None:
         (SelectSpec(), ["U0", "U1"]),
     ],
 )
-def test_selecting(spark: SparkSession, select: SelectSpec, expected: list[str]) -> None:
+def test_dead_letters_are_selected_by_condition(
+    spark: SparkSession, select: SelectSpec, expected: list[str]
+) -> None:
     letters = dead(spark, ("billing", 1, 0.1, {}), ("mail", 17, 9, {"RETRY_TOPIC": "letters"}))
     rows = rows_of(chosen(explained(letters), select))
     assert sorted(row["originMsgId"] for row in rows) == expected
 
 
-def test_dead_letters_that_cannot_be_sent_are_told_from_the_others(spark: SparkSession) -> None:
+def test_dead_letters_that_cannot_be_sent_are_separated(spark: SparkSession) -> None:
     letters = dead(
         spark,
         ("good", 17, 1, {"odd": "a\1b"}),
@@ -308,7 +310,9 @@ def test_dead_letters_that_cannot_be_sent_are_told_from_the_others(spark: SparkS
     assert groups("elsewhere") == ["good", "homeless"]
 
 
-def test_redriving_keeps_the_message_and_never_repeats(spark: SparkSession, tmp_path: Path) -> None:
+def test_redriven_messages_keep_their_content_and_are_sent_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     ledger = str(tmp_path / "ledger")
     rows = explained(dead(spark, ("billing", 17, 1, {"shop": "7"}), ("mail", 17, 2, {}))).cache()
     to_group = {row["topic"]: row for row in rows_of(back_to("group", rows))}
@@ -327,7 +331,7 @@ def test_redriving_keeps_the_message_and_never_repeats(spark: SparkSession, tmp_
     assert [row["group"] for row in rows_of(not_yet_redriven(rows, ledger))] == ["billing"]
 
 
-def test_a_plot_has_words_for_a_topic_that_the_trace_does_not_name() -> None:
+def test_a_plot_labels_topics_missing_from_the_trace() -> None:
     """A try of a consumer has its topic from the trace of the send, which may not be there."""
     columns = ("topic", "group", "messages", "p50", "max")
     tables = tuple(
@@ -340,7 +344,7 @@ def test_a_plot_has_words_for_a_topic_that_the_trace_does_not_name() -> None:
     assert "(topic not traced) · billing" in drawn[2]
 
 
-def test_plots_are_well_formed_and_say_what_they_show(tmp_path: Path) -> None:
+def test_plots_are_well_formed_and_labelled(tmp_path: Path) -> None:
     bars = plots.bars("latency <ms>", [("orders & more", {"p50": 2, "p99": 40.5})], unit="ms")
     lines = plots.lines("by minute", ["09:00", "09:01"], {"p50": [1.0, None], "p99": [2.0, 8.0]})
     for drawn in (bars, lines):
@@ -357,9 +361,7 @@ def test_plots_are_well_formed_and_say_what_they_show(tmp_path: Path) -> None:
     ET.fromstring(both.read_text())
 
 
-def test_a_png_is_made_by_cairosvg_if_it_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_png_needs_cairosvg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cairosvg", None)
     assert plots.format_fault("t.png") == (
         "a .png needs cairosvg: pip install cairosvg, or say .html or .svg"

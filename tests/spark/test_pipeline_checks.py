@@ -140,7 +140,7 @@ def test_mistakes_are_found_before_anything_starts(
 
 
 @pytest.mark.parametrize("name", ["nameServer", "NAMESERVER", "namesrvAddr"])
-def test_a_name_server_may_stand_among_the_options(name: str) -> None:
+def test_name_server_may_be_given_as_an_option(name: str) -> None:
     server = {name: "10.0.0.1:9876"}
     read = {"source": with_options(**server)}
     for top in (None, ADDRESS):
@@ -165,11 +165,11 @@ SQL: dict[str, Any] = {"checkpoint": "c", "sink": [{"format": "noop"}]}
         ("file:a", "/pipelines/a"),
     ],
 )
-def test_local_files_may_be_urls(path: str, expected: str) -> None:
+def test_local_paths_may_be_file_urls(path: str, expected: str) -> None:
     assert str(local_path(path, Path("/pipelines"))) == expected
 
 
-def test_a_schema_s_file_may_be_a_url(tmp_path: Path) -> None:
+def test_the_schema_file_may_be_a_url(tmp_path: Path) -> None:
     (tmp_path / "o.avsc").write_text("the schema")
     source = SourceSpec(topic=("t",), decode="avro", schema_file=f"file://{tmp_path}/o.avsc")
     no_spark: Any = None

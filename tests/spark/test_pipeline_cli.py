@@ -31,7 +31,7 @@ def orbitmq(*words: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def test_every_mistake_is_a_line_and_the_code_is_2(tmp_path: Path) -> None:
+def test_every_mistake_is_one_line_with_exit_code_2(tmp_path: Path) -> None:
     file = tmp_path / "bad.toml"
     file.write_text('kind = "sql"\ntriger = "1 s"\n')
     done = orbitmq("pipeline", "run", str(file))
@@ -44,7 +44,7 @@ def test_every_mistake_is_a_line_and_the_code_is_2(tmp_path: Path) -> None:
     ]
 
 
-def test_check_shows_what_it_understood_but_no_secret(tmp_path: Path) -> None:
+def test_check_shows_the_parsed_file_without_secrets(tmp_path: Path) -> None:
     file = tmp_path / "good.toml"
     text = ENDLESS.replace('note = "${NOTE_SECRET:-x}"', 'secretKey = "${THE_SECRET}"')
     file.write_text(text)
@@ -57,7 +57,7 @@ def test_check_shows_what_it_understood_but_no_secret(tmp_path: Path) -> None:
     )
 
 
-def test_check_says_in_one_line_that_spark_does_not_start(tmp_path: Path) -> None:
+def test_check_reports_in_one_line_when_spark_does_not_start(tmp_path: Path) -> None:
     file = tmp_path / "good.toml"
     file.write_text(ENDLESS)
     done = orbitmq("pipeline", "check", str(file), "--plan", "--master", "bogus://x")
@@ -66,7 +66,7 @@ def test_check_says_in_one_line_that_spark_does_not_start(tmp_path: Path) -> Non
     assert "Traceback" not in done.stderr
 
 
-def test_without_spark_there_is_one_line(tmp_path: Path) -> None:
+def test_a_missing_pyspark_is_reported_in_one_line(tmp_path: Path) -> None:
     """An interpreter that finds no pyspark, as after installing the wheel without its extra."""
     (tmp_path / "pyspark").mkdir()
     (tmp_path / "pyspark" / "__init__.py").write_text(
@@ -126,7 +126,7 @@ format = "console"
     assert "set spark.sql.session.timeZone=UTC: " in done.stderr
 
 
-def test_a_failure_is_one_line_and_the_code_is_1(tmp_path: Path) -> None:
+def test_a_failure_is_one_line_with_exit_code_1(tmp_path: Path) -> None:
     file = tmp_path / "failing.toml"
     step = '[[step]]\nname = "s"\nsql = "SELECT raise_error(\'too bad\') AS x FROM numbers"\n'
     file.write_text(ENDLESS + step)
@@ -136,7 +136,7 @@ def test_a_failure_is_one_line_and_the_code_is_1(tmp_path: Path) -> None:
     assert "too bad" in error
 
 
-def test_readers_that_a_limit_leaves_print_no_traceback(
+def test_readers_closed_by_a_limit_print_no_traceback(
     cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     """A schema is inferred from the first messages, and the console shows the first rows."""

@@ -42,7 +42,7 @@ def progress(query: str, batch: int, **facts: Any) -> BatchProgress:
     return BatchProgress(**known | facts)
 
 
-def test_a_terminal_has_a_table_that_is_redrawn() -> None:
+def test_a_terminal_shows_a_table_that_is_redrawn() -> None:
     seen = io.StringIO()
     display = LiveDisplay(secrets())
     console = Console(file=seen, force_terminal=True, width=160)
@@ -69,7 +69,7 @@ ID = "7F000001AB12345678900A1B2C3D4E5F"
 CAUSE = "GET [/orders/1] failed for [id], [bold]told"
 
 
-def test_a_report_shows_what_is_in_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_is_printed_literally_and_whole(capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing in brackets is markup, and in a pipe nothing is cut or folded."""
     columns = tuple(f"column [{number}]" for number in range(8))
     row = (ID, CAUSE, *(f"{ID}-{number}" for number in range(6)))
@@ -84,7 +84,7 @@ def test_a_report_shows_what_is_in_it(capsys: pytest.CaptureFixture[str]) -> Non
     assert shown[-2:] == [note, f"written: {note}"]
 
 
-def test_a_narrow_terminal_folds_what_does_not_fit() -> None:
+def test_a_narrow_terminal_folds_long_cells() -> None:
     seen = io.StringIO()
     console = Console(file=seen, force_terminal=True, width=40)
     row = (ID, f"{ID[::-1]}")
@@ -93,7 +93,7 @@ def test_a_narrow_terminal_folds_what_does_not_fit() -> None:
     assert tuple("".join(part).replace(" ", "") for part in zip(*cells, strict=True)) == row
 
 
-def test_a_query_s_name_may_have_brackets() -> None:
+def test_a_query_name_may_contain_brackets() -> None:
     seen = io.StringIO()
     display = LiveDisplay(secrets())
     display._live.console = Console(file=seen, force_terminal=True, width=160)
@@ -102,7 +102,9 @@ def test_a_query_s_name_may_have_brackets() -> None:
     assert "orders [/x]" in seen.getvalue()
 
 
-def test_elsewhere_there_are_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_printed_as_lines_without_a_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     display = LineDisplay(secrets(), every_s=3600)
     display.progress(progress("orders", 1))
     display.progress(progress("orders", 2))

@@ -56,7 +56,7 @@ def mistakes(directory: Path, text: str, name: str = "x.yaml") -> list[str]:
         ),
     ],
 )
-def test_moments_need_no_quotes(tmp_path: Path, name: str, text: str) -> None:
+def test_times_need_no_quotes(tmp_path: Path, name: str, text: str) -> None:
     file = tmp_path / name
     file.write_text(text)
     spec = load(file, {}).spec
@@ -65,20 +65,20 @@ def test_moments_need_no_quotes(tmp_path: Path, name: str, text: str) -> None:
     assert spec.end_ms in (spec.start_ms + 1, spec.start_ms + 14 * 3_600_000)
 
 
-def test_a_flag_is_no_moment(tmp_path: Path) -> None:
+def test_a_boolean_is_no_time(tmp_path: Path) -> None:
     assert mistakes(tmp_path, REPLAY + "start: true\n") == [
         "x.yaml: start: must be a text, not a boolean (true)"
     ]
 
 
-def test_a_file_that_contains_itself_is_one_line(tmp_path: Path) -> None:
+def test_a_recursive_file_is_reported_in_one_line(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_text("kind: sql\na: &a [*a]\n")
     with pytest.raises(BadPipeline, match="is not YAML: Circular reference"):
         load(file, {})
 
 
-def test_keys_that_are_no_texts_are_one_line(tmp_path: Path) -> None:
+def test_keys_that_are_not_text_are_reported_in_one_line(tmp_path: Path) -> None:
     assert mistakes(tmp_path, SQL + "on: x\n") == [
         "x.yaml: True: a key must be a text: put it into quotes"
     ]
@@ -119,7 +119,7 @@ def test_an_option_without_a_value_is_a_mistake(tmp_path: Path) -> None:
     assert mistakes(tmp_path, text) == ["x.yaml: source.orders.options.tags: has no value"]
 
 
-def test_what_is_possible_is_listed_without_the_empty_text(tmp_path: Path) -> None:
+def test_possible_values_are_listed_without_the_empty_text(tmp_path: Path) -> None:
     text = SQL.replace("{format: noop}", "{format: noop, mode: xyzzy}")
     (line,) = mistakes(tmp_path, text)
     assert line.endswith("'xyzzy' is not possible; there is append, complete, overwrite, update")

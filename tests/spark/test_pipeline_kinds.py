@@ -48,7 +48,7 @@ sink = {{ topic = "{again}" }}
 
 
 @pytest.mark.timeout(400)
-def test_the_other_kinds_on_a_standalone_cluster(
+def test_all_other_kinds_run_on_a_standalone_cluster(
     cluster: LocalCluster, spark_cluster: StandaloneCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     orders, again, traces = (new_topic(cluster, queues=2) for _ in range(3))

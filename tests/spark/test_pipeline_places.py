@@ -82,7 +82,9 @@ def test_the_same_file_runs_on_a_standalone_cluster(
 
 
 @pytest.mark.timeout(600)
-def test_a_new_project_runs_and_then_runs_on(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_a_new_project_runs_and_continues_in_the_next_run(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
     source, target = "project-orders", "project-large"
     with Admin(cluster.address) as admin:
         for topic in (source, target):

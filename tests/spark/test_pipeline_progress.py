@@ -58,7 +58,7 @@ def run_tree(
     return recorder
 
 
-def test_a_stream_counts_what_cannot_be_decoded(
+def test_a_stream_counts_undecodable_bodies(
     spark: SparkSession, cluster: LocalCluster, tree: dict[str, Any], tmp_path: Path
 ) -> None:
     recorder = run_tree(spark, tmp_path, tree, once=True)
@@ -78,7 +78,7 @@ def test_a_stream_counts_what_cannot_be_decoded(
 
 
 @pytest.mark.parametrize("pushed", ["false", "true"])
-def test_a_batch_counts_what_cannot_be_decoded(
+def test_a_batch_counts_undecodable_bodies(
     spark: SparkSession, tree: dict[str, Any], tmp_path: Path, pushed: str
 ) -> None:
     tree["trigger"] = "batch"
@@ -91,7 +91,7 @@ def test_a_batch_counts_what_cannot_be_decoded(
     assert report.facts == ({"undecoded": {"orders": BAD}} if bad else {})
 
 
-def test_a_pipeline_that_decodes_nothing_reports_nothing_of_it(
+def test_a_pipeline_without_decoding_reports_no_undecoded_rows(
     spark: SparkSession, tree: dict[str, Any], tmp_path: Path
 ) -> None:
     orders = tree["source"]["orders"]
@@ -115,7 +115,7 @@ class Watching(Recorder):
             self.idle.set()
 
 
-def test_a_stream_that_starts_again_on_an_idle_topic_shows_rates_and_lag(
+def test_a_restarted_stream_on_an_idle_topic_shows_rates_and_lag(
     spark: SparkSession, tree: dict[str, Any], tmp_path: Path
 ) -> None:
     del tree["step"], tree["sink"][1]

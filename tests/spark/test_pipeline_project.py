@@ -23,7 +23,7 @@ def texts(file: Path) -> set[object]:
 
 
 @pytest.mark.parametrize("name", ["shop", "yes", "2026", "it's - a 'shop'", '"shop"', "Läden & 😀"])
-def test_names_are_quoted(tmp_path: Path, name: str) -> None:
+def test_names_are_quoted_in_the_files_of_a_project(tmp_path: Path, name: str) -> None:
     project = tmp_path / name
     write_project(project, topic="orders%1", target="large|orders", name_server=SERVER)
     spec = yaml.safe_load((project / "spark-pipeline.yml").read_text())
@@ -34,7 +34,7 @@ def test_names_are_quoted(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("topic", ['x"y', "a b", "", "a$b"])
-def test_a_topic_must_have_a_topic_s_name(tmp_path: Path, topic: str) -> None:
+def test_an_invalid_topic_name_is_refused(tmp_path: Path, topic: str) -> None:
     for names in ({"topic": topic, "target": "t"}, {"topic": "t", "target": topic}):
         with pytest.raises(ConfigError, match="is not a topic's name"):
             write_project(tmp_path / "shop", name_server="n:1", **names)
@@ -42,7 +42,7 @@ def test_a_topic_must_have_a_topic_s_name(tmp_path: Path, topic: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a: b", "a #1", "a;b", "a[1]", "100%", "a\nb"])
-def test_a_directory_that_the_metastore_cannot_use_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_directory_the_metastore_cannot_use_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="which Spark and its metastore do not take in a path"):
         write_project(tmp_path / name, topic="t", target="u", name_server="n:1")
     assert not (tmp_path / name).exists()

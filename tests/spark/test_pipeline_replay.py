@@ -22,7 +22,7 @@ from tests.spark.small_stores import STEP_MS, T0, body, fill
 from tests.spark.topics import bodies_in, produce, records_in
 
 
-def test_a_store_directory_to_a_topic(
+def test_a_store_directory_is_replayed_to_a_topic(
     replay: Replay, cluster: LocalCluster, tmp_path: Path, new_topic: NewTopic
 ) -> None:
     fill(tmp_path / "store", 200)
@@ -62,7 +62,7 @@ def stored_later(cluster: LocalCluster, topic: str) -> int:
     return now_ms
 
 
-def test_an_archive_to_its_own_topic_again(
+def test_an_archive_is_replayed_to_its_own_topic(
     replay: Replay, archive: Archive, cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic = new_topic(cluster, queues=2)
@@ -81,7 +81,7 @@ def test_an_archive_to_its_own_topic_again(
     assert (code, report.facts["messages"]) == (Exit.DONE, 0)
 
 
-def test_a_time_range_of_a_topic_to_another_cluster_at_a_pace(
+def test_a_time_range_is_replayed_to_another_cluster_at_a_rate(
     replay: Replay,
     cluster: LocalCluster,
     two_brokers: LocalCluster,
@@ -110,7 +110,7 @@ def test_a_time_range_of_a_topic_to_another_cluster_at_a_pace(
     assert max(times) - min(times) >= 800, "forty at forty a second, both tasks at once"
 
 
-def test_a_time_range_of_a_topic_is_all_that_is_read() -> None:
+def test_only_the_time_range_of_a_topic_is_read() -> None:
     def options(**source: Any) -> dict[str, str]:
         keys = {"name_server": "127.0.0.1:1", "start": "2000", "end": "3000"}
         tree = {"kind": "replay", **keys, "source": {"topic": "t", **source}}
@@ -159,7 +159,7 @@ def test_original_gaps_are_kept_at_a_speed(
         assert record.store_timestamp >= due_ms - 1000 * SLICE_S - 1, "nothing comes too early"
 
 
-def test_equal_messages_are_no_repeats_of_each_other(
+def test_equal_messages_are_not_deduplicated_against_each_other(
     replay: Replay,
     cluster: LocalCluster,
     new_topic: NewTopic,
@@ -179,7 +179,7 @@ def test_equal_messages_are_no_repeats_of_each_other(
     assert bodies_in(cluster, target) == Counter({b"tick": 4})
 
 
-def test_a_named_replay_in_other_partitions_is_refused(
+def test_a_named_replay_with_other_partitions_is_refused(
     replay: Replay, cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic, target = new_topic(cluster, queues=1), new_topic(cluster, queues=1)
@@ -236,7 +236,7 @@ def test_gaps_and_rates_decide_when_a_row_is_due() -> None:
     assert of_three == [[0, 3, 6, 9, 12], [1, 4, 7, 10, 13], [2, 5, 8, 11, 14]]
 
 
-def test_mistakes_of_the_file(tmp_path: Path) -> None:
+def test_mistakes_in_a_replay_file_are_reported(tmp_path: Path) -> None:
     tree: dict[str, Any] = {
         "kind": "replay",
         "start": "soon",

@@ -50,7 +50,9 @@ def stream_of_lines(directory: Path, *bodies: str) -> dict[str, Any]:
     }
 
 
-def test_a_stream_catches_up_and_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stream_catches_up_and_continues_in_the_next_run(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     tree = {
         "checkpoint": "state",
         "source": {"orders": stream_of_lines(tmp_path, '{"id": 1, "product": "tea"}')},
@@ -68,7 +70,7 @@ def test_a_stream_catches_up_and_goes_on_where_it_was(spark: SparkSession, tmp_p
     assert [tuple(row) for row in rows] == [(1, "TEA"), (2, "MILK"), (3, "JAM")]
 
 
-def test_the_place_of_a_sink_in_the_file_does_not_matter(
+def test_the_order_of_sinks_in_the_file_does_not_matter(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """A checkpoint that went on with another sink's files would lose the rows of both."""
@@ -103,7 +105,7 @@ def test_the_place_of_a_sink_in_the_file_does_not_matter(
     assert "sink[0]: needs a name: its checkpoint may be any of parquet-1" in recorder.failures[0]
 
 
-def test_what_spark_finds_wrong_is_told_with_its_key_before_anything_starts(
+def test_errors_of_spark_are_reported_with_their_key_before_the_start(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     tree = {
@@ -125,7 +127,7 @@ def test_what_spark_finds_wrong_is_told_with_its_key_before_anything_starts(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_stream_that_fails_stops_the_others(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_failed_stream_stops_the_others(spark: SparkSession, tmp_path: Path) -> None:
     tree = {
         "checkpoint": "state",
         "source": {"orders": stream_of_lines(tmp_path, '{"id": 1}')},
@@ -152,7 +154,7 @@ def test_a_stream_that_fails_stops_the_others(spark: SparkSession, tmp_path: Pat
         ("a-file/state", "Parent path is not a directory"),
     ],
 )
-def test_a_place_that_spark_cannot_reach_is_one_line(
+def test_an_unreachable_path_is_reported_in_one_line(
     spark: SparkSession, tmp_path: Path, checkpoint: str, expected: str
 ) -> None:
     (tmp_path / "a-file").touch()
@@ -169,7 +171,7 @@ def test_a_place_that_spark_cannot_reach_is_one_line(
         assert code is Exit.NOT_STARTED
 
 
-def test_a_wish_to_stop_lets_the_batch_finish(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stop_request_lets_the_batch_finish(spark: SparkSession, tmp_path: Path) -> None:
     """Every number of the source that a batch took is in the output: the batch was not cut off."""
     recorder = Recorder()
     loaded = parse(
@@ -217,7 +219,7 @@ def test_files_of_another_checkpoint_are_not_continued(spark: SparkSession, tmp_
         ({"topic": "t"}, "SELECT 'x' AS body, 1 AS tags", "sink[1]: column 'tags' must be string"),
     ],
 )
-def test_no_sink_is_written_when_another_one_cannot_be(
+def test_no_sink_is_written_when_another_one_is_invalid(
     spark: SparkSession, tmp_path: Path, sink: dict[str, Any], sql: str, told: str
 ) -> None:
     spark.range(3).write.parquet(str(tmp_path / "table"))
@@ -262,7 +264,7 @@ class PlayedListener:
         return False
 
 
-def test_a_slow_stream_takes_no_time_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_stream_does_not_delay_the_stop_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "STOP_LIMIT_S", 0.5)
     stopped: list[str] = []
     queries = [PlayedQuery("slow", stopped), PlayedQuery("quick", stopped)]
@@ -270,7 +272,7 @@ def test_a_slow_stream_takes_no_time_of_the_others(monkeypatch: pytest.MonkeyPat
     assert stopped == ["quick"], "the slow one is stopped by who calls, in the middle of its batch"
 
 
-def test_a_batch_without_streams(
+def test_a_batch_pipeline_writes_all_its_sinks(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spark.range(3).write.parquet(str(tmp_path / "table"))
@@ -292,7 +294,7 @@ def test_a_batch_without_streams(
 @pytest.mark.parametrize(
     ("faults", "expected"), [(0, Exit.DONE), (2, Exit.FAULTS)], ids=["none", "some"]
 )
-def test_a_report_with_faults_has_a_code(
+def test_the_exit_code_follows_the_faults_of_a_report(
     spark: SparkSession, tmp_path: Path, faults: int, expected: Exit
 ) -> None:
     recorder = Recorder()
@@ -301,7 +303,7 @@ def test_a_report_with_faults_has_a_code(
     assert recorder.reports == [Report(faults=faults)]
 
 
-def test_a_job_is_cancelled_by_a_wish_to_stop(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stop_request_cancels_a_job(spark: SparkSession, tmp_path: Path) -> None:
     workspace = Workspace(spark, tmp_path)
     spark.udf.register("wait_long", lambda x: __import__("time").sleep(60))
     begun = threading.Event()
@@ -315,7 +317,7 @@ def test_a_job_is_cancelled_by_a_wish_to_stop(spark: SparkSession, tmp_path: Pat
         assert run_plan(Job(work), workspace, Recorder()) is Exit.INTERRUPTED
 
 
-def test_two_topics_worth_of_lag() -> None:
+def test_the_lag_is_summed_over_all_topics() -> None:
     event = """{"id": "x", "name": "orders", "batchId": 3, "timestamp": "t", "numInputRows": 7,
       "inputRowsPerSecond": 70.0, "durationMs": {"triggerExecution": 12},
       "eventTime": {"watermark": "2026-01-01T00:00:00.000Z"},

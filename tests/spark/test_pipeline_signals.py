@@ -54,7 +54,7 @@ def test_a_signal_while_spark_starts_ends_with_code_4(
     assert "Traceback" not in errors
 
 
-def test_sigterm_to_every_process_stops_none_but_the_command(
+def test_sigterm_to_every_process_stops_only_the_command(
     tmp_path: Path, cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     """As a service manager sends it; here the command hears it last, after one more batch."""
@@ -98,7 +98,7 @@ path = "out"
     assert "py4j" not in errors
 
 
-def test_spark_writes_no_failed_query_past_our_log(
+def test_spark_does_not_log_failed_queries_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:

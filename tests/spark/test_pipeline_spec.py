@@ -54,7 +54,7 @@ def mistakes(file: Path, environment: dict[str, str] | None = None) -> list[str]
     return list(caught.value.mistakes)
 
 
-def test_a_good_file_has_what_it_says(tmp_path: Path) -> None:
+def test_a_valid_file_is_parsed_into_its_specification(tmp_path: Path) -> None:
     loaded = load(write(tmp_path, GOOD), {})
     spec = loaded.spec
     assert isinstance(spec, SqlSpec)
@@ -74,7 +74,7 @@ def test_a_good_file_has_what_it_says(tmp_path: Path) -> None:
     assert [sink.format for sink in spec.sink] == ["rocketmq", "parquet"]
 
 
-def test_yaml_says_the_same(tmp_path: Path) -> None:
+def test_a_yaml_file_equals_its_toml_form(tmp_path: Path) -> None:
     text = """
 kind: sql
 name: orders
@@ -90,7 +90,7 @@ sink:
     assert spec.source["orders"].topic == ("orders",)
 
 
-def test_every_mistake_is_told_at_once(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_together(tmp_path: Path) -> None:
     text = """
 kind = "sql"
 trigger = "soon"
@@ -146,7 +146,7 @@ topic = "x"
         (('delay = "1 minute"', 'delay = "a bit"'), ["'a bit' is not a length of time"]),
     ],
 )
-def test_what_does_not_fit_together(
+def test_contradictory_keys_are_reported(
     tmp_path: Path, change: tuple[str, str], expected: list[str]
 ) -> None:
     assert change[0] in GOOD
@@ -157,7 +157,7 @@ def test_what_does_not_fit_together(
         assert text in line
 
 
-def test_a_file_that_is_none(tmp_path: Path) -> None:
+def test_unreadable_files_are_reported(tmp_path: Path) -> None:
     assert "No such file" in mistakes(tmp_path / "none.toml")[0]
     assert ".toml, .yaml or .yml" in mistakes(write(tmp_path, "", "x.json"))[0]
     twice = "kind: sql\nname: a\nname: b\n"
@@ -198,14 +198,14 @@ def test_a_secret_in_the_file_is_a_mistake_that_does_not_repeat_it(
     assert "28643" not in "".join(said)
 
 
-def test_a_number_that_is_a_secret_is_struck_out() -> None:
+def test_a_numeric_secret_is_redacted() -> None:
     secrets = Secrets()
     secrets.fill_in({"password": 87654321}, {}, Mistakes("x.toml"))
     assert secrets.strike_out("refused: 87654321") == "refused: ***"
     assert secrets.shown({"password": "87654321"}) == {"password": "***"}
 
 
-def test_a_secret_s_default_may_be_nothing(tmp_path: Path) -> None:
+def test_the_default_of_a_secret_may_be_empty(tmp_path: Path) -> None:
     text = GOOD.replace("failOnDataLoss = false", 'securityToken = "${TOKEN:-}"')
     assert load(write(tmp_path, text), {}).spec.kind == "sql"
 
@@ -241,5 +241,5 @@ def test_a_secret_s_default_may_be_nothing(tmp_path: Path) -> None:
         ("maxTokens", False),
     ],
 )
-def test_which_keys_are_secrets(key: str, secret: bool) -> None:
+def test_secret_keys_are_recognised_by_name(key: str, secret: bool) -> None:
     assert is_secret(key) is secret

@@ -133,7 +133,7 @@ of = "paid"
     assert {batch.lag for batch in recorder.batches if batch.rows} == {0}
 
 
-def test_a_schema_is_inferred_and_bad_bodies_are_seen(
+def test_a_schema_is_inferred_and_bad_bodies_are_marked(
     spark: SparkSession,
     cluster: LocalCluster,
     tmp_path: Path,
@@ -166,7 +166,7 @@ path = "out"
     assert rows == {(1, None, False, topic), (None, "x", False, topic), (None, None, True, topic)}
 
 
-def test_a_stream_that_is_stopped_leaves_no_lag_behind(
+def test_a_stopped_stream_leaves_no_lag(
     spark: SparkSession,
     cluster: LocalCluster,
     tmp_path: Path,
@@ -211,7 +211,7 @@ path = "out"
         assert admin.group_lag(group, topic).total == 0
 
 
-def test_what_the_connector_refuses_is_one_line_with_its_key(
+def test_an_option_refused_by_the_connector_is_one_line_with_its_key(
     cluster: LocalCluster, new_topic: NewTopic, run_file: Run
 ) -> None:
     text = f"""
@@ -291,7 +291,7 @@ where = "array_contains(keys, 'k1')"
     assert message.keys == ("k1",)
 
 
-def test_dead_letters_of_all_groups(spark: SparkSession, tmp_path: Path) -> None:
+def test_dead_letters_of_all_groups_are_reported(spark: SparkSession, tmp_path: Path) -> None:
     file = tmp_path / "dead.toml"
     with LocalCluster() as own:
         (broker,) = own.brokers.values()
@@ -330,7 +330,7 @@ def test_dead_letters_of_all_groups(spark: SparkSession, tmp_path: Path) -> None
     assert (none.facts, none.notes[0]) == ({"messages": 0, "redriven": 0}, healthy.notes[0])
 
 
-def test_dead_letters_of_a_group_without_retries_do_not_come_back_unseen(
+def test_redrive_of_a_group_without_retries_fills_its_retry_topic(
     cluster: LocalCluster, new_topic: NewTopic, run_file: Run
 ) -> None:
     topic = new_topic(cluster)

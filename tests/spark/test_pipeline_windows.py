@@ -41,7 +41,7 @@ def order(product: str, amount: int, time: str) -> bytes:
     return json.dumps({"product": product, "amount": amount, "at": f"2026-01-05T{time}Z"}).encode()
 
 
-def test_a_window_is_told_once_when_its_time_is_over(
+def test_a_window_is_written_once_after_its_end(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     orders, sums = new_topic(cluster), new_topic(cluster)

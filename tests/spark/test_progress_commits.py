@@ -50,7 +50,7 @@ def committed(cluster: LocalCluster, topic: str) -> list[int]:
     return [offsets[queue] for queue in sorted(offsets)]
 
 
-def test_all_queues_are_written_at_once(
+def test_all_queues_are_committed_concurrently(
     cluster: LocalCluster, view: WatchedCluster, new_topic: NewTopic
 ) -> None:
     topic = new_topic(cluster, queues=64)
@@ -68,7 +68,7 @@ def test_all_queues_are_written_at_once(
     commits.close()
 
 
-def test_who_refuses_is_left_alone_for_a_while_and_told_of_once(
+def test_a_refused_topic_is_paused_and_logged_once(
     cluster: LocalCluster,
     view: WatchedCluster,
     new_topic: NewTopic,
@@ -103,7 +103,7 @@ def test_who_refuses_is_left_alone_for_a_while_and_told_of_once(
     commits.close()
 
 
-def test_a_broker_that_is_away_is_left_alone_whatever_the_topic(
+def test_an_absent_broker_is_paused_for_all_topics(
     view: WatchedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     commits = ProgressCommits(view, Clock())
@@ -113,7 +113,7 @@ def test_a_broker_that_is_away_is_left_alone_whatever_the_topic(
     commits.close()
 
 
-def test_trouble_of_a_task_is_logged_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
+def test_errors_of_a_task_are_logged_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
     options = {"accessKey": "AK-hidden", "secretKey": "SK-hidden"}
     stream = reader("127.0.0.1:1", subscribe="t", fetchOffset__retryIntervalMs=0, **options)
     losses = losses_of(stream.options)
@@ -122,7 +122,7 @@ def test_trouble_of_a_task_is_logged_without_secrets(caplog: pytest.LogCaptureFi
     assert "busy with accessKey=********" in caplog.text
 
 
-def test_progress_is_shown_at_once_when_a_broker_has_restarted(
+def test_progress_is_committed_at_once_after_a_broker_restart(
     new_topic: NewTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
     with LocalCluster() as own:

@@ -73,7 +73,7 @@ def reader(cluster: LocalCluster) -> Iterator[WatchedCluster]:
         (True, 2, 2),
     ],
 )
-def test_a_task_does_not_wait_for_one_answer_at_a_time(
+def test_a_task_pipelines_its_requests(
     cluster: LocalCluster,
     reader: WatchedCluster,
     new_topic: NewTopic,
@@ -98,7 +98,7 @@ def test_a_task_does_not_wait_for_one_answer_at_a_time(
     assert waits < ROUND_TRIPS / 2, f"waited {waits} times for {ROUND_TRIPS} pulls"
 
 
-def test_a_broker_that_was_replaced_by_one_that_can_do_less(
+def test_a_task_falls_back_when_a_broker_loses_a_feature(
     cluster: LocalCluster, reader: WatchedCluster, new_topic: NewTopic
 ) -> None:
     topic = new_topic(cluster, queues=1)
@@ -121,7 +121,7 @@ def test_a_broker_that_was_replaced_by_one_that_can_do_less(
     assert reader.endpoint(topic, "broker-a") == endpoints["broker-a"]
 
 
-def test_what_a_broker_can_do_is_asked_again_now_and_then(
+def test_the_features_of_a_broker_are_requested_again_after_a_while(
     cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic, now = new_topic(cluster, queues=1), 1000.0

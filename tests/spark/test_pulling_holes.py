@@ -128,7 +128,7 @@ HOLES = {
 
 
 @pytest.mark.parametrize(("endpoint", "answers", "last"), HOLES.values(), ids=HOLES)
-def test_what_expires_while_it_is_read_is_a_loss(
+def test_messages_that_expire_during_the_read_are_a_loss(
     endpoint: Endpoint,
     answers: list[Command],
     last: int,
@@ -144,7 +144,7 @@ def test_what_expires_while_it_is_read_is_a_loss(
 
 
 @pytest.mark.parametrize("wanted", [Filter(tags="a"), Filter(sql="n > 3")])
-def test_a_filter_makes_holes_and_files_that_are_gone_are_told_all_the_same(wanted: Filter) -> None:
+def test_deleted_files_are_reported_even_when_a_filter_makes_holes(wanted: Filter) -> None:
     filtered = [answer(RETRY, "NO_MATCHED_MESSAGE", 5), answer(RETRY, "NO_MATCHED_MESSAGE", 10)]
     assert read(JAVA, filtered, fail=True, wanted=wanted) == []
     with pytest.raises(MessagesLost, match="offsets 0 to 4 ") as caught:
@@ -157,7 +157,7 @@ def test_queues_of_later_versions_may_have_holes() -> None:
     assert read(JAVA, [compacted], fail=True) == [3, 7, 9]
 
 
-def test_a_queue_that_has_expired_as_a_whole_begins_at_its_end() -> None:
+def test_a_wholly_expired_queue_begins_at_its_end() -> None:
     ends = {QUEUE: OffsetBounds(0, 10)}
     gone = [answer(RETRY, REMOVING, 10), answer(RETRY, REMOVING, 10)]
     going = [answer(RETRY, REMOVING, 5), answer(FOUND, "FOUND", 10, [9])]

@@ -25,7 +25,7 @@ OWN = (
 )
 
 
-def test_what_brokers_keep_for_themselves_is_left_out(
+def test_system_topics_are_not_replayed(
     replay: Replay, cluster: LocalCluster, tmp_path: Path, new_topic: NewTopic
 ) -> None:
     target = new_topic(cluster, queues=1)
@@ -79,7 +79,7 @@ def test_queues_of_two_brokers_are_kept(
     assert "broker-a, broker-b" in told
 
 
-def test_an_archive_says_whose_queues_it_has(
+def test_an_archive_keeps_the_brokers_of_its_queues(
     replay: Replay,
     archive: Archive,
     cluster: LocalCluster,

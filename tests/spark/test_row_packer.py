@@ -59,7 +59,7 @@ def all_messages(sends: Iterable[PackedSend]) -> list[tuple[bytes, dict[str, str
     return [message for send in sends for message in messages(send)]
 
 
-def test_every_column_finds_its_place() -> None:
+def test_every_column_becomes_its_message_field() -> None:
     rows = batch(
         body=[b"one", b"two"],
         tags=["a", None],
@@ -78,13 +78,13 @@ def test_every_column_finds_its_place() -> None:
     assert second == {}
 
 
-def test_without_columns_of_their_own_tags_and_keys_come_from_the_properties() -> None:
+def test_tags_and_keys_come_from_properties_without_their_columns() -> None:
     rows = batch(body=[b"x"], properties=[[("TAGS", "a"), ("KEYS", "k")]])
     ((_, properties),) = all_messages(packed(rows, packer()))
     assert (properties["TAGS"], properties["KEYS"]) == ("a", "k")
 
 
-def test_batches_are_full_but_not_too_full() -> None:
+def test_batches_are_nearly_full_but_within_the_limit() -> None:
     bodies = [b"%03d" % number + b"x" * 97 for number in range(50)]
     sends = packed(batch(body=bodies), packer())
     assert all(len(send.body) <= 1000 for send in sends)
@@ -92,13 +92,13 @@ def test_batches_are_full_but_not_too_full() -> None:
     assert [body for body, _ in all_messages(sends)] == bodies
 
 
-def test_a_row_alone_is_a_plain_message_and_so_is_one_larger_than_a_batch() -> None:
+def test_single_and_oversized_rows_are_plain_messages() -> None:
     sends = packed(batch(body=[b"a", b"x" * 1000]), packer())
     assert sorted((send.rows, len(send.body)) for send in sends) == [(1, 1), (1, 1000)]
     assert all(send.properties is not None for send in sends)
 
 
-def test_rows_are_grouped_by_topic_and_place() -> None:
+def test_rows_are_grouped_by_topic_broker_and_queue() -> None:
     rows = batch(
         body=[b"1", b"2", b"3", b"4", b"5"],
         topic=["a", "b", "a", "a", "a"],
@@ -119,7 +119,7 @@ def test_rows_are_grouped_by_topic_and_place() -> None:
     }
 
 
-def test_sharding_keys_choose_as_every_client_does() -> None:
+def test_sharding_keys_choose_the_queue_as_in_all_clients() -> None:
     keys = ["a", "b", "customer-7", "Ünïcode", "𝄞"]
     rows = batch(body=[key.encode() for key in keys], shardingKey=keys)
     for send in packed(rows, packer(), {"t": [3]}):
@@ -127,7 +127,7 @@ def test_sharding_keys_choose_as_every_client_does() -> None:
             assert send.slot == abs(java_hash(body.decode())) % 3
 
 
-def test_with_brokers_apart_more_queues_leave_a_key_with_its_broker() -> None:
+def test_a_key_stays_with_its_broker_when_queues_are_added() -> None:
     keys = [f"customer-{number}" for number in range(200)]
     rows = batch(body=[key.encode() for key in keys], shardingKey=keys)
 
@@ -149,7 +149,7 @@ def test_with_brokers_apart_more_queues_leave_a_key_with_its_broker() -> None:
     }
 
 
-def test_delayed_rows_go_alone_and_after_what_waits_for_their_queue() -> None:
+def test_delayed_rows_are_sent_alone_and_in_queue_order() -> None:
     rows = batch(
         body=[b"1", b"2", b"3", b"4"],
         queueId=[0, 0, 0, 0],
@@ -167,12 +167,12 @@ def test_delayed_rows_go_alone_and_after_what_waits_for_their_queue() -> None:
     assert messages(sends[2])[0][1]["TIMER_DELIVER_MS"] == "1700000000000"
 
 
-def test_rows_for_a_retry_topic_go_alone() -> None:
+def test_rows_for_a_retry_topic_are_sent_alone() -> None:
     rows = batch(body=[b"1", b"2"], topic=["%RETRY%group"] * 2)
     assert [send.rows for send in packed(rows, packer(None))] == [1, 1]
 
 
-def test_groups_live_on_between_batches_and_all_leave_when_they_hold_too_much() -> None:
+def test_groups_span_batches_and_are_flushed_at_the_size_limit() -> None:
     pack = packer(None, waiting_bytes=2000)
     for topic in ("a", "b"):
         rows = batch(body=[b"x" * 100] * 3, topic=[topic] * 3)
@@ -221,7 +221,7 @@ def test_a_row_that_cannot_be_sent_is_named(columns: dict[str, list[Any]], words
         packed(batch(**columns), packer())
 
 
-def test_the_row_is_counted_over_all_batches() -> None:
+def test_row_numbers_count_over_all_batches() -> None:
     pack = packer(None)
     pack.push(batch(body=[b"x"] * 3, topic=["t"] * 3), queue_counts={}, month_ms=1)
     with pytest.raises(BadMessage, match="row 4 has no topic"):

@@ -83,7 +83,7 @@ def known(authority: Authority) -> dict[str, str]:
     }
 
 
-def test_whoever_is_known_writes_reads_and_streams(
+def test_a_permitted_account_writes_reads_and_streams(
     spark: SparkSession, guarded: LocalCluster, known: dict[str, str], tmp_path: Path
 ) -> None:
     rows = spark.range(300).selectExpr("string(id) AS body")
@@ -113,7 +113,7 @@ def test_whoever_is_known_writes_reads_and_streams(
         ({"subscribe": "forbidden", "bulkRead": "false"}, "No default permission"),
     ],
 )
-def test_whoever_is_not_is_told_so_in_words_without_secrets(
+def test_an_unknown_client_is_refused_without_showing_secrets(
     spark: SparkSession,
     guarded: LocalCluster,
     known: dict[str, str],
@@ -130,7 +130,7 @@ def test_whoever_is_not_is_told_so_in_words_without_secrets(
     assert SECRET not in str(raised.value)
 
 
-def test_dead_letters_go_back_to_the_cluster_they_were_read_from(
+def test_dead_letters_return_to_the_cluster_they_were_read_from(
     spark: SparkSession, guarded: LocalCluster, authority: Authority, tmp_path: Path
 ) -> None:
     """With the trace, over TLS, as an account; the environment speaks of another cluster."""

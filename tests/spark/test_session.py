@@ -13,7 +13,7 @@ from orbitmq.spark.pipelines.spark_session import has_local_checkpoints
 from orbitmq.spark.session import TUNED, session, tuned
 
 
-def test_what_is_given_is_never_overruled() -> None:
+def test_given_settings_are_never_overridden() -> None:
     key = TUNED[0].key
     settings, added = tuned("local[2]", {key: "false", "spark.executor.memory": "2g"})
     assert settings[key] == "false"
@@ -22,13 +22,13 @@ def test_what_is_given_is_never_overruled() -> None:
     assert {tuning.key for tuning in added} == {tuning.key for tuning in TUNED} - {key}
 
 
-def test_checkpoints_of_a_cluster_are_left_alone() -> None:
+def test_no_local_checkpoint_settings_on_a_cluster() -> None:
     _, added = tuned("spark://host:7077")
     assert added
     assert not any(tuning.only_local for tuning in added)
 
 
-def test_checkpoints_of_other_file_systems_are_left_alone(tmp_path: Path) -> None:
+def test_no_local_checkpoint_settings_on_other_file_systems(tmp_path: Path) -> None:
     _, added = tuned("local[2]", local_checkpoints=False)
     assert added
     assert not any(tuning.only_local for tuning in added)
@@ -45,13 +45,13 @@ def test_checkpoints_of_other_file_systems_are_left_alone(tmp_path: Path) -> Non
         assert has_local_checkpoints(load(file).spec) is is_local, place
 
 
-def test_a_session_that_is_there_stays_as_it_is(spark: SparkSession) -> None:
+def test_an_existing_session_is_not_changed(spark: SparkSession) -> None:
     said: list[str] = []
     assert session("another", say=said.append) is spark
     assert said == ["there is a session already, its settings stay as they are"]
 
 
-def test_every_setting_is_one_that_spark_takes_and_is_named() -> None:
+def test_every_tuned_setting_is_accepted_by_spark_and_reported() -> None:
     program = """
 import sys, tempfile
 from orbitmq.spark.session import TUNED, session

@@ -23,7 +23,7 @@ print(0 < first < second <= most, gc.get_freeze_count() == most)
 """
 
 
-def test_modules_are_frozen_when_they_are_there_and_garbage_never() -> None:
+def test_imported_modules_are_frozen_and_garbage_is_not() -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=60
     )

@@ -30,7 +30,7 @@ def numbers(spark: SparkSession, count: int) -> DataFrame:
     return spark.range(count).select(sf.col("id").cast("string").alias("body"))
 
 
-def test_every_column_finds_its_place(
+def test_every_column_becomes_its_message_field(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic = new_topic(cluster)
@@ -53,7 +53,7 @@ def test_every_column_finds_its_place(
     assert all(one is not None and len(one) == 32 for one in ids)
 
 
-def test_text_bodies_and_keys_with_spaces_between_them(
+def test_text_bodies_and_space_separated_keys_are_accepted(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic = new_topic(cluster)
@@ -75,7 +75,7 @@ def test_all_rows_arrive_once(
         assert len(queues) == 3, "spread over all queues"
 
 
-def test_bodies_up_to_the_limit(
+def test_bodies_up_to_the_size_limit_are_sent(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic = new_topic(cluster)
@@ -88,7 +88,7 @@ def test_bodies_up_to_the_limit(
         write(larger, cluster, topic=topic)
 
 
-def test_the_topic_is_the_options_or_the_columns(
+def test_the_topic_comes_from_the_option_or_the_column(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     first, second, third = (new_topic(cluster) for _ in range(3))
@@ -102,7 +102,7 @@ def test_the_topic_is_the_options_or_the_columns(
     assert bodies_in(cluster, third) == Counter([b"1", b"2", b"3"])
 
 
-def test_rows_of_a_sharding_key_keep_their_order_in_the_queue_that_every_client_chooses(
+def test_rows_of_a_sharding_key_keep_their_order_in_one_queue(
     spark: SparkSession, two_brokers: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic = new_topic(two_brokers, queues=3)
@@ -156,7 +156,7 @@ def test_two_brokers_share_the_rows(
     assert {name for name, _ in found} == {"broker-a", "broker-b"}
 
 
-def test_a_delayed_row_comes_when_its_time_has_come(
+def test_a_delayed_row_comes_after_the_time_of_its_level(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic = new_topic(cluster)
@@ -182,7 +182,7 @@ def test_a_row_is_delivered_at_its_time(
     assert record.store_timestamp >= int(moment.timestamp() * 1000) - 50
 
 
-def test_a_time_of_delivery_needs_a_broker_that_keeps_it(
+def test_deliver_at_is_refused_when_brokers_do_not_support_it(
     spark: SparkSession,
     cluster: LocalCluster,
     new_topic: NewTopic,
@@ -216,7 +216,7 @@ def test_a_stream_writes_batch_by_batch(
 
 
 @pytest.mark.parametrize("once", ["false", "true"])
-def test_small_batches_of_a_stream_lie_on_all_queues(
+def test_small_batches_of_a_stream_are_spread_over_all_queues(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path, once: str
 ) -> None:
     topic = new_topic(cluster, queues=8)
@@ -238,7 +238,7 @@ def test_small_batches_of_a_stream_lie_on_all_queues(
     assert {60 <= counts[queue_id] <= 65 for queue_id in range(8)} == {True}, counts
 
 
-def test_rows_of_a_small_job_lie_on_all_queues(
+def test_rows_of_a_small_job_are_spread_over_all_queues(
     spark: SparkSession, cluster: LocalCluster, two_brokers: LocalCluster, new_topic: NewTopic
 ) -> None:
     for brokers in (cluster, two_brokers):
@@ -249,7 +249,7 @@ def test_rows_of_a_small_job_lie_on_all_queues(
         assert max(queues.values()) - min(queues.values()) <= 1, queues
 
 
-def test_a_result_that_is_complete_each_time_is_sent_each_time(
+def test_a_complete_mode_result_is_sent_in_every_batch(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     topic = new_topic(cluster)
@@ -327,7 +327,7 @@ def test_a_topic_cannot_be_overwritten(spark: SparkSession, cluster: LocalCluste
         writer.options(nameServer=cluster.address, topic="t").save()
 
 
-def test_a_topic_that_nobody_makes_is_an_error_at_once(spark: SparkSession) -> None:
+def test_a_missing_topic_is_an_error_before_any_task(spark: SparkSession) -> None:
     with (
         LocalCluster(settings={"autoCreateTopicEnable": "false"}) as strict,
         pytest.raises(AnalysisException, match="nosuch"),

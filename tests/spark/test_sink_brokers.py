@@ -53,7 +53,7 @@ def check() -> tuple[str, ...]:
     return sink_brokers.check_cluster(options, frozenset({"body", "deliverAt"}))
 
 
-def test_a_broker_that_is_away_ends_no_query_that_has_begun(
+def test_an_absent_broker_does_not_end_a_running_query(
     answers: Answers, caplog: pytest.LogCaptureFixture
 ) -> None:
     answers.fault = NoRoute("broker-a is away, said Passw0rd", cause="no_broker")
@@ -68,7 +68,7 @@ def test_a_broker_that_is_away_ends_no_query_that_has_begun(
     assert "Passw0rd" not in caplog.text
 
 
-def test_a_process_that_asks_for_the_first_time_waits_for_a_broker_that_restarts(
+def test_the_first_check_of_a_process_waits_for_a_restarting_broker(
     answers: Answers, caplog: pytest.LogCaptureFixture
 ) -> None:
     answers.fault = NoRoute("no broker is registered, said Passw0rd", cause="no_broker")
@@ -81,7 +81,7 @@ def test_a_process_that_asks_for_the_first_time_waits_for_a_broker_that_restarts
     assert "Passw0rd" not in told
 
 
-def test_a_broker_that_does_not_come_back_ends_the_query_in_the_end(answers: Answers) -> None:
+def test_an_absent_broker_ends_the_query_after_the_timeout(answers: Answers) -> None:
     answers.fault = NoRoute("no broker is registered", cause="no_broker")
     with pytest.raises(NoRoute):
         check()
@@ -89,7 +89,7 @@ def test_a_broker_that_does_not_come_back_ends_the_query_in_the_end(answers: Ans
 
 
 @pytest.mark.parametrize("cause", ["no_topic", "no_nameserver", "no_permission"])
-def test_what_is_no_restart_is_not_waited_for(
+def test_other_errors_are_not_waited_for(
     answers: Answers, cause: Literal["no_topic", "no_nameserver", "no_permission"]
 ) -> None:
     answers.fault = NoRoute("it does not exist", cause=cause)
@@ -98,7 +98,7 @@ def test_what_is_no_restart_is_not_waited_for(
     assert answers.now == 1000
 
 
-def test_a_broker_that_joins_and_breaks_the_promise_ends_it(answers: Answers) -> None:
+def test_a_joining_broker_without_a_needed_feature_ends_the_query(answers: Answers) -> None:
     assert check() == ("broker-a",)
     answers.fault = ConfigError("column deliverAt needs brokers that deliver at a time")
     with pytest.raises(ConfigError, match="deliver at a time"):
@@ -106,7 +106,7 @@ def test_a_broker_that_joins_and_breaks_the_promise_ends_it(answers: Answers) ->
 
 
 @pytest.mark.parametrize("topic", ["orders", None])
-def test_a_topic_is_not_called_missing_while_no_broker_is_registered(topic: str | None) -> None:
+def test_a_topic_is_not_reported_missing_without_registered_brokers(topic: str | None) -> None:
     with LocalCluster(brokers=0) as nameserver, pytest.raises(NoRoute) as caught:
         sink_brokers.ask_brokers(ConnectionOptions((nameserver.address,)), topic)
     assert caught.value.cause == "no_broker"

@@ -31,7 +31,7 @@ def ask(
     return Pins(NameserverTable(network, servers)).brokers(sender, topic, lambda: wished)
 
 
-def test_the_first_task_of_a_sender_decides_for_each_topic(
+def test_the_first_task_of_a_sender_pins_the_brokers_of_each_topic(
     cluster: LocalCluster, network: BlockingNetwork
 ) -> None:
     servers = [cluster.address]
@@ -49,7 +49,7 @@ def test_one_nameserver_that_answers_is_enough(
     assert ask(network, servers, "third", ["b"]) == ("a",)
 
 
-def test_what_another_nameserver_knows_is_not_forgotten(network: BlockingNetwork) -> None:
+def test_a_pin_of_any_nameserver_is_used_and_copied(network: BlockingNetwork) -> None:
     with LocalCluster(nameservers=2) as pair:
         one, other = pair.address.split(";")
         assert ask(network, [other], "sender", ["a"]) == ("a",)
@@ -60,7 +60,7 @@ def test_what_another_nameserver_knows_is_not_forgotten(network: BlockingNetwork
         assert ask(network, [other], "second", ["b"]) == ("a",)
 
 
-def test_a_process_asks_once(cluster: LocalCluster, network: BlockingNetwork) -> None:
+def test_a_process_reads_its_pins_once(cluster: LocalCluster, network: BlockingNetwork) -> None:
     servers = [cluster.address]
     pins = Pins(NameserverTable(network, servers))
     assert pins.brokers("remembered", "t", lambda: ["a"]) == ("a",)
@@ -70,16 +70,14 @@ def test_a_process_asks_once(cluster: LocalCluster, network: BlockingNetwork) ->
         pins.brokers("remembered", "another", lambda: ["b"])
 
 
-def test_only_a_nameserver_that_has_no_pin_is_given_one(
-    cluster: LocalCluster, network: BlockingNetwork
-) -> None:
+def test_a_refusal_is_no_answer_about_pins(cluster: LocalCluster, network: BlockingNetwork) -> None:
     (broker,) = cluster.brokers.values()
     unlike = f"127.0.0.1:{broker.config.listen_port}"  # refuses, which is no word on pins
     with pytest.raises(NoRoute, match="says which brokers the query has used before"):
         ask(network, [unlike], "fourth", ["a"])
 
 
-def test_pins_are_taken_back(cluster: LocalCluster, network: BlockingNetwork) -> None:
+def test_pins_can_be_removed(cluster: LocalCluster, network: BlockingNetwork) -> None:
     servers = [cluster.address, NOBODY]
     assert ask(network, servers, "over", ["a"]) == ("a",)
     Pins(NameserverTable(network, servers)).take_back("over", ["t"])
@@ -97,7 +95,7 @@ def test_a_pin_has_the_topic_of_its_namespace_in_its_key(
     assert set(table.read("older@shop%t").values()) == {"a,b"}
 
 
-def test_the_timeout_option_is_that_of_routes_and_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_timeout_option_applies_to_routes_and_notes(monkeypatch: pytest.MonkeyPatch) -> None:
     connection = ConnectionOptions.of(
         Options({"nameServer": NOBODY, "timeoutMs": "1234"}, CONNECTION_OPTIONS, "a test")
     )
@@ -117,12 +115,12 @@ def test_the_timeout_option_is_that_of_routes_and_notes(monkeypatch: pytest.Monk
     process.network.close()
 
 
-def test_without_any_nameserver_nothing_is_sent(network: BlockingNetwork) -> None:
+def test_sending_is_refused_when_no_nameserver_answers(network: BlockingNetwork) -> None:
     with pytest.raises(NoRoute, match="which brokers the query has used before"):
         ask(network, [NOBODY], "fifth", ["a"])
 
 
-def test_scopes() -> None:
+def test_a_scope_names_the_sender_the_batch_and_the_partition() -> None:
     scope = Scope(sender_name("a query"), 7, 3)
     assert scope.of_batch == f"{scope.sender}/7"
     assert str(scope) == f"{scope.sender}/7/3"

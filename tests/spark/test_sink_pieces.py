@@ -48,20 +48,20 @@ def test_pieces_hold_every_message_once_in_order(
     assert [len(decode_batch(piece.body)) for piece in pieces] == sizes
 
 
-def test_the_first_sends_and_the_last_are_cut_and_those_between_are_whole() -> None:
+def test_only_the_first_and_the_last_sends_are_cut() -> None:
     pieces = Pieces(lambda _send: 3)
     send = packed(300)
     assert [len(pieces.of(send, is_last=False)) for _ in range(5)] == [3, 3, 3, 1, 1]
     assert len(pieces.of(send, is_last=True)) == 3
 
 
-def test_a_send_with_one_queue_and_a_message_alone_stay_whole() -> None:
+def test_single_messages_and_sends_to_one_queue_are_not_cut() -> None:
     send, alone = packed(300), packed(1)
     assert Pieces(lambda _send: 1).of(send, is_last=True) == (send,)
     assert Pieces(lambda _send: 8).of(alone, is_last=True) == (alone,)
 
 
-def test_many_topics_do_not_become_many_more_requests() -> None:
+def test_the_number_of_extra_requests_is_limited() -> None:
     pieces = Pieces(lambda _send: 8)
     requests = Counter[int]()
     for topic in range(200):

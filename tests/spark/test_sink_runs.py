@@ -35,18 +35,18 @@ def test_a_note_is_read_as_it_was_written(noted: JobRun) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a,b", "1/2", "1/2/x", "1/2/0-1/more"])
-def test_a_note_of_another_make_is_none(text: str) -> None:
+def test_a_malformed_note_is_ignored(text: str) -> None:
     assert JobRun.of(text) is None
 
 
-def test_the_newest_batch_counts_and_done_partitions_add_up() -> None:
+def test_joined_notes_keep_the_newest_batch_and_all_partitions() -> None:
     assert run(1, 4, 0).joined(run(1, 4, 2)) == run(1, 4, 0, 2)
     assert run(1, 4, 0).joined(run(2, 3)) == run(2, 3)
     assert run(2, 3).joined(run(1, 4, 0)) == run(2, 3)
     assert run(1, 4, 0).joined(run(1, 5, 2)) == run(1, 4, 0), "the first run decides"
 
 
-def test_a_nameserver_that_was_away_does_not_bring_an_old_run_back(
+def test_an_outdated_note_does_not_replace_a_newer_run(
     network: BlockingNetwork,
 ) -> None:
     with LocalCluster(nameservers=2) as pair:
@@ -61,7 +61,7 @@ def test_a_nameserver_that_was_away_does_not_bring_an_old_run_back(
         assert both.note("s", "t", run(1, 2, 0)) == run(2, 4, 0, 3), "an older batch is over"
 
 
-def test_without_any_nameserver_nothing_is_known(network: BlockingNetwork) -> None:
+def test_notes_are_an_error_when_no_nameserver_answers(network: BlockingNetwork) -> None:
     runs = Runs(NameserverTable(network, [NOBODY]))
     with pytest.raises(NoRoute, match="in how many partitions the job has run before"):
         EarlierRun(runs, Scope("s", 0, 0), "nightly").leaves_only_repeats("t")
@@ -69,7 +69,7 @@ def test_without_any_nameserver_nothing_is_known(network: BlockingNetwork) -> No
         note_run(runs, Scope("s", 0, 0), "nightly", ["t"], run(0, 2, 0, 1))
 
 
-def test_a_task_keeps_to_the_run_before_topic_by_topic(
+def test_a_task_must_match_the_earlier_run_of_its_topic(
     cluster: LocalCluster, network: BlockingNetwork
 ) -> None:
     runs = Runs(NameserverTable(network, [cluster.address]))
@@ -85,7 +85,7 @@ def test_a_task_keeps_to_the_run_before_topic_by_topic(
         only_repeats(3)
 
 
-def test_a_run_with_fewer_partitions_fails_in_the_end(
+def test_a_run_with_fewer_partitions_fails_at_its_end(
     cluster: LocalCluster, network: BlockingNetwork
 ) -> None:
     runs = Runs(NameserverTable(network, [cluster.address]))

@@ -125,7 +125,7 @@ class Bench:
             sender.drain()
 
 
-def test_all_is_counted_and_several_are_under_way() -> None:
+def test_several_sends_are_in_flight_and_all_are_counted() -> None:
     meeting = threading.Barrier(2, timeout=20)
 
     def answer(_broker: str, number: int) -> int:
@@ -144,7 +144,7 @@ def test_all_is_counted_and_several_are_under_way() -> None:
 
 
 @pytest.mark.parametrize("code", [ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE])
-def test_busy_brokers_are_given_time_and_counted(code: int) -> None:
+def test_busy_brokers_are_retried_with_pauses_and_counted(code: int) -> None:
     bench = Bench(lambda _broker, number: code if number <= 5 else ResponseCode.SUCCESS)
     bench.run(packed())
     counts = bench.sender.counts
@@ -155,14 +155,14 @@ def test_busy_brokers_are_given_time_and_counted(code: int) -> None:
     assert all(one != other for one, other in itertools.pairwise(brokers))
 
 
-def test_the_time_for_a_send_is_limited_and_the_error_says_why() -> None:
+def test_a_send_fails_with_its_reason_after_the_retry_timeout() -> None:
     bench = Bench(lambda *_: ResponseCode.SYSTEM_BUSY, retry_timeout_ms=5000)
     with pytest.raises(SendFailed, match=r"in \d+ ms \(retryTimeoutMs=5000\).*a word"):
         bench.run(packed())
     assert 4.8 < bench.clock.now < 5, "the last attempt is shortly before the end"
 
 
-def test_a_lost_connection_is_tried_elsewhere_and_the_route_is_read_again() -> None:
+def test_a_lost_connection_is_retried_elsewhere_with_a_new_route() -> None:
     bench = Bench(lambda broker, _: ConnectionLost("gone") if broker == "a" else 0)
     bench.run(packed(100))
     assert bench.sender.counts.rows == 100
@@ -172,7 +172,7 @@ def test_a_lost_connection_is_tried_elsewhere_and_the_route_is_read_again() -> N
 @pytest.mark.parametrize(
     "code", [ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.SLAVE_NOT_AVAILABLE, 1]
 )
-def test_what_is_not_safe_is_tried_again_but_not_for_ever(code: int) -> None:
+def test_unsafe_results_are_retried_a_limited_number_of_times(code: int) -> None:
     bench = Bench(lambda _broker, number: code if number == 1 else 0)
     bench.run(packed())
     assert len(bench.network.calls) == 2
@@ -181,14 +181,14 @@ def test_what_is_not_safe_is_tried_again_but_not_for_ever(code: int) -> None:
         hopeless.run(packed())
 
 
-def test_what_no_broker_takes_is_an_error_at_once() -> None:
+def test_a_message_no_broker_accepts_is_an_error_at_once() -> None:
     bench = Bench(lambda *_: ResponseCode.MESSAGE_ILLEGAL)
     with pytest.raises(BrokerRefused, match="a word"):
         bench.run(packed())
     assert len(bench.network.calls) == 1
 
 
-def test_a_failure_ends_the_task_and_nothing_goes_on_behind_it() -> None:
+def test_a_failure_ends_the_task_and_its_threads() -> None:
     bench = Bench(lambda _broker, number: ResponseCode.MESSAGE_ILLEGAL if number == 3 else 0)
     with pytest.raises(BrokerRefused):
         bench.run(packed(5000))
@@ -197,7 +197,7 @@ def test_a_failure_ends_the_task_and_nothing_goes_on_behind_it() -> None:
     assert not [t for t in threading.enumerate() if t.name.startswith("orbitmq-send")]
 
 
-def test_sends_to_one_queue_keep_their_order_and_do_not_overtake() -> None:
+def test_sends_to_one_queue_keep_their_order() -> None:
     def answer(_broker: str, number: int) -> int:
         return ResponseCode.SYSTEM_BUSY if number % 3 == 0 else ResponseCode.SUCCESS
 
@@ -212,7 +212,7 @@ def test_sends_to_one_queue_keep_their_order_and_do_not_overtake() -> None:
     assert all(numbers == sorted(numbers) for numbers in stored.values())
 
 
-def test_pinned_brokers_are_waited_for_not_gone_around() -> None:
+def test_pinned_brokers_are_not_replaced_by_others() -> None:
     routes: Any = FakeRoutes()
     queues = SinkQueues(routes, first=1, pinned=lambda _topic: ["b", "a"])
     (send,) = packed()
@@ -226,7 +226,7 @@ def test_pinned_brokers_are_waited_for_not_gone_around() -> None:
         queues.slots("t")
 
 
-def test_turns_go_on_from_task_to_task() -> None:
+def test_queue_rotation_continues_from_task_to_task() -> None:
     routes: Any = FakeRoutes()
     turns = Turns()
     (send,) = packed()
@@ -234,7 +234,7 @@ def test_turns_go_on_from_task_to_task() -> None:
     assert Counter(chosen) == dict.fromkeys(QUEUES, 3)
 
 
-def test_every_queue_of_a_pinned_broker_has_its_turn() -> None:
+def test_every_queue_of_a_pinned_broker_is_used() -> None:
     routes: Any = FakeRoutes()
     turns = Turns()
     (send,) = packed()
@@ -248,7 +248,7 @@ def test_every_queue_of_a_pinned_broker_has_its_turn() -> None:
     assert Counter(chosen) == dict.fromkeys(QUEUES, 3)
 
 
-def test_sends_are_cut_over_the_queues_they_may_go_to() -> None:
+def test_the_number_of_possible_queues_is_known_for_each_send() -> None:
     routes: Any = FakeRoutes()
     (free,) = packed(2)
     (of_broker,) = packed(brokerName=["b"])
@@ -262,7 +262,7 @@ def test_sends_are_cut_over_the_queues_they_may_go_to() -> None:
 
 
 @pytest.mark.parametrize("pinned", [True, False])
-def test_places_are_waited_for_while_brokers_restart(pinned: bool) -> None:
+def test_queues_are_waited_for_while_brokers_restart(pinned: bool) -> None:
     clock = Clock()
     routes: Any = FakeRoutes()
     routes.queues = ()
@@ -299,7 +299,7 @@ def test_a_row_that_names_its_broker_waits_for_no_other() -> None:
     assert queues.fixed(send) == MessageQueue("t", "a", 1)
 
 
-def test_a_known_route_is_good_while_no_nameserver_answers() -> None:
+def test_a_known_route_is_used_while_no_nameserver_answers() -> None:
     with LocalCluster() as cluster:
         clock = Clock()
         network = BlockingNetwork()

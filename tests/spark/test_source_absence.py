@@ -56,7 +56,7 @@ def options(strict: bool) -> dict[str, str]:
 
 
 @STRICT
-def test_a_topic_is_deleted(
+def test_a_deleted_topic_fails_the_query_or_is_left_out(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path, strict: bool
 ) -> None:
     topic, other = new_topic(cluster, queues=2), new_topic(cluster, queues=1)
@@ -77,7 +77,7 @@ def test_a_topic_is_deleted(
 
 
 @STRICT
-def test_a_topic_gets_fewer_queues(
+def test_removed_queues_fail_the_query_or_are_left_out(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path, strict: bool
 ) -> None:
     topic = new_topic(cluster, queues=2)
@@ -99,7 +99,7 @@ def test_a_topic_gets_fewer_queues(
 
 
 @STRICT
-def test_a_broker_stays_away(
+def test_an_absent_broker_fails_the_query_or_is_left_out(
     spark: SparkSession, own: LocalCluster, new_topic: NewTopic, tmp_path: Path, strict: bool
 ) -> None:
     topic = new_topic(own, queues=1)
@@ -124,7 +124,7 @@ def test_a_broker_stays_away(
     assert bodies(written(spark, tmp_path)) == list("abcdefgh")
 
 
-def test_others_go_on_while_a_broker_restarts(
+def test_other_brokers_are_read_while_one_restarts(
     spark: SparkSession, own: LocalCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     topic = new_topic(own, queues=1)
@@ -169,7 +169,7 @@ def test_a_query_can_be_stopped_while_its_batch_waits_for_a_broker(
     assert bodies(written(spark, tmp_path)) == list("abcd")
 
 
-def test_a_run_to_a_fixed_end_that_begins_while_its_broker_restarts_reads_all_of_it(
+def test_a_run_to_a_fixed_end_waits_for_restarting_brokers(
     spark: SparkSession, own: LocalCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     topic = new_topic(own, queues=1)
@@ -186,7 +186,7 @@ def test_a_run_to_a_fixed_end_that_begins_while_its_broker_restarts_reads_all_of
     assert bodies(written(spark, tmp_path)) == ["a", "b"]
 
 
-def test_a_stream_outlives_a_broker_that_is_killed(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stream_continues_after_its_broker_is_killed(spark: SparkSession, tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "store") as broker:
         with Admin(broker.address) as admin:
             admin.create_topic("killed", queues=3)

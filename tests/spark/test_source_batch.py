@@ -17,7 +17,9 @@ from tests.spark.conftest import NewTopic
 from tests.spark.source_fixtures import bodies, frame, send, send_to_queue
 
 
-def test_every_column(spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic) -> None:
+def test_every_column_of_a_message_is_read(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
+) -> None:
     topic = new_topic(cluster, queues=1)
     before_ms = int(time.time() * 1000)
     with Producer(cluster.address, group="spark-tests") as producer:
@@ -69,14 +71,16 @@ def test_all_queues_are_read(
         assert read.rdd.getNumPartitions() == min(queues, 2), "a task per core, as far as queues go"
 
 
-def test_no_queues_and_no_messages(
+def test_topics_without_queues_or_messages_give_no_rows(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     assert frame(spark, cluster, None, subscribePattern="no-such-topic-.*").count() == 0
     assert frame(spark, cluster, new_topic(cluster)).count() == 0
 
 
-def test_chosen_columns(spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic) -> None:
+def test_only_chosen_columns_are_read(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
+) -> None:
     topic = new_topic(cluster, queues=1)
     send(cluster, topic, ["a"])
     read = frame(spark, cluster, topic, columns="queueOffset, BODY")
@@ -92,7 +96,7 @@ def test_chosen_columns(spark: SparkSession, cluster: LocalCluster, new_topic: N
     assert (row["keys"], row.topic) == ([], topic)
 
 
-def test_large_and_compressed_bodies(
+def test_large_and_compressed_bodies_are_read(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic = new_topic(cluster, queues=1)
@@ -108,7 +112,9 @@ def test_large_and_compressed_bodies(
     assert [row.sysFlag & 1 for row in rows] == [0, 0, 1]
 
 
-def test_offsets_as_json(spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic) -> None:
+def test_offsets_as_json_limit_the_read(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
+) -> None:
     topic = new_topic(cluster, queues=2)
     for queue in (0, 1):
         send_to_queue(cluster, topic, queue, [f"{queue}-{number}" for number in range(5)])
@@ -121,7 +127,9 @@ def test_offsets_as_json(spark: SparkSession, cluster: LocalCluster, new_topic: 
     assert bodies(read) == ["0-0", "0-1", "0-2", "0-3", "0-4", "1-4"]
 
 
-def test_offsets_by_time(spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic) -> None:
+def test_times_limit_the_read(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
+) -> None:
     topic = new_topic(cluster, queues=1)
     stored = []
     for number in range(4):
@@ -147,7 +155,7 @@ def test_offsets_by_time(spark: SparkSession, cluster: LocalCluster, new_topic: 
         frame(spark, cluster, topic, startingTimestamp=late).count()
 
 
-def test_assigned_queues_and_patterns(
+def test_assigned_queues_lists_and_patterns_select_topics(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic, other = new_topic(cluster, queues=3), new_topic(cluster, queues=1)
@@ -168,7 +176,7 @@ def test_assigned_queues_and_patterns(
         frame(spark, cluster, "unheard-of").count()
 
 
-def test_a_pattern_leaves_the_system_alone(spark: SparkSession, cluster: LocalCluster) -> None:
+def test_a_pattern_does_not_match_system_topics(spark: SparkSession, cluster: LocalCluster) -> None:
     with Admin(cluster.address) as admin:
         admin.create_topic("%DLQ%some-group", queues=1)
     send(cluster, "%DLQ%some-group", ["dead"])
@@ -179,7 +187,9 @@ def test_a_pattern_leaves_the_system_alone(spark: SparkSession, cluster: LocalCl
     assert bodies(named) == ["dead"]
 
 
-def test_tags_leave_holes(spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic) -> None:
+def test_tags_filter_messages_by_text_not_by_hash(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
+) -> None:
     topic = new_topic(cluster, queues=1)
     with Producer(cluster.address, group="spark-tests") as producer:
         for number in range(1500):
@@ -195,7 +205,9 @@ def test_tags_leave_holes(spark: SparkSession, cluster: LocalCluster, new_topic:
         assert frame(spark, cluster, topic, tags="*", **options).count() == 1500
 
 
-def test_tasks(spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic) -> None:
+def test_the_number_of_tasks_follows_the_options(
+    spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
+) -> None:
     topic = new_topic(cluster, queues=2)
     wanted = [f"{number:03}" for number in range(100)]
     send(cluster, topic, wanted)
@@ -219,7 +231,7 @@ def test_tasks(spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic) 
         {"timeoutMs": 30_000, "routeCacheTtlMs": "0", "fetchOffset__retryIntervalMs": 1},
     ],
 )
-def test_tuning_changes_no_row(
+def test_tuning_options_do_not_change_the_rows(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, options: dict[str, Any]
 ) -> None:
     topic = new_topic(cluster, queues=2)
@@ -228,7 +240,7 @@ def test_tuning_changes_no_row(
     assert bodies(frame(spark, cluster, topic, **options)) == wanted
 
 
-def test_sql_filters(spark: SparkSession, new_topic: NewTopic) -> None:
+def test_sql_filters_messages(spark: SparkSession, new_topic: NewTopic) -> None:
     with LocalCluster(settings={"enablePropertyFilter": "true"}) as own:
         topic = new_topic(own, queues=2)
         with Producer(own.address, group="spark-tests") as producer:
@@ -240,7 +252,9 @@ def test_sql_filters(spark: SparkSession, new_topic: NewTopic) -> None:
         assert frame(spark, own, topic, sql="absent IS NOT NULL").count() == 0
 
 
-def test_two_brokers(spark: SparkSession, two_brokers: LocalCluster, new_topic: NewTopic) -> None:
+def test_queues_of_two_brokers_are_read(
+    spark: SparkSession, two_brokers: LocalCluster, new_topic: NewTopic
+) -> None:
     topic = new_topic(two_brokers, queues=2)
     wanted = [f"{number:02}" for number in range(40)]
     send(two_brokers, topic, wanted)

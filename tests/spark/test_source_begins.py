@@ -73,7 +73,7 @@ def topic(cluster: LocalCluster) -> tuple[str, int]:
         ),
     ],
 )
-def test_where_it_begins(
+def test_a_stream_begins_by_its_start_options(
     cluster: LocalCluster,
     topic: tuple[str, int],
     options: Callable[[str, int], dict[str, Any]],
@@ -85,13 +85,15 @@ def test_where_it_begins(
     assert first == {topic[0]: {"broker-a": begins}}
 
 
-def test_a_time_that_nothing_is_later_than(cluster: LocalCluster, topic: tuple[str, int]) -> None:
+def test_a_start_time_after_the_last_message_is_refused(
+    cluster: LocalCluster, topic: tuple[str, int]
+) -> None:
     late = str(topic[1] + 3_600_000)
     with pytest.raises(Exception, match="no message stored at"):
         reader(cluster, subscribe=topic[0], startingTimestamp=late).initialOffset()
 
 
-def test_one_that_catches_up_ends_where_it_began_to(
+def test_available_now_ends_at_the_offsets_of_its_start(
     cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     name = new_topic(cluster, queues=2)
@@ -108,7 +110,7 @@ def test_one_that_catches_up_ends_where_it_began_to(
 
 
 @pytest.mark.parametrize("catches_up", [True, False])
-def test_a_queue_without_a_broker_stays_where_it_was_begun(
+def test_an_assigned_queue_stays_on_its_first_broker(
     two_brokers: LocalCluster, request: pytest.FixtureRequest, catches_up: bool
 ) -> None:
     name = f"widened-{request.node.callspec.id}"
@@ -135,7 +137,7 @@ def test_a_queue_without_a_broker_stays_where_it_was_begun(
         reader(two_brokers, **options).initialOffset()
 
 
-def test_fixed_queues_from_a_time_on_and_no_secret_is_kept(
+def test_assigned_queues_are_read_from_a_time_without_storing_secrets(
     spark: SparkSession, cluster: LocalCluster, topic: tuple[str, int], tmp_path: Path
 ) -> None:
     assigned = json.dumps({topic[0]: {"broker-a": [1]}})

@@ -52,7 +52,7 @@ def rows(reader: Any, *offsets: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("bulk_read", ["true", "false"])
-def test_the_error_names_the_message_and_the_way_past_it(
+def test_an_unreadable_body_is_an_error_with_its_message_and_remedy(
     cluster: LocalCluster, poisoned: str, bulk_read: str
 ) -> None:
     strict = source(cluster, poisoned, bulkRead=bulk_read)
@@ -64,7 +64,7 @@ def test_the_error_names_the_message_and_the_way_past_it(
 
 
 @pytest.mark.parametrize("bulk_read", ["true", "false"])
-def test_a_stream_goes_on_with_such_bodies_as_they_are(
+def test_a_stream_passes_unreadable_bodies_on_when_lenient(
     cluster: LocalCluster, poisoned: str, bulk_read: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     lenient = source(
@@ -90,7 +90,7 @@ def test_a_stream_goes_on_with_such_bodies_as_they_are(
     assert f"message 1 of queue 0 of topic {poisoned}" in told.getMessage()
 
 
-def test_a_topic_full_of_them_does_not_fill_the_log(
+def test_many_unreadable_bodies_do_not_fill_the_log(
     cluster: LocalCluster, new_topic: NewTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = new_topic(cluster, queues=1)

@@ -19,14 +19,14 @@ def group_of(source: RocketMQSource) -> str:
     return source._source_options(streaming=True).group
 
 
-def test_every_query_has_a_group_of_its_own() -> None:
+def test_every_query_has_its_own_group() -> None:
     one, other = RocketMQSource(dict(OPTIONS)), RocketMQSource(dict(OPTIONS))
     assert group_of(one).startswith("ORBIT_SPARK-")
     assert group_of(one) == group_of(one) != group_of(other)
     assert group_of(RocketMQSource(OPTIONS | {"consumerGroup": "billing"})) == "billing"
 
 
-def test_brokers_see_one_group_per_query(
+def test_brokers_register_one_group_per_query(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic = new_topic(cluster, queues=3)
@@ -45,7 +45,7 @@ def test_brokers_see_one_group_per_query(
     assert all(name.startswith("ORBIT_SPARK-") for name in made)
 
 
-def test_topics_and_groups_are_those_of_the_namespace(
+def test_topics_and_groups_are_in_the_namespace(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     topic = new_topic(cluster, queues=2)

@@ -24,7 +24,7 @@ def questions_in_silence(cluster: LocalCluster) -> list[int]:
     return [code for code, _ in heard if code not in HEARTBEATS]
 
 
-def test_an_idle_stream_asks_little_and_wakes_up_at_once(
+def test_an_idle_stream_sends_few_requests_and_wakes_up_at_once(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     topic = new_topic(cluster, queues=64)
@@ -41,7 +41,7 @@ def test_an_idle_stream_asks_little_and_wakes_up_at_once(
         query.stop()
 
 
-def test_a_stream_that_waits_for_more_asks_as_little(
+def test_a_stream_waiting_for_more_offsets_sends_few_requests(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     topic = new_topic(cluster, queues=2)

@@ -37,7 +37,7 @@ def expire(cluster: LocalCluster, topic: str) -> int:
     return int(store.min_offset(topic, 0))
 
 
-def test_offsets_that_have_expired(
+def test_expired_offsets_fail_the_query_or_are_skipped(
     spark: SparkSession, small_files: LocalCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     topic = new_topic(small_files, queues=1)
@@ -59,7 +59,7 @@ def test_offsets_that_have_expired(
     assert written(spark, tmp_path).count() == 20 + 320 - first
 
 
-def test_a_stream_does_not_crawl_through_what_has_expired(
+def test_a_stream_skips_expired_offsets_at_once(
     small_files: LocalCluster, new_topic: NewTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = new_topic(small_files, queues=1)
@@ -92,7 +92,7 @@ def test_a_stream_does_not_crawl_through_what_has_expired(
         each.stop()
 
 
-def test_what_expires_between_two_attempts_moves_nothing_to_another_task(
+def test_expiry_between_attempts_keeps_the_division_into_tasks(
     small_files: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic = new_topic(small_files, queues=3)
@@ -122,7 +122,7 @@ def test_what_expires_between_two_attempts_moves_nothing_to_another_task(
     ]
 
 
-def test_a_queue_that_was_made_anew(
+def test_a_recreated_queue_fails_the_query_or_is_read_anew(
     spark: SparkSession, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     with LocalCluster() as own:
@@ -142,7 +142,7 @@ def test_a_queue_that_was_made_anew(
     assert bodies(written(spark, tmp_path)) == ["newer"] * 2 + ["old"] * 10
 
 
-def test_offsets_beyond_the_end(
+def test_offsets_beyond_the_end_fail_the_query_or_are_cut(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic = new_topic(cluster, queues=1)

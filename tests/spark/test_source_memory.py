@@ -60,7 +60,9 @@ def _peak_kb(pid: int) -> int:
 
 
 @pytest.mark.parametrize("bulk", ["true", "false"])
-def test_large_bodies(spark: SparkSession, large: tuple[LocalCluster, str], bulk: str) -> None:
+def test_memory_is_limited_when_bodies_are_large(
+    spark: SparkSession, large: tuple[LocalCluster, str], bulk: str
+) -> None:
     cluster, topic = large
     read = frame(spark, cluster, topic, columns="body", bulkRead=bulk)
     (counted,) = read.selectExpr("sum(length(body))").collect()

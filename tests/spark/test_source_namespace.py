@@ -38,14 +38,12 @@ def topics(made: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("bulk_read", ["true", "false"])
-def test_the_topic_has_the_name_that_it_is_subscribed_by(
-    shop: LocalCluster, bulk_read: str
-) -> None:
+def test_rows_have_the_topic_name_without_the_namespace(shop: LocalCluster, bulk_read: str) -> None:
     assert topics(reader(shop, bulkRead=bulk_read)) == [TOPIC, TOPIC]
 
 
 @pytest.mark.parametrize(("name", "rows"), [(TOPIC, 2), (f"shop%{TOPIC}", 0)])
-def test_a_pushed_filter_finds_the_rows_that_it_would_let_pass(
+def test_a_pushed_topic_filter_uses_names_without_the_namespace(
     shop: LocalCluster, name: str, rows: int
 ) -> None:
     made = reader(shop, pushFilters="true")

@@ -34,7 +34,7 @@ def read(streaming: Any = False, **options: str) -> SourceOptions:
     return SourceOptions.of(BASE | given, streaming=streaming)
 
 
-def test_defaults() -> None:
+def test_options_have_their_documented_defaults() -> None:
     options = read()
     assert options.connection.nameservers == ("127.0.0.1:9876",)
     assert options.topics.names == ("orders",)
@@ -46,7 +46,7 @@ def test_defaults() -> None:
     assert not options.push_filters
 
 
-def test_spellings() -> None:
+def test_option_names_have_several_spellings() -> None:
     options = SourceOptions.of(
         {
             "namesrvaddr": "a:1;b:2",
@@ -68,13 +68,13 @@ def test_spellings() -> None:
     assert options.tags is None
 
 
-def test_the_environment_knows_a_nameserver(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_nameserver_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NAMESRV_ADDR", "10.0.0.1:9876")
     options = SourceOptions.of({"subscribe": "t"}, streaming=False)
     assert options.connection.nameservers == ("10.0.0.1:9876",)
 
 
-def test_which_end_wins() -> None:
+def test_the_most_specific_start_option_wins() -> None:
     both = {"startingTimestamp": "5", "startingOffsetsByTimestamp": '{"orders":{"b":{"0":7}}}'}
     assert read(**both, startingOffsets="earliest").starting.timestamp_ms == 5
     by_time = read(startingOffsetsByTimestamp=both["startingOffsetsByTimestamp"]).starting
@@ -135,7 +135,7 @@ def test_which_end_wins() -> None:
         ({"prefetch": "0"}, "1 or more"),
     ],
 )
-def test_mistakes(options: dict[str, str], text: str) -> None:
+def test_every_mistake_is_one_line_with_its_option(options: dict[str, str], text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read(**options)
     assert text in str(caught.value)
@@ -143,12 +143,12 @@ def test_mistakes(options: dict[str, str], text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
-def test_a_stream_has_no_end(name: str) -> None:
+def test_ending_options_are_refused_for_streams(name: str) -> None:
     with pytest.raises(ConfigError, match=f"{name} is for batch reads"):
         read(streaming=True, **{name: "5"})
 
 
-def test_without_a_nameserver(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_nameserver_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
     with pytest.raises(ConfigError, match="option nameServer is missing"):
         SourceOptions.of({"subscribe": "t"}, streaming=False)
@@ -181,7 +181,7 @@ def test_secrets_are_never_shown() -> None:
     assert "hidden" not in repr(caught.value.__cause__)
 
 
-def test_the_connection_speaks_the_clients_language() -> None:
+def test_connection_options_become_client_settings() -> None:
     given = Options(BASE | SECRETS | {"tlsVerify": "false"}, SOURCE_OPTIONS, "a source")
     settings = ConnectionOptions.of(given).client_settings()
     assert settings.access_key == "AK-hidden"
@@ -193,7 +193,7 @@ def test_the_connection_speaks_the_clients_language() -> None:
     assert sent["Signature"]
 
 
-def test_schemas_that_are_not_messages() -> None:
+def test_schemas_other_than_messages_are_refused() -> None:
     source = RocketMQSource(dict(BASE))
     for field, text in (
         (StructField("size", IntegerType()), "no column 'size'"),
@@ -204,7 +204,7 @@ def test_schemas_that_are_not_messages() -> None:
             source.reader(StructType([field]))
 
 
-def test_errors_of_a_query_are_one_clear_line_without_secrets(
+def test_errors_of_a_query_are_one_line_without_secrets(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic = new_topic(cluster, queues=1)
@@ -246,7 +246,7 @@ def test_errors_of_a_query_are_one_clear_line_without_secrets(
         (True, {"pushFilters": "false", "maxOffsetsPerTrigger": "10"}, []),
     ],
 )
-def test_options_without_effect_are_told_in_a_line_and_no_error(
+def test_options_without_effect_are_logged_in_one_line(
     streaming: bool, options: dict[str, str], told: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     source = RocketMQSource(BASE | options)
@@ -260,7 +260,7 @@ def test_options_without_effect_are_told_in_a_line_and_no_error(
     assert "no effect" in line.getMessage()
 
 
-def test_columns_beside_another_schema_are_refused() -> None:
+def test_columns_that_contradict_the_schema_are_refused() -> None:
     source = RocketMQSource(BASE | {"columns": "body,topic"})
     for schema in (source.schema(), message_schema(["topic", "body"])):
         source.reader(schema)

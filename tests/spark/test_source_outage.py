@@ -58,7 +58,7 @@ def test_a_stream_goes_on_without_nameservers(own: LocalCluster, new_topic: NewT
     stream.stop()
 
 
-def test_a_topic_that_is_gone_does_not_keep_others_of_its_broker(
+def test_a_missing_topic_does_not_block_others_of_its_broker(
     own: LocalCluster, new_topic: NewTopic
 ) -> None:
     gone, there = new_topic(own, queues=1), new_topic(own, queues=1)
@@ -83,7 +83,7 @@ def killable(tmp_path: Path) -> Iterator[BrokerProcess]:
         yield broker
 
 
-def test_a_batch_goes_on_when_its_broker_is_back(killable: BrokerProcess) -> None:
+def test_a_batch_continues_when_its_broker_is_back(killable: BrokerProcess) -> None:
     stream = reader(killable.address, subscribe="t", maxBrokerAbsence="1h", **IMPATIENT)
     start = stream.initialOffset()
     end = stream.latestOffset(start, ReadAllAvailable())
@@ -100,7 +100,7 @@ def test_a_batch_goes_on_when_its_broker_is_back(killable: BrokerProcess) -> Non
     stream.stop()
 
 
-def test_a_broker_that_does_not_come_back(
+def test_an_absent_broker_fails_planning_or_is_skipped(
     killable: BrokerProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
     impatient = IMPATIENT | {"subscribe": "t", "maxBrokerAbsence": "1s"}
@@ -121,7 +121,7 @@ def test_a_broker_that_does_not_come_back(
         stream.stop()
 
 
-def test_a_query_that_goes_on_after_losses_leaves_out_nothing_of_a_broker_that_is_away(
+def test_a_lenient_query_waits_for_an_absent_broker(
     killable: BrokerProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
     lenient = reader(
@@ -141,7 +141,7 @@ def test_a_query_that_goes_on_after_losses_leaves_out_nothing_of_a_broker_that_i
     lenient.stop()
 
 
-def test_a_batch_read_waits_for_the_only_broker_and_a_topic_that_nobody_made_is_an_error(
+def test_a_batch_read_waits_for_its_broker_but_not_for_a_missing_topic(
     own: LocalCluster, new_topic: NewTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = new_topic(own, queues=1)
@@ -165,7 +165,7 @@ def test_a_batch_read_waits_for_the_only_broker_and_a_topic_that_nobody_made_is_
         assert len(waiting.result(60)) == 1
 
 
-def test_a_batch_read_asks_again_what_a_broker_can_do(
+def test_a_batch_read_retries_the_request_for_broker_features(
     own: LocalCluster, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = new_topic(own, queues=1)

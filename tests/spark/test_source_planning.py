@@ -58,31 +58,29 @@ def test_every_offset_is_read_once(
         ([0, 0], 0),
     ],
 )
-def test_as_many_tasks_as_run_at_once(lengths: list[int], tasks: int) -> None:
+def test_there_are_as_many_tasks_as_cores(lengths: list[int], tasks: int) -> None:
     assert len(pack(ranges_of(lengths), 8)) == tasks
 
 
 @pytest.mark.parametrize(
     ("lengths", "tasks"), [([1000] * 8, 1), ([3000] * 8, 3), ([30_000] * 8, 8), ([1] * 8, 1)]
 )
-def test_batches_of_earlier_versions_have_the_tasks_they_had(
-    lengths: list[int], tasks: int
-) -> None:
+def test_batches_of_earlier_versions_keep_their_tasks(lengths: list[int], tasks: int) -> None:
     assert len(pack(ranges_of(lengths), 8, least=ONCE_LEAST_PER_TASK)) == tasks
 
 
-def test_tasks_have_about_as_much_to_do() -> None:
+def test_tasks_have_about_equal_sizes() -> None:
     packed = pack(ranges_of([50_000, 30_000, 30_000, 20_000, 10_000]), 2)
     assert sorted(sum(each.count for each in task) for task in packed) == [70_000, 70_000]
 
 
-def test_the_longest_is_divided_first() -> None:
+def test_the_longest_range_is_divided_first() -> None:
     pieces = split(ranges_of([100, 10]), 5, None)
     assert [each.count for each in pieces] == [25, 25, 25, 25, 10]
 
 
 @given(st.dictionaries(st.integers(0, 9), st.integers(1, 1000), max_size=8), st.integers(1, 3000))
-def test_shares(waiting: dict[int, int], limit: int) -> None:
+def test_shares_are_proportional_to_the_backlog(waiting: dict[int, int], limit: int) -> None:
     backlogs = {queue(number): count for number, count in waiting.items()}
     shares = share(backlogs, limit)
     total = sum(backlogs.values())
@@ -115,7 +113,7 @@ def test_queues_take_turns_when_there_is_not_one_offset_for_each(count: int, dat
 
 
 @given(st.dictionaries(st.integers(0, 99), st.integers(0, 2**62)))
-def test_offsets_are_written_in_one_order(numbers: dict[int, int]) -> None:
+def test_offsets_are_written_in_a_fixed_order(numbers: dict[int, int]) -> None:
     offsets = {queue(number): offset for number, offset in numbers.items()}
     text = as_json(offsets, tasks=3, least=7)
     assert from_json(text) == offsets

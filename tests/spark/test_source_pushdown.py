@@ -59,7 +59,7 @@ def ranges(reader: PushdownReader) -> dict[int, tuple[int, int]]:
     return found
 
 
-def test_the_same_rows_are_found(
+def test_pushed_filters_find_the_same_rows(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic = filled(cluster, new_topic)
@@ -84,7 +84,7 @@ def test_the_same_rows_are_found(
 
 
 @pytest.mark.parametrize("name", ["rocketmq", "rocketmq-store"])
-def test_one_line_names_the_switch_that_filters_need(
+def test_a_missing_spark_setting_for_filters_is_named_in_one_line(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, store: Path, name: str
 ) -> None:
     options = {"pushFilters": "true", "path": str(store)}
@@ -110,7 +110,9 @@ def source_options(cluster: LocalCluster, topic: str) -> dict[str, str]:
     return {"nameServer": cluster.address, "subscribe": topic}
 
 
-def test_less_is_read(cluster: LocalCluster, new_topic: NewTopic) -> None:
+def test_pushed_filters_narrow_the_offset_ranges(
+    cluster: LocalCluster, new_topic: NewTopic
+) -> None:
     topic = filled(cluster, new_topic)
     everything = dict.fromkeys(range(4), (0, EACH))
     cases: list[tuple[list[Filter], dict[int, tuple[int, int]]]] = [
@@ -134,7 +136,7 @@ def test_less_is_read(cluster: LocalCluster, new_topic: NewTopic) -> None:
         assert ranges(reader) == wanted, filters
 
 
-def test_what_says_nothing_of_a_range_is_left_to_spark(
+def test_filters_that_narrow_no_range_are_left_to_spark(
     cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic = filled(cluster, new_topic)
@@ -144,9 +146,7 @@ def test_what_says_nothing_of_a_range_is_left_to_spark(
     assert ranges(reader) == dict.fromkeys(range(4), (0, EACH))
 
 
-def test_times_are_looked_up_and_looked_at_again(
-    cluster: LocalCluster, new_topic: NewTopic
-) -> None:
+def test_pushed_times_narrow_the_offset_ranges(cluster: LocalCluster, new_topic: NewTopic) -> None:
     topic = filled(cluster, new_topic)
     an_hour = timedelta(hours=1)
     now = datetime.now(UTC)
@@ -189,7 +189,7 @@ def test_no_row_is_lost_to_a_clock_that_was_set_back(
     assert len(found) < len(times), "the time that was looked up last has saved something"
 
 
-def test_tags_become_the_brokers_filter_and_the_rest_is_sparks(
+def test_tags_are_filtered_by_brokers_and_the_rest_by_spark(
     cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     reader = pushing(cluster, filled(cluster, new_topic))

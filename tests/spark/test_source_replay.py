@@ -52,7 +52,7 @@ def division(reader: RocketMQStreamReader, start: Any, end: Any) -> list[list[Qu
 
 @pytest.mark.parametrize("limit", [ReadAllAvailable(), ReadMaxRows(120)])
 @pytest.mark.parametrize("later_cores", [1, 2, 8])
-def test_a_driver_with_other_cores_divides_a_planned_batch_as_it_was(
+def test_a_driver_with_other_cores_keeps_the_division_of_a_batch(
     cluster: LocalCluster, topic: str, limit: Any, later_cores: int
 ) -> None:
     options = {"maxOffsetsPerTrigger": "120"}
@@ -74,7 +74,7 @@ def test_a_driver_with_other_cores_divides_a_planned_batch_as_it_was(
 
 
 @pytest.mark.parametrize("later_cores", [1, 3])
-def test_a_batch_that_an_earlier_version_has_planned_is_divided_as_it_was(
+def test_a_batch_of_an_earlier_version_keeps_its_division(
     cluster: LocalCluster, topic: str, later_cores: int
 ) -> None:
     """Less than 10 000 offsets were one task then, whatever the cores."""
@@ -95,9 +95,7 @@ def test_a_batch_that_an_earlier_version_has_planned_is_divided_as_it_was(
         later.stop()
 
 
-def test_cores_that_have_changed_are_no_news_by_themselves(
-    cluster: LocalCluster, topic: str
-) -> None:
+def test_changed_cores_alone_start_no_batch(cluster: LocalCluster, topic: str) -> None:
     first = driver(cluster, topic, 3)
     end = first.latestOffset(first.initialOffset(), ReadAllAvailable())
     first.stop()
@@ -113,7 +111,7 @@ def test_cores_that_have_changed_are_no_news_by_themselves(
         later.stop()
 
 
-def test_a_checkpoint_that_does_not_say_is_divided_for_the_cores_there_are(
+def test_a_checkpoint_without_tasks_is_divided_for_the_current_cores(
     cluster: LocalCluster, topic: str
 ) -> None:
     reader = driver(cluster, topic, 2)
@@ -125,7 +123,7 @@ def test_a_checkpoint_that_does_not_say_is_divided_for_the_cores_there_are(
         reader.stop()
 
 
-def test_offsets_of_a_checkpoint_can_be_begun_with_and_compared(
+def test_offsets_of_a_checkpoint_are_valid_starting_offsets(
     cluster: LocalCluster, topic: str
 ) -> None:
     first = driver(cluster, topic, 3)

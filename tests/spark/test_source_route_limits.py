@@ -66,7 +66,7 @@ OPTIONS = {"startingOffsets": "earliest", "routeCacheTtlMs": "0", "fetchOffset.n
 
 
 @pytest.mark.parametrize("body", HUGE.values(), ids=HUGE)
-def test_reader_is_refused_when_its_topic_has_too_many_queues(
+def test_a_reader_is_refused_when_its_topic_has_too_many_queues(
     cluster: LocalCluster, new_topic: NewTopic, body: bytes
 ) -> None:
     topic = new_topic(cluster, queues=1)
@@ -83,7 +83,7 @@ def test_reader_is_refused_when_its_topic_has_too_many_queues(
 
 
 @pytest.mark.parametrize("body", HUGE.values(), ids=HUGE)
-def test_stream_keeps_the_queues_it_knows_when_the_next_route_has_too_many(
+def test_a_stream_keeps_its_queues_when_the_next_route_has_too_many(
     cluster: LocalCluster, new_topic: NewTopic, body: bytes
 ) -> None:
     topic = new_topic(cluster, queues=2)

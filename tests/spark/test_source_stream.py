@@ -38,7 +38,7 @@ def offsets_of(query: StreamingQuery, which: str = "endOffset") -> Any:
     return json.loads(progress["sources"][0][which])
 
 
-def test_available_now_ends_where_it_began_to_read(
+def test_available_now_reads_up_to_the_end_at_its_start(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     topic = new_topic(cluster, queues=3)
@@ -57,7 +57,7 @@ def test_available_now_ends_where_it_began_to_read(
     assert sum(ends[topic]["broker-a"].values()) == 57
 
 
-def test_once_takes_all_there_is(
+def test_once_reads_all_messages(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     topic = new_topic(cluster, queues=2)
@@ -70,7 +70,7 @@ def test_once_takes_all_there_is(
     assert bodies(written(spark, tmp_path)) == names("a", 20) + names("b", 20)
 
 
-def test_rows_per_trigger_in_proportion_to_the_backlog(
+def test_max_offsets_are_shared_in_proportion_to_the_backlog(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     topic = new_topic(cluster, queues=2)
@@ -85,7 +85,7 @@ def test_rows_per_trigger_in_proportion_to_the_backlog(
     assert bodies(written(spark, tmp_path)) == names("a", 60) + names("b", 20)
 
 
-def test_bytes_per_trigger(
+def test_max_bytes_limit_each_batch(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     topic = new_topic(cluster, queues=1)
@@ -97,7 +97,7 @@ def test_bytes_per_trigger(
     assert all(10 <= step <= 13 for step in steps[:-1]), steps
 
 
-def test_tasks_of_all_batches_use_the_connections_of_their_workers(
+def test_tasks_of_all_batches_share_the_connections_of_workers(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     topic = new_topic(cluster, queues=1)
@@ -112,7 +112,7 @@ def test_tasks_of_all_batches_use_the_connections_of_their_workers(
     assert 1 <= len(readers) <= 2
 
 
-def test_not_before_there_are_enough(
+def test_a_batch_waits_for_the_minimum_of_offsets(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     topic = new_topic(cluster, queues=1)
@@ -150,7 +150,7 @@ def test_not_before_there_are_enough(
     assert bodies(written(spark, tmp_path / "patient")) == names("a", 3) + names("b", 9)
 
 
-def test_latest_is_where_a_stream_begins_and_new_messages_come(
+def test_a_stream_begins_at_the_latest_offsets_by_default(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     topic = new_topic(cluster, queues=2)
@@ -169,7 +169,7 @@ def test_latest_is_where_a_stream_begins_and_new_messages_come(
     assert bodies(written(spark, tmp_path)) == names("after", 5)
 
 
-def test_queues_and_topics_that_are_added_begin_at_their_first_message(
+def test_added_queues_and_topics_begin_at_their_first_message(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     topic = new_topic(cluster, queues=1)
@@ -193,7 +193,7 @@ def test_queues_and_topics_that_are_added_begin_at_their_first_message(
     assert bodies(written(spark, tmp_path)) == names("added", 5) + names("more", 5)
 
 
-def test_progress_shows_as_lag_of_the_group(
+def test_committed_progress_shows_as_lag_of_the_group(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     topic = new_topic(cluster, queues=2)
@@ -214,7 +214,7 @@ def test_progress_shows_as_lag_of_the_group(
         assert not any(admin.committed_offsets(quiet, topic).values())
 
 
-def test_a_filter_makes_progress_over_its_holes(
+def test_offsets_advance_over_filtered_messages(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     topic = new_topic(cluster, queues=1)
@@ -228,7 +228,7 @@ def test_a_filter_makes_progress_over_its_holes(
 
 
 @pytest.mark.parametrize("bulk", ["true", "false"])
-def test_a_broker_that_restarts(
+def test_a_stream_continues_when_its_broker_restarts(
     spark: SparkSession, new_topic: NewTopic, tmp_path: Path, bulk: str
 ) -> None:
     with LocalCluster() as own:

@@ -23,7 +23,7 @@ MESSAGES = 1600
 
 
 @pytest.mark.timeout(600)
-def test_executors_that_are_killed_lose_nothing_and_repeat_nothing(
+def test_nothing_is_lost_or_repeated_when_executors_are_killed(
     spark_cluster: StandaloneCluster,
     cluster: LocalCluster,
     new_topic: Callable[..., str],

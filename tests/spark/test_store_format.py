@@ -68,7 +68,9 @@ def numbers(rows: DataFrame) -> list[int]:
     return sorted(int(row.body.split()[1]) for row in rows.select("body").collect())
 
 
-def test_all_columns_and_all_rows(spark: SparkSession, store: Path, rows_of: RowsOf) -> None:
+def test_all_columns_and_all_rows_are_read(
+    spark: SparkSession, store: Path, rows_of: RowsOf
+) -> None:
     rows = rows_of(spark, store, brokerName="broker-a")
     assert rows.schema == message_schema()
     row = rows.where("msgId = 'U7'").collect()[0]
@@ -103,7 +105,7 @@ def test_all_columns_and_all_rows(spark: SparkSession, store: Path, rows_of: Row
         ({"columns": "body", "minPartitions": 3, "startingOffsets": "earliest"}, range(COUNT)),
     ],
 )
-def test_options_select(
+def test_options_select_messages(
     spark: SparkSession,
     store: Path,
     rows_of: RowsOf,
@@ -113,7 +115,7 @@ def test_options_select(
     assert numbers(rows_of(spark, store, **options)) == list(expected)
 
 
-def test_splits_become_tasks_and_columns_are_chosen(
+def test_splits_become_tasks_with_the_chosen_columns(
     spark: SparkSession, store: Path, rows_of: RowsOf
 ) -> None:
     rows = rows_of(spark, store, splits=5, columns="queueOffset,topic")
@@ -149,12 +151,12 @@ def test_a_schema_chooses_columns(spark: SparkSession, store: Path) -> None:
         ({"path": "x", "commitLogPath": "y,s3a:/z"}, "of this machine, not 's3a:/z'"),
     ],
 )
-def test_wrong_options_are_one_clear_line(options: dict[str, str], message: str) -> None:
+def test_wrong_options_are_refused_in_one_line(options: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message.replace("[", r"\[").replace("?", r"\?")):
         StoreOptions.of(options)
 
 
-def test_what_the_directory_cannot_give_is_said_before_tasks_start(
+def test_an_unusable_directory_or_time_is_refused_before_tasks_start(
     spark: SparkSession, store: Path, tmp_path: Path, rows_of: RowsOf
 ) -> None:
     with pytest.raises(REFUSED, match="neither epoch milliseconds"):
@@ -173,7 +175,7 @@ def test_a_directory_may_be_a_url(spark: SparkSession, store: Path) -> None:
         assert read_store(spark, url, commitLogPath=logs).count() == COUNT
 
 
-def test_a_column_that_messages_do_not_have(spark: SparkSession, store: Path) -> None:
+def test_an_unknown_column_is_refused(spark: SparkSession, store: Path) -> None:
     with pytest.raises(PySparkException, match="messages have no column"):
         spark.read.format("rocketmq-store").schema("price int").load(str(store)).collect()
 
@@ -247,27 +249,31 @@ def test_python_values_are_options_too(spark: SparkSession, store: Path) -> None
     assert numbers(read_store(spark, store, topics={"odd", "even"})) == list(range(COUNT))
 
 
-def test_nothing_found_is_an_empty_table(spark: SparkSession, store: Path, rows_of: RowsOf) -> None:
+def test_no_matching_message_is_an_empty_table(
+    spark: SparkSession, store: Path, rows_of: RowsOf
+) -> None:
     rows = rows_of(spark, store, topics="absent")
     assert (rows.schema, rows.collect()) == (message_schema(), [])
 
 
 @pytest.mark.parametrize("options", [{"table": "damages"}, {"pushFilters": True}])
-def test_what_only_the_format_can_do_is_said(
+def test_options_of_the_format_are_refused_by_read_store(
     spark: SparkSession, store: Path, options: dict[str, object]
 ) -> None:
     with pytest.raises(ConfigError, match=r'are for spark.read.format\("rocketmq-store"\)'):
         read_store(spark, store, **options)
 
 
-def test_a_store_cannot_be_followed(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+def test_a_store_cannot_be_read_as_a_stream(
+    spark: SparkSession, store: Path, tmp_path: Path
+) -> None:
     rows = spark.readStream.format("rocketmq-store").load(str(store))
     query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
     with pytest.raises(PySparkException, match="is read once, with spark"):
         query.awaitTermination(60)
 
 
-def test_a_frame_is_read_again_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_frame_is_read_again_unchanged(spark: SparkSession, tmp_path: Path) -> None:
     path = fill(tmp_path / "store", 20)
     rows = read_store(spark, path)
     with open_small(path) as written:
@@ -276,7 +282,7 @@ def test_a_frame_is_read_again_as_it_was(spark: SparkSession, tmp_path: Path) ->
     assert numbers(read_store(spark, path)) == list(range(21))
 
 
-def test_a_running_store_is_a_table_of_one_moment(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_running_store_is_read_as_of_one_moment(spark: SparkSession, tmp_path: Path) -> None:
     with open_small(tmp_path / "store") as written:
         for number in range(100):
             written.append(message(number), now_ms=T0 + number)
@@ -327,7 +333,7 @@ def test_a_running_store_is_a_table_of_one_moment(spark: SparkSession, tmp_path:
         ({}, "tags = 'tag1' AND topic = 'even'"),
     ],
 )
-def test_pushed_filters_read_less_and_find_the_same(
+def test_pushed_filters_find_the_same_messages(
     spark: SparkSession, store: Path, options: dict[str, object], condition: str
 ) -> None:
     plain = table(spark, store, **options).where(condition)
@@ -386,7 +392,7 @@ def test_a_directory_is_planned_once_for_pushed_filters(
     assert looks == ["__init__", "plan"]
 
 
-def test_filters_rule_out_and_never_bring_in() -> None:
+def test_filters_only_narrow_the_selection() -> None:
     def topics(given: QueueWishes | None, *filters: Filter) -> QueueWishes | None:
         return narrow(Selection(topics=given), list(filters)).topics
 
@@ -412,7 +418,7 @@ def test_filters_rule_out_and_never_bring_in() -> None:
         assert narrowed.end_ms == ms + 1
 
 
-def test_the_formats_are_found_without_a_call(
+def test_the_formats_are_found_without_registration(
     spark: SparkSession, store: Path, cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     fresh = spark.newSession()  # where nobody has called register

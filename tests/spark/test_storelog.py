@@ -38,7 +38,7 @@ def bodies(table: pa.Table) -> list[bytes]:
     return table.column("body").to_pylist()  # type: ignore[no-any-return]
 
 
-def test_every_column_says_what_was_stored(store: Path) -> None:
+def test_every_column_equals_the_stored_message(store: Path) -> None:
     table = pa.table(StoreLog(store).scan(broker_name="broker-a"))
     assert table.column_names == list(COLUMNS)
     assert bodies(table) == [body(number) for number in range(COUNT)]
@@ -52,7 +52,7 @@ def test_every_column_says_what_was_stored(store: Path) -> None:
     assert len(row["offsetMsgId"]) == 32
 
 
-def test_polars_duckdb_and_pandas_take_it_as_it_is(store: Path) -> None:
+def test_polars_duckdb_and_pandas_read_a_scan(store: Path) -> None:
     scan = StoreLog(store).scan(topics=["odd"], columns=["topic", "queueId", "body"])
     frame = polars.DataFrame(scan)
     assert frame.height == COUNT // 2
@@ -82,7 +82,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize("threads", [2, 3, 8])
-def test_threads_give_what_one_gives_in_the_same_order(store: Path, threads: int) -> None:
+def test_several_threads_return_the_same_rows_in_the_same_order(store: Path, threads: int) -> None:
     log = StoreLog(store)
     alone, together = (log.scan(columns=["body"], threads=count) for count in (1, threads))
     batches = [pa.table(batch) for batch in together]
@@ -98,7 +98,7 @@ def test_threads_give_what_one_gives_in_the_same_order(store: Path, threads: int
 
 
 @pytest.mark.usefixtures("small_pieces")
-def test_threads_say_what_was_met_up_to_the_last_batch(store: Path) -> None:
+def test_the_report_of_threads_covers_the_batches_returned(store: Path) -> None:
     scan = StoreLog(store).scan(columns=["body"], threads=2)
     rows = 0
     for batch in scan:
@@ -109,7 +109,7 @@ def test_threads_say_what_was_met_up_to_the_last_batch(store: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_pieces")
-def test_threads_meet_damage_in_the_order_of_the_log(tmp_path: Path) -> None:
+def test_threads_report_damage_in_the_order_of_the_log(tmp_path: Path) -> None:
     path = fill(tmp_path / "store", COUNT)
     for number in (41, 200):
         flip_byte_of(path, number)
@@ -143,7 +143,7 @@ def until_scan_threads(count: int) -> None:
 
 
 @pytest.mark.usefixtures("small_pieces")
-def test_threads_end_when_nobody_reads_on(store: Path) -> None:
+def test_threads_end_when_the_scan_is_dropped(store: Path) -> None:
     until_scan_threads(0)
     scans = [iter(StoreLog(store).scan(threads=4)) for _ in range(5)]
     for scan in scans:
@@ -164,7 +164,7 @@ def test_threads_end_when_all_is_read(store: Path) -> None:
     assert report.matched == COUNT, "it is still told what they met"
 
 
-def test_tasks_are_for_what_is_read_not_for_what_is_there(
+def test_the_number_of_splits_follows_the_size_of_the_log(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = StoreLog(store)
@@ -197,7 +197,7 @@ def test_times_offsets_queues_and_keys_select(store: Path) -> None:
     assert numbers(topics=["absent"]) == []
 
 
-def test_what_is_asked_wrongly_is_refused_in_words(store: Path, tmp_path: Path) -> None:
+def test_invalid_arguments_are_refused_with_an_explanation(store: Path, tmp_path: Path) -> None:
     log = StoreLog(store)
     with pytest.raises(ValueError, match="not both"):
         log.plan(topics=["a"], topic_pattern="b")
@@ -250,15 +250,13 @@ def test_what_is_asked_wrongly_is_refused_in_words(store: Path, tmp_path: Path) 
         ({"threads": "two"}, "threads is a whole number, not 'two'"),
     ],
 )
-def test_what_is_of_the_wrong_kind_is_called_by_its_name(
-    store: Path, wish: dict[str, Any], told: str
-) -> None:
+def test_arguments_of_a_wrong_type_are_named(store: Path, wish: dict[str, Any], told: str) -> None:
     with pytest.raises((TypeError, ValueError)) as raised:
         StoreLog(store).scan(**wish)
     assert told in str(raised.value)
 
 
-def test_what_is_clearly_meant_is_taken(store: Path) -> None:
+def test_single_values_are_accepted_as_lists(store: Path) -> None:
     log = StoreLog(store)
 
     def rows(**wishes: Any) -> list[dict[str, Any]]:
@@ -281,7 +279,7 @@ def test_what_is_clearly_meant_is_taken(store: Path) -> None:
     assert len(rows()) == COUNT
 
 
-def test_a_relative_path_is_that_of_the_moment_of_opening(
+def test_a_relative_path_is_resolved_when_the_log_is_opened(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(store.parent)
@@ -298,7 +296,7 @@ def test_a_relative_path_is_that_of_the_moment_of_opening(
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.usefixtures("small_pieces")
-def test_a_store_that_was_moved_has_not_expired(tmp_path: Path, threads: int) -> None:
+def test_a_moved_store_is_not_reported_as_expired(tmp_path: Path, threads: int) -> None:
     path = fill(tmp_path / "store", 60)
     log = StoreLog(path)
     scans = [log.scan(threads=threads, fail_on_damage=wish) for wish in (True, False)]
@@ -387,7 +385,7 @@ def test_a_torn_tail_is_left_out_and_counted(tmp_path: Path) -> None:
     assert len(pa.table(log.scan())) == 20
 
 
-def test_a_copy_of_the_log_alone_is_enough(store: Path) -> None:
+def test_a_copy_of_the_commit_log_alone_can_be_read(store: Path) -> None:
     log = StoreLog(store / "commitlog")
     assert bodies(pa.table(log.scan(topics=["odd"]))) == [body(n) for n in range(1, COUNT, 2)]
     with pytest.raises(ValueError, match="name the topics themselves"):
@@ -405,7 +403,7 @@ with open_small(Path(sys.argv[1])) as store:
 """
 
 
-def test_queues_are_believed_while_another_process_runs_them(tmp_path: Path) -> None:
+def test_queues_are_used_while_another_process_runs_the_store(tmp_path: Path) -> None:
     def part_read(path: Path) -> float:
         log = StoreLog(path)
         return sum(split.size for split in log.plan(topics=["absent"]).splits) / log.size

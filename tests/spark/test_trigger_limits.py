@@ -43,7 +43,7 @@ def limited(broker: Broker) -> TriggerLimits:
     return TriggerLimits(limits, cast(SourceCluster, broker), lambda: broker.now)
 
 
-def test_a_broker_that_is_away_does_not_end_a_stream() -> None:
+def test_an_absent_broker_does_not_end_a_stream() -> None:
     broker = Broker()
     limits = limited(broker)
     broker.fault = ConnectionLost("broker-a is away")
@@ -54,7 +54,7 @@ def test_a_broker_that_is_away_does_not_end_a_stream() -> None:
     assert offsets_of_a_batch(broker, limits) == 1000, "what was seen last is the better guess"
 
 
-def test_a_broker_that_refuses_is_heard() -> None:
+def test_a_refusal_of_the_broker_is_raised() -> None:
     broker = Broker()
     broker.fault = BrokerRefused(ResponseCode.NO_PERMISSION, "not for you", address="b:1")
     with pytest.raises(BrokerRefused, match="not for you"):

@@ -101,7 +101,9 @@ def idle(broker: Broker, watch: Watch, began: Offsets, seconds: float) -> None:
 
 @pytest.mark.parametrize("queues", [1, 64, 100, 400])
 @pytest.mark.parametrize("refuses_pulls", [False, True])
-def test_two_requests_a_second_at_most(queues: int, refuses_pulls: bool) -> None:
+def test_an_idle_stream_sends_at_most_two_requests_a_second(
+    queues: int, refuses_pulls: bool
+) -> None:
     broker = Broker()
     broker.refuses_pulls = refuses_pulls
     watch, began = watched(broker, queues)
@@ -111,7 +113,7 @@ def test_two_requests_a_second_at_most(queues: int, refuses_pulls: bool) -> None
     assert broker.asked.total() - before <= 2 * 120
 
 
-def test_a_broker_that_was_busy_holds_pulls_again() -> None:
+def test_pulls_are_held_again_after_a_busy_broker_recovers() -> None:
     broker = Broker()
     broker.refuses_pulls = True
     watch, began = watched(broker, 8)
@@ -124,7 +126,7 @@ def test_a_broker_that_was_busy_holds_pulls_again() -> None:
 
 
 @pytest.mark.parametrize("queues", [1, 64, 101])
-def test_a_message_is_seen_and_costs_little(queues: int) -> None:
+def test_a_new_message_is_noticed_with_few_requests(queues: int) -> None:
     broker = Broker()
     watch, began = watched(broker, queues)
     idle(broker, watch, began, 2)
@@ -139,7 +141,7 @@ def test_a_message_is_seen_and_costs_little(queues: int) -> None:
     assert broker.asked.total() - before <= 10 * 3 + 2
 
 
-def test_a_broker_that_does_not_answer_is_asked_again_soon() -> None:
+def test_an_unreachable_broker_is_requested_again_soon() -> None:
     broker = Broker()
     watch, began = watched(broker, 3)
     broker.is_reachable = False
