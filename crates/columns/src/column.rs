@@ -1,7 +1,7 @@
 //! The available columns, and their Arrow types.
 //!
-//! Every field is nullable, as in a schema that a Spark user writes down, so that such a schema can select columns
-//! without being rejected for its nullability. Times are microseconds, UTC; text and bytes have 32-bit offsets.
+//! Every field is nullable, as in a schema that a Spark user writes down. So that schema can select columns without
+//! being rejected for its nullability. Times are microseconds, UTC; text and bytes have 32-bit offsets.
 
 use std::str::FromStr;
 use std::sync::Arc;

@@ -9,7 +9,7 @@
 //! place. A place is as exact as the row: any queue, any queue of a broker, one queue, or the slot of its sharding key
 //! among the topic's queues. Groups are kept between calls, so that small Arrow batches still make large sends; when
 //! all groups together hold too many bytes they are all sent, which bounds the memory however many topics and queues
-//! there are. A group of one row is sent as a plain message, which every broker accepts up to its limit for bodies,
+//! there are. A group of one row is sent as a plain message. Every broker accepts that up to its limit for bodies,
 //! while a batch's limit includes its frame.
 //!
 //! Every message gets an id ([`ids`]) as its `UNIQ_KEY`: a new one, or with a *scope* one that is the same whenever the

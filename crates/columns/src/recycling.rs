@@ -1,8 +1,8 @@
 //! Reuse of the memory of columns: it comes back when the consumer of a batch drops it, and is filled again.
 //!
 //! A batch needs some megabytes at a time. An allocator returns memory of that size to the system as soon as it is
-//! free, and gets it again, page by page and filled with zeros, for the next batch, which costs as much as building the
-//! columns.
+//! free. For the next batch it gets the memory again, page by page and filled with zeros, which costs as much as
+//! building the columns.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

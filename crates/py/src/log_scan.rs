@@ -1,8 +1,8 @@
 //! `LogScan`: ranges of a commit log as Arrow record batches, and `ScanReport`: the counts and damages of a scan.
 //!
 //! Batches are returned one by one (`for batch in scan`) or all behind one pointer (`__arrow_c_stream__`, which Polars,
-//! DuckDB and pyarrow use), in either case from the same position in the log. Reading and building release the GIL; a
-//! consumer of the stream may pull from a thread that was not created by Python.
+//! DuckDB and pyarrow use). Both ways share the position in the log. Reading and building release the GIL; a consumer
+//! of the stream may pull from a thread that was not created by Python.
 use std::ffi::CStr;
 use std::sync::{Arc, Mutex};
 

@@ -1,7 +1,7 @@
 //! `ReceivedMessage`: a message as a consumer sees it, and the bulk reader of pull bodies.
 //!
-//! A pull body is read in one call: every record is checked, records that do not match the subscription are left out
-//! (brokers filter by hash codes, so another tag with the same code may be among them), and the rest become small
+//! A pull body is read in one call: every record is checked, and records that do not match the subscription are left
+//! out (brokers filter by hash codes, so another tag with the same code may be among them). The rest become small
 //! objects that share the body's `bytes` and one [`Origin`]. Everything except the few numbers that every consumer
 //! needs is sliced out of the bytes on access.
 //!

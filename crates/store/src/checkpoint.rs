@@ -17,7 +17,7 @@
 //! them; otherwise nothing counts, and recovery reads the whole log.
 //!
 //! For the index, Java writes the end of its newest *full* file. After a crash it deletes the files that end later and
-//! indexes again the messages stored since (if `messageIndexSafe`), so with a later time there it would lose all
+//! indexes again the messages stored since (if `messageIndexSafe`). So with a later time there it would lose all
 //! earlier entries of the file in use. This implementation keeps such a file up to the last entry that is on disk.
 
 use std::fs::{File, OpenOptions};

@@ -1,7 +1,7 @@
 //! Commit log: every message of the broker, one after the other.
 //!
 //! A record never spans two files. When the next one (plus eight bytes) does not fit, the rest of the file becomes a
-//! BLANK record, `bytes left i32 | BLANK magic`, and the record goes to the start of the next file.
+//! BLANK record, `bytes left i32 | BLANK magic`. The record then goes to the start of the next file.
 //!
 //! `max` is published after the bytes of a record; readers read only below it. The writer caches the current file and
 //! takes the next one from the preallocator, or creates it itself if it was not ready in time.

@@ -5,8 +5,8 @@
 //! 0               i64 | i32::MAX | 0                    pre-blank: stands for a message that is not here
 //! ```
 //! Units are written in commit-log order, so physical offsets rise along a queue; searches rely on it. `max` is
-//! published after the unit's bytes; readers take `max` first and read only below it. A queue that begins in the middle
-//! (its older messages are on another broker or expired) fills the units before its first one in that file with
+//! published after the unit's bytes; readers take `max` first and read only below it. A queue may begin in the middle,
+//! because its older messages are on another broker or expired. Then the units before its first one in that file are
 //! pre-blanks.
 
 use std::fs::File;
@@ -274,8 +274,8 @@ impl ConsumeQueue {
         Ok(next != Unit { physical_offset: 0, size: 0, tags_code: 0 })
     }
 
-    /// Moves `min` to the first message at or behind `min_physical`, or to the end if there is none, so that readers
-    /// are not sent to messages that are gone (Java leaves `min` where it was).
+    /// Moves `min` to the first message at or behind `min_physical`, or to the end if there is none. So readers are not
+    /// sent to messages that are gone (Java leaves `min` where it was).
     pub fn correct_min(&self, min_physical: i64) -> Result<()> {
         let max = self.max();
         let mut min = max;

@@ -1,7 +1,7 @@
 //! Use of locks after a panic.
 //!
 //! A lock is poisoned when its holder panics, and `expect` would make every later request panic, too. The data behind
-//! these locks (lists of files, flags, a plan) is changed by single assignments, so it is consistent at any moment, and
+//! these locks (lists of files, flags, a plan) is changed by single assignments. So it is consistent at any moment, and
 //! the next holder can continue. The append lock is different: see `Store::append_with`.
 
 use std::any::Any;

@@ -6,7 +6,7 @@
 //! because the directory may be a file system of its own.
 //!
 //! Some file systems (NFS) do not support files without a name. There the file gets a temporary name next to the
-//! directory, because Java reads every name in the directory as a number and does not start if one is not a number. The
+//! directory. Java reads every name in the directory as a number and does not start if one is not a number. The
 //! temporary name is inside the directory only if the directory is a file system of its own. The next opening of the
 //! store deletes the files that a killed process left in either place.
 

@@ -2,8 +2,8 @@
 //!
 //! The first access to a mapped page costs more than all other steps of an append, and a new file costs a directory
 //! sync. So while the writer is busy this thread reserves and populates the pages needed next, across the end of the
-//! file, and creates the next file in time. The distance depends on the pace of the writer: the bytes it would fill
-//! within two seconds. So a burst finds prepared pages, and an idle log uses no memory.
+//! file. It also creates the next file in time. The distance depends on the pace of the writer: the bytes it would fill
+//! within two seconds. So a burst finds prepared pages, and an idle log holds no memory needlessly.
 //!
 //! The thread is only an optimisation: the writer itself prepares what is not ready, and errors (a full disk) are left
 //! for the writer to find and report.

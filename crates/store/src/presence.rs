@@ -2,7 +2,7 @@
 //!
 //! `lock`: a POSIX record lock on its first byte, the same one Java's `tryLock(0, 1, false)` takes, so the two brokers
 //! exclude each other; its content is the four bytes `lock`. Record locks belong to a process and vanish with any close
-//! of the file, so a set of the directories held by *this* process prevents a second store in it.
+//! of the file. So a set of the directories held by *this* process prevents a second store in it.
 //!
 //! `abort`: an empty file that exists while the store is open. If it is there at opening, the last user did not close
 //! the store.

@@ -1,9 +1,9 @@
 //! Reads of a queue: the messages from a queue offset on, as slices of the mapped log.
 //!
-//! The rules are those of Java's `getMessage`: a result never crosses the end of one queue file, stops before a message
-//! that would exceed a limit (the first message is always returned), and contains the offset to continue at. Reads far
-//! behind the end of the log have limits of their own, because those pages probably come from the disk. One rule is not
-//! Java's: a result never skips messages that expired during the read (see `clean`).
+//! The rules are those of Java's `getMessage`: a result never crosses the end of one queue file and stops before a
+//! message that would exceed a limit (the first message is always returned). It contains the offset to continue at.
+//! Reads far behind the end of the log have limits of their own, because those pages probably come from the disk. One
+//! rule is not Java's: a result never skips messages that expired during the read (see `clean`).
 
 use std::sync::Arc;
 
@@ -111,7 +111,7 @@ impl ReadResult {
     }
 
     /// Returns the records as they are stored in the log; they stay readable as long as this result lives. A unit that
-    /// does not lead to a record of its size is an error here, where the bytes are read for the first time, so that no
+    /// does not lead to a record of its size is an error here, where the bytes are read for the first time. So no
     /// garbage reaches a consumer.
     pub fn records(&self) -> impl Iterator<Item = Result<&[u8]>> {
         self.slices.iter().map(|slice| whole_record(&self.files[slice.file as usize], slice.pos, slice.len))

@@ -6,14 +6,14 @@
 //! that any queue points to, which is its end unless records follow that belong to no queue. Nothing is mapped, so a
 //! large store opens fast and uses little memory.
 //!
-//! *After a crash* only data that the checkpoint covers is trusted. The scan begins at the log file with the record up
-//! to which, according to the checkpoint, log and queues are on disk (or at the file found by Java's times, if that
-//! record is not there). Every queue is cut back to that point and rebuilt from the log; the index is rebuilt from its
-//! own trusted point. Each record is checked: magic, lengths, its own offset, body CRC. The first record that fails is
-//! the end, and the bytes behind it are zeroed, so that no later reader (Java's included) can take them for data. If a
-//! record fails that is read for the index alone, before the queues' trusted point, only the reading for the index ends
-//! there. Bytes that the disk cannot read are not the end: reading continues at the next record behind them, if there
-//! is one.
+//! *After a crash* only data that the checkpoint covers is trusted. According to the checkpoint, log and queues are on
+//! disk up to a certain record. The scan begins at the log file with that record (or at the file found by Java's times,
+//! if the record is not there). Every queue is cut back to that point and rebuilt from the log; the index is rebuilt
+//! from its own trusted point. Each record is checked: magic, lengths, its own offset, body CRC. The first record that
+//! fails is the end, and the bytes behind it are zeroed, so that no later reader (Java's included) can take them for
+//! data. If a record fails that is read for the index alone, before the queues' trusted point, only the reading for the
+//! index ends there. Bytes that the disk cannot read are not the end: reading continues at the next record behind them,
+//! if there is one.
 //!
 //! Java never erases, so its directories may hold stale units behind the end of a queue. Comparing the last unit with
 //! the log finds them.

@@ -15,8 +15,8 @@
 //!       └ audit_index
 //! └ log_files                 files of a directory by the offset in their names
 //! ```
-//! Files are read, not mapped: a mapped file that is cut short ends the process that reads it, and bytes that a broker
-//! writes at the same time do not meet the guarantees of a Rust slice.
+//! Files are read, not mapped: a mapped file that is cut short ends the process that reads it. Besides, bytes that a
+//! broker writes at the same time do not meet the guarantees of a Rust slice.
 
 mod audit;
 mod audit_index;

@@ -6,7 +6,7 @@
 //!
 //! Every such message names sender and batch in its property [`SCOPE`] (`sender/batch`) and has its id as `UNIQ_KEY`,
 //! so this table can be computed from the log. A sender belongs to the account that its messages name in [`ACCOUNT`]
-//! and to the topic of the messages, so no account can acknowledge or fill up the ids of another. Without access
+//! and to the topic of the messages. So no account can acknowledge or fill up the ids of another. Without access
 //! control the account is empty.
 //!
 //! After a crash the table is rebuilt from a snapshot and the log behind it:

@@ -1,7 +1,7 @@
 //! Checksum of a message body.
 //!
-//! RocketMQ stores the ordinary CRC-32 (IEEE 802.3, the one of zlib) with its top bit cleared, so that the value is
-//! never negative in a signed 32-bit field. An empty body has checksum 0.
+//! RocketMQ stores the ordinary CRC-32 (IEEE 802.3, the one of zlib) with its top bit cleared. So the value is never
+//! negative in a signed 32-bit field. An empty body has checksum 0.
 
 /// Returns the CRC-32 of `body` with the sign bit cleared, as in a record's BODYCRC field.
 #[inline]

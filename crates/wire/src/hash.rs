@@ -1,8 +1,8 @@
 //! Java's `String.hashCode` and what RocketMQ derives from it.
 //!
 //! `h = 31·h + unit` over UTF-16 code units, 32-bit wrap-around. Tag filters compare this number (in the consume queue,
-//! before the message is read) and index files find keys by it, so it must equal Java's for every string, including
-//! those with characters outside the basic plane, which count as two units.
+//! before the message is read), and index files find keys by it. So it must equal Java's for every string. A character
+//! outside the basic plane counts as two units.
 
 /// Returns `String.hashCode` of `text`.
 #[inline]

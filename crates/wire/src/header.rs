@@ -1,13 +1,13 @@
 //! Commands: the header of every frame, for requests and responses.
 //!
-//! A command has a code, a request id (`opaque`) that the response repeats, flag bits (response, one-way), the language
-//! and version of its sender (`language`, `version`), a `remark` for people, and `extFields`: string to string, the
+//! A command has a code, a request id (`opaque`) that the response repeats, and flag bits (response, one-way). It also
+//! has the `language` and `version` of its sender, a `remark` for people, and `extFields`: string to string, the
 //! arguments of the request or the results of the response. Two encodings have the same values: `header::json` and
 //! `header::binary`.
 //!
 //! Ext fields are kept as pairs in the order of the bytes. Java keeps a hash map, so the last value of a repeated name
-//! counts; [`Command::ext`] does the same. `None` and no pairs differ in JSON only (`extFields` missing, or `{}`), and
-//! Java clients do read the map of a successful send without checking that it exists.
+//! counts; [`Command::ext`] does the same. `None` and no pairs differ in JSON only (`extFields` missing, or `{}`). The
+//! difference matters: Java clients read the map of a successful send without checking that it exists.
 //!
 //! One deviation: an unknown language reads as [`Language::Other`], where Java reads null (or, for a number out of
 //! range in JSON, drops the connection).

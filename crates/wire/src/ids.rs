@@ -8,8 +8,9 @@
 //! ```
 //!
 //! So both kinds have 32 digits with an IPv4 address and 56 with an IPv6 one, and only the context shows which kind an
-//! id is. `ms` counts from the first of the month, midnight local time, when the producer started (or last detected a
-//! new month), so the creation time can be computed from a unique id only with its month and time zone.
+//! id is. `ms` counts from midnight local time on the first of the month in which the producer started (or of the last
+//! new month that it detected). So the creation time can be computed from a unique id only with its month and time
+//! zone.
 
 use std::net::IpAddr;
 

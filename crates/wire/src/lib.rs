@@ -4,8 +4,8 @@
 //! Python. Each module converts one kind of bytes into values and back, and its header draws the layout.
 //!
 //! ```text
-//! frame ── header ┬ header_json ── json      a command on a connection
-//!                 └ header_binary
+//! frame ── header ┬ header::json ── json     a command on a connection
+//!                 └ header::binary
 //! record ─┬ host                             a message, stored and pulled
 //! batch ──┼ properties                       several messages in one send
 //! ids     ├ crc · hash · sys_flag

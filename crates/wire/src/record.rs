@@ -16,9 +16,9 @@
 //!
 //! TOTALSIZE counts itself and must equal the sum of the parts; a record with another sum is corrupt. A commit-log file
 //! without room for the next record ends with a BLANK: `i32 bytes left, i32 BLANK_MAGIC`, the rest is arbitrary. Two
-//! checks are stricter than Java's: a negative BODYLENGTH or PROPERTIESLENGTH is an error (Java counts it as 0), and so
-//! is a topic or properties string that is not UTF-8 ([`RecordError::NotUtf8`], which has the length of the otherwise
-//! whole record).
+//! checks are stricter than Java's. A negative BODYLENGTH or PROPERTIESLENGTH is an error (Java counts it as 0). A
+//! topic or properties string that is not UTF-8 is an error, too ([`RecordError::NotUtf8`], which has the length of the
+//! otherwise whole record).
 //!
 //! Encoding writes directly into the caller's memory (a mapped file), front to back, without allocating.
 

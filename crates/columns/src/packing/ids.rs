@@ -5,8 +5,8 @@
 //! 10 bytes hash  4 bytes zero                        2 bytes hash           the same, for a scoped id
 //! ```
 //!
-//! A *scoped* id depends on the scope (query, batch and partition of a streaming sink), on the whole content of the
-//! row, and on the number of equal rows before it in the scope; it does not depend on the position of the row. So a
+//! A *scoped* id depends on the scope (query, batch and partition of a streaming sink) and on the whole content of the
+//! row. It also depends on the number of equal rows before it in the scope, but not on the position of the row. So a
 //! repeated task gives every row the id it had, also when its rows arrive in another order (a shuffle keeps no order);
 //! with an id made of the row's number, rows that were never stored would be suppressed. The bytes in the position of
 //! the time are zero because tools search for a message from that time on.

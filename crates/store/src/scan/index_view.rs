@@ -1,7 +1,7 @@
 //! Index file, read only.
 //!
 //! The number of slots of a file is a setting of the broker that wrote it and is not stored in the file. It is derived:
-//! entry 1 lies right behind the slots and an empty entry 0, and must point to the first message named in the header,
+//! entry 1 lies right behind the slots and an empty entry 0. It must point to the first message named in the header,
 //! and the last entry must point to the last message. The layout is drawn in `index_file`.
 
 use std::fs::{self, File};

@@ -4,14 +4,14 @@
 //! any other range is searched for its first record, so a log can be cut into ranges at any byte. Together the ranges
 //! of a cut give every record once.
 //!
-//! There are four kinds of damage. (1) If the parts of a record add up but its body does not match its checksum, or its
-//! text is not UTF-8, the record is left out, and the next one is at the position that follows from its size. (2) Where
+//! There are four kinds of damage. (1) The parts of a record add up, but its body does not match its checksum, or its
+//! text is not UTF-8. The record is left out, and the next one is at the position that follows from its size. (2) Where
 //! no readable record begins, or the disk cannot read a page, the next record is searched for. (3) Where a file is
 //! missing, reading continues with the next file; files that are missing before the first one have expired and are not
 //! damage. (4) A file that expires after the scan was planned is damage for each range that includes a part of it.
 //!
 //! Each damage is counted by the range in which it begins. For that purpose a range also reads the place behind its
-//! last record, because the next range cannot know whether it begins in the middle of a record.
+//! last record: the next range cannot detect that it begins in the middle of a record.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

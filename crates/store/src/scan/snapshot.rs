@@ -15,7 +15,7 @@
 //!
 //! If one queue points to a message, the other queues need not have all messages before it. They do while their broker
 //! runs, which fills them in the order of the log, and after it was stopped. In a copy of a running broker's files each
-//! queue was saved at its own moment, and after a loss of power each has only the part that happened to be written.
+//! queue was saved at its own moment. After a loss of power each queue has only the part that happened to be written.
 //! Such a directory has an `abort` file, or (if only some files were copied) no checkpoint, and no process holds its
 //! lock.
 
