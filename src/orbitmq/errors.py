@@ -1,4 +1,4 @@
-"""The one exception tree of OrbitMQ.
+"""Exception tree of OrbitMQ.
 
 ::
 
@@ -7,56 +7,56 @@
     │   ├── FrameTooLarge        a frame announces more than the limit
     │   ├── MalformedFrame       lengths that contradict each other, an unknown header type
     │   ├── MalformedHeader      a frame's header, JSON or binary, cannot be read
-    │   ├── HeaderFault          a request lacks a field it needs, or a number in it is none
+    │   ├── HeaderFault          a request lacks a required field, or a field is no number
     │   ├── BrokenRegistration   the body of a broker's registration cannot be read
     │   ├── MalformedRecord      a message record breaks its layout or its CRC
     │   ├── MalformedBatch       a batch body breaks its layout
     │   ├── MalformedJson        a body is not even lenient JSON
     │   ├── BodyFault            a member of a JSON body has the wrong type, or is out of range
-    │   ├── MalformedId          a message id is not one
-    │   ├── MalformedFilter      an SQL92 selector cannot be read, or compares what cannot be
-    │   │   └── FilterTooLarge   it is longer or more nested than this broker takes
+    │   ├── MalformedId          a text is not a message id
+    │   ├── MalformedFilter      an SQL92 selector is invalid, or compares incomparable values
+    │   │   └── FilterTooLarge   it is longer or more nested than this broker accepts
     │   └── MalformedBody        a compressed body does not decompress, or grows past its limit
     ├── RemotingError            a peer that could not be reached or did not answer
-    │   ├── ConnectionLost       it is gone, or never was there
-    │   └── RequestTimeout       it did not answer in time
-    ├── ClientError              a producer, consumer or admin call that did not do what was asked
-    │   ├── NoRoute              there is no queue to send to or read from; `cause` says why
+    │   ├── ConnectionLost       the connection broke, or could not be opened
+    │   └── RequestTimeout       the peer did not answer in time
+    ├── ClientError              a call of a producer, consumer or admin failed
+    │   ├── NoRoute              there is no queue to send to or read from; see `cause`
     │   ├── SendFailed           every attempt to send failed; what the brokers did is unknown
     │   ├── BrokerRefused        a broker or nameserver answered with an error code
-    │   │   └── BrokerBusy       it has too much to do now
-    │   ├── AlreadyExists        what was to be created exists, and is set up otherwise
+    │   │   └── BrokerBusy       the broker is overloaded now
+    │   ├── AlreadyExists        a topic or group to create exists with other settings
     │   ├── NoSuchGroup          no broker knows the consumer group
-    │   ├── ShrinkRefused        a topic would lose queues that are read, with messages
-    │   ├── BadMessage           a message that no broker would take
+    │   ├── ShrinkRefused        a topic would lose read queues that contain messages
+    │   ├── BadMessage           a message that no broker would accept
     │   ├── NoReply              a request was sent, but its reply did not come in time
     │   └── ClientClosed         the client was not started, or is closed already
-    ├── ConfigError              settings that nothing can be started with
+    ├── ConfigError              invalid settings, which prevent a start
     │   ├── MalformedProperties  a text that is not even properties
     │   ├── BadPipeline          a pipeline's file, with every mistake in it
-    │   └── UnreadableFile       a file of tables that cannot be understood, nor its backup
-    └── StoreError               a store directory; `path` and `offset` say where
-        ├── NoStore              the path is not that of a store
-        ├── StoreLocked          another process has it open
-        ├── StoreClosed          this handle was closed before
-        ├── InvalidOptions       sizes or intervals no store could work with
-        ├── InvalidMessage       a message the record layout has no room for
-        ├── BatchNotTaken        a batch of an exactly-once sender that is over, or too large
-        ├── RecordTooLarge       a message beyond the size this store takes
+    │   └── UnreadableFile       neither a table file nor its backup can be parsed
+    └── StoreError               an error in a store directory, at `path` and `offset`
+        ├── NoStore              the path contains no store
+        ├── StoreLocked          another process has the store open
+        ├── StoreClosed          the handle is closed
+        ├── InvalidOptions       sizes or intervals that no store can use
+        ├── InvalidMessage       a message that does not fit the record layout
+        ├── BatchNotTaken        a batch of an exactly-once sender that has ended, or is too large
+        ├── RecordTooLarge       a message is larger than this store accepts
         ├── DiskFull             the file system has no room for the next file
         ├── ReadOnlyStore        the directory or a file in it cannot be written
-        ├── WrongFileSize        a file is not of the configured size
-        ├── StrayFile            a file that does not belong there
+        ├── WrongFileSize        a file does not have the configured size
+        ├── StrayFile            a file that does not belong to the directory
         ├── MissingFile          a gap between two files
         ├── FileExpired          retention deleted a file that was being read
-        ├── CorruptStore         bytes that recovery cannot explain away
-        ├── FlushFailed          the disk refused a flush; what came after may be lost
-        ├── StorePanic           the store's own code met a case that it does not provide for
-        └── StoreIOError         any other refusal of the operating system
+        ├── CorruptStore         contradictions that a crash cannot explain
+        ├── FlushFailed          a flush to disk failed; later writes may be lost
+        ├── StorePanic           a panic in the store's own code
+        └── StoreIOError         any other error of the operating system
 
-Every class says whose fault it is (`fault`) and whether the same call can succeed when it is
-made again unchanged (`retriable`). The Rust core raises these same classes; the mapping stands
-in one place, ``crates/py/src/errors.rs``.
+Every class has the side that caused the error (`fault`), and `retriable`: True if the same call may
+succeed when it is repeated unchanged. The Rust core raises the same classes; the mapping is in
+``crates/py/src/errors.rs``.
 """
 
 from __future__ import annotations
@@ -129,10 +129,11 @@ __all__ = [
 
 
 FAILURES: tuple[type[BaseException], ...] = (Exception, PanicException)
-"""Exceptions to catch in a dispatcher or a loop that has to go on whatever happens.
+"""Exceptions to catch in a dispatcher or a loop that must continue after any failure.
 
-A panic of the native code is no `Exception`, and so passes ``except Exception``. The tuple leaves
-out what must not be caught: `KeyboardInterrupt`, `SystemExit` and `asyncio.CancelledError`.
+A panic of the native code is no `Exception`, and so passes ``except Exception``. The tuple omits
+exceptions that must not be caught: `KeyboardInterrupt`, `SystemExit` and
+`asyncio.CancelledError`.
 """
 
 
@@ -140,27 +141,27 @@ SHOWN_QUEUES = 8
 
 
 class Fault(Enum):
-    """Whose fault an error is, and so who can mend it."""
+    """Side that caused an error, and so can correct it."""
 
     CALLER = "caller"
     """The program that made the call."""
     PEER = "peer"
-    """Whoever sent or wrote the bytes."""
+    """The sender or writer of the bytes."""
     OPERATOR = "operator"
-    """Whoever set up the machine or the directory."""
+    """The operator of the machine or the directory."""
     MACHINE = "machine"
     """The machine: disk, file system, memory."""
 
 
 class OrbitError(Exception):
-    """Anything OrbitMQ raises on purpose.
+    """Base class of all errors that OrbitMQ raises on purpose.
 
     ::
 
         try:
             producer.send(message)
         except OrbitError as error:
-            later = error.retriable      # whether the same call may succeed next time
+            later = error.retriable      # True if the same call may succeed next time
     """
 
     fault: ClassVar[Fault]
@@ -168,7 +169,7 @@ class OrbitError(Exception):
 
 
 class WireError(OrbitError):
-    """Bytes that do not follow the protocol. `offset` counts from the start of the bytes given."""
+    """Bytes do not follow the protocol; `offset` counts from the start of the given bytes."""
 
     fault = Fault.PEER
 
@@ -190,7 +191,7 @@ class MalformedHeader(WireError):
 
 
 class HeaderFault(WireError):
-    """A request lacks a field it needs, or a field's text is not what it should be."""
+    """A request lacks a required field, or a field has an invalid text."""
 
 
 class BrokenRegistration(WireError):
@@ -210,7 +211,7 @@ class MalformedJson(WireError):
 
 
 class BodyFault(WireError):
-    """A member of a JSON body has the wrong type or is out of its range; the text names it."""
+    """A member of a JSON body has the wrong type or is out of range; the text names it."""
 
 
 class MalformedId(WireError):
@@ -218,26 +219,26 @@ class MalformedId(WireError):
 
 
 class MalformedFilter(WireError):
-    """A text is not an SQL92 selector, or compares what cannot be compared; said as Java does."""
+    """An SQL92 selector is invalid or compares incomparable values; the text is Java's."""
 
 
 class FilterTooLarge(MalformedFilter):
-    """An SQL92 selector has more bytes, words or levels than the limit that the text names."""
+    """An SQL92 selector exceeds the limit of bytes, words or levels that the text names."""
 
 
 class MalformedBody(WireError):
-    """A body does not decompress, grows past its limit, or is not the one that was stored."""
+    """A body does not decompress, grows past its limit, or differs from the stored one."""
 
 
 class RemotingError(OrbitError):
-    """A peer could not be reached or did not answer. What it has done of the request is unknown."""
+    """A peer could not be reached or did not answer. It may have executed the request or not."""
 
     fault = Fault.PEER
     retriable = True
 
 
 class ConnectionLost(RemotingError):
-    """The peer is gone, or never was there."""
+    """The connection broke, or could not be opened."""
 
     fault = Fault.MACHINE
 
@@ -247,18 +248,18 @@ class RequestTimeout(RemotingError):
 
 
 class ClientError(OrbitError):
-    """A producer, consumer or admin call that did not do what was asked."""
+    """A call of a producer, consumer or admin failed."""
 
     fault = Fault.CALLER
 
 
 class NoRoute(ClientError):
-    """There is no queue to send to or to read from. The text says what to do about `cause`.
+    """There is no queue to send to or to read from. The text contains an advice for `cause`.
 
-    Causes: ``no_nameserver`` (none could be reached), ``no_broker`` (none is registered, or the
-    topic's broker has no master), ``no_topic`` (it does not exist and is not created on demand),
-    ``no_permission`` (it may not be written, or not be read), ``refused`` (a nameserver answered,
-    but not with a route).
+    Causes: ``no_nameserver`` (no nameserver could be reached), ``no_broker`` (no broker is
+    registered, or the topic's broker has no master), ``no_topic`` (the topic does not exist and is
+    not created on demand), ``no_permission`` (the topic may not be written, or not be read),
+    ``refused`` (a nameserver answered, but not with a route).
     """
 
     fault = Fault.OPERATOR
@@ -277,9 +278,9 @@ class NoRoute(ClientError):
 
 
 class SendFailed(ClientError):
-    """Every attempt to send failed. A message whose answer was lost may be stored all the same.
+    """Every attempt to send failed. A message may be stored all the same, if an answer was lost.
 
-    `attempts` names the broker and the error of each attempt, the last one is also `__cause__`.
+    `attempts` has the broker and the error of each attempt; the last error is also `__cause__`.
     """
 
     fault = Fault.PEER
@@ -291,13 +292,13 @@ class SendFailed(ClientError):
 
     @property
     def code(self) -> int | None:
-        """The broker's code, when the last attempt was refused by one."""
+        """Code of the broker's refusal, if the last attempt was refused."""
         last = self.attempts[-1][1] if self.attempts else None
         return last.code if isinstance(last, BrokerRefused) else None
 
 
 class BrokerRefused(ClientError):
-    """A broker or nameserver answered a request with an error: its code and its remark."""
+    """A broker or nameserver answered a request with an error: `code` and `remark`."""
 
     fault = Fault.PEER
 
@@ -313,28 +314,28 @@ class BrokerRefused(ClientError):
 
 
 class BrokerBusy(BrokerRefused):
-    """A broker has too much to do now. Succeeds once it has caught up."""
+    """A broker is overloaded. The call succeeds once the broker has caught up."""
 
     retriable = True
 
 
 class AlreadyExists(ClientError):
-    """A topic or group that was to be created exists already, and is set up otherwise.
+    """A topic or group that should be created exists already with other settings.
 
     The text names the difference. Nothing was changed.
     """
 
 
 class NoSuchGroup(ClientError):
-    """No broker that was asked knows the consumer group."""
+    """None of the brokers has the consumer group."""
 
     fault = Fault.OPERATOR
 
 
 class ShrinkRefused(ClientError):
-    """A topic would lose queues to read, and nobody could get at their messages any more.
+    """A topic would lose read queues, whose messages could no longer be consumed.
 
-    `counts` has the number of messages by `MessageQueue`. Nothing was changed.
+    `counts` has the number of messages per `MessageQueue`. Nothing was changed.
     """
 
     def __init__(self, topic: str, counts: Mapping[Any, int]) -> None:
@@ -355,32 +356,32 @@ class ShrinkRefused(ClientError):
 
 
 class BadMessage(ClientError):
-    """A message that no broker would take: its topic, its body or its properties are wrong."""
+    """No broker would accept the message: its topic, body or properties are invalid."""
 
 
 class NoReply(ClientError):
-    """A request was sent, but its reply did not come in time."""
+    """A request was sent, but its reply did not arrive in time."""
 
     fault = Fault.PEER
     retriable = True
 
 
 class ClientClosed(ClientError):
-    """The client was not started yet, or is closed already."""
+    """The client is not started yet, or already closed."""
 
 
 class ConfigError(OrbitError):
-    """Settings that nothing can be started with."""
+    """Invalid settings, which prevent a start."""
 
     fault = Fault.OPERATOR
 
 
 class MalformedProperties(ConfigError):
-    """A text that Java would not read as properties either: a ``\\u`` without its four digits."""
+    """A text is not valid as properties, also in Java: a ``\\u`` without its four digits."""
 
 
 class BadPipeline(ConfigError):
-    """A pipeline that cannot be started; `mistakes` has one line for each reason."""
+    """A pipeline cannot be started; `mistakes` has one line for each reason."""
 
     def __init__(self, mistakes: Sequence[str]) -> None:
         super().__init__("\n".join(mistakes))
@@ -388,13 +389,13 @@ class BadPipeline(ConfigError):
 
 
 class UnreadableFile(ConfigError):
-    """A file has content that cannot be understood, and so has its ``.bak``, if there is one."""
+    """A file cannot be parsed, nor can its ``.bak``, if there is one."""
 
 
 class StoreError(OrbitError):
-    """Something about a store directory; `path` and `offset` say where, as far as they apply.
+    """An error in a store directory, at `path` and `offset` if they apply.
 
-    `appended` is what the failed `append_many` had put into the store before the error.
+    `appended` are the messages that the failed `append_many` had stored before the error.
     """
 
     fault = Fault.MACHINE
@@ -409,13 +410,13 @@ class StoreError(OrbitError):
 
 
 class NoStore(StoreError):
-    """The path is not that of a store; it was left as it is. Check it, or ask to create one."""
+    """The path contains no store and was not changed. Check it, or request a new store."""
 
     fault = Fault.OPERATOR
 
 
 class StoreLocked(StoreError):
-    """Another process has the store open. Succeeds once that process lets go."""
+    """Another process has the store open. The call succeeds once that process closes it."""
 
     fault = Fault.OPERATOR
     retriable = True
@@ -428,29 +429,29 @@ class StoreClosed(StoreError):
 
 
 class InvalidOptions(StoreError):
-    """Sizes or intervals that no store could work with."""
+    """Sizes or intervals are invalid for any store."""
 
     fault = Fault.CALLER
 
 
 class InvalidMessage(StoreError):
-    """A message the record layout has no room for: a topic or properties that are too long."""
+    """A message does not fit the record layout: its topic or properties are too long."""
 
     fault = Fault.CALLER
 
 
 class BatchNotTaken(StoreError):
-    """A batch of an exactly-once sender that is over, or whose ids are more than can be kept."""
+    """A batch of an exactly-once sender has ended, or has more ids than can be kept."""
 
 
 class RecordTooLarge(StoreError):
-    """A message is larger than this store takes."""
+    """A message is larger than this store accepts."""
 
     fault = Fault.CALLER
 
 
 class DiskFull(StoreError):
-    """The file system has no room for the next file. Succeeds once there is room."""
+    """The file system has no room for the next file. The call succeeds once there is room."""
 
     fault = Fault.OPERATOR
     retriable = True
@@ -463,13 +464,13 @@ class ReadOnlyStore(StoreError):
 
 
 class WrongFileSize(StoreError):
-    """A file of the store is not of the size the options say."""
+    """A file of the store does not have the size in the options."""
 
     fault = Fault.OPERATOR
 
 
 class StrayFile(StoreError):
-    """A file that does not belong into the directory it lies in."""
+    """A file does not belong to the directory that contains it."""
 
     fault = Fault.OPERATOR
 
@@ -481,7 +482,7 @@ class MissingFile(StoreError):
 
 
 class FileExpired(StoreError):
-    """Retention deleted a log file while it was read. A new scan reads what is still there."""
+    """Retention deleted a log file while it was read. A new scan reads the remaining files."""
 
     fault = Fault.OPERATOR
     retriable = True
@@ -492,15 +493,15 @@ class CorruptStore(StoreError):
 
 
 class FlushFailed(StoreError):
-    """The disk refused a flush: what was written since may be lost, so nothing more is taken.
+    """A flush to disk failed. Later writes may be lost, so the store rejects all further appends.
 
     The same holds after an append that ended in a `StorePanic`.
     """
 
 
 class StorePanic(StoreError):
-    """The store's own code met a case that it does not provide for, and gave the call up."""
+    """The store's own code panicked, and the call was aborted."""
 
 
 class StoreIOError(StoreError):
-    """The operating system refused a read, a write or a mapping."""
+    """A read, a write or a mapping failed in the operating system."""

@@ -1,8 +1,8 @@
-"""Messages and what becomes of them when they are sent.
+"""Messages and the results of sending them.
 
-A property's name or value may not be empty nor hold the character 2, which separates properties
-on the wire; a name may not hold the character 1 either, which ends it. Properties that RocketMQ
-uses itself are set through the arguments that stand for them.
+A property's name or value must not be empty nor contain the character 2, which separates properties
+on the wire. A name must not contain the character 1 either, which ends the name. Properties that
+RocketMQ uses itself are set by arguments of `Message`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 MAX_DELAY_LEVEL = 18
-"""Number of levels of a broker whose ``messageDelayLevel`` was left alone."""
+"""Number of levels of a broker with the default ``messageDelayLevel``."""
 
 _TIMERS = (Property.TIMER_DELAY_MS, Property.TIMER_DELIVER_MS, Property.TIMER_DELAY_SECONDS)
 
@@ -48,7 +48,7 @@ RESERVED_PROPERTIES = frozenset(
         "INNER_MULTI_QUEUE_OFFSET",
     }
 )
-"""Names of properties that are RocketMQ's own."""
+"""Names of properties that RocketMQ uses itself."""
 
 
 class Message:
@@ -58,21 +58,21 @@ class Message:
     >>> message.properties["shop"]
     '7'
 
-    A message can be held back by its broker in one of three ways::
+    A broker can delay the delivery of a message in one of three ways::
 
         Message("reminders", b"...", delay_level=3)
         Message("reminders", b"...", delay=timedelta(minutes=90))
         Message("reminders", b"...", deliver_at=datetime(2027, 1, 1, 8, tzinfo=UTC))
 
-    `delay_level` 1 to 18 stands for 1 s, 5 s, 10 s, 30 s, 1 min … 2 h, unless the broker is set up
-    otherwise. `delay` is a `timedelta` or seconds, `deliver_at` a `datetime` (without a time zone
-    it is local time) or epoch milliseconds; they need brokers of OrbitMQ, which take up to 40 days
-    (``timerMaxDelaySec``), or of RocketMQ 5. Brokers of RocketMQ 4.9 deliver such a message at
-    once. A broker with more than 18 levels (``messageDelayLevel``) takes one of the others from
+    `delay_level` 1 to 18 means 1 s, 5 s, 10 s, 30 s, 1 min … 2 h, unless the broker is configured
+    with other levels. `delay` is a `timedelta` or seconds, `deliver_at` a `datetime` (local time
+    without a time zone) or epoch milliseconds. Both need brokers of OrbitMQ, which accept up to 40
+    days (``timerMaxDelaySec``), or of RocketMQ 5; brokers of RocketMQ 4.9 deliver such a message at
+    once. For a broker with more than 18 levels (``messageDelayLevel``) assign the level, as in
     ``message.delay_level = 20``.
 
-    `wait_store_ok` False does not wait for flush and replication.
-    Sending does not change a message, so one can be sent again.
+    With `wait_store_ok` False the broker does not wait for flush and replication.
+    Sending does not change a message, so it can be sent again.
     """
 
     __slots__ = (
@@ -117,20 +117,20 @@ class Message:
             check_delay_level(delay_level)
         self.delay_level = delay_level
         self.delay_ms: int | None = None
-        """Time that the broker holds the message back for."""
+        """Milliseconds by which the broker delays the delivery."""
         self.deliver_at_ms: int | None = None
-        """Time at which the broker delivers the message, as epoch milliseconds."""
+        """Time of delivery in epoch milliseconds."""
         if delay is not None or deliver_at is not None:
             self._hold_back(delay, deliver_at)
         self.flag = flag
         self.wait_store_ok = wait_store_ok
         self.system: dict[str, str] | None = None
-        """Properties of RocketMQ's own, for the parts of the client that speak by them."""
+        """Properties that RocketMQ uses itself, set by other parts of the client."""
 
     def _hold_back(
         self, delay: timedelta | float | None, deliver_at: datetime | int | None
     ) -> None:
-        """Take over when the broker is to deliver the message, if that makes sense."""
+        """Set the time of delivery; raise `BadMessage` for contradictory values."""
         if delay is not None and deliver_at is not None:
             raise BadMessage("delay and deliver_at are two ways to say the same: give one of them")
         if self.delay_level:
@@ -150,7 +150,7 @@ class Message:
         return f"<Message of {len(self.body)} bytes to {self.topic!r}>"
 
     def all_properties(self) -> dict[str, str]:
-        """Return the properties as consumers will see them, those of RocketMQ included.
+        """Return the properties as consumers receive them, including those of RocketMQ.
 
         >>> Message("orders", b"...", tags="paid").all_properties()["TAGS"]
         'paid'
@@ -170,18 +170,18 @@ class Message:
 
     @property
     def is_delayed(self) -> bool:
-        """Whether the broker is to hold the message back."""
+        """True if the broker should delay the delivery."""
         return self.delay_level > 0 or self.delay_ms is not None or self.deliver_at_ms is not None
 
     def take_timers(self, other: Message) -> None:
-        """Be delivered when another message is, of which this is a copy. ::
+        """Copy the time of delivery from another message. ::
 
         copy.take_timers(message)
         """
         self.delay_ms, self.deliver_at_ms = other.delay_ms, other.deliver_at_ms
 
     def timers(self) -> dict[str, str]:
-        """Return the property that says when the message is to be delivered; none for at once.
+        """Return the property with the time of delivery, or an empty dict for delivery at once.
 
         >>> Message("reminders", b"...", delay=2.5).timers()
         {'TIMER_DELAY_MS': '2500'}
@@ -194,7 +194,7 @@ class Message:
 
 
 def check_delay_level(level: object, lowest: int = 0) -> None:
-    """Raise unless brokers have a delay level; they would take one too high for their highest."""
+    """Raise `BadMessage` for an invalid level; brokers would use their highest level instead."""
     if (
         not isinstance(level, int)
         or isinstance(level, bool)
@@ -237,7 +237,7 @@ def _deliver_at_ms(deliver_at: object) -> int:
 
 
 class PullStatus(Enum):
-    """Result of a pull, in RocketMQ's four words.
+    """Result of a pull, with RocketMQ's four names.
 
     ::
 
@@ -246,37 +246,37 @@ class PullStatus(Enum):
     """
 
     FOUND = "FOUND"
-    """Messages that are wanted."""
+    """The pull returned messages that match the filter."""
     NO_NEW_MESSAGE = "NO_NEW_MESSAGE"
-    """The end of the queue: there is nothing at the offset yet."""
+    """The offset is the end of the queue: no message has arrived yet."""
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
-    """Messages of which none is wanted; behind them, at the next offset, there may be one."""
+    """No message that was read matches the filter; continue at the next offset."""
     OFFSET_ILLEGAL = "OFFSET_ILLEGAL"
-    """The queue does not have the offset; the next offset is the nearest that it has."""
+    """The offset is outside of the queue; the next offset is the nearest valid one."""
 
 
 class SendStatus(Enum):
-    """How safe a message is that a broker has taken.
+    """Safety of a message that a broker has accepted.
 
     ::
 
         if producer.send(message).status is not SendStatus.SEND_OK:
-            log.warning("taken, but not yet on disk or with a slave")
+            log.warning("accepted, but not yet on disk or on a slave")
     """
 
     SEND_OK = 0
-    """As safe as the broker is set up to make it."""
+    """Stored as safely as the broker is configured."""
     FLUSH_DISK_TIMEOUT = 10
-    """Stored, but it was not on disk in time."""
+    """Stored, but not flushed to disk in time."""
     FLUSH_SLAVE_TIMEOUT = 12
-    """Stored, but no slave had it in time."""
+    """Stored, but not copied to a slave in time."""
     SLAVE_NOT_AVAILABLE = 11
-    """Stored, but there is no slave to copy it to."""
+    """Stored, but there is no slave for a copy."""
 
 
 @dataclass(slots=True)
 class SendResult:
-    """What a broker has done with a message, or with the messages of a batch.
+    """Result of sending a message, or a batch of messages.
 
     >>> result = SendResult(SendStatus.SEND_OK, "7F…", "7F…", MessageQueue("orders", "a", 2), 41)
     >>> result.queue.queue_id, result.queue_offset
@@ -285,12 +285,12 @@ class SendResult:
 
     status: SendStatus
     message_id: str
-    """The id its producer gave it; of a batch all, with commas between them."""
+    """Id assigned by the producer; for a batch all ids, separated by commas."""
     offset_id: str
-    """The id that says where the broker has stored it; of a batch likewise."""
+    """Id with the position at the broker; for a batch all ids, separated by commas."""
     queue: MessageQueue
     queue_offset: int
-    """Its place in the queue; of a batch the place of the first."""
+    """Offset in the queue; for a batch that of the first message."""
     transaction_id: str | None = None
     region: str = "DefaultRegion"
     trace_on: bool = field(default=True)

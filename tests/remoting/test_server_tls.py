@@ -212,7 +212,7 @@ def test_a_certificate_is_replaced_while_the_server_runs(
             assert await asks(address, Tls(ca_file=old.cert)) == b"x"
             served.cert.write_text("no certificate")
             assert await asks(address, Tls(ca_file=old.cert)) == b"x"
-            assert "the certificate that is in use stays" in caplog.text
+            assert "the current one stays in use" in caplog.text
             newer = new.sign("server")
             served.cert.write_bytes(newer.cert.read_bytes())
             served.key.write_bytes(newer.key.read_bytes())

@@ -35,8 +35,7 @@ class Right(IntFlag):
 
 
 Need = tuple[str, Right]
-"""A resource and the right that a request needs on it. A group stands under the name of its retry
-topic."""
+"""A resource and the right that a request needs on it. A group has the name of its retry topic."""
 
 PERMISSION_TEXTS = {
     "DENY": Right.DENY,
@@ -48,7 +47,7 @@ PERMISSION_TEXTS = {
 
 
 def right_of(text: str | None) -> Right:
-    """Return the rights a file writes as text; any other text is a denial."""
+    """Return the rights for a text of a file; any unknown text means DENY."""
     return PERMISSION_TEXTS.get((text or "").strip(), Right.DENY)
 
 
@@ -63,7 +62,7 @@ def right_of(text: str | None) -> Right:
 #                                                                         not count
 
 AddressPattern = Callable[[str], bool]
-"""Whether an address, without its port, is meant."""
+"""Returns True if the pattern matches an address without its port."""
 
 _ALL = {"*", "*.*.*.*", "*:*:*:*:*:*:*:*"}
 
@@ -104,7 +103,7 @@ def _any_of(texts: list[str], pattern: str) -> AddressPattern:
 
 
 def _expanded(pattern: str) -> list[str]:
-    """Cut ``10.1.2.{3,4}`` into its addresses."""
+    """Return the addresses in ``10.1.2.{3,4}``."""
     head, _, tail = pattern.partition("{")
     parts = head.count(".") == 3 or ":" in head
     if not parts or not tail.endswith("}"):
@@ -169,19 +168,19 @@ class AclAccount:
     default_topic_permission: Right = Right.DENY
     default_group_permission: Right = Right.DENY
     permissions: dict[str, Right] = field(default_factory=dict)
-    """By topic; a group stands under the name of its retry topic."""
+    """Rights by topic; a group has the name of its retry topic."""
     comes_from: AddressPattern = field(default=lambda _address: False)
     entry: dict[str, Any] = field(default_factory=dict)
-    """What the file says of it."""
+    """Entry of the account in its file."""
     tag: str = field(init=False)
-    """Stands for the account in messages, whose readers need not know its key."""
+    """Id of the account in stored messages, so that their readers do not see its key."""
 
     def __post_init__(self) -> None:
         self.tag = hashlib.sha256(self.access_key.encode()).hexdigest()[:32]
 
     @classmethod
     def from_entry(cls, entry: Mapping[str, Any]) -> AclAccount:
-        """Read an account of a file; raises `ConfigError`."""
+        """Build an account from an entry of a file; raises `ConfigError`."""
         access_key, secret_key = (
             str(entry.get("accessKey") or ""),
             str(entry.get("secretKey") or ""),
@@ -220,7 +219,7 @@ class AclAccount:
         return _allows(owned, need)
 
     def may_by_name(self, resource: str, need: Right) -> bool | None:
-        """Return True if the file grants the right by name; None if it lacks the resource."""
+        """Return True if the file grants the right by name, None if the resource is not named."""
         owned = self.permissions.get(resource)
         return None if owned is None else _allows(owned, need)
 

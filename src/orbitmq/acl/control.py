@@ -2,8 +2,8 @@
 
 A signature covers all ext fields and the body (see `remoting.hooks`), so it does not match a
 request that was changed on its way. Clients newer than 4.9.3 include the field
-``_UNIQUE_KEY_QUERY`` of a query in the signature, older ones and Java's own broker leave it out:
-both are accepted.
+``_UNIQUE_KEY_QUERY`` of a query in the signature; older clients and Java's own broker leave it
+out. Both are accepted.
 """
 
 from __future__ import annotations
@@ -133,12 +133,13 @@ class AccessControl:
         if by_name is not None:
             return by_name
         if resource.startswith(DLQ_PREFIX):
-            # Dead letters come from any topic; they belong to the group that gave them up.
+            # Dead letters come from any topic; they belong to the group that failed to consume
+            # them.
             return account.may(retry_topic(resource.removeprefix(DLQ_PREFIX)), Right.SUB)
         # Default permissions are for users' topics; system topics hold messages of all accounts.
         return not self._is_system(resource) and account.may(resource, need)
 
-    # ---- the account of an admitted request, for handlers
+    # ---- Account of an admitted request, for handlers
 
     def owner(self, request: Command) -> str:
         """Return the owner name of the account that signed a request; empty for unsigned ones."""

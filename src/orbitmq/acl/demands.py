@@ -51,7 +51,7 @@ class RequestContext:
     request: Command
     account: AclAccount
     message_at: Callable[[int], Record | None]
-    """Returns the message at a physical offset, None if there is none."""
+    """Returns the message at a physical offset, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Demand:
     """A demand on the account that signs a request."""
 
     text: str
-    """For the page of rights."""
+    """Description for the page of rights."""
     needs: Callable[[RequestContext], Iterable[Need]] = lambda _asked: ()
     is_admin: bool = False
     is_served: bool = True
@@ -82,11 +82,11 @@ class _HalfHeader(Header):
     commit_log_offset: Long
 
 
-# ---- resources that fields name
+# ---- Resources in fields
 
 
 def both(*demands: Demand) -> Demand:
-    """Combine several demands; all must be met."""
+    """Combine several demands, which must all be met."""
 
     def needs(asked: RequestContext) -> Iterator[Need]:
         for demand in demands:
@@ -125,7 +125,7 @@ def publish(field: str) -> Demand:
 
 
 def publish_as_4_9_7(topic_field: str, group_field: str) -> Demand:
-    """Demand what 4.9.7 demands: it checks another field than the retry topic it writes to."""
+    """Demand the same as 4.9.7, which checks another field than the retry topic it writes to."""
 
     def needs(asked: RequestContext) -> Iterator[Need]:
         topic = asked.request.get_ext(topic_field) or ""
@@ -142,7 +142,7 @@ def _publishing(topic: str) -> Need:
     return topic, Right.SUB if topic.startswith(RETRY_PREFIX) else Right.PUB
 
 
-# ---- resources that bodies name
+# ---- Resources in bodies
 
 
 def _of_heartbeat(asked: RequestContext) -> Iterator[Need]:
@@ -164,7 +164,7 @@ HEARTBEAT = Demand("SUB on every consumer group and topic in the body", _of_hear
 QUEUE_LOCKS = Demand("SUB on the group and on every queue's topic in the body", _of_locks)
 
 
-# ---- resources of messages that a request refers to
+# ---- Resources of messages that a request refers to
 
 
 def _topic_of(message: Record) -> str:
@@ -213,7 +213,7 @@ THE_HALF_MESSAGE = Demand(
 )
 
 
-# ---- the nameserver's table of values
+# ---- Key-value table of the nameserver
 
 
 def _of_value(asked: RequestContext) -> Iterator[Need]:

@@ -1,9 +1,9 @@
 """Changes of account files that administrators make by requests.
 
-An entry is changed in the file that holds its key; a new one goes to the default file. Only the
-given members change, and the rest of the file stays, comments included (`account_text`). The
-changed entry becomes the last one, as in Java. Each change increments the file's version. A request
-can only name files that already hold accounts.
+An entry is changed in the file with its key; a new entry goes to the default file. Only the given
+members change, and the rest of the file stays, comments included (`rewritten`). The changed entry
+becomes the last one, as in Java. Each change increments the file's version. A request can only name
+files that are already in use.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class AccountEditor:
         self._write(path, content)
 
     def delete(self, access_key: str) -> bool:
-        """Remove an account; False if there is none."""
+        """Remove an account; return False if it does not exist."""
         path = self._files.file_of(access_key)
         if path is None:
             return False
@@ -65,7 +65,7 @@ class AccountEditor:
         return True
 
     def set_white(self, patterns: list[str], file: str | None) -> bool:
-        """Replace a file's white list; False if the file holds no accounts."""
+        """Replace a file's white list; return False if the file is not an account file."""
         path = self._files.default if not file else Path(file)
         if path not in self._files.paths:
             return False
@@ -81,7 +81,7 @@ class AccountEditor:
         content["dataVersion"] = [{"timestamp": version.timestamp, "counter": version.counter}]
         text = rewritten(self._files.text(path), content)
         if text is None:
-            _log.warning("%s is written anew, without its comments: its layout is unusual", path)
+            _log.warning("rewriting %s without its comments: its layout cannot be edited", path)
             text = dumped(content)
         fresh = path.with_name(path.name + ".tmp")
         # The file holds secrets, so it keeps its mode.
@@ -109,7 +109,7 @@ def _check_resource(line: str) -> None:
         )
 
 
-# ---- The text of an account file after a change, with the operator's comments and layout kept
+# ---- Text of an account file after a change
 #
 # A YAML dump of the content would lose the operator's comments. So only the lines of the changed
 # part are replaced: a member of the table, or one account, which moves to the end of its list with
@@ -127,7 +127,7 @@ def dumped(content: Content) -> str:
 
 
 def rewritten(text: str, content: Content) -> str | None:
-    """Return `text` edited so that it parses to `content`; None if its layout prevents that."""
+    """Return `text` edited so that it parses to `content`, or None if its layout prevents that."""
     try:
         before = yaml.load(text, Loader=yaml.BaseLoader) or {}
         wanted = yaml.load(dumped(content), Loader=yaml.BaseLoader)
@@ -207,7 +207,7 @@ def _with_accounts(
 
 
 def _last_line(node: yaml.Node) -> int:
-    """Return the last line of a node's content; PyYAML's end mark lies behind trailing comments."""
+    """Return the last line of a node's content; PyYAML's end mark is behind trailing comments."""
     is_block = isinstance(node, yaml.CollectionNode) and not node.flow_style
     if not is_block or not node.value:
         end = node.end_mark

@@ -1,8 +1,8 @@
-"""The files of accounts: ``conf/plain_acl.yml`` and all of ``conf/acl/``, below RocketMQ's home.
+"""Account files: ``conf/plain_acl.yml`` and all of ``conf/acl/``, below RocketMQ's home.
 
-They are read again when one of them has changed, at most once in `RELOAD_S`, so operators edit them
-while the broker runs. A file that cannot be parsed on reload is logged, and its previous content
-stays in force. At start it is an error, because a broker must not start without the protection its
+Changed files are reloaded, at most once in `RELOAD_S`, so operators can edit them while the broker
+runs. If a file cannot be parsed on reload, the error is logged and its previous content stays in
+force. At start it is an error, because a broker must not start without the protection that its
 operator configured. An access key belongs to the first file that defines it.
 """
 
@@ -31,7 +31,7 @@ _Stamp = tuple[int, int]
 def parse_accounts(text: str, path: Path) -> dict[str, Any]:
     """Parse the text of a file; a `ConfigError` names line and column, and quotes no secret."""
     try:
-        # All scalars are read as text: a secret of digits must keep its leading zeros.
+        # Read all scalars as text: a secret of digits must keep its leading zeros.
         value = yaml.load(text, Loader=yaml.BaseLoader)
     except yaml.YAMLError as error:
         raise ConfigError(f"{path} is not valid YAML{_place(error)}") from None
@@ -82,7 +82,7 @@ class AccountFiles:
         if not self.default.exists():
             self.default.parent.mkdir(parents=True, exist_ok=True)
             self.default.touch()
-            _log.warning("%s was not there; nobody but white addresses has access", self.default)
+            _log.warning("created missing %s: only white addresses have access", self.default)
         self._files = {path: _File(path) for path in self._paths()}
         self.accounts: dict[str, AclAccount] = {}
         self._white: list[AddressPattern] = []
@@ -100,12 +100,12 @@ class AccountFiles:
 
     @property
     def white_texts(self) -> list[str]:
-        """The patterns of the global white list."""
+        """Patterns of the global white list."""
         return [text for file in self._files.values() for text in file.white_texts]
 
     @property
     def paths(self) -> list[Path]:
-        """The existing files, the default one first."""
+        """Paths of the existing files, the default file first."""
         return list(self._files)
 
     def file_of(self, access_key: str) -> Path | None:
@@ -128,7 +128,7 @@ class AccountFiles:
         return self._files[path].version
 
     def reload(self) -> None:
-        """Read changed files again."""
+        """Reload changed files."""
         current: dict[Path, _File] = {}
         changed = False
         for path in self._paths():
@@ -139,9 +139,9 @@ class AccountFiles:
             changed = True
             try:
                 current[path] = _File(path)
-                _log.info("%s was read again", path)
+                _log.info("reloaded account file %s", path)
             except ConfigError as error:
-                _log.error("the change of an account file is left out: %s", error)
+                _log.error("cannot reload an account file, its previous content stays: %s", error)
                 if known is not None:
                     known.stamp = _stamp(path)
                     current[path] = known
@@ -154,7 +154,9 @@ class AccountFiles:
         for file in self._files.values():
             for account in file.accounts:
                 if accounts.setdefault(account.access_key, account) is not account:
-                    _log.warning("%s defines %s once more", file.path, account.access_key)
+                    _log.warning(
+                        "%s: ignoring %s: it is defined already", file.path, account.access_key
+                    )
         self.accounts = accounts
         self._white = [pattern for file in self._files.values() for pattern in file.white]
 

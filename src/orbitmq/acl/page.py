@@ -1,4 +1,4 @@
-"""The page ``docs/rights.md``: ``python -m orbitmq.acl.page > docs/rights.md``."""
+"""Generator of ``docs/rights.md``: ``python -m orbitmq.acl.page > docs/rights.md``."""
 
 from __future__ import annotations
 

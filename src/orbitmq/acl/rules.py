@@ -1,16 +1,16 @@
-"""The table of request codes and the rights they need; every request is checked by it.
+"""Table of request codes and the rights they need; every request is checked against it.
 
-4.9.7 leaves holes: batches, replies, transactions, message by id, locks and most administration
-need a valid signature, but no right. They stay open for tools that rely on them (column
-`as_4_9_7`) unless the broker is strict (``aclStrict=true``, column `strict`). For OrbitMQ's own
-requests and for nameservers both columns are equal.
+4.9.7 has gaps: batches, replies, transactions, message by id, locks and most administration need a
+valid signature, but no right. The gaps stay open for tools that rely on them (column `as_4_9_7`)
+unless the broker is strict (``aclStrict=true``, column `strict`). For OrbitMQ's own requests and
+for nameservers both columns are equal.
 
-Producer groups have no rights in RocketMQ, and a heartbeat may name any of them. So a transaction
-check is checked when it is sent: it goes only to an account that could have sent the message
-(`demands.needs_of_half`).
+Producer groups have no rights in RocketMQ, and a heartbeat may name any producer group. So the
+rights for a transaction check are verified when the check is sent: it goes only to an account that
+could have sent the message (`demands.needs_of_half`).
 
-``docs/rights.md`` is this table (`page`), and a test keeps the two equal. A code without a row is
-refused to all but administrators, and a test fails.
+``docs/rights.md`` is generated from this table (`page`), and a test compares the two. A code
+without a row is refused to all accounts except administrators, and a test fails.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _CLIENT = "goes from a broker to a client; no server serves it"
 _NO_HANDLER = "no server of ours serves it"
 
 BROKER_RULES: Mapping[Code, Rule] = {
-    # ---- sending
+    # ---- Sending
     Code.SEND_MESSAGE: Rule(
         publish("topic"), "writes to the topic", publish_as_4_9_7("topic", "group")
     ),
@@ -83,7 +83,7 @@ BROKER_RULES: Mapping[Code, Rule] = {
     Code.RESUME_CHECK_HALF_MESSAGE: Rule(
         ADMIN, "makes a half message of any message, with any topic as its aim"
     ),
-    # ---- consuming
+    # ---- Consuming
     Code.PULL_MESSAGE: _always(
         both(read(), as_group("consumerGroup", is_optional=True)),
         "reads the topic and may commit the group's offset",
@@ -116,7 +116,7 @@ BROKER_RULES: Mapping[Code, Rule] = {
     ),
     Code.LOCK_BATCH_MQ: Rule(QUEUE_LOCKS, "keeps the group's other members from the queues"),
     Code.UNLOCK_BATCH_MQ: Rule(QUEUE_LOCKS, "lets the group's other members at the queues"),
-    # ---- looking
+    # ---- Queries
     Code.QUERY_MESSAGE: _always(
         read(), "reads the topic; messages of other topics with the same hash are left out"
     ),
@@ -149,7 +149,7 @@ BROKER_RULES: Mapping[Code, Rule] = {
         SIGNED, "shows versions, features and load: clients ask for features"
     ),
     Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: Rule(SIGNED, "shows names that are always the same"),
-    # ---- whole tables
+    # ---- Whole tables
     Code.GET_ALL_TOPIC_CONFIG: Rule(ADMIN, _WHOLE),
     Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Rule(ADMIN, _WHOLE),
     Code.GET_ALL_CONSUMER_OFFSET: Rule(ADMIN, _WHOLE),
@@ -162,7 +162,7 @@ BROKER_RULES: Mapping[Code, Rule] = {
     Code.QUERY_CORRECTION_OFFSET: Rule(ADMIN, "shows where other groups stand"),
     Code.VIEW_BROKER_STATS_DATA: Rule(ADMIN, "shows counters of any topic and group"),
     Code.GET_BROKER_CONFIG: Rule(ADMIN, "shows paths and addresses of the machine"),
-    # ---- changing the broker
+    # ---- Changes of the broker
     Code.UPDATE_AND_CREATE_TOPIC: _always(ADMIN, _CHANGES),
     Code.DELETE_TOPIC_IN_BROKER: _always(ADMIN, _CHANGES),
     Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: _always(ADMIN, _CHANGES),
@@ -182,7 +182,8 @@ BROKER_RULES: Mapping[Code, Rule] = {
 }
 
 NAMESERVER_RULES: Mapping[Code, Rule] = {
-    # ---- brokers; they do not sign, so their addresses have to be white, or they run beside it
+    # ---- Brokers
+    # Brokers do not sign: their addresses must be white, or they run in the nameserver's process.
     Code.REGISTER_BROKER: _always(ADMIN, "says where a topic's messages go"),
     Code.UNREGISTER_BROKER: _always(ADMIN, "takes a broker from all routes"),
     Code.QUERY_DATA_VERSION: _always(ADMIN, "keeps a broker's routes alive"),
@@ -191,7 +192,7 @@ NAMESERVER_RULES: Mapping[Code, Rule] = {
     Code.DELETE_TOPIC_IN_NAMESRV: _always(ADMIN, "takes a topic's routes away"),
     Code.UPDATE_NAMESRV_CONFIG: _always(ADMIN, "changes the nameserver for everybody"),
     Code.GET_NAMESRV_CONFIG: _always(ADMIN, "shows paths of the machine"),
-    # ---- values
+    # ---- Key-value table
     Code.PUT_KV_CONFIG: _always(
         VALUE, "sets what others rely on; Spark's sink notes its brokers by topic"
     ),
@@ -200,7 +201,8 @@ NAMESERVER_RULES: Mapping[Code, Rule] = {
     ),
     Code.GET_KV_CONFIG: _always(SIGNED, "shows what clients need: order of topics, brokers"),
     Code.GET_KVLIST_BY_NAMESPACE: _always(SIGNED, "shows what clients need: order of topics"),
-    # ---- routes: names and addresses, which any client needs before it is let in anywhere
+    # ---- Routes
+    # Every client needs these names and addresses before it can connect to a broker.
     Code.GET_ROUTEINFO_BY_TOPIC: _always(SIGNED, "shows a topic's brokers, and no message"),
     Code.GET_BROKER_CLUSTER_INFO: _always(SIGNED, "shows brokers, and no message"),
     Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: _always(SIGNED, "shows names of topics"),

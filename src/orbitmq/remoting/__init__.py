@@ -1,1 +1,1 @@
-"""Connections that carry commands in both directions: server, client, request and response."""
+"""Network layer: connections that carry requests and responses in both directions."""

@@ -10,7 +10,7 @@ CONNECT_TIMEOUT_S = 3.0
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Take ``host:port`` apart; an IPv6 host may stand in brackets."""
+    """Split ``host:port``; an IPv6 host may be in brackets."""
     host, colon, port = address.strip().rpartition(":")
     if "," in host:
         raise ValueError(f"{address!r} is not one address of the form host:port; put ; between two")
@@ -19,7 +19,9 @@ def split_address(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-# ---- Look-up of nameservers at an address server: one GET, repeated every two minutes
+# ---- Look-up of nameservers at an address server
+#
+# The look-up is one GET, repeated every two minutes.
 #
 #     GET http://<domain>[:8080]/rocketmq/<subgroup>[-<unit>?nofix=1]
 #
@@ -34,7 +36,7 @@ MAX_BYTES = 64 << 10
 
 
 def path_of(subgroup: str, unit_name: str | None) -> str:
-    """Return where an address server keeps the list.
+    """Return the path of the list at an address server.
 
     >>> path_of("nsaddr", None), path_of("nsaddr", "eu")
     ('/rocketmq/nsaddr', '/rocketmq/nsaddr-eu?nofix=1')
@@ -45,7 +47,7 @@ def path_of(subgroup: str, unit_name: str | None) -> str:
 def look_up(
     domain: str, subgroup: str, *, unit_name: str | None = None, advice: str
 ) -> tuple[str, ...]:
-    """Ask an address server for the addresses of nameservers; blocks.
+    """Request the addresses of nameservers from an address server; blocks.
 
     Raises `NoRoute` with the reason and an advice.
     """
@@ -69,7 +71,7 @@ def look_up(
         connection.request("GET", path, headers={"Accept": "text/plain"})
         answer = connection.getresponse()
         text = answer.read(MAX_BYTES).decode("utf-8", "replace")
-    except (OSError, HTTPException, ValueError) as error:  # the last of a host that is no name
+    except (OSError, HTTPException, ValueError) as error:  # ValueError: invalid host name
         raise nobody(f"it does not answer: {type(error).__name__} {error}") from error
     finally:
         connection.close()

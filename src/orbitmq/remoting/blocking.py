@@ -39,9 +39,9 @@ __all__ = ["BlockingNetwork"]
 
 MAX_PER_ADDRESS = 64
 LOOK_AFTER_S = 0.5
-"""A connection that has rested this long may have been closed by the peer meanwhile."""
+"""Idle time after which a connection is checked before reuse: its peer may have closed it."""
 CLOSE_AFTER_S = 100.0
-"""Brokers close what has been idle for 120 s."""
+"""Idle time after which a connection is closed; brokers close idle connections after 120 s."""
 RECEIVE_BYTES = 64 << 10
 
 _next_opaque = itertools.count(1).__next__
@@ -221,7 +221,7 @@ class BlockingNetwork:
         return self.exchange(address, frame, opaque, timeout_ms)
 
     def exchange(self, address: str, frame: bytes, opaque: int, timeout_ms: float) -> Command:
-        """Send a frame that is ready and wait for the response with its opaque."""
+        """Send an encoded frame and wait for the response with its opaque."""
         timeout_s = timeout_ms / 1000
         deadline = time.monotonic() + timeout_s
         pool, link = self._borrow(address, deadline)
@@ -236,7 +236,7 @@ class BlockingNetwork:
             pool.drop(link)
             raise ConnectionLost(f"connection to {address} broke: {error}") from error
         except BaseException:
-            # An interrupted call leaves an answer behind that the next caller must not get.
+            # The next caller must not read the answer of an interrupted call.
             pool.drop(link)
             raise
         pool.rest(link)
@@ -255,7 +255,7 @@ class BlockingNetwork:
         encoding: Literal["json", "binary"] = "json",
         remark: str | None = None,
     ) -> None:
-        """Send a request that wants no response."""
+        """Send a one-way request."""
         opaque = _next_opaque() & 0x7FFFFFFF
         if self.hooks:
             ext = prepare(self.hooks, code, ext, body)
@@ -271,7 +271,7 @@ class BlockingNetwork:
         self.post(address, notice.encode(), timeout_ms)
 
     def post(self, address: str, frame: bytes, timeout_ms: float = 3000) -> None:
-        """Send a frame that is ready and that wants no response."""
+        """Send an encoded frame of a one-way request."""
         timeout_s = timeout_ms / 1000
         pool, link = self._borrow(address, time.monotonic() + timeout_s)
         try:
@@ -284,7 +284,7 @@ class BlockingNetwork:
             raise
         pool.rest(link)
 
-    # ---- the pool
+    # ---- Pool
 
     def _borrow(self, address: str, deadline: float) -> tuple[_Pool, _Link]:
         if self._closed:
@@ -318,14 +318,14 @@ class BlockingNetwork:
             raise RequestTimeout(text) from None
 
     def connection_count(self) -> int:
-        """The number of idle connections in the pools."""
+        """Return the number of idle connections in the pools."""
         return sum(len(pool.free) for pool in self._pools.values())
 
     def close_idle(self, rested_s: float = CLOSE_AFTER_S) -> None:
         """Close connections that have been idle for the given time."""
         oldest = time.monotonic() - rested_s
         for pool in list(self._pools.values()):
-            # The most recently used ones are at the end, where they are taken from.
+            # Connections are taken from the end, so the least recently used one comes first.
             while pool.free and pool.free[0].rested_since < oldest:
                 with contextlib.suppress(IndexError):
                     pool.drop(pool.free.pop(0))

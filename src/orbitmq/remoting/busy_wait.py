@@ -53,9 +53,10 @@ class AdaptiveSpin:
             self._skip_next = min(2 * self._skip_next, MOST_SKIPPED)
 
 
-# ---- Busy-waiting receive: polls the socket for a moment before it blocks (see `patience`)
+# ---- Busy-waiting receive
 #
-# At most one thread of a process busy-waits at a time; others would compete for its processor.
+# Polls the socket for a moment before it blocks (see `AdaptiveSpin`). At most one thread of a
+# process busy-waits at a time; others would compete for its processor.
 
 SPIN_S = 0.0003
 
@@ -71,7 +72,7 @@ class SpinReceiver:
         self._patience = AdaptiveSpin()
 
     def receive(self, sock: socket.socket, max_bytes: int) -> bytes:
-        """Receive the next bytes; the socket is a blocking one."""
+        """Receive the next bytes from a blocking socket."""
         patience = self._patience
         if patience.for_this_one() and _turn.acquire(blocking=False):
             try:

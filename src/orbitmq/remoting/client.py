@@ -1,4 +1,4 @@
-"""Connections we open: one per address, opened when first used and again after a loss."""
+"""Client: one connection per address, opened at first use and reopened after a loss."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOTIFY_TIMEOUT_MS = 3000
 
 
 class RemotingClient:
-    """Sends requests to servers, and answers those that servers send back.
+    """Sends requests to servers, and answers requests that servers send back.
 
     `hooks` run on every request before it is sent; `on_close` is called for closed connections.
     """
@@ -45,26 +45,26 @@ class RemotingClient:
         self._closed = False
 
     def open_connection(self, address: str) -> Connection | None:
-        """Return the connection to an address if there is one."""
+        """Return the open connection to an address, or None."""
         connection = self._connections.get(address)
         return connection if connection is not None and connection.is_open else None
 
     def address_of(self, connection: Connection) -> str | None:
-        """Return the address a connection leads to, None if another one has taken its place."""
+        """Return the address of a connection, or None if the connection was replaced."""
         for address, current in self._connections.items():
             if current is connection:
                 return address
         return None
 
     def ready(self, address: str) -> Connection | None:
-        """Return the connection to an address if it can send a request at once."""
+        """Return the connection to an address if it can send a request at once, or None."""
         connection = self._connections.get(address)
         if connection is None or self.hooks or not connection.takes_requests:
             return None
         return connection
 
     async def connection(self, address: str) -> Connection:
-        """Return the connection to an address, opening it if need be."""
+        """Return the connection to an address, and open it if necessary."""
         connection = self._connections.get(address)
         if connection is not None and connection.is_open:
             return connection
@@ -75,7 +75,7 @@ class RemotingClient:
             attempt = asyncio.get_running_loop().create_task(self._connect(address))
             self._connecting[address] = attempt
             attempt.add_done_callback(lambda _: self._connecting.pop(address, None))
-        # Callers share one attempt; it must go on when one of them is cancelled.
+        # Callers share one attempt, which must continue when one of them is cancelled.
         return await asyncio.shield(attempt)
 
     async def _connect(self, address: str) -> Connection:
@@ -145,7 +145,7 @@ class RemotingClient:
         encoding: Literal["json", "binary"] = "json",
         remark: str | None = None,
     ) -> None:
-        """Send a request that wants no response; waits while the peer is behind with reading."""
+        """Send a one-way request; waits while the peer does not read."""
         connection = await self.connection(address)
         if connection.is_write_paused:
             # `Connection.notify` would drop it without an error.
@@ -163,7 +163,7 @@ class RemotingClient:
         self._connections.clear()
         for connection in connections:
             connection.close()
-        # TLS closes with an exchange of its own; a loop that ends now would leave it open.
+        # TLS connections end with an exchange, which needs the loop to run a little longer.
         await asyncio.gather(
             *(connection.wait_closed(CLOSING_GRACE_S) for connection in connections)
         )

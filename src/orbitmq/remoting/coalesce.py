@@ -30,7 +30,7 @@ class Writes(Protocol):
     """A connection with collected output."""
 
     def write_collected(self) -> None:
-        """Write it."""
+        """Write the collected output."""
 
 
 class WriteCoalescer:
@@ -90,12 +90,12 @@ class WriteCoalescer:
 _turns: dict[asyncio.AbstractEventLoop, WriteCoalescer] = {}
 
 
-# ---- Busy-waiting of a server's event loop for the next request of a client that sends one at a t
+# ---- Busy-waiting of a server's event loop
 #
 # Theory of operation. A client that waits for each answer sends its next request a few
 # microseconds after the answer. Waking a sleeping loop takes longer than the request itself. So
 # after a turn with one answer the loop polls its sockets for a moment, if that has paid off lately
-# (see `patience`): it schedules a callback for the next turn, which therefore begins without
+# (see `AdaptiveSpin`): it schedules a callback for the next turn, which therefore begins without
 # waiting. Timers and other callbacks run as usual.
 #
 # After a turn with answers for several connections the loop sleeps as usual: requests that arrive

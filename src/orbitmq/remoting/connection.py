@@ -1,22 +1,22 @@
-"""One connection: bytes in, commands out, and back.
+"""A connection: parses received bytes into commands, and writes commands.
 
-Theory of operation. Everything happens on the event loop. One socket read goes to the native
-`FrameReader` in one call; the requests it returns are handled in order. Whatever is sent, be it
-their responses, a response that had to wait or a request of our own, is collected until the end of
-the loop's turn and leaves in one write (see `WriteCoalescer`).
+Theory of operation. Everything happens on the event loop. The bytes of one socket read go to the
+native `FrameReader` in one call; the requests it returns are handled in order. Responses, delayed
+responses and our own requests are collected until the end of the loop's turn and leave in one
+write (see `WriteCoalescer`).
 
-Shares. Requests are handled for a share of the loop's turn; the others of a read wait for the next
-one (see `FairTurns`), and nothing more is read meanwhile.
+Shares. Requests are handled for a share of the loop's turn. The other requests of a read wait for
+the next share (see `FairTurns`), and the connection reads nothing more meanwhile.
 
-Bounds. A peer that does not read its responses is not read from (unless it owes us some), and the
-requests it has already sent are not handled, until it does; so what waits for it cannot grow. The
-same holds while many of its requests are being worked on, and for requests that are taken up again
-later. Notifications to a peer that does not read are dropped, our requests to it wait. A frame that
-breaks the rules closes its connection with one line in the log. What all connections of a server
-together keep is limited, too (see `Limits`).
+Bounds. If a peer does not read its responses, the connection stops reading from it (unless the peer
+owes responses) and stops handling its requests until the peer reads again. So the unsent bytes
+cannot grow. The same holds while many of its requests are in work, and for requests that are
+resumed later. Notifications to a peer that does not read are dropped; our requests to it wait. An
+invalid frame closes the connection with one log line. The memory of all connections of a server
+together is limited as well (see `ServerLimits`).
 
-The end. What a peer has sent before it closed its connection is still handled, for a one-way
-request needs no answer; only then is the connection gone for others.
+The end. Requests that a peer sent before it closed its connection are still handled, because a
+one-way request needs no answer. Only then `on_close` is called.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ _log = logging.getLogger(__name__)
 _unheard = RareLog(_log)
 
 READ_AHEAD_BYTES = 1 << 20
-"""Requests that may wait while answers are looked for among what comes after them."""
+"""Bytes of waiting requests up to which the connection reads on, to find responses behind them."""
 WRITE_BUFFER_BYTES = 1 << 20
 MOST_FRAMES_BYTES = 64 << 10
-"""Requests of our own that are collected within one turn."""
+"""Bytes of our own requests that are collected within one turn."""
 
 
 class Connection(asyncio.Protocol):
@@ -99,19 +99,19 @@ class Connection(asyncio.Protocol):
 
     @property
     def remote_text(self) -> str:
-        """The peer's address as ``ip:port``."""
+        """Address of the peer as ``ip:port``."""
         return f"{self.remote[0]}:{self.remote[1]}"
 
     @property
     def is_open(self) -> bool:
-        """Whether anything can still be sent."""
+        """True if the connection can still send."""
         return self._transport is not None and not self._transport.is_closing()
 
-    # ---- asyncio.Protocol
+    # ---- Callbacks of `asyncio.Protocol`
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the event loop."""
-        # uvloop's transports do what asyncio's do without being of that class.
+        # uvloop's transports have asyncio's interface but not its class.
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         if self._limits is not None:
@@ -137,7 +137,7 @@ class Connection(asyncio.Protocol):
             inbox.add(data)
         else:
             commands = reader.feed(data)
-            # The usual case: a peer that asks one thing at a time.
+            # The usual case: a peer that sends one request at a time.
             if (
                 len(commands) == 1
                 and not (command := commands[0]).is_response
@@ -155,12 +155,12 @@ class Connection(asyncio.Protocol):
             self._after_work()
 
     def pause_writing(self) -> None:
-        """Called by the event loop when the peer does not keep up."""
+        """Called by the event loop when the peer reads too slowly."""
         self._write_paused = True
         self.read_or_not()
 
     def resume_writing(self) -> None:
-        """Called by the event loop when it does again."""
+        """Called by the event loop when the peer reads again."""
         self._write_paused = False
         if self._writable is not None:
             self._writable.set()
@@ -186,7 +186,7 @@ class Connection(asyncio.Protocol):
         self._in_work.cancel()
         self._inbox.drop_repeated()
         if self._inbox and self._limits is not None and self._limits.is_full:
-            _unheard.warning("requests of %s are dropped: it is gone", self.remote_text)
+            _unheard.warning("dropping requests of %s: its connection is closed", self.remote_text)
             self._inbox.clear()
         if self._inbox:
             self._go_on()
@@ -200,14 +200,14 @@ class Connection(asyncio.Protocol):
         if on_close is not None:
             on_close(self)
 
-    # ---- what the peer sent
+    # ---- Received commands
 
     @property
     def _is_occupied(self) -> bool:
         return self._write_paused or self._in_work.is_full
 
     def work(self, until_s: float) -> bool:
-        """Handle at least one request, and more until then; whether there are more to handle."""
+        """Handle requests until the time, at least one; return True if more can be handled."""
         inbox, more = self._inbox, False
         requests = inbox.requests
         while True:
@@ -230,8 +230,8 @@ class Connection(asyncio.Protocol):
     def _after_work(self) -> None:
         inbox = self._inbox
         if self._pending:
-            # Answers are looked for even by one who cannot write: the peer may be in the same
-            # position, and if neither read, neither could ever go on.
+            # Read responses even while writing is paused: the peer may be paused as well, and if
+            # neither side read, both would wait for ever.
             while inbox.requests_bytes < READ_AHEAD_BYTES and inbox.cut():
                 pass
         self.read_or_not()
@@ -251,7 +251,7 @@ class Connection(asyncio.Protocol):
                 other.abort()
 
     def read_or_not(self) -> None:
-        """Read from the peer, or stop it, as it should be now."""
+        """Pause or resume reading from the peer, as the present state requires."""
         if self._pending:
             wanted = self._inbox.requests_bytes + self._inbox.uncut_bytes < READ_AHEAD_BYTES
         else:
@@ -267,13 +267,13 @@ class Connection(asyncio.Protocol):
                 self._transport.pause_reading()
 
     def handle_later(self, request: Command, handler: Handler) -> None:
-        """Let a handler answer a request of the past, when the peer is ready for the answer."""
+        """Have a handler answer an earlier request as soon as the peer can receive the answer."""
         self._inbox.put(request, handler)
         if not self._waits_for_share:
             self._wait_for_share()
 
     def _go_on(self) -> None:
-        """Handle what waits, or at least read on."""
+        """Handle waiting requests, or resume reading if no request waits."""
         if not self._inbox:
             self.read_or_not()
         elif not self._waits_for_share:
@@ -304,14 +304,14 @@ class Connection(asyncio.Protocol):
             self.send(answer)
         elif answer.code != ResponseCode.SUCCESS:
             _unheard.warning(
-                "one-way request %d of %s was not carried out, and nobody is told: %s",
+                "one-way request %d of %s failed; its sender gets no response: %s",
                 request.code, self.remote_text, answer.remark,
             )  # fmt: skip
 
-    # ---- sending
+    # ---- Sending
 
     def send(self, command: Command) -> None:
-        """Send a command; silently nothing when the connection is gone."""
+        """Send a command; does nothing if the connection is closed."""
         if self._transport is None:
             return
         self._outbox.append(command)
@@ -326,7 +326,7 @@ class Connection(asyncio.Protocol):
                 self._turn.note(body_bytes)
 
     def write_collected(self) -> None:
-        """Write what has been sent so far."""
+        """Write the commands and frames collected so far."""
         self._in_turn = False
         commands, self._outbox = self._outbox, []
         frames, self._frames = self._frames, []
@@ -360,7 +360,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def taken_bytes(self) -> int:
-        """Bytes that the peer has acknowledged since the connection began."""
+        """Bytes that the peer has acknowledged since the connection was opened."""
         return 0 if self._meter is None else self._meter.taken_bytes
 
     def _note_unsent(self) -> None:
@@ -368,14 +368,14 @@ class Connection(asyncio.Protocol):
             return
         for other in self._limits.unsent.note(self):
             _log.warning(
-                "closing %s: too many bytes wait for peers that do not read", other.remote_text
+                "closing %s: it does not read, and too many bytes are unsent", other.remote_text
             )
             other.abort()
 
-    # ---- requests of our own
+    # ---- Our own requests
 
     def next_opaque(self) -> int:
-        """Return the id for a request that is about to be encoded."""
+        """Return the opaque id for the next request."""
         return next(self._opaques) & 0x7FFFFFFF
 
     async def invoke(
@@ -393,7 +393,7 @@ class Connection(asyncio.Protocol):
         future = self.request(
             Command(code, opaque=opaque, ext=ext, body=body).encode(), opaque, timeout_ms
         )
-        del body  # it may be large, and the answer may take long
+        del body  # free a large body during a long wait
         try:
             return await future
         except RequestTimeout:
@@ -401,7 +401,7 @@ class Connection(asyncio.Protocol):
             raise RequestTimeout(text) from None
 
     def request(self, frame: bytes, opaque: int, timeout_ms: float) -> asyncio.Future[Command]:
-        """Send a request that is encoded already; the future is its response, or the error."""
+        """Send an encoded request; the future completes with its response or an error."""
         if not self.is_open:
             lost: asyncio.Future[Command] = self._loop.create_future()
             lost.set_exception(ConnectionLost(f"connection to {self.remote_text} is closed"))
@@ -413,14 +413,14 @@ class Connection(asyncio.Protocol):
         return future
 
     def post(self, frame: bytes) -> None:
-        """Send a frame that is encoded already, with whatever else is sent in this turn."""
+        """Send an encoded frame, together with the other output of this turn."""
         self._frames.append(frame)
         self._outbox_bytes += len(frame)
         if not self._in_turn:
             self._in_turn = True
             self._turn.join(self)
         elif self._outbox_bytes > MOST_FRAMES_BYTES:
-            # Thousands of requests in one turn: the peer had better begin with the first of them.
+            # With thousands of requests in one turn, let the peer start on the first of them.
             self.write_collected()
 
     async def writable(self, timeout_ms: float) -> None:
@@ -437,12 +437,12 @@ class Connection(asyncio.Protocol):
 
     @property
     def takes_requests(self) -> bool:
-        """Whether the connection is open and its peer reads."""
+        """True if the connection is open and its peer reads."""
         return not self._write_paused and self.is_open
 
     @property
     def is_write_paused(self) -> bool:
-        """Whether the peer is behind with reading."""
+        """True if the peer reads too slowly, so that writing is paused."""
         return self._write_paused
 
     def notify(
@@ -454,7 +454,7 @@ class Connection(asyncio.Protocol):
         encoding: Literal["json", "binary"] = "json",
         remark: str | None = None,
     ) -> None:
-        """Send a request that wants no response; nothing when the peer does not read."""
+        """Send a one-way request; drops it if the peer does not read."""
         if self._write_paused:
             return
         opaque = self.next_opaque()
@@ -470,16 +470,16 @@ class Connection(asyncio.Protocol):
             )
         )
 
-    # ---- the end
+    # ---- Closing
 
     def close(self) -> None:
-        """Send what waits and close."""
+        """Write the collected output and close."""
         if self._transport is not None:
             self.write_collected()
             self._transport.close()
 
     async def wait_closed(self, grace_s: float) -> None:
-        """Wait until a connection that was closed is gone, for at most so long."""
+        """Wait until a closing connection has ended; abort it after `grace_s`."""
         if self._transport is None:
             return
         self._gone = self._gone or asyncio.Event()
@@ -495,7 +495,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def abort_unless_asked(self) -> str | None:
-        """Close at once if the peer has not sent a whole request; returns its address then."""
+        """Close at once and return the peer's address, unless the peer has sent a request."""
         if self._has_asked or not self.is_open:
             return None
         self.abort()
@@ -503,7 +503,7 @@ class Connection(asyncio.Protocol):
 
 
 def _encode_or_tell(command: Command) -> bytes:
-    """Encode one command; one that cannot be encoded is answered with the reason instead."""
+    """Encode a command; replace a response that cannot be encoded with an error response."""
     try:
         return command.encode()
     except OrbitError as error:

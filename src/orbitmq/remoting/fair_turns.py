@@ -1,13 +1,13 @@
-"""Shares of the event loop, so that a peer which sends much delays nobody else.
+"""Shares of the event loop, so that a peer with many requests does not delay other peers.
 
-Theory of operation. A connection handles the first request of a read at once, and goes on for a
-share of time; one that has sent more waits in a queue and is not read from meanwhile. In each turn
-of the loop the queue is worked through for a while, a share for each connection in rotation; then
-the loop looks at its sockets again. So a peer that asks one thing at a time waits for about one
-turn, however many others flood the server, and those share what is left evenly. Answers of the turn
-before are written first, not after the shares of others.
+Theory of operation. A connection handles the first request of a read at once, and continues for a
+share of time. A connection with more requests waits in a queue and reads nothing meanwhile. In
+each turn of the loop the connections in the queue get one share each, in rotation, for up to
+`TURN_S`. Then the loop polls its sockets again. So a peer that sends one request at a time waits
+for about one turn, however many other peers flood the server; these share the remaining time
+evenly. Answers of the previous turn are written first, not after the shares of other connections.
 
-The time is `time.monotonic`: the loop's own clock may stand still within a turn.
+The time is `time.monotonic`, because the loop's own clock may stand still within a turn.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _log = logging.getLogger(__name__)
 
 SHARE_S = 0.0005
 TURN_S = 0.004
-"""Time that all connections together take before the loop looks at its sockets again."""
+"""Time of all connections together before the loop polls its sockets again."""
 
 
 class Works(Protocol):
     """A connection that has more requests than its share allowed."""
 
     def work(self, until_s: float) -> bool:
-        """Handle requests until then; returns True if more requests can be handled."""
+        """Handle requests until the time; return True if more requests can be handled."""
 
     def abort(self) -> None:
         """Close at once."""
@@ -70,7 +70,7 @@ class FairTurns:
         return turns
 
     def share(self) -> float:
-        """Return the time until which a connection may work that has just read something."""
+        """Return the time until which a connection may work after a read."""
         now = self._clock_s()
         if not self._turn_until_s:
             self._turn_until_s = now + TURN_S
@@ -78,7 +78,7 @@ class FairTurns:
         return min(now + SHARE_S, self._turn_until_s)
 
     def join(self, connection: Works) -> None:
-        """Let a connection wait for its next share; it joins once until it has been called."""
+        """Add a connection to the queue for its next share; it joins once until it is called."""
         self._waiting.append(connection)
         self._schedule()
 
@@ -101,7 +101,7 @@ class FairTurns:
                 if connection.work(min(now + SHARE_S, turn_until)):
                     waiting.append(connection)
             except FAILURES:
-                _log.exception("closing %r: it failed to handle requests", connection)
+                _log.exception("closing %r: handling its requests failed", connection)
                 connection.abort()
             now = self._clock_s()
         if waiting:

@@ -1,10 +1,11 @@
-"""Hooks that both networks run on every request before they send it.
+"""Hooks that the blocking and the asyncio client run on every request before they send it.
 
 A hook gets the request's code, ext fields and body and changes the ext fields in place. The order
 matters: signing comes last, because the signature covers the fields that other hooks add.
 
-The signature (Java's ACL): all ext fields but ``Signature``, sorted by name in UTF-16 order, only
-their values one after the other in UTF-8, then the body; HMAC-SHA1 with the secret key, in Base64.
+The signature (Java's ACL) is a HMAC-SHA1 with the secret key, in Base64. It covers the values of
+all ext fields except ``Signature``, sorted by name in UTF-16 order and encoded in UTF-8, then the
+body.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ MAX_REQUESTS = 64
 MAX_WAITS_FOR_PEERS = 1024
 """Limits the requests whose answers wait for other peers."""
 REQUEST_BYTES = 4096
-"""Bytes that a request in work takes beside its own bytes."""
+"""Memory that a request in work takes in addition to its own bytes."""
 
 
 class InWork:
@@ -38,7 +38,7 @@ class InWork:
         """True if the connection handles no more requests for now."""
 
     def _count(self) -> None:
-        """Set `is_full`; it is looked at before each request, and changes with few of them."""
+        """Set `is_full`: it is read before each request, but changes seldom."""
         self.is_full = (
             len(self.requests) >= MAX_REQUESTS or len(self.waits_for_peers) >= MAX_WAITS_FOR_PEERS
         )

@@ -1,7 +1,7 @@
 """Bytes and requests of a peer that are not handled yet.
 
-Bytes are parsed into commands shortly before these are handled: commands take many times the memory
-of their bytes, and parsing a whole read at once would take its time in one turn.
+Bytes are parsed into commands shortly before these are handled. Commands take many times the memory
+of their bytes, and parsing a whole read at once would block the loop for the whole time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["CUT_BYTES", "ConnectionInbox"]
 
 CUT_BYTES = 16 << 10
 REQUEST_BYTES = 512
-"""Bytes that a request takes beside its body and its ext fields."""
+"""Memory that a request takes in addition to its body and its ext fields."""
 
 
 class ConnectionInbox:
@@ -42,7 +42,7 @@ class ConnectionInbox:
         self._cut_to = 0
         self.reader = FrameReader()
         self.requests: deque[tuple[Command, Handler | None]] = deque()
-        """Requests, with the handler of those that are taken up again."""
+        """Requests, with the handler of resumed requests and None for new ones."""
         self.requests_bytes = 0
         self.uncut_bytes = 0
 
@@ -65,7 +65,7 @@ class ConnectionInbox:
         self.uncut_bytes += len(data)
 
     def cut(self) -> bool:
-        """Parse the next bytes; False if there are none."""
+        """Parse the next bytes; return False if no bytes are left."""
         if not self._uncut:
             return False
         begin = self._cut_to
@@ -94,7 +94,7 @@ class ConnectionInbox:
         self.requests_bytes += request.size + REQUEST_BYTES
 
     def next(self) -> tuple[Command, Handler | None]:
-        """Return the request that has waited longest."""
+        """Return the oldest request."""
         request, handler = self.requests.popleft()
         self.requests_bytes -= request.size + REQUEST_BYTES
         return request, handler

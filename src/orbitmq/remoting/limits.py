@@ -1,21 +1,21 @@
 """Bounds on the memory that all connections of a server together can take.
 
 =================  ======================================================  =======================
-What is kept       When it becomes too much                                Bound for all together
+Kept in memory     Action at the bound                                     Bound for all together
 =================  ======================================================  =======================
-requests that are  the connections whose requests began to arrive the      256 MiB
-not whole, or wait longest ago are closed (`PartialFrames`)
-requests in work   those of peers that have many are answered              256 MiB
+incomplete and     the connections whose requests began to arrive the      256 MiB
+waiting requests   longest ago are closed (`PartialFrames`)
+requests in work   requests of peers with many requests are answered       256 MiB
                    SYSTEM_BUSY (`SharedBudget`)
-unsent answers     the connections whose peers have taken nothing for the  256 MiB, and one answer
+unsent answers     the connections whose peers have read nothing for the   256 MiB, and one answer
                    longest time are closed (`Unsent`)
-bytes that are not nobody is read from until half of them are requests;    64 MiB, and one read
-requests yet       those of peers that are gone are dropped
+unparsed bytes     all connections stop reading until half of the bytes    64 MiB, and one read
+                   are parsed; those of closed connections are dropped
 =================  ======================================================  =======================
 
-A connection may have 64 KiB of the first three kinds beside that; together with the sockets' own
-buffers that is the price of a connection, and their number is limited by the descriptors (see
-`descriptors`). Pulls that are held have a limit of their own (`broker/read/long_poll.py`).
+Each connection may keep another 64 KiB of each of the first three kinds. Together with the sockets'
+own buffers this is the cost of a connection; their number is limited by the file descriptors (see
+`listener`). Held pulls have their own limit (`broker/read/long_poll.py`).
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Newcomers", "ServerLimits"]
 
-# ---- Connections without a first request, the oldest first
+# ---- Connections without a first request
 #
-# When connections have used all descriptors they may use (see `descriptors`), the oldest of these
-# is closed: an honest peer sends a request soon after it connects, and a silent one loses nothing.
+# When connections have used all descriptors they may use (see `listener`), the oldest of these is
+# closed: an honest peer sends a request soon after it connects, and a silent peer loses nothing.
 
 _log = logging.getLogger(__name__)
 
@@ -52,20 +52,20 @@ class Newcomers:
         self._closed = RareLog(_log)
 
     def add(self, newcomer: object, close: Callable[[], str | None]) -> None:
-        """Add a newcomer; `close` returns the peer's address, or None if it has asked meanwhile."""
+        """Add a newcomer; `close` returns its address, or None if it has sent a request."""
         self._closers[newcomer] = close
 
     def discard(self, newcomer: object) -> None:
-        """Forget a newcomer that is closed or has sent a request."""
+        """Remove a newcomer that is closed or has sent a request."""
         self._closers.pop(newcomer, None)
 
     def make_room(self) -> bool:
-        """Close the oldest newcomer that has not asked for anything; False if there is none."""
+        """Close the oldest newcomer without a request; return False if none is left."""
         while self._closers:
             close = self._closers.pop(next(iter(self._closers)))
             if (address := close()) is not None:
                 self._closed.warning(
-                    "closing %s: it has not asked for anything, and others need its descriptor",
+                    "closing %s: it has sent no request, and a new connection needs its descriptor",
                     address,
                 )
                 return True
@@ -87,10 +87,10 @@ class ServerLimits:
     connections: set[Connection] = field(default_factory=set)
     uncut_bytes: int = 0
     is_full: bool = False
-    """True while no connection is read from, because too many bytes wait to become requests."""
+    """True while all connections stop reading, because too many bytes are unparsed."""
 
     def note_uncut(self, grown_bytes: int) -> None:
-        """Note how many more bytes, or fewer, wait to become requests."""
+        """Add a change of the number of unparsed bytes; pause or resume reading at the bound."""
         self.uncut_bytes += grown_bytes
         is_full = self.uncut_bytes > (UNCUT_BYTES // 2 if self.is_full else UNCUT_BYTES)
         if is_full is not self.is_full:

@@ -1,17 +1,17 @@
-"""Accepting connections, plain ones and TLS on one port.
+"""Listener: accepts plain and TLS connections on one port.
 
 Theory of operation. The first byte of a connection shows whether it is TLS. It is read with
 `MSG_PEEK`, which leaves it in the socket, so that the protocol that takes over reads the stream
 from its start. A peer that sends nothing costs one socket and is closed with the idle connections.
 
-Connections may not use the last file descriptors (see `descriptors`). At that limit a new
-connection replaces the oldest one that has never sent a request; if every connection has sent a
-request, the new one is closed. So silent peers cannot keep others out, and no connection in use is
-closed for a new one.
+Connections may not use the last file descriptors (see `RESERVED`). At that limit a new connection
+replaces the oldest one that has never sent a request; if every connection has sent a request, the
+new one is closed. So silent peers cannot lock other peers out, and no connection in use is closed
+for a new one.
 
-A handshake is one task and must end within `HANDSHAKE_TIMEOUT_S`. The number of handshakes under
-way is limited: a new one cancels the oldest, because an honest handshake ends within milliseconds.
-So peers that start handshakes and never finish them use bounded memory and keep nobody out.
+A handshake is one task and must end within `HANDSHAKE_TIMEOUT_S`. The number of handshakes in
+progress is limited: a new one cancels the oldest, because an honest handshake ends within
+milliseconds. So peers with unfinished handshakes use bounded memory and do not lock others out.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TOO_MANY = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class SocketListener:
-    """Listening sockets, and accepted sockets that are still before or in their handshake."""
+    """Listening sockets, and accepted sockets before the end of their handshake."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class SocketListener:
         self._handshakes: dict[asyncio.Task[None], None] = {}
 
     async def listen(self, host: str, port: int) -> int:
-        """Listen on every address of a host; port 0 takes a free one. Returns the port."""
+        """Listen on every address of a host and return the port; port 0 selects a free port."""
         found = await self._loop.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
@@ -91,7 +91,7 @@ class SocketListener:
         return chosen
 
     def stop_listening(self) -> None:
-        """Accept no more connections; close sockets that are still before or in their handshake."""
+        """Accept no more connections; close sockets before the end of their handshake."""
         for sock in self._listening:
             self._loop.remove_reader(sock)
             sock.close()
@@ -114,7 +114,7 @@ class SocketListener:
                 self._take_from_silent(sock)
                 sock.close()
 
-    # ---- from a listening socket to a protocol
+    # ---- From a listening socket to a protocol
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(ACCEPTS_PER_TURN):
@@ -128,14 +128,16 @@ class SocketListener:
             except OSError as error:
                 if error.errno not in _TOO_MANY:
                     raise
-                _log.error("no connection is accepted for %.0f s: %s", ACCEPT_AGAIN_S, error)
+                _log.error(
+                    "cannot accept connections; next try in %.0f s: %s", ACCEPT_AGAIN_S, error
+                )
                 self._loop.remove_reader(listening)
                 self._loop.call_later(ACCEPT_AGAIN_S, self._accept_again, listening)
                 return
             if is_full:
                 self._full.warning(
-                    "closing %s: connections have all descriptors that they may, the others are "
-                    "for files; raise `ulimit -n` to allow more", _peer(sock),
+                    "closing %s: connections use all descriptors except those reserved for files; "
+                    "raise `ulimit -n` to allow more", _peer(sock),
                 )  # fmt: skip
                 sock.close()
                 continue
@@ -199,7 +201,7 @@ class SocketListener:
     def _shaken(self, task: asyncio.Task[None], sock: socket.socket) -> None:
         self._handshakes.pop(task, None)
         if task.cancelled():
-            # One that had not begun yet; of the others, the socket is closed by their transport.
+            # The handshake had not begun, so there is no transport that closes the socket.
             with contextlib.suppress(OSError):
                 sock.close()
 
@@ -217,7 +219,7 @@ class SocketListener:
                     ssl_shutdown_timeout=GOODBYE_TIMEOUT_S,
                 )
         except OSError as error:
-            _log.warning("closing %s: no TLS with it: %s", peer, error)
+            _log.warning("closing %s: TLS handshake failed: %s", peer, error)
 
 
 def _bind(sock: socket.socket, address: tuple[object, ...]) -> None:
@@ -242,7 +244,7 @@ def _peer(sock: socket.socket) -> str:
     return f"{host}:{port}"
 
 
-# ---- File descriptors that are reserved for files
+# ---- File descriptors reserved for files
 #
 # The kernel limits the number of open files and sockets of a process. The store keeps no file
 # open, but it opens one whenever it grows, and so does every save of a table. If connections used

@@ -29,7 +29,7 @@ class PartialFrames(Generic[C]):
         self.total_bytes = 0
 
     def note(self, connection: C, pending_bytes: int) -> list[C]:
-        """Record the incomplete bytes of a connection; returns the connections to close."""
+        """Record the incomplete bytes of a connection; return the connections to close."""
         if pending_bytes < SMALL_BYTES:
             if self._pending:
                 self.forget(connection)
@@ -44,5 +44,5 @@ class PartialFrames(Generic[C]):
         return too_many
 
     def forget(self, connection: C) -> None:
-        """Forget a connection without an incomplete frame, or a closed one."""
+        """Remove a connection without an incomplete frame, or a closed one."""
         self.total_bytes -= self._pending.pop(connection, 0)

@@ -1,14 +1,14 @@
 """Pipelined requests: several on one connection, each independent of the others' answers.
 
-Theory of operation. `BlockingNetwork` has one request under way per connection, which suits a
-producer. A reader that requests the next segment only after the last one would wait a round trip
-each time. Here one thread sends any number of requests and takes their answers by opaque, in any
-order. Nothing runs in the background: answers wait in the socket until they are received, so a slow
-reader slows its broker down, and memory is bounded by what was requested. Large answers are
-received into their final place (see `SocketReader`); those of TLS connections are decrypted by
-Python first.
+Theory of operation. `BlockingNetwork` has one request in progress per connection, which suits a
+producer. A reader that requests each segment only after the previous one would wait a round trip
+each time. A pipeline sends any number of requests from one thread and receives their answers by
+opaque, in any order. Nothing runs in the background: answers wait in the socket until they are
+received. So a slow reader slows its broker down, and memory is bounded by the requested amount.
+Large answers are received directly into their final memory (see `SocketReader`); on TLS connections
+Python decrypts them first.
 
-Not thread-safe. After a fork a child must open its own (see `is_of_this_process`).
+Not thread-safe. After a fork the child must open its own pipeline (see `is_of_this_process`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _next_opaque = itertools.count(1).__next__
 
 
 class Pipeline:
-    """One connection with many requests under way."""
+    """A connection with many requests in progress."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Pipeline:
         self.address = address
         self.timeout_ms = timeout_ms
         self.waiting: set[int] = set()
-        """Requests that have no answer yet."""
+        """Opaque ids of requests without an answer."""
         self._hooks = tuple(hooks)
         self._ready: dict[int, Command] = {}
         self._pid = os.getpid()
@@ -66,7 +66,7 @@ class Pipeline:
 
     @property
     def is_of_this_process(self) -> bool:
-        """True if this process opened the connection, not the process it was forked from."""
+        """True if this process opened the connection, False after a fork."""
         return self._pid == os.getpid()
 
     @property
@@ -75,9 +75,9 @@ class Pipeline:
         return bool(self._ready)
 
     def is_closed(self) -> bool:
-        """Whether it is of no more use: closed here, broken, or closed by its peer while it rests.
+        """Return True if the connection is closed here, broken, or closed by its peer while idle.
 
-        The peer is not looked at while answers are under way; receiving them says what happened.
+        The socket is not checked while answers are expected; receiving them reports an error.
         """
         if self._is_closed or self.waiting or self._ready:
             return self._is_closed
@@ -86,13 +86,13 @@ class Pipeline:
         if not poller.poll(0):
             return False
         try:
-            # Of a TLS connection the encrypted bytes, which may be a greeting that nobody has read.
+            # On a TLS connection these are encrypted bytes, such as unread session tickets.
             return not socket.socket.recv(self._socket, 1, socket.MSG_PEEK)
         except OSError:
             return True
 
     def send(self, code: int, ext: dict[str, str]) -> int:
-        """Send a request and return its opaque, which `receive` takes."""
+        """Send a request and return its opaque id for `receive`."""
         opaque = _next_opaque() & 0x7FFFFFFF
         frame = Command(code, opaque=opaque, ext=prepare(self._hooks, code, ext, None)).encode()
         try:
@@ -104,7 +104,7 @@ class Pipeline:
         return opaque
 
     def receive(self, opaque: int) -> Command:
-        """Wait for the answer to a request and return it; other answers are kept."""
+        """Wait for the answer to a request and return it; keep other answers."""
         deadline = time.monotonic() + self.timeout_ms / 1000
         while opaque not in self._ready:
             if opaque not in self.waiting:
@@ -124,7 +124,7 @@ class Pipeline:
         return ready
 
     def _fill(self, timeout_s: float) -> bool:
-        """Read the next commands; returns False if none arrived in time."""
+        """Read the next commands; return False if no command arrived in time."""
         try:
             commands = self._receiver.receive(timeout_s)
         except EOFError:
@@ -147,7 +147,7 @@ class Pipeline:
         return ConnectionLost(f"connection to {self.address} broke: {error}")
 
     def close(self) -> None:
-        """Close the connection; requests under way get no answer."""
+        """Close the connection; requests in progress get no answer."""
         self._is_closed = True
         with contextlib.suppress(OSError):
             self._socket.close()

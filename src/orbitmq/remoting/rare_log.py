@@ -12,7 +12,7 @@ EVERY_S = 10.0
 
 
 class RareLog:
-    """Logs one of many equal events per period, with the number of skipped ones."""
+    """Logs at most one event per period, with the number of skipped events."""
 
     def __init__(
         self, log: logging.Logger, *, clock_s: Callable[[], float] = time.monotonic

@@ -1,6 +1,6 @@
 """Sent requests that wait for their responses.
 
-One timer serves the deadlines of all of them: a timer each would cost more than the request.
+A single timer serves all deadlines: one timer per request would cost more than the request.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["PendingRequests"]
 
 NEVER = float("inf")
 CLOCK_TICK_S = 0.001
-"""Timers may run so much early."""
+"""Time by which timers may run early."""
 
 
 class PendingRequests:
@@ -28,13 +28,13 @@ class PendingRequests:
         self._sweep: asyncio.TimerHandle | None = None
         self._sweep_due = NEVER
         self.peer = ""
-        """Whom errors speak of."""
+        """Address of the peer, for error texts."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def add(self, opaque: int, timeout_ms: float) -> asyncio.Future[Command]:
-        """Register a request; returns the future of its response."""
+        """Register a request and return the future of its response."""
         future: asyncio.Future[Command] = self._loop.create_future()
         deadline = self._loop.time() + timeout_ms / 1000
         self._waiting[opaque] = (future, deadline)
@@ -43,7 +43,7 @@ class PendingRequests:
         return future
 
     def settle(self, response: Command) -> bool:
-        """Complete the request of a response; returns False if no request waits for it."""
+        """Complete the request of a response; return False if no request waits for it."""
         waiting = self._waiting.pop(response.opaque, None)
         if waiting is None or waiting[0].done():
             return False
@@ -51,7 +51,7 @@ class PendingRequests:
         return True
 
     def fail_all(self) -> None:
-        """Fail all requests: the connection is gone."""
+        """Fail all requests, because the connection is closed."""
         if self._sweep is not None:
             self._sweep.cancel()
             self._sweep, self._sweep_due = None, NEVER

@@ -68,8 +68,8 @@ def answer_error(request: Command, error: BaseException) -> Command:
     if isinstance(error, Refused):
         return respond(request, error.code, error.remark, ext=error.ext)
     if isinstance(error, CorruptStore | StoreIOError):
-        # Its text has the file and the offset. Whoever runs the broker must hear of a bad disk.
-        _log.error("request %d failed and its peer is told: %s", request.code, error)
+        # Log the file and the offset: operators must learn of a bad disk.
+        _log.error("request %d failed and is answered with an error: %s", request.code, error)
     elif not isinstance(error, OrbitError) or isinstance(error, StorePanic):
         _log.error("request %d failed", request.code, exc_info=error)
     remark = f"{type(error).__name__}: {error}"
@@ -110,13 +110,13 @@ def awaits_peer(handler: Callable[[Command, Connection], Awaitable[Command | Non
 
 
 def not_supported(request: Command, _connection: Connection) -> Command:
-    """Answer a code without a handler with Java's text (with its leading blank)."""
+    """Answer a code without a handler with Java's text, including its leading blank."""
     remark = f" request type {request.code} not supported"
     return respond(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
 
 
 class Router:
-    """A table from request codes to handlers."""
+    """Table of handlers by request code."""
 
     def __init__(self, fallback: Handler = not_supported) -> None:
         self._handlers: dict[int, Handler] = {}

@@ -1,4 +1,4 @@
-"""A listening socket and the connections it has accepted."""
+"""Server: listening sockets and accepted connections."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ CLOSING_GRACE_S = 2.0
 
 
 class Server:
-    """Accepts connections and lets a router answer their requests; without `tls`, plain ones.
+    """Accepts connections and has a router answer their requests.
 
-    Servers with the same `limits` share them.
+    Without `tls` it accepts only plain connections. Servers with the same `limits` share them.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Server:
         self.connections: set[Connection] = set()
 
     async def listen(self, host: str, port: int) -> int:
-        """Listen on an address; port 0 takes a free one. Returns the port."""
+        """Listen on an address and return the port; port 0 selects a free port."""
         if self._accepting is None:
             self._accepting = SocketListener(self._accept, self._tls, self._limits.newcomers)
             WriteCoalescer.of(asyncio.get_running_loop()).stay_awake()
@@ -87,7 +87,7 @@ class Server:
             accepting.close_silent(oldest)
             for connection in [c for c in self.connections if c.last_active < oldest]:
                 _log.info("closing %s, idle for %.0f s", connection.remote_text, self._max_idle_s)
-                # What waits to be sent to a peer that has not read for so long would wait forever.
+                # Abort instead of close: output to a peer that does not read would wait for ever.
                 connection.abort()
 
     async def stop_listening(self) -> None:
@@ -102,7 +102,7 @@ class Server:
             self._sweeper = None
 
     async def close(self) -> None:
-        """Stop listening, send what waits, close every connection."""
+        """Stop listening, send collected output, and close every connection."""
         await self.stop_listening()
         for connection in list(self.connections):
             connection.close()

@@ -1,9 +1,9 @@
-"""A common limit for many owners, in which no owner can use up the share of another.
+"""A common limit of many owners, in which no owner can use up the share of another.
 
-Below the limit every request is granted. Above it only owners with little are granted more, so
-heavy users are refused first.
+Below the limit every request is granted. Above the limit only owners with at most `SMALL_BYTES` are
+granted more, so heavy users are refused first.
 
-Pure state.
+Pure state, without I/O.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["SMALL_BYTES", "SharedBudget"]
 C = TypeVar("C")
 
 SMALL_BYTES = 64 << 10
-"""Bytes that every owner may keep, however many the others keep."""
+"""Bytes that each owner may keep even above the common limit."""
 
 
 class SharedBudget(Generic[C]):
@@ -27,7 +27,7 @@ class SharedBudget(Generic[C]):
         self.total_bytes = 0
 
     def take(self, owner: C, size: int) -> bool:
-        """Grant an owner `size` more bytes; returns False and changes nothing if refused."""
+        """Grant an owner `size` more bytes, or return False without a change."""
         wanted = self._kept.get(owner, 0) + size
         if self.total_bytes + size > self._limit_bytes and wanted > SMALL_BYTES:
             return False

@@ -1,7 +1,8 @@
-"""TLS of outgoing connections: from the first byte, as brokers expect it.
+"""TLS contexts of outgoing and of accepted connections.
 
-RocketMQ's default is a test mode: servers present a self-signed certificate and clients accept any.
-An OrbitMQ client verifies the certificate unless it is configured not to.
+Outgoing connections use TLS from the first byte, as brokers expect it. RocketMQ's default is a test
+mode: servers present a self-signed certificate and clients accept any certificate. An OrbitMQ
+client verifies the certificate unless it is configured not to.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ class Tls:
     """
 
     ca_file: Path | str | None = None
-    """Whose signatures to believe; the system's authorities when there is none."""
+    """CA certificates used to verify servers; by default the system's authorities."""
     cert_file: Path | str | None = None
-    """Our own certificate, for servers that ask for one."""
+    """Client certificate, for servers that request one."""
     key_file: Path | str | None = None
     key_password: str | None = field(default=None, repr=False)
     verify: bool = True
-    """False believes any certificate, as RocketMQ's test mode does."""
+    """False accepts any certificate, as RocketMQ's test mode does."""
     check_hostname: bool = False
-    """Whether a certificate must carry the host's name; brokers register IP addresses."""
+    """True if a certificate must contain the host's name; brokers register IP addresses."""
 
 
 def client_context(tls: Tls | ssl.SSLContext | bool) -> ssl.SSLContext | None:
@@ -68,14 +69,14 @@ def client_context(tls: Tls | ssl.SSLContext | bool) -> ssl.SSLContext | None:
     return context
 
 
-# ---- TLS of accepted connections: the server's certificate and the verification of clients
+# ---- TLS of accepted connections
 #
-# Modes, by the first byte of a connection (a TLS record of the handshake begins with 0x16, a frame
-# never does: it would be 352 MiB long)::
+# The mode decides by the first byte of a connection (a TLS handshake begins with 0x16; a frame
+# never does, because it would be 352 MiB long)::
 #
 #     disabled     no TLS
 #     permissive   both kinds on one port; RocketMQ's default
-#     enforcing    TLS or nothing
+#     enforcing    TLS only
 #
 # The certificate is the configured one. Without one, in RocketMQ's test mode, the server generates
 # a self-signed one at the first handshake; it protects against eavesdroppers only. Files that are
@@ -85,7 +86,7 @@ def client_context(tls: Tls | ssl.SSLContext | bool) -> ssl.SSLContext | None:
 _log = logging.getLogger(__name__)
 
 LOOK_AGAIN_S = 5.0
-"""How often, at most, files are looked at."""
+"""Shortest time between two checks whether the files have changed."""
 SELF_SIGNED_DAYS = 3650
 _CLIENT_AUTH = {
     "none": ssl.CERT_NONE,
@@ -109,7 +110,7 @@ class ServerTls:
 
     @classmethod
     def of(cls, settings: TlsSettings) -> ServerTls | None:
-        """Build the object from settings, None for no TLS."""
+        """Return the TLS of a server with these settings, or None for no TLS."""
         if settings.server_mode == "disabled":
             return None
         has_none = not settings.server_cert_path
@@ -117,7 +118,7 @@ class ServerTls:
             problem = "tls.test.mode.enable=false needs tls.server.certPath and tls.server.keyPath"
             if settings.server_mode == "enforcing":
                 raise ConfigError(problem)
-            _log.warning("connections with TLS are refused: %s", problem)
+            _log.warning("TLS connections are not accepted: %s", problem)
             return None
         return cls(settings)
 
@@ -131,9 +132,11 @@ class ServerTls:
                 self._seen = seen
                 try:
                     self._context = self._of_files()
-                    _log.info("read %s again", self._settings.server_cert_path)
+                    _log.info("reloaded the certificate %s", self._settings.server_cert_path)
                 except ConfigError as error:
-                    _log.error("the certificate that is in use stays: %s", error)
+                    _log.error(
+                        "cannot reload the certificate, the current one stays in use: %s", error
+                    )
         return self._context
 
     def _look(self) -> list[tuple[int, int, int] | None]:
@@ -178,7 +181,7 @@ class ServerTls:
 
 
 def own_connections_context(settings: TlsSettings, *, use_tls: bool) -> ssl.SSLContext | None:
-    """Return the context for connections that a server opens itself, None for no TLS."""
+    """Return the context for connections that a server opens itself, or None for no TLS."""
     if not use_tls and not settings.encrypts_own_connections:
         return None
     if _is_test_mode(settings, settings.client_cert_path or settings.client_trust_cert_path):
@@ -195,7 +198,7 @@ def own_connections_context(settings: TlsSettings, *, use_tls: bool) -> ssl.SSLC
 
 
 def _is_test_mode(settings: TlsSettings, file: str) -> bool:
-    """True in RocketMQ's test mode, its default, unless a certificate file is configured."""
+    """Return True in RocketMQ's test mode, the default without a configured certificate."""
     if file and "tls.test.mode.enable" not in settings.given:
         return False
     return settings.test_mode_enable
@@ -235,11 +238,11 @@ def _self_signed() -> ssl.SSLContext:
         serialization.NoEncryption(),
     )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # OpenSSL takes files only.
+    # OpenSSL loads certificates from files only.
     with tempfile.TemporaryDirectory(prefix="orbitmq-tls-") as directory:
         file = Path(directory) / "certificate-and-key.pem"
         file.touch(mode=0o600)
         file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM) + private)
         context.load_cert_chain(file)
-    _log.info("TLS is served with a certificate that is signed by itself (test mode)")
+    _log.info("generated a self-signed certificate for TLS (test mode)")
     return context

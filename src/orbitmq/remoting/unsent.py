@@ -5,8 +5,8 @@ hundred peers that each request one and read nothing would fill the memory. When
 limit, the connections whose peers have read nothing for the longest time are closed; a slow reader
 is not among the first. Small amounts are not counted: they cost no more than the connection.
 
-Amounts are recorded on each write. Bytes that have left since then are counted only when the limit
-seems to be reached, by asking all recorded connections.
+Amounts are recorded on each write. Only when the limit seems to be reached, all recorded
+connections are measured again, to subtract the bytes that have left since then.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ class Sends(Protocol):
 
     @property
     def taken_bytes(self) -> int:
-        """Bytes that the peer has taken since the connection began."""
+        """Bytes that the peer has acknowledged since the connection was opened."""
 
 
 C = TypeVar("C", bound=Sends)
 
 
 class Unsent(Generic[C]):
-    """Counts unsent bytes per connection; the one that is stuck longest comes first."""
+    """Counts unsent bytes per connection; the connection stuck for the longest time is first."""
 
     def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
         self._limit_bytes = limit_bytes
-        self._amounts: dict[C, tuple[int, int]] = {}  # what waits, what has been taken
+        self._amounts: dict[C, tuple[int, int]] = {}  # unsent bytes, acknowledged bytes
         self.total_bytes = 0
 
     def note(self, connection: C) -> list[C]:
-        """Record the unsent bytes of a connection; returns the connections to close."""
+        """Record the unsent bytes of a connection; return the connections to close."""
         self._measure(connection)
         if self.total_bytes <= self._limit_bytes:
             return []
@@ -70,16 +70,16 @@ class Unsent(Generic[C]):
             return
         taken = connection.taken_bytes
         if known and taken > known_taken:
-            del self._amounts[connection]  # it has moved: to the end
+            del self._amounts[connection]  # its peer has read something, so move it to the end
         self._amounts[connection] = (amount, taken)
         self.total_bytes += amount - known
 
     def forget(self, connection: C) -> None:
-        """Forget a connection without unsent bytes, or a closed one."""
+        """Remove a connection without unsent bytes, or a closed one."""
         self.total_bytes -= self._amounts.pop(connection, (0, 0))[0]
 
 
-# ---- Counts of the bytes written to one peer: those still in memory, and those the peer has taken
+# ---- Meter of the bytes written to one peer
 
 
 class WriteMeter:
@@ -94,7 +94,7 @@ class WriteMeter:
         self._largest_write = 0
 
     def wrote(self, size: int) -> bool:
-        """Count the bytes of one write; True if the sum is large enough to be recorded."""
+        """Count the bytes of one write; return True if the sum is large enough to be recorded."""
         self._written_bytes += size
         if size > self._largest_write:
             self._largest_write = size
@@ -109,7 +109,7 @@ class WriteMeter:
         waits = self._transport.get_write_buffer_size()
         if not waits:
             self._largest_write = 0
-        # The transport frees the buffer of a write only when its last byte has left.
+        # The transport frees the buffer of a write only after its last byte has left.
         return waits + self._largest_write
 
     @property

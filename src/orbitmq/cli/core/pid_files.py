@@ -1,16 +1,16 @@
 """Pid files: list the servers of this user on this machine, and stop them.
 
-~/.orbitmq/run/broker-myhost-4711.pid      (or in $ORBITMQ_RUN_DIR)
-  4711
-  broker
-  /home/me/store
-  stopping                               (after the first signal)
+    ~/.orbitmq/run/broker-myhost-4711.pid      (or in $ORBITMQ_RUN_DIR)
+      4711
+      broker
+      /home/me/store
+      stopping                               (after the first signal)
 
-  A server holds an fcntl lock on its file as long as it lives, and the kernel returns the
-  holder of a lock. So the file of a killed process is recognised as stale, even if another
-  process has its number by now. Stale files are deleted when they are found. A signal is sent
-  to a pidfd that was opened while the lock was held, so it always reaches the holder. A server
-  that is already stopping gets no further signal: a second signal would end it at once.
+A server holds an fcntl lock on its file as long as it lives, and the kernel returns the holder of
+a lock. So the file of a killed process is recognised as stale, even if another process has its
+number by now. Stale files are deleted when they are found. A signal is sent to a pidfd that was
+opened while the lock was held, so it always reaches the holder. A server that is already stopping
+gets no further signal, because a second signal would end it at once.
 """
 
 from __future__ import annotations
