@@ -26,9 +26,9 @@ use std::collections::{HashMap, HashSet};
 use thiserror::Error;
 use wire::properties::{self, UNIQ_KEY};
 
-/// The property that names a message's sender and batch.
+/// Property that names a message's sender and batch.
 pub const SCOPE: &str = "ORBIT_BATCH";
-/// The property that names the account of a message's sender.
+/// Property that names the account of a message's sender.
 pub const ACCOUNT: &str = "ORBIT_ACCOUNT";
 const REAL_TOPIC: &str = "REAL_TOPIC";
 const MAGIC: &[u8; 8] = b"ORBITIDS";
@@ -37,11 +37,12 @@ const VERSION_WITHOUT_ACCOUNTS: u32 = 1;
 const COPIES: [&str; 2] = ["%RETRY%", "%DLQ%"];
 /// Topics that hold a message until it is due; the properties of the message name its real topic.
 const WAITING_ROOMS: [&str; 2] = ["SCHEDULE_TOPIC_XXXX", "rmq_sys_orbit_timers"];
-/// Number of ids that use about as much memory as one sender. A sender counts as this many ids, also if it has none.
+/// Number of ids that use about as much memory as one sender, even one without ids: an account may have one sender per
+/// this many ids of its limit.
 const SENDER_COST: usize = 4;
 const MIN_SENDERS: usize = 64;
 
-/// An id: 32 hex digits as a number.
+/// Message id: 32 hex digits as a number.
 pub type Id = u128;
 
 /// Reason why a batch is rejected.

@@ -1,4 +1,4 @@
-//! Java's `String.hashCode` and what RocketMQ derives from it.
+//! Java's `String.hashCode` and the hashes that RocketMQ derives from it.
 //!
 //! `h = 31·h + unit` over UTF-16 code units, 32-bit wrap-around. Tag filters compare this number (in the consume queue,
 //! before the message is read), and index files find keys by it. So it must equal Java's for every string. A character
