@@ -2,7 +2,7 @@
 //!
 //! Such a sender sends numbered *batches*, one after the other. It may send a batch again after a failure, but never an
 //! older one: it begins a batch when all of the previous batch is stored. So only the ids of each sender's newest batch
-//! are kept, and an older batch is told from a new one by its number, without ids.
+//! are kept, and an older batch is recognised by its number, without ids.
 //!
 //! Every such message names sender and batch in its property [`SCOPE`] (`sender/batch`) and has its id as `UNIQ_KEY`,
 //! so this table can be computed from the log. A sender belongs to the account that its messages name in [`ACCOUNT`]
@@ -72,7 +72,7 @@ pub enum BadSnapshot {
 /// Owner of messages: a named sender of an account, for one topic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Owner<'a> {
-    /// Name of the account; empty without access control.
+    /// Text that identifies the account; empty without access control.
     pub account: &'a str,
     /// Topic; empty if not known any more.
     pub topic: &'a str,
