@@ -17,23 +17,23 @@
     │   ├── MalformedFilter      an SQL92 selector is invalid, or compares incomparable values
     │   │   └── FilterTooLarge   it is longer or more nested than this broker accepts
     │   └── MalformedBody        a compressed body does not decompress, or grows past its limit
-    ├── RemotingError            a peer that could not be reached or did not answer
+    ├── RemotingError            a peer could not be reached or did not answer
     │   ├── ConnectionLost       the connection broke, or could not be opened
     │   └── RequestTimeout       the peer did not answer in time
     ├── ClientError              a call of a producer, consumer or admin failed
     │   ├── NoRoute              there is no queue to send to or read from; see `cause`
-    │   ├── SendFailed           every attempt to send failed; what the brokers did is unknown
+    │   ├── SendFailed           every attempt to send failed; a message may be stored all the same
     │   ├── BrokerRefused        a broker or nameserver answered with an error code
     │   │   └── BrokerBusy       the broker is overloaded now
     │   ├── AlreadyExists        a topic or group to create exists with other settings
-    │   ├── NoSuchGroup          no broker knows the consumer group
+    │   ├── NoSuchGroup          no broker has the consumer group
     │   ├── ShrinkRefused        a topic would lose read queues that contain messages
     │   ├── BadMessage           a message that no broker would accept
-    │   ├── NoReply              a request was sent, but its reply did not come in time
-    │   └── ClientClosed         the client was not started, or is closed already
+    │   ├── NoReply              a request was sent, but its reply did not arrive in time
+    │   └── ClientClosed         the client is not started yet, or already closed
     ├── ConfigError              invalid settings, which prevent a start
-    │   ├── MalformedProperties  a text that is not even properties
-    │   ├── BadPipeline          a pipeline's file, with every mistake in it
+    │   ├── MalformedProperties  a text is not valid as properties
+    │   ├── BadPipeline          a pipeline cannot be started; see `mistakes`
     │   └── UnreadableFile       neither a table file nor its backup can be parsed
     └── StoreError               an error in a store directory, at `path` and `offset`
         ├── NoStore              the path contains no store
@@ -48,7 +48,7 @@
         ├── WrongFileSize        a file does not have the configured size
         ├── StrayFile            a file that does not belong to the directory
         ├── MissingFile          a gap between two files
-        ├── FileExpired          retention deleted a file that was being read
+        ├── FileExpired          retention deleted a file while it was read
         ├── CorruptStore         contradictions that a crash cannot explain
         ├── FlushFailed          a flush to disk failed; later writes may be lost
         ├── StorePanic           a panic in the store's own code

@@ -25,7 +25,7 @@ __all__ = ["EXPORTS", "cluster"]
 
 @click.group(short_help="Show clusters and their brokers")
 def cluster() -> None:
-    """Show clusters, their brokers and the state of these; check whether they accept messages."""
+    """Show clusters, their brokers and the brokers' state; check that they accept messages."""
 
 
 @cluster.command("list", cls=Verb, short_help="List clusters and brokers")

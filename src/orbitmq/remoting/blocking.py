@@ -181,7 +181,7 @@ class _Pool:
                 self.changed.notify()
 
     def drop(self, link: _Link | None) -> None:
-        """Give up a connection, or the permission to open one."""
+        """Close a connection, or return the permission to open one."""
         if link is not None:
             link.close()
         with self.changed:

@@ -1,4 +1,4 @@
-"""Adaptive busy-waiting: learns from the last waits whether a busy wait pays off.
+"""Adaptive busy-waiting, which depends on the outcome of the last waits.
 
 Theory of operation. Putting a thread to sleep and waking it up costs more than a peer on a near
 machine takes for an answer. So a waiter polls for a moment before it sleeps. If the answer takes
@@ -64,7 +64,7 @@ _turn = threading.Lock()
 
 
 class SpinReceiver:
-    """Receives from one socket, and learns whether busy-waiting pays off."""
+    """Receives from one socket, and busy-waits while that pays off."""
 
     __slots__ = ("_patience",)
 

@@ -86,7 +86,7 @@ class Pipeline:
         if not poller.poll(0):
             return False
         try:
-            # On a TLS connection these are encrypted bytes, such as unread session tickets.
+            # On a TLS connection these are encrypted bytes, which may belong to the handshake.
             return not socket.socket.recv(self._socket, 1, socket.MSG_PEEK)
         except OSError:
             return True
@@ -161,7 +161,7 @@ class _Receiver:
         self._reader = SocketReader()
 
     def receive(self, timeout_s: float) -> list[Command]:
-        """Wait until a command is whole, but not longer than so; return those that are."""
+        """Wait for a complete command, up to a timeout; return all complete commands."""
         return self._reader.receive(self._socket.fileno(), timeout_s)
 
 
@@ -174,7 +174,7 @@ class _TlsReceiver:
         self._room = bytearray(TLS_RECEIVE_BYTES)
 
     def receive(self, timeout_s: float) -> list[Command]:
-        """Wait until a command is whole, but not longer than so; return those that are."""
+        """Wait for a complete command, up to a timeout; return all complete commands."""
         deadline = time.monotonic() + timeout_s
         while True:
             left_s = max(deadline - time.monotonic(), 0)

@@ -3,7 +3,7 @@
 ::
 
     @click.command("list", cls=Verb)
-    @asks()
+    @admin_command()
     def list_command(admin: Admin, cluster: str | None) -> Table: ...
 
 The shared options follow the command's own options; the help lists them under "Cluster".

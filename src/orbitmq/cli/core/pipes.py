@@ -50,7 +50,7 @@ def _ends_with_its_reader() -> Iterator[None]:
 
 @contextmanager
 def goes_on_unread() -> Iterator[None]:
-    """Skip the rest of the enclosed code when the reader of stdout is gone, and go on behind it."""
+    """Leave the enclosed code without an error when the reader of stdout is gone."""
     try:
         yield
     except BrokenPipeError:

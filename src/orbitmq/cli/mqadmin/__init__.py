@@ -60,21 +60,21 @@ class Aliases(click.Group):
 
 @click.group(cls=Aliases, short_help="All commands of RocketMQ's mqadmin, by its names")
 def mqadmin() -> None:
-    """The commands of RocketMQ's mqadmin 4.9.7, with its option letters.
+    """Run commands of RocketMQ's mqadmin 4.9.7, with its option letters.
 
     \b
     Examples:
       orbitmq mqadmin topicList -n 127.0.0.1:9876
       orbitmq mqadmin consumerProgress -g billing
-      orbitmq mqadmin updateTopic -h           # what the options are, and what they become
+      orbitmq mqadmin updateTopic -h           # lists the options and their translations
     """
 
 
-@click.command("help", short_help="Say all about a command")
+@click.command("help", short_help="Describe a command")
 @click.argument("name", required=False)
 @click.pass_context
 def help_command(context: click.Context, name: str | None) -> None:
-    """Say all about a command, as its -h does; without a name, list all of them."""
+    """Describe a command, as its -h does; without a name, list all commands."""
     group = context.parent
     assert group is not None
     if name is None:

@@ -176,7 +176,7 @@ def put_topic(
 def _configs(
     admin: Admin, topic: str, broker: str | None, cluster: str | None
 ) -> dict[str, TopicConfig]:
-    """Return a topic's configurations on those of the chosen brokers that have it."""
+    """Return a topic's configurations by broker, for the chosen brokers that have the topic."""
     names, found = broker_names(admin, broker, cluster), admin.topic_configs(topic)
     configs = {name: found[name] for name in names or sorted(found) if name in found}
     if not configs:
