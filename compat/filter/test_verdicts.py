@@ -102,7 +102,7 @@ def matched(answer: Command) -> list[int]:
     return [record.queue_offset for record in decode_records(answer.body)]
 
 
-def test_both_brokers_choose_the_same_messages(sides: list[Side]) -> None:
+def test_both_brokers_select_the_same_messages(sides: list[Side]) -> None:
     seed = random.randrange(1 << 30) if SEED == "random" else int(SEED)
     print(f"FILTER_SEED={seed}")
     ask, chances = Asking(sides), Chances(seed)

@@ -11,7 +11,9 @@ from compat.go_system import StartGo, System
 pytest_plugins = ["compat.go_fixtures"]
 
 
-def test_a_group_of_which_one_is_killed_under_load(go: StartGo, system: System) -> None:
+def test_a_group_loses_nothing_when_a_member_is_killed_under_load(
+    go: StartGo, system: System
+) -> None:
     system.create_topic("go-group", queues=4)
     count = 3000
     consumers = [go("push", "go-group", group="g-group", work_ms=2).ready() for _ in range(3)]
@@ -35,7 +37,7 @@ def test_a_group_of_which_one_is_killed_under_load(go: StartGo, system: System) 
     assert sum(times.values()) < 2 * count
 
 
-def test_broker_restart_while_a_consumer_runs(go: StartGo, system: System) -> None:
+def test_a_consumer_continues_when_a_broker_restarts(go: StartGo, system: System) -> None:
     system.create_topic("go-restart")
     consumer = go("push", "go-restart", group="g-restart").ready()
     go("send", "go-restart", count=40).finish()

@@ -29,7 +29,7 @@ def choosing(make_system: MakeSystem) -> System:
     )
 
 
-def test_sql(go: StartGo, choosing: System) -> None:
+def test_sql_selects_messages(go: StartGo, choosing: System) -> None:
     choosing.create_topic("go-sql")
     go("send", "go-sql", at=choosing, count=COUNT // 2).finish()
     sql = "number BETWEEN 3 AND 5 OR number = '7' OR number > 15"
@@ -41,7 +41,7 @@ def test_sql(go: StartGo, choosing: System) -> None:
     assert consumer.numbers() == wanted
 
 
-def test_transactions(go: StartGo, choosing: System) -> None:
+def test_transactions_are_committed_rolled_back_and_checked(go: StartGo, choosing: System) -> None:
     choosing.create_topic("go-transactions")
     consumer = go("push", "go-transactions", at=choosing, group="g-transactions")
     producer = go(
@@ -56,7 +56,9 @@ def test_transactions(go: StartGo, choosing: System) -> None:
     assert consumer.numbers() == wanted
 
 
-def test_signatures(go: StartGo, make_system: MakeSystem, tmp_path: Path) -> None:
+def test_only_signed_clients_are_served(
+    go: StartGo, make_system: MakeSystem, tmp_path: Path
+) -> None:
     conf = tmp_path / "conf"
     conf.mkdir()
     (conf / "plain_acl.yml").write_text(ACCOUNTS)

@@ -16,7 +16,7 @@ ON_TIME_MS = 900
 """A broker that only looked now and then takes seconds; a busy machine takes hundreds of ms."""
 
 
-def test_concurrent_push_waits_for_messages(go: StartGo, system: System) -> None:
+def test_a_push_consumer_receives_new_messages_at_once(go: StartGo, system: System) -> None:
     """Long polls: a consumer that found nothing is handed what arrives, at once."""
     system.create_topic("go-push")
     consumer = go("push", "go-push", group="g-push").ready()
@@ -28,7 +28,7 @@ def test_concurrent_push_waits_for_messages(go: StartGo, system: System) -> None
     assert len(consumer.got) == 60
 
 
-def test_a_group_goes_on_where_it_was(go: StartGo, system: System) -> None:
+def test_a_group_continues_where_it_ended(go: StartGo, system: System) -> None:
     system.create_topic("go-resume")
     go("send", "go-resume", count=20).finish()
     first = go("push", "go-resume", group="g-resume")
@@ -45,7 +45,7 @@ def test_a_group_goes_on_where_it_was(go: StartGo, system: System) -> None:
     assert second.numbers() == set(range(20, 40))
 
 
-def test_orderly_push(go: StartGo, system: System) -> None:
+def test_an_orderly_consumer_receives_each_shard_in_order(go: StartGo, system: System) -> None:
     system.create_topic("go-ordered")
     go("send", "go-ordered", count=200, shards=10).finish()
     consumer = go("push", "go-ordered", group="g-ordered", orderly=True).ready()
@@ -63,7 +63,7 @@ def test_orderly_push(go: StartGo, system: System) -> None:
         assert len(queues) == 1
 
 
-def test_broadcast(go: StartGo, system: System) -> None:
+def test_every_member_receives_a_broadcast(go: StartGo, system: System) -> None:
     system.create_topic("go-broadcast")
     consumers = [go("push", "go-broadcast", group="g-cast", broadcast=True) for _ in range(3)]
     for consumer in consumers:
@@ -74,7 +74,7 @@ def test_broadcast(go: StartGo, system: System) -> None:
         assert len(consumer.got) == 30
 
 
-def test_tags(go: StartGo, system: System) -> None:
+def test_tags_filter_messages(go: StartGo, system: System) -> None:
     system.create_topic("go-tags")
     consumer = go("push", "go-tags", group="g-tags", tags="a || c").ready()
     go("send", "go-tags", count=60, tags="a,b,c").finish()
@@ -85,7 +85,7 @@ def test_tags(go: StartGo, system: System) -> None:
     assert {line["tags"] for line in consumer.got} == {"a", "c"}
 
 
-def test_pull_from_every_queue(go: StartGo, system: System) -> None:
+def test_every_queue_can_be_pulled(go: StartGo, system: System) -> None:
     system.create_topic("go-pull", queues=2)
     go("send", "go-pull", count=50).finish()
     seen: list[int] = []
@@ -98,7 +98,7 @@ def test_pull_from_every_queue(go: StartGo, system: System) -> None:
     assert sorted(seen) == list(range(50))
 
 
-def test_poll(go: StartGo, system: System) -> None:
+def test_a_polling_consumer_receives_all_messages(go: StartGo, system: System) -> None:
     system.create_topic("go-poll")
     go("send", "go-poll", count=50).finish()
     poller = go("pull", "go-poll", group="g-poll", poll=True)
@@ -108,7 +108,9 @@ def test_poll(go: StartGo, system: System) -> None:
 
 
 @pytest.mark.parametrize(("level", "delay_ms"), [(1, 1000), (2, 2000)])
-def test_delay_level(go: StartGo, system: System, level: int, delay_ms: int) -> None:
+def test_delayed_messages_come_after_the_time_of_their_level(
+    go: StartGo, system: System, level: int, delay_ms: int
+) -> None:
     system.create_topic("go-delay")
     consumer = go("push", "go-delay", group="g-delay").ready()
     go("send", "go-delay", count=20, delay=level).finish()
@@ -118,7 +120,9 @@ def test_delay_level(go: StartGo, system: System, level: int, delay_ms: int) -> 
     assert statistics.median(waited) - delay_ms < ON_TIME_MS
 
 
-def test_retry_up_to_the_dead_letters(go: StartGo, system: System) -> None:
+def test_a_failing_message_becomes_a_dead_letter_after_its_retries(
+    go: StartGo, system: System
+) -> None:
     system.create_topic("go-retry")
     # The retry topic comes with the first heartbeat of a group, and the client looks for new routes
     # every 30 seconds only: a consumer of the past saves the wait.
@@ -142,7 +146,7 @@ def test_retry_up_to_the_dead_letters(go: StartGo, system: System) -> None:
         assert line["origin"] == first_ids[line["number"]]
 
 
-def test_retry_that_succeeds(go: StartGo, system: System) -> None:
+def test_a_failed_message_succeeds_on_its_retry(go: StartGo, system: System) -> None:
     system.create_topic("go-again")
     go("push", "go-again", group="g-again").ready().stop()
     consumer = go("push", "go-again", group="g-again", failures=1).ready()

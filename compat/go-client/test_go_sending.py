@@ -28,7 +28,7 @@ def queues_of(clients: list[GoClient]) -> dict[tuple[str, int], list[int]]:
     return queues
 
 
-def test_sync(go: StartGo, system: System) -> None:
+def test_sync_sends_are_spread_over_all_queues(go: StartGo, system: System) -> None:
     system.create_topic("go-sync")
     sent = go("send", "go-sync", count=COUNT).finish().sent
     assert [line["number"] for line in sent] == list(range(COUNT))
@@ -53,14 +53,14 @@ def test_sync(go: StartGo, system: System) -> None:
         assert line["topic"] == "go-sync"
 
 
-def test_topic_created_by_the_first_message(go: StartGo, system: System) -> None:
+def test_a_topic_is_created_by_its_first_message(go: StartGo, system: System) -> None:
     sent = go("send", "go-created", count=3).finish().sent
     assert len(sent) == 3
     consumer = go("push", "go-created", group="g-created")
     consumer.until_got({0, 1, 2})
 
 
-def test_async(go: StartGo, system: System) -> None:
+def test_async_sends_are_all_stored(go: StartGo, system: System) -> None:
     system.create_topic("go-async")
     producer = go("send", "go-async", mode="async", count=200).finish()
     assert producer.errors == []
@@ -69,7 +69,7 @@ def test_async(go: StartGo, system: System) -> None:
     consumer.until_got(set(range(200)))
 
 
-def test_oneway(go: StartGo, system: System) -> None:
+def test_oneway_sends_are_all_stored(go: StartGo, system: System) -> None:
     system.create_topic("go-oneway")
     consumer = go("push", "go-oneway", group="g-oneway").ready()
     # A one-way sender has no answer to wait for: it stays until its last bytes are on their way.
@@ -78,7 +78,7 @@ def test_oneway(go: StartGo, system: System) -> None:
     consumer.until_got(set(range(COUNT)))
 
 
-def test_batch(go: StartGo, system: System) -> None:
+def test_a_batch_is_stored_message_by_message(go: StartGo, system: System) -> None:
     system.create_topic("go-batch")
     sent = go("send", "go-batch", mode="batch", count=40, batch=10, tags="a,b").finish().sent
     assert [line["number"] for line in sent] == [0, 10, 20, 30]
@@ -94,7 +94,7 @@ def test_batch(go: StartGo, system: System) -> None:
     assert {line["tags"] for line in consumer.got if line["number"] % 2} == {"b"}
 
 
-def test_selector(go: StartGo, system: System) -> None:
+def test_a_selector_chooses_the_queue(go: StartGo, system: System) -> None:
     system.create_topic("go-selector")
     for broker in system.brokers:
         producer = go("send", "go-selector", count=5, broker=broker, queue=3).finish()
@@ -103,7 +103,7 @@ def test_selector(go: StartGo, system: System) -> None:
         ]
 
 
-def test_queue_that_does_not_exist(go: StartGo, system: System) -> None:
+def test_a_send_to_a_missing_queue_is_refused(go: StartGo, system: System) -> None:
     system.create_topic("go-no-queue")
     producer = go("send", "go-no-queue", broker=system.brokers[0], queue=9, retries=0).finish()
     (error,) = producer.errors
@@ -111,7 +111,7 @@ def test_queue_that_does_not_exist(go: StartGo, system: System) -> None:
 
 
 @pytest.mark.parametrize("zeros", [True, False])
-def test_compressed_body(go: StartGo, system: System, zeros: bool) -> None:
+def test_compressed_bodies_arrive_unchanged(go: StartGo, system: System, zeros: bool) -> None:
     topic = f"go-compressed-{zeros}"
     system.create_topic(topic)
     go("send", topic, bytes=100_000, zeros=zeros, count=3).finish()
@@ -125,7 +125,7 @@ def test_compressed_body(go: StartGo, system: System, zeros: bool) -> None:
             assert line["sha1"] == hashlib.sha1(body).hexdigest()
 
 
-def test_largest_body(go: StartGo, system: System) -> None:
+def test_bodies_of_the_largest_size_are_stored(go: StartGo, system: System) -> None:
     system.create_topic("go-largest")
     uncompressed = 1 << 30
     producer = go("send", "go-largest", bytes=4 << 20, compress=uncompressed, count=2).finish()
@@ -136,7 +136,7 @@ def test_largest_body(go: StartGo, system: System) -> None:
     assert len({line["sha1"] for line in consumer.got}) == 2
 
 
-def test_body_too_large(go: StartGo, system: System) -> None:
+def test_a_body_beyond_the_limit_is_refused(go: StartGo, system: System) -> None:
     system.create_topic("go-too-large")
     size = (4 << 20) + 1
     producer = go("send", "go-too-large", bytes=size, compress=1 << 30, retries=0).finish()
@@ -144,14 +144,16 @@ def test_body_too_large(go: StartGo, system: System) -> None:
     assert "the message is illegal, maybe msg body or properties length not matched" in error
 
 
-def test_properties_too_large(go: StartGo, system: System) -> None:
+def test_properties_beyond_the_limit_are_refused(go: StartGo, system: System) -> None:
     system.create_topic("go-properties")
     producer = go("send", "go-properties", property=33_000, retries=0).finish()
     (error,) = producer.errors
     assert "the message is illegal, maybe msg body or properties length not matched" in error
 
 
-def test_unknown_topic_that_may_not_be_created(go: StartGo, make_system: MakeSystem) -> None:
+def test_an_unknown_topic_is_refused_without_automatic_creation(
+    go: StartGo, make_system: MakeSystem
+) -> None:
     strict = make_system(autoCreateTopicEnable="false")
     producer = go("send", "go-unknown", at=strict, retries=0).finish()
     (error,) = producer.errors

@@ -31,7 +31,7 @@ def test_a_request_gets_its_reply(go: StartGo, talking: System) -> None:
     assert all("channel of" in error for error in answering.errors)
 
 
-def test_a_message_comes_when_its_sender_said(go: StartGo, talking: System) -> None:
+def test_a_message_comes_at_the_requested_time(go: StartGo, talking: System) -> None:
     talking.create_topic("go-later")
     consumer = go("push", "go-later", at=talking, group="g-later").ready()
     go("send", "go-later", at=talking, count=5, later_ms=LATER_MS).finish()
@@ -42,7 +42,7 @@ def test_a_message_comes_when_its_sender_said(go: StartGo, talking: System) -> N
     assert min(late_ms) >= 0
 
 
-def test_traces_say_what_became_of_a_message(go: StartGo, talking: System) -> None:
+def test_traces_show_the_send_and_the_consumption(go: StartGo, talking: System) -> None:
     talking.create_topic("go-traced")
     consumer = go("push", "go-traced", at=talking, group="g-traced", trace=True).ready()
     # A producer that ends takes its last traces with it, so this one stays for a moment.

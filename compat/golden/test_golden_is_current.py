@@ -48,7 +48,7 @@ def entries(path: Path) -> list[dict[str, Any]]:
     ]
 
 
-def test_the_same_files_are_written(regenerated: Path) -> None:
+def test_the_program_writes_the_committed_set_of_files(regenerated: Path) -> None:
     assert sorted(path.name for path in regenerated.iterdir()) == FILES
     assert len(FILES) == 8
 

@@ -79,7 +79,7 @@ def all_consumed(sent: int) -> Callable[[list[Delivery]], Collection[tuple[str, 
     return missing
 
 
-def test_members_join_leave_and_die(
+def test_nothing_is_lost_when_members_join_leave_and_are_killed(
     impatient_client: JavaClient, doomed_client: JavaClient, tmp_path: Path, encoding: str
 ) -> None:
     mark = f"group-{encoding}"

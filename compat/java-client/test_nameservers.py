@@ -28,7 +28,9 @@ def guided_client(
         started.close()
 
 
-def test_nameservers_come_and_go(guided_client: JavaClient, guided_cluster: LocalCluster) -> None:
+def test_clients_go_on_when_nameservers_stop_and_start(
+    guided_client: JavaClient, guided_cluster: LocalCluster
+) -> None:
     wishes = {
         "stop_nameserver": lambda index: guided_cluster.stop_nameserver(int(index)),
         "start_nameserver": lambda index: guided_cluster.start_nameserver(int(index)),

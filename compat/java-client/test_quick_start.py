@@ -18,7 +18,9 @@ def home(tmp_path: Path) -> Iterator[Home]:
     made.close()
 
 
-def test_javas_quick_start(home: Home, java_peer_jars: Path, tmp_path: Path) -> None:
+def test_the_quick_start_works_with_the_java_client(
+    home: Home, java_peer_jars: Path, tmp_path: Path
+) -> None:
     namesrv, broker, address = quick_start(home)
     client = JavaClient(tmp_path / "java", "JSON", address)
     try:

@@ -55,12 +55,12 @@ SCENARIOS = (
 )
 
 
-def test_headers_are_written_as_asked(client: JavaClient, encoding: str) -> None:
+def test_headers_have_the_chosen_encoding(client: JavaClient, encoding: str) -> None:
     assert client.play("encoding") == encoding
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_scenario(client: JavaClient, scenario: str) -> None:
+def test_a_scenario_succeeds(client: JavaClient, scenario: str) -> None:
     client.play(scenario)
 
 
@@ -72,35 +72,37 @@ def test_delayed_messages_come_when_they_are_due(client: JavaClient) -> None:
 
 
 @pytest.mark.skipif(AGAINST_JAVA, reason="4.9.7 does not know them")
-def test_messages_come_at_the_time_they_name(client: JavaClient) -> None:
+def test_messages_come_at_the_requested_time(client: JavaClient) -> None:
     late_ms = client.play("timers")
     assert len(late_ms) == 3
     assert min(late_ms.values()) >= -1, late_ms
     assert max(late_ms.values()) <= 5000, late_ms
 
 
-def test_a_bad_selector_is_refused_before_a_consumer_begins(client: JavaClient) -> None:
+def test_an_invalid_selector_is_refused_when_subscribing(client: JavaClient) -> None:
     assert "java.lang.RuntimeException: 'NULL' cannot be compared." in client.play("bad_sql")
 
 
-def test_a_waiting_consumer_hears_at_once(client: JavaClient) -> None:
+def test_a_waiting_consumer_receives_messages_at_once(client: JavaClient) -> None:
     # Long polls: a broker that only looked at held pulls would take seconds.
     assert client.play("push_latency")["median_ms"] < 900
 
 
-def test_bodies_up_to_4_mib(client: JavaClient) -> None:
+def test_bodies_beyond_4_mib_are_refused(client: JavaClient) -> None:
     assert client.play("body_of_4_mib").startswith(ILLEGAL)
 
 
-def test_compressed_bodies(client: JavaClient, encoding: str) -> None:
+def test_bodies_are_compressed_and_read_by_the_other_side(
+    client: JavaClient, encoding: str
+) -> None:
     assert client.play("compressed_body") == COMPRESSION[encoding]
 
 
-def test_properties_up_to_32_kb(client: JavaClient) -> None:
+def test_properties_beyond_32_kb_are_refused(client: JavaClient) -> None:
     assert client.play("properties_of_32_kb").startswith(ILLEGAL)
 
 
-def test_topic_names(client: JavaClient) -> None:
+def test_invalid_topic_names_are_refused(client: JavaClient) -> None:
     assert client.play("unicode_topic") == {
         "Überweisung-支付": "1 The specified topic contains illegal characters, "
         "allowing only ^[%|a-zA-Z0-9_-]+$",
@@ -110,7 +112,7 @@ def test_topic_names(client: JavaClient) -> None:
     }
 
 
-def test_messages_by_id(client: JavaClient) -> None:
+def test_a_message_is_found_by_its_id(client: JavaClient) -> None:
     refusal = client.play("query_by_id")
     assert refusal == "1 can not find message by the offset, 17592186044415"
 
@@ -122,11 +124,13 @@ def test_orderly_members_lock_their_queues(impatient_client: JavaClient) -> None
 @pytest.mark.parametrize(
     "scenario", ["retry_to_dead_letters", "orderly_to_dead_letters", "send_back_by_hand"]
 )
-def test_redelivery(impatient_client: JavaClient, scenario: str) -> None:
+def test_a_redelivery_scenario_succeeds(impatient_client: JavaClient, scenario: str) -> None:
     impatient_client.play(scenario)
 
 
 @pytest.mark.parametrize("scenario", ["broker_restarts", "broker_joins_and_leaves"])
-def test_brokers_come_and_go(impatient_client: JavaClient, cluster: Cluster, scenario: str) -> None:
+def test_a_scenario_succeeds_while_brokers_stop_and_start(
+    impatient_client: JavaClient, cluster: Cluster, scenario: str
+) -> None:
     wishes = {"stop_broker": cluster.stop_broker, "start_broker": cluster.start_broker}
     impatient_client.play(scenario, wishes=wishes, limit_ms=240_000)

@@ -74,13 +74,15 @@ def play(client: JavaClient, guarded: Guarded, scenario: str, **words: Any) -> A
     return client.play(scenario, nameserver=guarded.cluster.address, **(order | words))
 
 
-def test_who_shows_certificate_and_signature_is_served(
+def test_a_client_with_certificate_and_signature_is_served(
     client: JavaClient, guarded: Guarded
 ) -> None:
     assert play(client, guarded, "secured_talk", **SHOPKEEPER) == 21
 
 
-def test_signatures(client: JavaClient, guarded: Guarded) -> None:
+def test_wrong_signatures_and_missing_rights_are_refused(
+    client: JavaClient, guarded: Guarded
+) -> None:
     for words, text in (
         ({}, "No accessKey is configured"),
         (SHOPKEEPER | {"secret_key": "012345679"}, "Check signature failed"),
@@ -90,7 +92,7 @@ def test_signatures(client: JavaClient, guarded: Guarded) -> None:
         assert REFUSED + text in play(client, guarded, "secured_refusal", **words)
 
 
-def test_administrators(client: JavaClient, guarded: Guarded) -> None:
+def test_only_administrators_may_create_topics(client: JavaClient, guarded: Guarded) -> None:
     manager = {"access_key": "manager1", "secret_key": "s3cret-s3cret", "topic": "made"}
     assert play(client, guarded, "secured_admin", **manager) == "made"
     refusal = play(client, guarded, "secured_admin", **SHOPKEEPER)
@@ -98,7 +100,9 @@ def test_administrators(client: JavaClient, guarded: Guarded) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["JSON"], indirect=True, scope="session")
-def test_certificates(client: JavaClient, guarded: Guarded, tmp_path: Path) -> None:
+def test_clients_without_a_trusted_certificate_are_refused(
+    client: JavaClient, guarded: Guarded, tmp_path: Path
+) -> None:
     elsewhere = Authority(tmp_path / "elsewhere").cert
     # Whether a client that was hung up on fails to connect, to send or to hear is a matter of
     # moments; one that does not believe the server says so.

@@ -36,7 +36,9 @@ in_the_warm_jvm = pytest.mark.parametrize("encoding", ["ROCKETMQ"], indirect=Tru
 
 @in_the_warm_jvm
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_scenario(client: JavaClient, flushing_cluster: LocalCluster, scenario: str) -> None:
+def test_a_scenario_succeeds_with_sync_flush(
+    client: JavaClient, flushing_cluster: LocalCluster, scenario: str
+) -> None:
     client.play(scenario, nameserver=flushing_cluster.address)
 
 

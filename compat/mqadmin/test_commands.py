@@ -135,7 +135,7 @@ ENDLESS = {"clusterRT", "startMonitoring"}
 """They go on for ever, and come last."""
 
 
-def test_every_command_is_looked_at(both: Both) -> None:
+def test_every_command_of_mqadmin_is_tested(both: Both) -> None:
     listed = both.tools.mqadmin().splitlines()
     known = {line.split()[0] for line in listed if line.startswith("   ") and line.split()}
     run = {case.command[0] for case in CASES}
@@ -144,7 +144,7 @@ def test_every_command_is_looked_at(both: Both) -> None:
     assert known == set(ALIASES), "each has its name among the commands of ours, too"
 
 
-def test_every_option_has_its_letter(both: Both) -> None:
+def test_every_option_has_the_letter_of_mqadmin(both: Both) -> None:
     """What mqadmin's help says of its options is what ours understands under the same name."""
     line = re.compile(r"^ -(\w+),--(\S.*?)(?: +(<arg>)|  |$)", re.MULTILINE)
     for name, alias in ALIASES.items():
@@ -155,7 +155,7 @@ def test_every_option_has_its_letter(both: Both) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(case.command))
-def test_command(both: Both, case: Case) -> None:
+def test_a_command_prints_the_same_of_both_brokers(both: Both, case: Case) -> None:
     java, ours = (printed.splitlines() for printed in both.run(*case.command))
     if case.in_any_order:
         java, ours = sorted(java), sorted(ours)
@@ -164,12 +164,14 @@ def test_command(both: Both, case: Case) -> None:
 
 
 @pytest.mark.parametrize("command", IN_VAIN, ids=" ".join)
-def test_in_vain(both: Both, command: tuple[str, ...]) -> None:
+def test_a_failing_command_prints_the_same_of_both_brokers(
+    both: Both, command: tuple[str, ...]
+) -> None:
     java, ours = both.run(*command)
     assert ours == java
 
 
-def test_broker_status(both: Both) -> None:
+def test_broker_status_is_the_same_for_both_brokers(both: Both) -> None:
     java, ours = (table(printed, ":") for printed in both.run("brokerStatus", *AT))
     assert "timers" in ours.pop("orbitFeatures"), "what is OrbitMQ's own has one entry"
     assert _but(ours, OF_THE_MOMENT) == _but(java, OF_THE_MOMENT)
@@ -190,7 +192,7 @@ def _but(values: dict[str, str], left_out: set[str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("command", [("getBrokerConfig", *AT), ("getNamesrvConfig",)])
-def test_settings(both: Both, command: tuple[str, ...]) -> None:
+def test_settings_are_the_same_for_both_brokers(both: Both, command: tuple[str, ...]) -> None:
     java, ours = (table(printed, "=") for printed in both.run(*command))
     assert _but(ours, OF_THE_SUITE) == _but(java, OF_THE_SUITE)
     assert len(_but(ours, OF_THE_SUITE)) > 10
@@ -205,7 +207,9 @@ def test_settings(both: Both, command: tuple[str, ...]) -> None:
         (("exportMetrics", *HERE), "metrics.json"),
     ],
 )
-def test_export(both: Both, command: tuple[str, ...], file: str) -> None:
+def test_exports_have_the_same_structure_for_both_brokers(
+    both: Both, command: tuple[str, ...], file: str
+) -> None:
     java, ours = both.run(*command, "-f", "{dir}/export")
     assert ours == java == f"export DIR/export/{file} success"
     written = [json.loads((side.directory / "export" / file).read_text()) for side in both.sides]
@@ -219,7 +223,7 @@ def _shape(value: object) -> object:
     return [_shape(member) for member in value] if isinstance(value, list) else None
 
 
-def test_what_goes_on_for_ever(both: Both, tmp_path: Path) -> None:
+def test_endless_commands_print_the_same_of_both_brokers(both: Both, tmp_path: Path) -> None:
     trips = ("clusterRT", *HERE, "-a", "3", "-s", "16", "-i", "3600")
     with endless(both.sides, tmp_path / "watching", "startMonitoring") as watching:
         with endless(both.sides, tmp_path / "sending", *trips) as sending:

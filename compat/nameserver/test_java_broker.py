@@ -85,7 +85,7 @@ def _agree(through: Through, *command: str, names: str) -> str:
             pause(0.1)
 
 
-def test_lists(through: Through) -> None:
+def test_lists_are_the_same_from_both_nameservers(through: Through) -> None:
     _same(through("updateTopic", "-c", CLUSTER, "-t", "Made", "-r", "3", "-w", "5"), names="Made")
     _agree(through, "topicList", names="Made")
     _agree(through, "topicList", "-c", names="Made")
@@ -94,27 +94,29 @@ def test_lists(through: Through) -> None:
     _agree(through, "topicClusterList", "-t", "Made", names=CLUSTER)
 
 
-def test_route(through: Through) -> None:
+def test_routes_are_the_same_from_both_nameservers(through: Through) -> None:
     route = _agree(through, "topicRoute", "-t", "TBW102", names='"brokerName":')
     assert f'"{BROKER}"' in route.replace(" ", "")
     java, orbit = through("topicRoute", "-t", "NoSuchTopic")
     assert java == orbit
 
 
-def test_values(through: Through) -> None:
+def test_kv_values_are_changed_alike_by_both_nameservers(through: Through) -> None:
     where = ("-s", "N", "-k", "colour")
     _same(through("updateKvConfig", *where, "-v", "green"), names="success")
     _same(through("deleteKvConfig", *where), names="success")
 
 
-def test_ordered_topics(through: Through) -> None:
+def test_ordered_topics_are_changed_alike_by_both_nameservers(through: Through) -> None:
     where = ("-t", "Ordered", "-m")
     _same(through("updateOrderConf", *where, "put", "-v", f"{BROKER}:4"), names="Ordered")
     _same(through("updateOrderConf", *where, "get"), names=f"{BROKER}:4")
     _same(through("updateOrderConf", *where, "delete"), names="Ordered")
 
 
-def test_write_permission(through: Through, with_broker: Pair) -> None:
+def test_write_permission_is_changed_alike_by_both_nameservers(
+    through: Through, with_broker: Pair
+) -> None:
     _same(through("wipeWritePerm", "-b", BROKER), names="OK")
     assert _perms(with_broker, "TBW102") == [[5], [5]]
     _same(through("addWritePerm", "-b", BROKER), names="OK")
@@ -131,7 +133,7 @@ def _perms(pair: Pair, topic: str) -> list[list[int]]:
     return found
 
 
-def test_settings(through: Through) -> None:
+def test_settings_are_changed_alike_by_both_nameservers(through: Through) -> None:
     _same(through("getNamesrvConfig"), names="serverChannelMaxIdleTimeSeconds")
     _same(through("updateNamesrvConfig", "-k", "orderMessageEnable", "-v", "true"), names="success")
     shown = _same(through("getNamesrvConfig"), names="orderMessageEnable")
@@ -141,7 +143,7 @@ def test_settings(through: Through) -> None:
     assert "success" not in orbit, "the refusal itself is told on stderr"
 
 
-def test_topics_are_deleted(through: Through) -> None:
+def test_topics_are_deleted_alike_by_both_nameservers(through: Through) -> None:
     _same(through("updateTopic", "-c", CLUSTER, "-t", "Gone"), names="Gone")
     _same(through("deleteTopic", "-c", CLUSTER, "-t", "Gone"), names="Gone")
     deadline = within(AGREE_TIMEOUT_S)
@@ -150,7 +152,9 @@ def test_topics_are_deleted(through: Through) -> None:
         pause(0.1)
 
 
-def test_clients_find_their_way(with_broker: Pair, java_peer: JavaPeer, tmp_path: Path) -> None:
+def test_clients_find_brokers_through_our_nameserver(
+    with_broker: Pair, java_peer: JavaPeer, tmp_path: Path
+) -> None:
     nameserver = with_broker.orbit.address
     java_peer.do(
         "write",
@@ -177,7 +181,7 @@ def test_clients_find_their_way(with_broker: Pair, java_peer: JavaPeer, tmp_path
     assert consumed == {"consumed": 200}
 
 
-def test_a_killed_broker_is_gone_at_once_and_comes_back(with_broker: Pair) -> None:
+def test_a_killed_broker_is_removed_at_once_and_registers_again(with_broker: Pair) -> None:
     with_broker.java.kill_broker()
     deadline = within(AT_ONCE_S)
     while with_broker.orbit_knows_the_broker():

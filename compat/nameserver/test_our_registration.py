@@ -28,7 +28,7 @@ def queues_of(nameserver: str, topic: str) -> dict[str, int | str]:
 
 
 @pytest.mark.parametrize("compressed", ["true", "false"])
-def test_java_takes_our_registration_and_knows_its_version(
+def test_java_accepts_our_registration_and_its_version(
     pair: Pair, tmp_path: Path, compressed: str
 ) -> None:
     config = BrokerConfig(store_path_root_dir=str(tmp_path), namesrv_addr=pair.java.nameserver)

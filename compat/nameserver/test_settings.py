@@ -50,7 +50,7 @@ def test_every_setting_has_javas_default(
     }
 
 
-def test_properties_are_read_alike(java_tools_peer: JavaTools) -> None:
+def test_properties_are_parsed_alike(java_tools_peer: JavaTools) -> None:
     chooser = random.Random(20497)
     texts = ["".join(chooser.choices(PIECES, k=chooser.randint(1, 14))) for _ in range(TEXTS)]
     refused = 0
@@ -67,7 +67,7 @@ def test_properties_are_read_alike(java_tools_peer: JavaTools) -> None:
     assert 0 < refused < TEXTS // 2
 
 
-def test_what_we_write_java_reads(java_tools_peer: JavaTools, tmp_path: Path) -> None:
+def test_java_reads_the_properties_we_write(java_tools_peer: JavaTools, tmp_path: Path) -> None:
     chooser = random.Random(20498)
     letters = "ab =:#!\\\t\n\r\f\xe9€😀"
 

@@ -216,7 +216,7 @@ def test_random_sessions_are_answered_alike(session: Session) -> None:
     session.run(REQUESTS)
 
 
-def test_a_code_nobody_knows_gets_no_answer(pair: Pair) -> None:
+def test_an_unknown_code_gets_no_answer(pair: Pair) -> None:
     for address in pair.addresses:
         asker = Asker(address)
         asker.tell(9999, {})

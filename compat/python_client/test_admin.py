@@ -12,7 +12,9 @@ from orbitmq.errors import NoRoute
 from orbitmq.protocol.bodies import MessageQueue
 
 
-def test_topics_and_groups(cluster: Cluster, way: Way, topic: str, group: str) -> None:
+def test_topics_and_groups_are_created_changed_and_deleted(
+    cluster: Cluster, way: Way, topic: str, group: str
+) -> None:
     with way(Admin, AsyncAdmin)(cluster.address) as admin:
         assert topic in admin.topic_names()
         assert len(admin.topic_route(topic).subscribe_queues) == 4
@@ -30,7 +32,7 @@ def test_topics_and_groups(cluster: Cluster, way: Way, topic: str, group: str) -
             admin.topic_route(topic)
 
 
-def test_brokers_tell_of_themselves(cluster: Cluster, way: Way) -> None:
+def test_brokers_return_their_settings_and_state(cluster: Cluster, way: Way) -> None:
     with way(Admin, AsyncAdmin)(cluster.address) as admin:
         info = admin.cluster_info()
         assert sorted(info.brokers) == ["broker-a", "broker-b"]
@@ -40,7 +42,7 @@ def test_brokers_tell_of_themselves(cluster: Cluster, way: Way) -> None:
         assert version in ("V4_9_7", "V5_4_0")
 
 
-def test_offsets_and_messages(
+def test_offsets_and_messages_are_queried(
     cluster: Cluster, way: Way, topic: str, group: str, java: Java
 ) -> None:
     sent = [{"text": str(n), "keys": f"k{n} all", "sharding": 0} for n in range(10)]

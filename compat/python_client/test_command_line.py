@@ -36,7 +36,7 @@ def commands(cluster: Cluster) -> Commands:
     return Commands(cluster.address)
 
 
-def test_topics_groups_and_brokers(commands: Commands, mark: str) -> None:
+def test_topics_groups_and_brokers_are_managed(commands: Commands, mark: str) -> None:
     topic, group = f"T-{mark}", f"G-{mark}"
     commands.ask("topic", "create", topic, "--queues", "2")
     assert {"topic": topic} in commands.ask("topic", "list")
@@ -70,7 +70,7 @@ def test_topics_groups_and_brokers(commands: Commands, mark: str) -> None:
     assert commands.ask("broker", "lag", "-b", "broker-a") is not None
 
 
-def test_messages_and_offsets(commands: Commands, topic: str, group: str) -> None:
+def test_messages_and_offsets_are_queried(commands: Commands, topic: str, group: str) -> None:
     place = ("-b", "broker-a", "-q", "1")
     sent = commands.ask("message", "send", topic, "--body", "hello", "-k", "k1", *place)
     by_key = ("message", "get", "-t", topic, "-k", "k1")
@@ -91,7 +91,9 @@ def test_messages_and_offsets(commands: Commands, topic: str, group: str) -> Non
     assert [one["verdict"] for one in findings] == ["consumed"]
 
 
-def test_explaining(commands: Commands, producer: Producer, topic: str, group: str) -> None:
+def test_explain_finds_a_stuck_handler(
+    commands: Commands, producer: Producer, topic: str, group: str
+) -> None:
     """A handler that hangs, first; then it goes on, and all is well."""
     queue = MessageQueue(topic, "broker-a", 0)
     first = producer.send(Message(topic, b"1"), queue=queue)

@@ -15,7 +15,7 @@ from orbitmq.message import Message
 from orbitmq.protocol.flags import Permission
 
 
-def test_a_topic_that_may_only_be_read(
+def test_a_send_to_a_read_only_topic_names_the_cause(
     cluster: Cluster, way: Way, group: str, topic: str, admin: Admin
 ) -> None:
     admin.update_topic(topic, perm=Permission.READ)
@@ -27,7 +27,9 @@ def test_a_topic_that_may_only_be_read(
     assert caught.value.cause == "no_permission"
 
 
-def test_a_topic_that_does_not_exist(cluster: Cluster, way: Way, group: str, mark: str) -> None:
+def test_a_missing_topic_is_an_error_with_its_remedy(
+    cluster: Cluster, way: Way, group: str, mark: str
+) -> None:
     with (
         way(PullConsumer, AsyncPullConsumer)(cluster.address, group=group) as consumer,
         pytest.raises(NoRoute, match=r"does not exist on broker-a, broker-b\. Create it") as caught,
@@ -36,7 +38,7 @@ def test_a_topic_that_does_not_exist(cluster: Cluster, way: Way, group: str, mar
     assert caught.value.cause == "no_topic"
 
 
-def test_a_broker_in_the_place_of_a_nameserver(
+def test_the_address_of_a_broker_instead_of_a_nameserver_is_named(
     cluster: Cluster, way: Way, group: str, admin: Admin
 ) -> None:
     address = admin.cluster_info().brokers["broker-a"].master
@@ -48,7 +50,7 @@ def test_a_broker_in_the_place_of_a_nameserver(
     assert caught.value.cause == "refused"
 
 
-def test_a_group_that_may_not_consume(
+def test_a_group_with_consumption_disabled_is_an_error_with_its_cause(
     cluster: Cluster, way: Way, group: str, topic: str, admin: Admin
 ) -> None:
     admin.create_group(group, consume_enable=False)

@@ -16,7 +16,9 @@ from orbitmq.client.producer.producer import Producer
 from orbitmq.message import Message, MessageQueue
 
 
-def test_concurrent(producer: Producer, topic: str, listen: Listen) -> None:
+def test_messages_sent_before_and_after_the_start_arrive(
+    producer: Producer, topic: str, listen: Listen
+) -> None:
     catcher = Catcher()
     for number in range(100):
         producer.send(Message(topic, b"%d" % number))
@@ -29,7 +31,9 @@ def test_concurrent(producer: Producer, topic: str, listen: Listen) -> None:
     assert {message.topic for message in catcher.messages} == {topic}
 
 
-def test_all_of_a_message(producer: Producer, topic: str, listen: Listen) -> None:
+def test_a_message_arrives_with_all_its_fields(
+    producer: Producer, topic: str, listen: Listen
+) -> None:
     catcher = Catcher()
     body = "grün ".encode() * 2000
     message = Message(topic, body, tags="new", keys=["a", "b"], properties={"p": "ä"}, flag=5)
@@ -46,7 +50,7 @@ def test_all_of_a_message(producer: Producer, topic: str, listen: Listen) -> Non
     assert got.reconsume_times == 0
 
 
-def test_tags(producer: Producer, topic: str, listen: Listen) -> None:
+def test_tags_filter_messages(producer: Producer, topic: str, listen: Listen) -> None:
     catcher = Catcher()
     for number in range(30):
         tags = ["red", "green", "blue"][number % 3]
@@ -58,7 +62,7 @@ def test_tags(producer: Producer, topic: str, listen: Listen) -> None:
     assert len(catcher.messages) == 21
 
 
-def test_sql(producer: Producer, topic: str, listen: Listen) -> None:
+def test_sql_filters_messages(producer: Producer, topic: str, listen: Listen) -> None:
     catcher = Catcher()
     wanted = "price BETWEEN 10 AND 19 AND city IN ('Oslo', 'Rome') OR price IS NULL"
 
@@ -78,7 +82,7 @@ def test_sql(producer: Producer, topic: str, listen: Listen) -> None:
     assert len(catcher.messages) == len(expected) + 1
 
 
-def test_batches(producer: Producer, topic: str, listen: Listen) -> None:
+def test_a_handler_receives_batches(producer: Producer, topic: str, listen: Listen) -> None:
     catcher, sizes = Catcher(), []
 
     def handle(messages: list[Any]) -> None:
@@ -94,7 +98,9 @@ def test_batches(producer: Producer, topic: str, listen: Listen) -> None:
     assert 1 < max(sizes) <= 8
 
 
-def test_orderly(producer: Producer, topic: str, listen: Listen) -> None:
+def test_an_orderly_consumer_keeps_the_order_after_a_failure(
+    producer: Producer, topic: str, listen: Listen
+) -> None:
     catcher = Catcher()
     failed: list[Any] = []
 
@@ -115,7 +121,7 @@ def test_orderly(producer: Producer, topic: str, listen: Listen) -> None:
     assert len(failed) == 1
 
 
-def test_orderly_with_commits_by_hand(
+def test_an_orderly_consumer_commits_and_rolls_back_by_hand(
     producer: Producer, topic: str, group: str, listen: Listen, admin: Admin
 ) -> None:
     catcher, queue = Catcher(), producer.queues(topic)[0]
@@ -131,13 +137,13 @@ def test_orderly_with_commits_by_hand(
     options = {"auto_commit": False, "suspend_ms": 20, "offset_persist_s": 0.2}
     consumer = listen(topic, handle, orderly=True, **options)
     assert [message.body for message in catcher.wait(8)] == [b"%c" % c for c in b"01232345"]
-    # See test_offsets_are_kept.
+    # See test_a_group_continues_where_it_ended.
     await_true("it is committed", lambda: admin.committed_offsets(group, topic)[queue] == 5)
     consumer.stop()
     assert admin.committed_offsets(group, topic)[queue] == 5
 
 
-def test_broadcast(producer: Producer, topic: str, listen: Listen) -> None:
+def test_every_member_receives_a_broadcast(producer: Producer, topic: str, listen: Listen) -> None:
     catchers = [Catcher(), Catcher()]
     for number, catcher in enumerate(catchers):
         listen(topic, catcher.add, broadcast=True, instance_name=f"one-{number}")
@@ -148,7 +154,9 @@ def test_broadcast(producer: Producer, topic: str, listen: Listen) -> None:
         assert sorted(catcher.bodies, key=int) == [b"%d" % number for number in range(20)]
 
 
-def test_broadcast_goes_on_where_it_was(producer: Producer, topic: str, listen: Listen) -> None:
+def test_a_broadcast_consumer_continues_where_it_ended(
+    producer: Producer, topic: str, listen: Listen
+) -> None:
     first, second = Catcher(), Catcher()
     producer.send(Message(topic, b"first"))
     consumer = listen(topic, first.add, broadcast=True, instance_name="same")
@@ -179,7 +187,7 @@ def test_a_failed_message_comes_again(producer: Producer, topic: str, listen: Li
 
 
 @pytest.mark.parametrize("orderly", [False, True], ids=["concurrent", "orderly"])
-def test_dead_letters(
+def test_a_failing_message_becomes_a_dead_letter(
     producer: Producer, topic: str, group: str, listen: Listen, admin: Admin, orderly: bool
 ) -> None:
     tries = Catcher()
@@ -198,7 +206,7 @@ def test_dead_letters(
     assert Counter(message.body for message in tries.wait(3)) == {b"poison": 2, b"next": 1}
 
 
-def test_offsets_are_kept(
+def test_a_group_continues_where_it_ended(
     producer: Producer, topic: str, group: str, listen: Listen, admin: Admin
 ) -> None:
     first, second = Catcher(), Catcher()
@@ -245,7 +253,7 @@ def test_two_members_share_the_queues(
     assert len(members.members) == 2
 
 
-def test_start_at_the_end(
+def test_a_group_with_offsets_set_to_the_end_gets_only_new_messages(
     producer: Producer, topic: str, group: str, listen: Listen, admin: Admin
 ) -> None:
     catcher = Catcher()
@@ -260,7 +268,7 @@ def test_start_at_the_end(
     assert catcher.bodies == [b"new"]
 
 
-def test_a_namespace(
+def test_names_are_without_the_namespace_for_the_handler(
     cluster: Cluster, mark: str, group: str, listen: Listen, read_all: ReadAll
 ) -> None:
     """Names are bare inside; Java, outside, sees them as brokers keep them."""

@@ -56,7 +56,9 @@ def bodies_of(messages: list[Any]) -> list[bytes]:
     return sorted((message.body for message in messages), key=int)
 
 
-def test_iterate(producer: Producer, topic: str, open_consumer: Open) -> None:
+def test_messages_are_iterated_in_order_of_each_queue(
+    producer: Producer, topic: str, open_consumer: Open
+) -> None:
     sent = send_numbers(producer, topic, range(50))
     consumer = open_consumer(topic).start()
     messages = list(itertools.islice(consumer, 50))
@@ -67,7 +69,7 @@ def test_iterate(producer: Producer, topic: str, open_consumer: Open) -> None:
         by_queue[message.queue] = message.queue_offset + 1
 
 
-def test_poll(producer: Producer, topic: str, open_consumer: Open) -> None:
+def test_messages_are_polled_in_lists(producer: Producer, topic: str, open_consumer: Open) -> None:
     consumer = open_consumer(topic).start()
     assert consumer.poll(timeout_s=0.1) == []
     sent = send_numbers(producer, topic, range(50))
@@ -76,14 +78,14 @@ def test_poll(producer: Producer, topic: str, open_consumer: Open) -> None:
     await_true("all queues are ours", lambda: len(consumer.assignment) == 4)
 
 
-def test_tags(producer: Producer, topic: str, open_consumer: Open) -> None:
+def test_tags_filter_messages(producer: Producer, topic: str, open_consumer: Open) -> None:
     for number in range(20):
         producer.send(Message(topic, b"%d" % number, tags="even" if number % 2 == 0 else "odd"))
     consumer = open_consumer(topic, tags="even").start()
     assert bodies_of(take(consumer, 10)) == [b"%d" % number for number in range(0, 20, 2)]
 
 
-def test_sql(producer: Producer, topic: str, open_consumer: Open) -> None:
+def test_sql_filters_messages(producer: Producer, topic: str, open_consumer: Open) -> None:
     def send(number: int) -> None:
         properties = {"number": str(number), "parity": ["even", "odd"][number % 2]}
         producer.send(Message(topic, b"%d" % number, properties=properties))
@@ -98,7 +100,7 @@ def test_sql(producer: Producer, topic: str, open_consumer: Open) -> None:
     assert bodies_of(take(consumer, 1)) == [b"21"], "a held pull is woken by its own"
 
 
-def test_an_expression_the_broker_does_not_understand(topic: str, open_consumer: Open) -> None:
+def test_an_invalid_expression_is_refused(topic: str, open_consumer: Open) -> None:
     with pytest.raises(ConfigError, match="does not understand the filter 'number >'"):
         open_consumer(topic, sql="number >").start()
     running = open_consumer(topic).start()
@@ -107,7 +109,7 @@ def test_an_expression_the_broker_does_not_understand(topic: str, open_consumer:
     assert len(running.queues(topic)) == 4, "it goes on as before"
 
 
-def test_offsets_are_kept(
+def test_a_group_continues_where_it_ended(
     producer: Producer, topic: str, group: str, open_consumer: Open, admin: Admin
 ) -> None:
     send_numbers(producer, topic, range(20))
@@ -120,7 +122,7 @@ def test_offsets_are_kept(
     assert bodies_of(take(second, 20)) == sent
 
 
-def test_commit_by_hand(
+def test_offsets_are_committed_by_hand(
     producer: Producer, topic: str, group: str, open_consumer: Open, admin: Admin
 ) -> None:
     send_numbers(producer, topic, range(20))
@@ -135,7 +137,7 @@ def test_commit_by_hand(
     assert admin.committed_offsets(group, topic)[queue] == 1
 
 
-def test_without_a_commit_all_comes_again(
+def test_uncommitted_messages_come_again(
     producer: Producer, topic: str, open_consumer: Open
 ) -> None:
     sent = send_numbers(producer, topic, range(20))
@@ -145,7 +147,9 @@ def test_without_a_commit_all_comes_again(
         consumer.stop()
 
 
-def test_assign_and_seek(producer: Producer, topic: str, open_consumer: Open, admin: Admin) -> None:
+def test_an_assigned_queue_can_be_sought(
+    producer: Producer, topic: str, open_consumer: Open, admin: Admin
+) -> None:
     queue, other = producer.queues(topic)[:2]
     times = []
     for number in range(10):
@@ -172,7 +176,9 @@ def test_assign_and_seek(producer: Producer, topic: str, open_consumer: Open, ad
     assert bodies_of(take(consumer, 1)) == [b"10"]
 
 
-def test_pause_and_resume(producer: Producer, topic: str, open_consumer: Open) -> None:
+def test_a_paused_queue_returns_no_messages_until_it_is_resumed(
+    producer: Producer, topic: str, open_consumer: Open
+) -> None:
     one, other = producer.queues(topic)[:2]
     consumer = open_consumer()
     consumer.start()
@@ -196,7 +202,7 @@ def test_pause_and_resume(producer: Producer, topic: str, open_consumer: Open) -
     assert bodies_of(first) == [b"3", b"4", b"5", b"6"]
 
 
-def test_two_share_the_queues(producer: Producer, topic: str, open_consumer: Open) -> None:
+def test_two_members_share_the_queues(producer: Producer, topic: str, open_consumer: Open) -> None:
     one = open_consumer(topic, instance_name="one").start()
     other = open_consumer(topic, instance_name="other").start()
     await_true("each has half", lambda: len(one.assignment) == len(other.assignment) == 2)
@@ -207,7 +213,7 @@ def test_two_share_the_queues(producer: Producer, topic: str, open_consumer: Ope
     assert bodies_of(take(one, 20)) == sent
 
 
-def test_classic_pulls(
+def test_a_pull_consumer_reads_a_queue(
     cluster: Cluster, way: Way, producer: Producer, topic: str, group: str, admin: Admin
 ) -> None:
     queue = producer.queues(topic)[0]

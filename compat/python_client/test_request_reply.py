@@ -108,7 +108,7 @@ def test_a_reply_comes_back(producer: Producer, topic: str, open_shop: Callable[
     assert not shop.failures
 
 
-def test_a_large_reply_comes_back_as_it_was(
+def test_a_large_reply_comes_back_unchanged(
     producer: Producer, topic: str, open_shop: Callable[..., Shop]
 ) -> None:
     body = bytes(range(256)) * 1000
@@ -116,7 +116,7 @@ def test_a_large_reply_comes_back_as_it_was(
     assert producer.request(Message(topic, b"all of it"), timeout_ms=15_000).body == body
 
 
-def test_nobody_replies(producer: Producer, topic: str) -> None:
+def test_a_request_without_a_reply_times_out(producer: Producer, topic: str) -> None:
     with pytest.raises(NoReply, match="no reply came within 300 ms"):
         producer.request(Message(topic, b"hello?"), timeout_ms=300)
 
@@ -130,13 +130,17 @@ def test_an_ordinary_message_cannot_be_replied_to(
     assert [type(error) for error in shop.failures] == [BadMessage]
 
 
-def test_java_asks_and_we_reply(java: Java, topic: str, open_shop: Callable[..., Shop]) -> None:
+def test_our_reply_reaches_a_java_requester(
+    java: Java, topic: str, open_shop: Callable[..., Shop]
+) -> None:
     shop = open_shop(lambda request: reply_to(request, b"re: " + request.body))
     assert java("ask", topic=topic, count=5) == 5
     assert not shop.failures
 
 
-def test_we_ask_and_java_replies(producer: Producer, java: Java, topic: str, group: str) -> None:
+def test_a_java_reply_reaches_our_requester(
+    producer: Producer, java: Java, topic: str, group: str
+) -> None:
     with ThreadPoolExecutor(1) as pool:
         replying = pool.submit(java, "reply", topic=topic, group=f"{group}-java", count=5)
         for number in range(5):

@@ -67,7 +67,7 @@ def make_push(way: Way, is_async: bool, group: str) -> Callable[..., Any]:
 # ---- signatures
 
 
-def test_signatures(guarded: str, make: Callable[..., Producer]) -> None:
+def test_only_signed_producers_are_served(guarded: str, make: Callable[..., Producer]) -> None:
     known = make(guarded, **SHOPKEEPER)
     for message in (
         Message("orders", b"x", tags="a", keys=["k"], properties={"name": "Ünïcode"}),
@@ -82,7 +82,7 @@ def test_signatures(guarded: str, make: Callable[..., Producer]) -> None:
         known.send(Message("secrets", b"x"))
 
 
-def test_signed_push_consumers(
+def test_a_signed_push_consumer_receives_messages(
     guarded: str, make: Callable[..., Producer], make_push: Callable[..., Any]
 ) -> None:
     sent = make(guarded, **SHOPKEEPER).send(Message("orders", b"for members"))
@@ -93,7 +93,7 @@ def test_signed_push_consumers(
         )
 
 
-def test_strangers_are_told_at_the_start(
+def test_consumers_with_wrong_keys_are_refused_at_the_start(
     guarded: str, make: Callable[..., Producer], make_push: Callable[..., Any], way: Way, group: str
 ) -> None:
     make(guarded, **SHOPKEEPER).send(Message("orders", b"not for strangers"))
@@ -108,7 +108,9 @@ def test_strangers_are_told_at_the_start(
                 consumer.pull(queue, 0)
 
 
-def test_signed_readers(guarded: str, make: Callable[..., Producer], way: Way, group: str) -> None:
+def test_signed_readers_receive_messages(
+    guarded: str, make: Callable[..., Producer], way: Way, group: str
+) -> None:
     sent = make(guarded, **SHOPKEEPER).send(Message("orders", b"for readers"))
     assert sent.queue is not None
     options: dict[str, Any] = {"group": group, "consume_from": "first", **SHOPKEEPER}
@@ -121,7 +123,7 @@ def test_signed_readers(guarded: str, make: Callable[..., Producer], way: Way, g
         assert puller.committed(sent.queue) == sent.queue_offset + 1
 
 
-def test_signed_admins(guarded: str, way: Way, mark: str) -> None:
+def test_only_signed_admins_are_served(guarded: str, way: Way, mark: str) -> None:
     topic = f"T-{mark}"
     with way(Admin, AsyncAdmin)(guarded, **MANAGER) as admin:
         admin.create_topic(topic, queues=2)
@@ -143,7 +145,9 @@ def test_signed_admins(guarded: str, way: Way, mark: str) -> None:
 # ---- TLS
 
 
-def test_encrypted_producers(cluster: Cluster, topic: str, make: Callable[..., Producer]) -> None:
+def test_producers_send_over_tls(
+    cluster: Cluster, topic: str, make: Callable[..., Producer]
+) -> None:
     trusting = make(cluster.address, tls=ANY_CERTIFICATE)
     for size in (1, 1 << 20):
         assert trusting.send(Message(topic, random.randbytes(size))).status is SendStatus.SEND_OK
@@ -152,7 +156,7 @@ def test_encrypted_producers(cluster: Cluster, topic: str, make: Callable[..., P
         careful.send(Message(topic, b"x"))
 
 
-def test_encrypted_push_consumers(
+def test_push_consumers_receive_over_tls(
     cluster: Cluster, topic: str, producer: Producer, make_push: Callable[..., Any]
 ) -> None:
     bodies = sorted(
@@ -170,7 +174,7 @@ def test_encrypted_push_consumers(
         make_push(cluster.address, topic, Catcher(), tls=True).start()
 
 
-def test_encrypted_readers(
+def test_readers_receive_over_tls(
     cluster: Cluster, topic: str, producer: Producer, way: Way, group: str
 ) -> None:
     sent = [producer.send(Message(topic, random.randbytes(100_000))) for _ in range(20)]
@@ -193,7 +197,7 @@ def test_encrypted_readers(
         assert puller.committed(first.queue) == puller.end_offset(first.queue)
 
 
-def test_encrypted_admins(cluster: Cluster, way: Way, mark: str) -> None:
+def test_admins_work_over_tls(cluster: Cluster, way: Way, mark: str) -> None:
     topic = f"T-{mark}"
     with way(Admin, AsyncAdmin)(cluster.address, tls=ANY_CERTIFICATE) as admin:
         admin.create_topic(topic, queues=2)

@@ -43,7 +43,7 @@ def producer(make_producer: MakeProducer) -> Producer:
     return make_producer()
 
 
-def test_send(producer: Producer, topic: str, read_all: ReadAll) -> None:
+def test_sent_messages_are_read_by_java(producer: Producer, topic: str, read_all: ReadAll) -> None:
     bodies = [f"öre {number}".encode() for number in range(20)]
     results = [
         producer.send(
@@ -76,7 +76,7 @@ def test_send(producer: Producer, topic: str, read_all: ReadAll) -> None:
         assert f"queueId={result.queue.queue_id}" in message["queue"]
 
 
-def test_message_is_found_by_either_id(producer: Producer, topic: str, admin: Admin) -> None:
+def test_a_message_is_found_by_either_id(producer: Producer, topic: str, admin: Admin) -> None:
     result = producer.send(Message(topic, b"here", keys=["a-key"]))
     await_true("the index has it", lambda: admin.messages_by_key(topic, "a-key"))
     for message_id in (result.message_id, result.offset_id):
@@ -85,13 +85,15 @@ def test_message_is_found_by_either_id(producer: Producer, topic: str, admin: Ad
         assert found.body == b"here"
 
 
-def test_oneway(producer: Producer, topic: str, admin: Admin) -> None:
+def test_oneway_messages_are_stored(producer: Producer, topic: str, admin: Admin) -> None:
     for number in range(10):
         producer.send_oneway(Message(topic, b"%d" % number))
     await_true("all are stored", lambda: count(admin, topic) == 10)
 
 
-def test_batch(producer: Producer, topic: str, read_all: ReadAll) -> None:
+def test_a_batch_is_read_message_by_message_by_java(
+    producer: Producer, topic: str, read_all: ReadAll
+) -> None:
     messages = [Message(topic, b"%d" % number, tags=f"t{number}") for number in range(5)]
     result = producer.send_many(messages)
     ids = result.message_id.split(",")
@@ -104,7 +106,7 @@ def test_batch(producer: Producer, topic: str, read_all: ReadAll) -> None:
     )
 
 
-def test_one_key_one_queue(producer: Producer, topic: str) -> None:
+def test_messages_of_one_key_go_to_one_queue(producer: Producer, topic: str) -> None:
     results = [producer.send(Message(topic, b"x"), sharding_key="customer-7") for _ in range(5)]
     assert len({result.queue for result in results}) == 1
     assert [result.queue_offset for result in results] == list(range(5))
@@ -116,7 +118,9 @@ def test_one_key_one_queue(producer: Producer, topic: str) -> None:
     )
 
 
-def test_delay(producer: Producer, topic: str, admin: Admin) -> None:
+def test_a_delayed_message_is_delivered_after_its_level(
+    producer: Producer, topic: str, admin: Admin
+) -> None:
     producer.send(Message(topic, b"late", keys=["late"], delay_level=1))
     await_true("it is delivered", lambda: count(admin, topic) == 1)
     await_true("it is indexed", lambda: admin.messages_by_key(topic, "late"))
@@ -124,7 +128,7 @@ def test_delay(producer: Producer, topic: str, admin: Admin) -> None:
     assert late.store_timestamp - late.born_timestamp >= 900
 
 
-def test_delivery_at_a_time(
+def test_delivery_at_a_time_works_or_is_refused_by_release(
     producer: Producer, topic: str, admin: Admin, request: pytest.FixtureRequest
 ) -> None:
     # 4.9 knows of no such times: it delivers at once what is to wait for an hour.
@@ -141,14 +145,18 @@ def test_delivery_at_a_time(
 
 
 @pytest.mark.parametrize("codec", ["zlib", "lz4", "zstd"])
-def test_compressed(make_producer: MakeProducer, topic: str, read_all: ReadAll, codec: str) -> None:
+def test_compressed_bodies_are_read_by_java(
+    make_producer: MakeProducer, topic: str, read_all: ReadAll, codec: str
+) -> None:
     body = b"the same words again and again, " * 1000
     make_producer(codec=codec).send(Message(topic, body))
     (read,) = read_all(topic, 1)
     assert read["body_sha1"] == sha1(body)
 
 
-def test_bodies_up_to_4_mib(make_producer: MakeProducer, topic: str, read_all: ReadAll) -> None:
+def test_bodies_up_to_4_mib_are_stored(
+    make_producer: MakeProducer, topic: str, read_all: ReadAll
+) -> None:
     producer = make_producer(compress_over_bytes=2 * MAX_BODY)
     body = os.urandom(MAX_BODY)
     producer.send(Message(topic, body))
@@ -159,7 +167,9 @@ def test_bodies_up_to_4_mib(make_producer: MakeProducer, topic: str, read_all: R
         producer.send(Message(topic, body + b"x"))
 
 
-def test_automatic_batches(make_producer: MakeProducer, topic: str, read_all: ReadAll) -> None:
+def test_lingering_messages_are_batched_with_their_own_results(
+    make_producer: MakeProducer, topic: str, read_all: ReadAll
+) -> None:
     producer = make_producer(linger_ms=20)
     with ThreadPoolExecutor(40) as pool:
         results = list(pool.map(lambda n: producer.send(Message(topic, b"%d" % n)), range(40)))
@@ -170,14 +180,16 @@ def test_automatic_batches(make_producer: MakeProducer, topic: str, read_all: Re
         assert message["queue_offset"] == result.queue_offset
 
 
-def test_a_topic_is_made_by_its_first_message(producer: Producer, mark: str, admin: Admin) -> None:
+def test_a_topic_is_created_by_its_first_message(
+    producer: Producer, mark: str, admin: Admin
+) -> None:
     topic = f"New-{mark}"
     producer.send(Message(topic, b"first"))
     await_true("the nameserver knows it", lambda: topic in admin.topic_names())
     await_true("it is stored", lambda: count(admin, topic) == 1)
 
 
-def test_no_nameserver(way: Way, group: str) -> None:
+def test_an_unreachable_nameserver_is_an_error(way: Way, group: str) -> None:
     with (
         way(Producer, AsyncProducer)("127.0.0.1:1", group=group) as producer,
         pytest.raises(NoRoute, match=r"127\.0\.0\.1:1") as caught,

@@ -79,7 +79,7 @@ def _shares(case: dict[str, Any]) -> list[list[str]]:
     ]
 
 
-def test_all_rules_are_java_s(jvm: JavaClient) -> None:
+def test_all_allocation_strategies_equal_javas(jvm: JavaClient) -> None:
     chooser = random.Random(49)
     cases = [_make_case(chooser, name) for name in STRATEGIES for _ in range(CASES_OF_EACH)]
     of_java = jvm.play("shares", cases=cases)

@@ -54,7 +54,7 @@ def traced(admin: Admin, key: str, topic: str = TRACE_TOPIC, *, wanted: int = 1)
     return found
 
 
-def test_java_reads_what_we_trace(
+def test_java_reads_the_trace_of_a_producer(
     cluster: Cluster, way: Way, group: str, topic: str, admin: Admin, mqadmin: Tool
 ) -> None:
     make = way(Producer, AsyncProducer)
@@ -78,7 +78,7 @@ def test_java_reads_what_we_trace(
     assert "success" in lines[0]
 
 
-def test_java_reads_what_a_consumer_traces(
+def test_java_reads_the_trace_of_a_consumer(
     topic: str, group: str, producer: Producer, listen: Listen, admin: Admin, mqadmin: Tool
 ) -> None:
     catcher = Catcher()
@@ -97,7 +97,7 @@ def test_java_reads_what_a_consumer_traces(
     assert "success" in line
 
 
-def test_a_topic_of_ones_own_and_what_is_not_traced(
+def test_a_trace_goes_to_its_own_topic_and_is_not_traced_itself(
     cluster: Cluster, way: Way, group: str, topic: str, mark: str, admin: Admin
 ) -> None:
     own = f"trace-{mark}"

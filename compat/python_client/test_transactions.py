@@ -81,7 +81,7 @@ def always(state: TransactionState | None) -> Callable[[Message, Any], Transacti
     return lambda _message, _sent: state
 
 
-def test_a_committed_message_is_seen_when_the_work_is_done(
+def test_a_message_is_visible_only_after_its_commit(
     producer: TransactionProducer, topic: str, admin: Admin
 ) -> None:
     seen_before = []
@@ -103,7 +103,7 @@ def test_a_committed_message_is_seen_when_the_work_is_done(
     assert stored.properties["UNIQ_KEY"] == result.sent.message_id
 
 
-def test_what_is_rolled_back_is_never_seen_nor_asked_for(
+def test_a_rolled_back_message_is_neither_delivered_nor_checked(
     producer: TransactionProducer, topic: str, admin: Admin, checks: Checks
 ) -> None:
     def holds(wanted: int) -> bool:
@@ -127,7 +127,7 @@ def test_what_is_rolled_back_is_never_seen_nor_asked_for(
     assert holds(number)
 
 
-def test_a_lost_outcome_is_asked_for_until_it_is_known(
+def test_an_unknown_outcome_is_checked_until_it_is_known(
     producer: TransactionProducer, topic: str, admin: Admin, checks: Checks
 ) -> None:
     checks.answers = [RuntimeError("the database is away"), UNKNOWN, COMMIT]
@@ -151,7 +151,7 @@ def test_a_lost_outcome_is_asked_for_until_it_is_known(
     assert asked.get_property("shop") == "7"
 
 
-def test_another_producer_of_the_group_can_answer(
+def test_another_producer_of_the_group_can_answer_a_check(
     cluster: Cluster, topic: str, group: str, admin: Admin
 ) -> None:
     with TransactionProducer(

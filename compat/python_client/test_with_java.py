@@ -24,7 +24,7 @@ def body_of(message: dict[str, Any]) -> bytes:
     return message["text"].encode() if "text" in message else pattern(message["body_size"])
 
 
-def test_java_sends(topic: str, java: Java, listen: Listen) -> None:
+def test_messages_of_java_are_received(topic: str, java: Java, listen: Listen) -> None:
     ids = java("send_list", topic=topic, messages=SENT)
     catcher = Catcher()
     listen(topic, catcher.add)
@@ -39,7 +39,7 @@ def test_java_sends(topic: str, java: Java, listen: Listen) -> None:
         assert {name: message.get_property(name) for name in properties} == properties
 
 
-def test_java_receives(topic: str, group: str, java: Java, producer: Producer) -> None:
+def test_java_receives_our_messages(topic: str, group: str, java: Java, producer: Producer) -> None:
     results = {
         producer.send(
             Message(
@@ -64,7 +64,7 @@ def test_java_receives(topic: str, group: str, java: Java, producer: Producer) -
 
 
 @pytest.mark.parametrize("kind", ["concurrent", "orderly"])
-def test_a_group_of_both(
+def test_java_and_python_members_share_one_group(
     topic: str,
     mark: str,
     java: Java,

@@ -73,7 +73,9 @@ def sender(cluster: Cluster, topic: str, group: str) -> Iterator[Sender]:
     sender.stop()
 
 
-def test_a_broker_restarts(cluster: Cluster, topic: str, group: str, sender: Sender) -> None:
+def test_clients_go_on_when_a_broker_restarts(
+    cluster: Cluster, topic: str, group: str, sender: Sender
+) -> None:
     catcher = Catcher()
     consumer = PushConsumer(
         cluster.address,

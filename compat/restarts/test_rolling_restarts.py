@@ -23,19 +23,19 @@ def test_no_message_is_handled_twice_when_members_and_brokers_restart(play: Play
 
 
 @pytest.mark.parametrize("cluster_kind", ["orbitmq"])
-def test_members_of_ours_repeat_nothing_of_each_other_beside_one_of_java(play: Play) -> None:
+def test_our_members_repeat_nothing_beside_a_java_member(play: Play) -> None:
     assert play("ooj").among_ours == []
 
 
 @only_in_a_soak
 @pytest.mark.parametrize("cluster_kind", ["orbitmq", "apache"])
-def test_members_of_java_are_counted_for_comparison(play: Play) -> None:
+def test_repeats_of_java_members_are_counted_for_comparison(play: Play) -> None:
     play("jjj")
 
 
 @only_in_a_soak
 @pytest.mark.parametrize("cluster_kind", ["apache"])
-def test_members_beside_one_of_java_are_counted_on_brokers_that_let_it_move_offsets_back(
+def test_repeats_are_counted_when_java_may_move_offsets_back(
     play: Play,
 ) -> None:
     play("ooj")

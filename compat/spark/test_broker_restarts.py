@@ -44,7 +44,7 @@ def brokers(java_peer_jars: Path, tmp_path: Path) -> Iterator[list[JavaCluster]]
 
 
 @pytest.mark.timeout(600 * ROUNDS)
-def test_streams_outlive_brokers_that_restart(
+def test_streams_continue_when_brokers_restart(
     spark: SparkSession,
     brokers: list[JavaCluster],
     tmp_path: Path,

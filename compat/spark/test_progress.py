@@ -39,12 +39,14 @@ def shows_lag(tools: JavaTools, spark: SparkSession, address: str, directory: Pa
 
 
 @pytest.mark.parametrize("java", ["4.9.7"], indirect=True)
-def test_of_a_java_broker(
+def test_progress_shows_as_lag_on_a_java_broker(
     tools: JavaTools, spark: SparkSession, java: JavaCluster, tmp_path: Path
 ) -> None:
     shows_lag(tools, spark, java.nameserver, tmp_path)
 
 
-def test_of_our_broker(tools: JavaTools, spark: SparkSession, tmp_path: Path) -> None:
+def test_progress_shows_as_lag_on_our_broker(
+    tools: JavaTools, spark: SparkSession, tmp_path: Path
+) -> None:
     with LocalCluster() as ours:
         shows_lag(tools, spark, ours.address, tmp_path)

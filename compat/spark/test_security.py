@@ -35,7 +35,7 @@ def send(spark: SparkSession, address: str, topic: str, count: int, **options: s
     writer.options(nameServer=address, topic=topic, retryTimeoutMs="5s", **options).save()
 
 
-def test_whoever_is_known_writes_reads_and_streams(
+def test_a_permitted_account_writes_reads_and_streams(
     spark: SparkSession, guarded: str, tmp_path: Path
 ) -> None:
     send(spark, guarded, TOPIC, COUNT, **KNOWN)
@@ -58,7 +58,7 @@ def test_whoever_is_known_writes_reads_and_streams(
     ],
     ids=["wrong-secret", "stranger", "forbidden-topic"],
 )
-def test_whoever_is_not_is_refused_in_the_brokers_words(
+def test_an_account_without_rights_is_refused_with_the_brokers_reason(
     spark: SparkSession, guarded: str, topic: str, account: dict[str, str], reason: str
 ) -> None:
     with pytest.raises(Exception, match=reason) as reading:

@@ -23,7 +23,7 @@ from orbitmq.spark.sink.runs import JobRun, Runs
 MESSAGES = 3000
 
 
-def test_rows_through_a_java_broker_and_back(spark: SparkSession, java: JavaCluster) -> None:
+def test_rows_pass_through_a_java_broker_and_back(spark: SparkSession, java: JavaCluster) -> None:
     address, topic = java.nameserver, "sink-orders"
     with Admin(address) as admin:
         admin.create_topic(topic, queues=4)
@@ -57,7 +57,9 @@ def test_rows_through_a_java_broker_and_back(spark: SparkSession, java: JavaClus
         _send(bodies, deduplicate="true", **options)
 
 
-def test_at_a_time_where_that_is_known(spark: SparkSession, java: JavaCluster) -> None:
+def test_delivery_at_a_time_works_or_is_refused_by_release(
+    spark: SparkSession, java: JavaCluster
+) -> None:
     options = {"nameServer": java.nameserver, "topic": "sink-later"}
     with Admin(java.nameserver) as admin:
         admin.create_topic(options["topic"], queues=1)
@@ -77,7 +79,7 @@ def test_at_a_time_where_that_is_known(spark: SparkSession, java: JavaCluster) -
         time.sleep(0.2)
 
 
-def test_what_goes_back_to_a_group_without_retries_is_there_for_it(
+def test_rows_for_a_group_without_retries_reach_its_retry_topic(
     spark: SparkSession, java: JavaCluster
 ) -> None:
     address, group = java.nameserver, "sink-impatient"
@@ -93,7 +95,7 @@ def test_what_goes_back_to_a_group_without_retries_is_there_for_it(
     assert _wait_for(address, 1, f"%RETRY%{group}", f"%DLQ%{group}") == [1, 0]
 
 
-def test_a_java_nameserver_keeps_the_run_of_a_named_job(java: JavaCluster) -> None:
+def test_a_java_nameserver_stores_the_notes_of_a_named_job(java: JavaCluster) -> None:
     with closing(BlockingNetwork()) as network:
         runs = Runs(NameserverTable(network, [java.nameserver]))
         assert runs.find("job", "t") is None

@@ -44,7 +44,7 @@ def audit(path: Path) -> dict[str, int]:
     return found
 
 
-def test_a_java_store_running_killed_and_at_rest(
+def test_a_java_store_is_read_while_running_killed_and_stopped(
     spark: SparkSession, java_cluster: JavaCluster, java_peer: JavaPeer
 ) -> None:
     cluster, root = java_cluster, java_cluster.store_root

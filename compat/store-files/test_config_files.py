@@ -92,7 +92,9 @@ def deliver_a_delayed_message(wire: Wire) -> None:
     assert wire.pull("Auto", at, **held).code == ResponseCode.SUCCESS
 
 
-def test_both_know_what_either_wrote(java_peer_jars: Path, tmp_path: Path) -> None:
+def test_each_side_reads_the_config_files_of_the_other(
+    java_peer_jars: Path, tmp_path: Path
+) -> None:
     settings = {"messageDelayLevel": LEVELS}
     with LocalCluster(data=tmp_path / "data", settings=settings) as ours:
         wire = Wire(ours.brokers["broker-a"].config.address)

@@ -177,7 +177,7 @@ def we_find_everything(store: Store, acknowledged: list[Acknowledged]) -> None:
 INDEX_SAFE = {"messageIndexSafe": "true"}
 
 
-def test_java_indexes_again_what_our_checkpoint_has_long_left_behind(
+def test_java_rebuilds_the_index_behind_our_checkpoint(
     make_java_cluster: MakeCluster, java_peer: JavaPeer
 ) -> None:
     """Index files that were full at our end, and one that was not, over ten minutes of messages."""
@@ -216,7 +216,7 @@ def remove_empty_last_files(root: Path) -> None:
             files[-1].unlink()
 
 
-def test_five_kills_in_a_row(
+def test_nothing_acknowledged_is_lost_over_five_kills(
     java_cluster: JavaCluster, java_peer: JavaPeer, tmp_path: Path
 ) -> None:
     cluster, peer, root = java_cluster, java_peer, java_cluster.store_root

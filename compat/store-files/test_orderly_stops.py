@@ -43,7 +43,7 @@ def sha1(body: bytes) -> str:
     return hashlib.sha1(body).hexdigest()
 
 
-def test_java_writes_we_read_and_write_java_reads(
+def test_a_store_is_read_and_continued_by_either_side(
     java_cluster: JavaCluster, java_peer: JavaPeer
 ) -> None:
     cluster, peer = java_cluster, java_peer

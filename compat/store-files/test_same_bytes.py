@@ -160,7 +160,7 @@ def assert_same_content(ours: dict[str, bytes], java: dict[str, bytes]) -> None:
             )
 
 
-def test_same_messages_make_the_same_files(java_peer: JavaPeer, tmp_path: Path) -> None:
+def test_equal_messages_make_equal_files(java_peer: JavaPeer, tmp_path: Path) -> None:
     given = given_messages(seed=11)
     lines = tmp_path / "given.jsonl"
     lines.write_text("".join(json.dumps(line) + "\n" for line in given))

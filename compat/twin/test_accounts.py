@@ -44,7 +44,9 @@ POLL_PAUSE_S = 0.05
 ENCODINGS: tuple[Encoding, ...] = ("json", "binary")
 
 
-def test_two_brokers_one_verdict(make_java_cluster: MakeCluster, tmp_path: Path) -> None:
+def test_both_brokers_give_the_same_verdict_on_requests(
+    make_java_cluster: MakeCluster, tmp_path: Path
+) -> None:
     chosen = os.environ.get("TWIN_SEED") or SEED
     seed = random.SystemRandom().randrange(1 << 32) if chosen == "random" else int(chosen)
     print(f"TWIN_SEED={seed}")

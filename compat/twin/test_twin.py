@@ -61,7 +61,7 @@ def _about(request: Request, difference: str | None) -> str | None:
 
 
 @pytest.mark.parametrize("encoding", ["json", "binary"])
-def test_two_brokers_one_answer(
+def test_both_brokers_give_the_same_answers(
     make_java_cluster: MakeCluster, tmp_path: Path, encoding: Encoding
 ) -> None:
     chosen = os.environ.get("TWIN_SEED") or SEED
