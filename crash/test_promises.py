@@ -43,7 +43,7 @@ def stored(address: str) -> set[bytes]:
     return found
 
 
-def test_nothing_that_was_promised_is_lost(tmp_path: Path) -> None:
+def test_acknowledged_messages_are_never_lost(tmp_path: Path) -> None:
     settings = ("transactionCheckInterval=500", "transactionTimeOut=200")
     wanted: set[bytes] = set()
     with BrokerProcess(tmp_path, *settings) as broker:

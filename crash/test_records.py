@@ -13,7 +13,7 @@ from crash.messages import MessageMaker
 from orbitmq._native import Store, StoreOptions
 
 
-def test_what_is_no_record_is_a_value_error(tmp_path: Path, crash_seed: int) -> None:
+def test_torn_or_damaged_records_are_value_errors(tmp_path: Path, crash_seed: int) -> None:
     maker = MessageMaker(crash_seed, (("Orders", 2),), largest_body=300)
     with Store.open(tmp_path, StoreOptions(commit_log_file_size=64 << 10), create=True) as store:
         store.append_many([maker.make(number).new_message() for number in range(20)], now_ms=1)

@@ -137,18 +137,22 @@ def live(life: Life, remains: Remains | None) -> None:
 
 
 @pytest.mark.parametrize("number", range(KILL_LIVES))
-def test_kill(number: int, crash_seed: int, tmp_path: Path) -> None:
+def test_nothing_acknowledged_is_lost_when_the_broker_is_killed(
+    number: int, crash_seed: int, tmp_path: Path
+) -> None:
     live(Life.begin(tmp_path / "store", crash_seed + number), None)
 
 
 @pytest.mark.parametrize("number", range(POWER_CUT_LIVES))
 @pytest.mark.parametrize("remains", Remains, ids=lambda remains: remains.name.lower())
-def test_power_cut(remains: Remains, number: int, crash_seed: int, tmp_path: Path) -> None:
+def test_nothing_acknowledged_is_lost_in_a_power_cut(
+    remains: Remains, number: int, crash_seed: int, tmp_path: Path
+) -> None:
     live(Life.begin(tmp_path / "store", crash_seed + 1_000 + number), remains)
 
 
 @pytest.mark.parametrize("remains", Remains, ids=lambda remains: remains.name.lower())
-def test_power_cut_with_a_clock_that_is_set_forward_and_back(
+def test_nothing_is_lost_in_a_power_cut_when_the_clock_jumps(
     remains: Remains, crash_seed: int, tmp_path: Path
 ) -> None:
     life = Life.begin(tmp_path / "store", crash_seed + 2_000)
