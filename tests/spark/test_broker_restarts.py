@@ -38,7 +38,7 @@ def brokers(nameserver: str, tmp_path: Path) -> Iterator[list[MemberProcess]]:
 
 
 @pytest.mark.timeout(600 * ROUNDS)
-def test_streams_outlive_brokers_that_restart(
+def test_streams_continue_when_brokers_restart(
     spark: SparkSession,
     nameserver: str,
     brokers: list[MemberProcess],
