@@ -1,7 +1,7 @@
 """OrbitMQ: a message system that speaks Apache RocketMQ 4.9 on the wire and on disk.
 
-The client's classes are loaded at first use. So a program that only reads a store does not wait for
-asyncio to load, and a program that only sends does not wait for the consumers.
+The client's classes are loaded at first use. So a program that only reads a store does not load
+asyncio, and a program that only sends does not load the consumers.
 """
 
 from importlib import import_module

@@ -1,8 +1,12 @@
 """Choice of the address under which a machine registers itself.
 
-RocketMQ's rule considers all interfaces except bridges and loopback. It takes the first IPv4
-address outside ``127.0`` and ``192.168``, else the last IPv4 address, else the first IPv6 address
-in brackets, else the address of the host's name.
+RocketMQ's rule considers all interfaces except bridges and loopback. The first existing one of
+these addresses is used:
+
+1. the first IPv4 address outside ``127.0`` and ``192.168``
+2. the last IPv4 address
+3. the first IPv6 address, in brackets
+4. the address of the host's name
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ with them (`Settings.take`):
 - An invalid value, or a key that resembles a key of RocketMQ, is always refused.
 - A key that RocketMQ has and OrbitMQ lacks logs a warning if it is in a file.
 - Any other unknown key is refused. In the files of ``mqbroker`` and ``mqnamesrv`` it only logs a
-  warning, because Java's plug-ins read their own keys from the same file, and RocketMQ's own
-  programs start with it. Such keys are kept and shown.
+  warning, because Java's plug-ins read their own keys from the same file. RocketMQ's own programs
+  start with such keys as well. The keys are kept and shown.
 
 A request differs from a start: an invalid value changes nothing, as in Java, and is logged.
 

@@ -2,9 +2,9 @@
 
 Theory of operation. Putting a thread to sleep and waking it up costs more than a peer on a near
 machine takes for an answer. So a waiter polls for a moment before it sleeps. If the answer takes
-longer, that moment is wasted: after a few wasted ones in a row the next waits sleep at once, first
-one wait, then two, then four … up to `MOST_SKIPPED`, until a busy wait pays off again. One wasted
-wait is not enough to skip, because a peer that was itself asleep is late once.
+longer, that moment is wasted. After `TRIES` wasted moments in a row the next wait sleeps at once,
+later the next two waits, then four … up to `MOST_SKIPPED`, until a busy wait pays off again. One
+wasted wait is not enough to skip, because a peer that was itself asleep is late once.
 
 A machine with one processor never busy-waits: the peer needs that processor.
 """

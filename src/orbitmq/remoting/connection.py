@@ -8,8 +8,8 @@ write (see `WriteCoalescer`).
 Shares. Requests are handled for a share of the loop's turn. The other requests of a read wait for
 the next share (see `FairTurns`), and the connection reads nothing more meanwhile.
 
-Bounds. If a peer does not read its responses, the connection stops reading from it (unless the peer
-owes responses) and stops handling its requests until the peer reads again. So the unsent bytes
+Bounds. While a peer does not read its responses, the connection stops reading from it, unless the
+peer owes responses. The connection also stops handling the peer's requests, so the unsent bytes
 cannot grow. The same holds while many of its requests are in work, and for requests that are
 resumed later. Notifications to a peer that does not read are dropped; our requests to it wait. An
 invalid frame closes the connection with one log line. The memory of all connections of a server

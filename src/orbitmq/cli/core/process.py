@@ -100,7 +100,7 @@ async def _run(
         finally:
             await app.stop()
     finally:
-        # A loop that is closed with handlers leaves its own behind in the process.
+        # A loop that is closed with its handlers installed leaves them behind in the process.
         for number in STOP_SIGNALS:
             loop.remove_signal_handler(number)
 
