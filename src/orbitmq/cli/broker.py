@@ -224,7 +224,7 @@ VERBS: Final = (
     _writes(
         "deny-writes",
         "Remove a broker's write permission on all nameservers",
-        "Clients then stop sending to the broker, for example before it is stopped.",
+        "Clients then send to other brokers. Use this before the broker is stopped.",
     ),
     _writes(
         "allow-writes",
