@@ -1,4 +1,4 @@
-"""A cluster for broker tests, and a client that speaks to it in either header encoding."""
+"""A cluster for broker tests, and a test client for either header encoding."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Encoding = Literal["json", "binary"]
 
 
 class Wire:
-    """A blocking client of one broker: requests out, responses (and pushed requests) in."""
+    """A blocking client of one broker: sends requests, receives responses and pushed requests."""
 
     def __init__(
         self, address: str, encoding: Encoding = "json", tls: ssl.SSLContext | None = None
@@ -61,7 +61,7 @@ class Wire:
         return opaque
 
     def send_command(self, command: Command) -> None:
-        """Send a command as it is: an answer to a push, or a request with a word of its own."""
+        """Send a command unchanged: an answer to a push, or a request with a remark."""
         self._socket.sendall(command.encode())
 
     def answer(self, opaque: int) -> Command:
@@ -71,13 +71,13 @@ class Wire:
         return self._responses.pop(opaque)
 
     def next_push(self) -> Command:
-        """Wait for a request of the broker's own."""
+        """Wait for a request sent by the broker."""
         while not self.pushed:
             self._receive()
         return self.pushed.pop(0)
 
     def next_notice(self) -> Command:
-        """Wait for a notice that a topic has other queues."""
+        """Wait for a notice that the queues of a topic have changed."""
         while not self.notices:
             self._receive()
         return self.notices.pop(0)
@@ -190,7 +190,7 @@ def wire(connect: Callable[[], Wire]) -> Wire:
 
 @pytest.fixture
 def on_broker(cluster: LocalCluster) -> Callable[[Callable[[], Any]], Any]:
-    """Run a function on the thread the broker lives on."""
+    """Run a function on the thread of the broker's event loop."""
 
     def run(work: Callable[[], Any]) -> Any:
         async def call() -> Any:

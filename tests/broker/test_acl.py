@@ -1,4 +1,4 @@
-"""Access control, attacked: unsigned, forged, replayed, out of bounds.
+"""Access control: unsigned, forged, replayed and forbidden requests.
 
 In either encoding of headers, over plain connections and over TLS.
 """
@@ -63,7 +63,7 @@ def cluster(home: Path) -> Iterator[LocalCluster]:
 
 
 class Signed(Wire):
-    """A client with a key."""
+    """A client that signs its requests."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ def test_a_signature_is_refused_when_the_request_was_changed(shopkeeper: Signed,
     elif what == "removed":
         del ext["flag"]
     else:
-        # The code is not signed: what it is for must be allowed all the same.
+        # The request code is not signed, so its own permission is checked as well.
         answer = shopkeeper.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext, body)
         assert (answer.remark or "").startswith(ACL_ERROR + "Need admin permission")
         return
@@ -269,7 +269,7 @@ def test_viewing_a_message_by_id_is_checked_by_a_strict_broker(
         shopkeeper.close()
 
 
-# ---- files
+# ---- Account files
 
 
 def changed(path: Path, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Accounts changed by requests: at once, in the file, by those who may."""
+"""Accounts changed by requests: rights, validation, and the account files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients listed, asked and told to start over."""
+"""Requests about clients: lists, relayed requests, and offset resets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RUNNING = {"consumerGroup": "g", "clientId": "c1"}
 
 
 class Consumer:
-    """A member of group g that answers the broker's questions from a thread of its own."""
+    """A member of group g that answers the broker's requests on its own thread."""
 
     def __init__(self, wire: Wire, *, version: int = 407) -> None:
         self.wire = wire

@@ -1,4 +1,4 @@
-"""Settings, state, counters and queue entries by request."""
+"""Requests about settings, state, counters and queue entries."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_a_new_message_size_limit_takes_effect_at_once(wire: Wire) -> None:
     for limit, size, code in (
         (100, 101, ResponseCode.MESSAGE_ILLEGAL),
         (8 << 20, 5 << 20, ResponseCode.SUCCESS),
-        (1, 1000, ResponseCode.SUCCESS),  # too low to be meant, as in Java
+        (1, 1000, ResponseCode.SUCCESS),  # Too low to be accepted as a limit, as in Java.
     ):
         body = f"maxMessageSize={limit}\n".encode()
         assert wire.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body).code == ResponseCode.SUCCESS

@@ -1,4 +1,4 @@
-"""Groups and their offsets by request."""
+"""Requests about groups and their offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics created, deleted and measured by request."""
+"""Requests that create, delete and measure topics."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def create(wire: Wire, **changes: str) -> Command:
 
 
 def route(cluster: LocalCluster, topic: str) -> dict[str, Any] | None:
-    """What a nameserver says of a topic."""
+    """Return the route of a topic from a nameserver."""
     host, _, port = cluster.address.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=20) as connection:
         request = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, opaque=1, ext={"topic": topic})
@@ -135,7 +135,7 @@ def test_a_deleted_topic_loses_its_queues_but_not_its_neighbours(
 def test_deleting_a_topic_leaves_the_queues_of_unknown_topics(
     wire: Wire, cluster: LocalCluster, on_broker: Callable[[Callable[[], Any]], Any]
 ) -> None:
-    """A table of topics may have lost rows; the messages must not follow them."""
+    """A topic table may have lost rows; the messages of those topics must be kept."""
     wire.send("unknown")
     wire.send("gone")
     (broker,) = cluster.brokers.values()

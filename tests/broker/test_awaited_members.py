@@ -1,4 +1,4 @@
-"""Members that are not connected but may come back, and queues that change hands."""
+"""Awaited group members after a lost connection or restart, and queues that change owners."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONG_MS = str(3_600_000)
 
 @pytest.fixture
 def patient() -> Iterator[LocalCluster]:
-    """A broker that awaits members for ever."""
+    """A broker that awaits members without a time limit."""
     settings = {"lostMemberGraceMillis": LONG_MS, "startMemberGraceMillis": LONG_MS}
     with LocalCluster(settings=settings) as running:
         yield running

@@ -1,4 +1,4 @@
-"""ORBIT_BULK_READ: stretches of queues, their ends, their bounds, their refusals."""
+"""ORBIT_BULK_READ: offset ranges, size limits and refusals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def broker() -> Iterator[tuple[BlockingNetwork, str]]:
             admin.create_topic(TOPIC, queues=2)
             (queue, *_) = sorted(producer.queues(TOPIC), key=lambda queue: queue.queue_id)
             for number in range(COUNT):
-                tag = "AaAa" if number % 3 else "BBBB"  # two texts of one hash code
+                tag = "AaAa" if number % 3 else "BBBB"  # Two texts with the same hash code.
                 body = str(number).encode().rjust(1000)
                 producer.send(Message(TOPIC, body, tags=tag), queue=queue)
             address = admin.topic_route(TOPIC).brokers[queue.broker_name][0]

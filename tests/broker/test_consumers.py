@@ -1,4 +1,4 @@
-"""Groups and their members, offsets, locks."""
+"""Consumer groups: members, offsets and locks."""
 
 from __future__ import annotations
 

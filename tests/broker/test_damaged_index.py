@@ -1,4 +1,4 @@
-"""Queries by key on index files whose header or slots are damaged."""
+"""Queries by key on index files with a damaged header or damaged slots."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_queries_are_answered_when_the_entry_count_is_damaged(
         file.seek(place)
         file.write(struct.pack(">i", number))
         if place == NEXT_ENTRY:
-            # Every slot leads to an entry that the header vouches for and the file has no room for.
+            # Every slot points to an entry that the header allows but the file has no room for.
             file.seek(SLOTS)
             file.write(struct.pack(">i", 0x7FFFFFFE) * FILLED_SLOTS)
     assert query(wire, "k1").code in (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)

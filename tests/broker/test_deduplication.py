@@ -1,4 +1,4 @@
-"""Repeats of exactly-once senders: suppressed, also after a restart, and never more than that."""
+"""Deduplication of exactly-once sends, also across restarts, and its limits."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def stored(wire: Wire, topic: str = "once") -> list[int]:
 
 def restart(cluster: LocalCluster, *, crash: bool = False) -> Wire:
     (name, broker), *_ = cluster.brokers.items()
-    if crash:  # what `stop` would still have written is not there then
+    if crash:  # `stop` would write a snapshot; a crash does not.
         broker.deduplication.save = _nothing  # type: ignore[method-assign]
     cluster.stop_broker(name)
     cluster.start_broker(name)

@@ -1,4 +1,4 @@
-"""Ids of exactly-once senders belong to an account and a topic; no plain send can claim them."""
+"""Ids of exactly-once senders belong to an account and a topic; plain sends cannot use them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCOPE = f"UNIQ_KEY\x01{name_of(0)}\x02ORBIT_BATCH\x01query/1\x02ORBIT_ACCOUNT\x0
 
 
 class SignedOnce(Signed):
-    """An account whose every request is signed."""
+    """A client that signs every exactly-once request as one account."""
 
     def ask(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> Command:
         given = dict(ext or {})
@@ -98,7 +98,7 @@ def test_the_owner_of_ids_survives_a_restart(
 def test_a_plain_send_cannot_claim_ids(
     cluster: LocalCluster, victim: SignedOnce, spy: SignedOnce, as_batch: bool
 ) -> None:
-    send(victim, range(1, 2))  # its tag is in the log for everybody to see
+    send(victim, range(1, 2))  # The sender's tag is visible in the log.
     (theirs,) = decode_records(victim.pull("once").body)
     tag = theirs.get_property("ORBIT_ACCOUNT") or ""
     assert tag
@@ -159,7 +159,7 @@ def test_a_half_message_has_no_id(victim: SignedOnce) -> None:
 def test_ids_stored_before_access_control_still_count(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """A batch that is sent again after access control was turned on is not stored twice."""
+    """A batch sent again after access control was enabled is not stored twice."""
     with LocalCluster(data=tmp_path / "open") as before:
         wire = Wire(broker_address(before))
         send(wire, range(3))

@@ -1,4 +1,4 @@
-"""Messages that come later: by delay level, by being sent back, and at last as dead letters."""
+"""Delayed messages, messages sent back for retry, and dead letters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .conftest import Wire, pull_ext
 
 
 def wait_for(wire: Wire, topic: str, offset: int = 0) -> Record:
-    """Pull with a long poll until a message is there."""
+    """Pull with long polling until a message arrives."""
     ext = pull_ext(topic, offset, sysFlag="6", suspendTimeoutMillis="15000")
     answer = wire.ask(RequestCode.PULL_MESSAGE, ext)
     assert answer.code == ResponseCode.SUCCESS, answer.remark
@@ -27,7 +27,7 @@ def test_a_delayed_message_arrives_after_the_time_of_its_level(wire: Wire) -> No
     sent = wire.send("t", b"later", properties="DELAY\x012\x02TAGS\x01A\x02WAIT\x01true")
     assert (sent.code, (sent.ext or {})["queueId"]) == (0, "0")
     record = wait_for(wire, "t", 1)
-    # Stored times are whole milliseconds; a late delivery is one that somebody had to look for.
+    # Stored times are whole milliseconds, hence 1.999; a delivery after 9 s counts as late.
     assert 1.999 <= time.time() - before < 9
     assert record.body == b"later"
     assert record.properties == {
@@ -77,7 +77,7 @@ def test_a_message_sent_back_is_retried_and_in_the_end_a_dead_letter(wire: Wire)
 def test_delayed_messages_that_can_never_be_delivered_are_refused(wire: Wire) -> None:
     wire.send("t", b"poison")
     (record,) = decode_records(wire.pull("t").body)
-    long = "g" * 121  # its topic of retries has a name that no record has room for
+    long = "g" * 121  # The name of its retry topic is too long for a record.
     ext = {"offset": str(record.physical_offset), "group": long, "delayLevel": "1"}
     assert wire.ask(RequestCode.CONSUMER_SEND_MSG_BACK, ext).code != ResponseCode.SUCCESS
 
@@ -87,7 +87,7 @@ def test_an_undeliverable_delayed_message_delays_no_other(
 ) -> None:
     (broker,) = cluster.brokers.values()
     wire.send("t", b"first")
-    # As brokers have taken it before they refused such names.
+    # Brokers accepted such a message before they refused these names.
     held = {"DELAY": "1", "REAL_TOPIC": "t" * 128, "REAL_QID": "0"}
     stuck = NewMessage("SCHEDULE_TOPIC_XXXX", b"stuck", queue_id=0, properties=held)
     on_broker(lambda: broker.store.append(stuck, now_ms=broker.clock()))

@@ -1,4 +1,4 @@
-"""SQL filters: told by heartbeats and pulls, kept in a file, asked about each message."""
+"""SQL filters: registration by heartbeats and pulls, the filter file, and matching."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 class Table:
-    """Filters with a clock that a test sets."""
+    """A filter table with a clock that a test sets."""
 
     def __init__(self) -> None:
         self.now = 1_700_000_000_000
@@ -121,7 +121,7 @@ def test_a_filter_file_with_other_parameters_is_ignored(table: Table) -> None:
 
 
 def bomb(levels: int = 40) -> str:
-    """Nest BETWEEN so that a copy of its operand on each level would make 2^levels nodes."""
+    """Nest BETWEEN so that copying its operand on each level would make 2^levels nodes."""
     text = "a"
     for _ in range(levels):
         text = f"-({text} BETWEEN 1 AND 2)"
@@ -129,7 +129,7 @@ def bomb(levels: int = 40) -> str:
 
 
 class Compilations:
-    """Counts what is compiled."""
+    """Counts the expressions that are compiled."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.expressions: list[str] = []
@@ -174,7 +174,7 @@ def test_the_table_has_a_limit_and_dead_filters_give_way(
 ) -> None:
     monkeypatch.setattr(filters_module, "MAX_FILTERS", 3)
     for number in range(3):
-        table.heard("a > 1", topic=f"T{number}")  # each heartbeat leaves the topic before
+        table.heard("a > 1", topic=f"T{number}")  # drops the topic of the one before
     assert table.heard("a > 1", topic="T3") is not None, "the dead ones have gone"
     everything = [
         Subscription(f"T{n}", sub_string="a > 1", sub_version=9, expression_type="SQL92")
@@ -244,7 +244,7 @@ def test_a_saved_expression_of_extreme_size_does_not_stall_the_start(table: Tabl
         assert later.filters.get("T", "g") is None
 
 
-# ---- over the wire
+# ---- Requests over the network
 
 
 def heartbeat(wire: Wire, expression: str, version: int = 1, group: str = "g") -> None:
@@ -380,13 +380,13 @@ def test_a_held_pull_is_woken_only_by_messages_that_match(wire: Wire) -> None:
 def test_a_failed_read_of_one_held_pull_ends_no_other(
     cluster: LocalCluster, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(longpoll, "SCAN_S", 3600.0)  # the arrival alone shall wake them
+    monkeypatch.setattr(longpoll, "SCAN_S", 3600.0)  # only arrivals wake the pulls
     (broker,) = cluster.brokers.values()
     handlers: Any = broker.held.finds.__self__  # type: ignore[attr-defined]
     store = handlers.store
 
     class Damaged:
-        """A store in which one group's look meets damage."""
+        """A store in which the read for one group meets damage."""
 
         def __init__(self) -> None:
             self.looks = 0

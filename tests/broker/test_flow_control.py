@@ -1,4 +1,4 @@
-"""Who is told that the broker is busy, by the clock and in a broker that really is."""
+"""Flow control: which requests a busy broker refuses, with a test clock and with real load."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SEND, PULL, BACK = (
 
 @dataclass
 class Unflushed:
-    """Sends that wait for a disk that does what a test says."""
+    """Sends that wait for a disk whose state a test sets."""
 
     waiting: int = 0
     oldest_waited_ms: float = 0.0
@@ -39,7 +39,7 @@ class Unflushed:
 
 
 class Loop:
-    """A clock that is moved and a loop whose turns end when they are told to."""
+    """A test clock, and an event loop whose turns a test ends."""
 
     def __init__(self) -> None:
         self.config = BrokerConfig()
@@ -60,7 +60,7 @@ class Loop:
         self.end_turn()
 
     def remark(self, code: int) -> str | None:
-        """What a request that is served now is refused with."""
+        """Return the remark with which a request served now is refused."""
         refused = None if self.flow.is_calm() else self.flow.refusal(code)
         assert refused is None or refused.code == ResponseCode.SYSTEM_BUSY
         return refused.remark if refused else None
@@ -93,7 +93,7 @@ def test_sends_late_in_the_second_long_turn_are_refused_as_busy(loop: Loop) -> N
 
 def test_a_long_turn_after_a_pause_counts_as_the_first(loop: Loop) -> None:
     loop.long_turn()
-    loop.end_turn()  # nothing to do
+    loop.end_turn()  # No work in this turn.
     assert loop.remark(SEND) is None
     loop.now_s += 3
     assert loop.remark(SEND) is None
@@ -171,11 +171,11 @@ def test_a_oneway_request_is_served_when_the_broker_is_busy(loop: Loop) -> None:
     assert served == [oneway], "refused, it would be lost without a word"
 
 
-# ---- a broker that has too much to do
+# ---- A broker under too much load
 
 
 class SlowPutting(MessageWriter):
-    """Takes as long for each message as a disk that hardly moves."""
+    """Takes as long for each message as a very slow disk."""
 
     meanwhile: Callable[[], None] | None = None
     """Done once, while the first message is being put."""
@@ -209,7 +209,7 @@ def test_sends_to_a_stalled_broker_are_refused_as_busy(
     consumer = Wire(broker_address(busy_cluster), encoding)
     for wire in [*producers, consumer]:
         while wire.send("t", b"first").code == ResponseCode.SYSTEM_BUSY:
-            pass  # a busy machine has stalled it before we do
+            pass  # A busy machine may have stalled the broker before this test does.
     posted: list[int] = []
 
     def meanwhile() -> None:
@@ -217,7 +217,7 @@ def test_sends_to_a_stalled_broker_are_refused_as_busy(
         posted.append(consumer.post(PULL, pull_ext("t", 0)))
 
     slow_down(busy_cluster, meanwhile)
-    # The first takes a long turn; the others arrive during it, and the next turn is long, too.
+    # The first send takes a long turn; the others arrive in it, and the next turn is long as well.
     assert early.send("t", b"second").code == ResponseCode.SUCCESS
     answers = [wire.answer(opaque) for wire, opaque in zip(late, posted, strict=False)]
     codes = sorted(answer.code for answer in answers)
@@ -233,7 +233,7 @@ def test_sends_to_a_stalled_broker_are_refused_as_busy(
 
 
 class StuckDisk:
-    """The store of somebody who shall see no flush for a while."""
+    """A store whose flush does not complete for a while."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -270,7 +270,7 @@ def test_sends_are_refused_as_busy_when_the_disk_does_not_flush() -> None:
         assert refused.remark == "[REJECTREQUEST]system busy, start flow control for a while"
         assert wire.pull("t").code == ResponseCode.SUCCESS
         disk.is_stuck = False
-        # Pulling from where nothing is leaves an event in the log, and that is flushed.
+        # Pulling at the end of a queue writes an event to the log, which is flushed.
         assert wire.pull("t", 99).code == ResponseCode.PULL_OFFSET_MOVED
         assert {wire.answer(opaque).code for opaque in waiting} == {ResponseCode.SUCCESS}
         assert wire.send("t").code == ResponseCode.SUCCESS
@@ -295,7 +295,7 @@ def test_oneway_messages_to_a_stalled_broker_are_stored(busy_cluster: LocalClust
     early, *late = producers = [Wire(broker_address(busy_cluster)) for _ in range(5)]
     for wire in producers:
         while wire.send("t", b"first").code == ResponseCode.SYSTEM_BUSY:
-            pass  # a busy machine has stalled it before we do
+            pass  # A busy machine may have stalled the broker before this test does.
 
     def meanwhile() -> None:
         for wire in late:

@@ -1,4 +1,4 @@
-"""Numbers that no 64 bits hold: refused like any text that is no number, and not worth a trace."""
+"""Numbers beyond 64 bits: refused like malformed numbers, without a traceback in the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A million messages that wait for their time: what they cost, and a restart."""
+"""A million timed messages: their memory use, and a restart."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_KB = 120_000
 
 
 def anonymous_kb() -> int:
-    """What this process has of its own; pages of the store's files are the system's."""
+    """Return the anonymous memory of this process; mapped store files do not count."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1])
@@ -34,7 +34,7 @@ def test_a_million_timers_need_bounded_memory_and_survive_a_restart(tmp_path: Pa
     delivered = bench.run(start + 3 * MINUTE_MS, 10_000)
     assert [body for _, body in delivered] == [b"%d" % number for number in range(SOON)]
     assert len(bench.service) == (MILLION - SOON) // 2
-    # Those that wait for hours are where they were; nothing but the next step is kept of them.
+    # Messages due in hours have not moved; only their next step is kept in memory.
     bench.run(start + 5 * MINUTE_MS, MINUTE_MS)
     assert len(bench.service) == (MILLION - SOON) // 2
     bench.store.close()

@@ -1,4 +1,4 @@
-"""Offsets of groups fit their queues, and those of made-up names are not kept for ever."""
+"""Offsets of groups stay within their queues, and those of unknown names are limited."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_recreated_topic_is_consumed_from_its_beginning(wire: Wire) -> None:
     wire.heartbeat("g", "t")
     commit(wire, 5)
     wire.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "t"})
-    # A consumer that has not noticed yet.
+    # A consumer that has not noticed the deletion yet.
     commit(wire, 5)
     for _ in range(3):
         wire.send("t")
@@ -64,7 +64,7 @@ def test_offsets_beyond_the_end_of_a_queue_are_corrected_at_the_start(
             wire.send("t")
         commit(wire, 2)
         wire.close()
-    # As after a power cut that took the end of the log.
+    # As after a power cut that lost the end of the log.
     table = {"t@g": {"0": 9, "1": 3}, "gone@g": {"0": 7}, "t@h": {"0": 1}}
     path.write_bytes(dumps_lenient({"offsetTable": table}))
     with LocalCluster(data=tmp_path) as cluster:
@@ -83,7 +83,7 @@ def test_only_the_newest_offsets_of_unknown_names_are_kept() -> None:
     for number in range(5):
         offsets.commit(f"u{number}", "g", 0, number)
     assert offsets.topics_of("g") == ["t", "u2", "u3", "u4"]
-    known.add("u2")  # created since
+    known.add("u2")  # Created since.
     offsets.commit("u5", "g", 0, 5)
     offsets.commit("u6", "g", 0, 6)
     assert offsets.topics_of("g") == ["t", "u2", "u4", "u5", "u6"]

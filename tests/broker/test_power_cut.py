@@ -1,4 +1,4 @@
-"""Offsets on disk vouch only for copies on disk: a power cut loses no delayed or half message.
+"""Offsets on disk never run ahead of the log: a power cut loses no delayed or half message.
 
 A broker that flushes by itself only at its end delivers, moves or asks, and saves its tables. What
 a power cut leaves at that moment (`crash.power_cut`) is another broker's to work with.
@@ -47,12 +47,12 @@ class Running:
         self.wire = Wire(broker_address(cluster))
 
     def flush(self) -> None:
-        """Bring all that is there so far to disk."""
+        """Flush everything stored so far to disk."""
         assert self.broker.store.wait_flushed(self.broker.store.max_physical_offset, 30_000)
 
     def check_round(self) -> None:
         before_ms = self.broker.clock()
-        while self.broker.clock() == before_ms:  # the next millisecond
+        while self.broker.clock() == before_ms:  # Wait for the next millisecond.
             time.sleep(0.0005)
         self.cluster.run(self.broker.transaction_check.round())
 
@@ -66,9 +66,9 @@ def running(data: Path) -> Iterator[Running]:
 
 
 def cut_power(alive: Running, data: Path, left: Path) -> None:
-    """Copy a running broker's directory, without what no flush has covered."""
+    """Copy the directory of a running broker without the parts that no flush has covered."""
     flushed_offset = alive.broker.store.flushed_offset
-    # A save that is under way gives its file another name while this copies.
+    # A running save renames its file while this copies.
     shutil.copytree(data, left, ignore=shutil.ignore_patterns("*.tmp"))
     (root,) = [path.parent for path in left.rglob("commitlog")]
     PowerCut(root, flushed_offset, 0, Remains.ZEROS, random.Random(1)).strike()
@@ -118,7 +118,7 @@ def test_a_half_message_survives_a_power_cut(tmp_path: Path) -> None:
 
 
 class LateDisk:
-    """Stands for a store whose log does not come to disk in time."""
+    """A store whose log is not flushed in time."""
 
     max_physical_offset = 1000
 

@@ -1,4 +1,4 @@
-"""Pulling: what is found, what is held, and what wakes it."""
+"""Pulling: results, held pulls, and the events that wake them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_an_unreadable_message_is_an_error_that_names_its_offset(
         for _ in range(10):
             assert wire.send("t", bytes(2000)).code == ResponseCode.SUCCESS
         (log,) = tmp_path.glob("**/commitlog/00000000000000000000")
-        os.truncate(log, 8192)  # reads as a bad sector does
+        os.truncate(log, 8192)  # Reads like a bad sector.
         first = wire.pull("t")
         assert len(decode_records(first.body)) == 3, "those before it are given"
         place = f"{log} is damaged at offset 8192"
@@ -169,7 +169,7 @@ def test_only_a_wanted_tag_wakes_a_held_pull(connect: Callable[[], Wire]) -> Non
     producer.send("t", properties="TAGS\x01A")
     ext = pull_ext("t", 1, subscription="B", **SUSPEND)
     waiting = consumer.post(RequestCode.PULL_MESSAGE, ext)
-    consumer.pull("t", 0)  # answered after the other one is held
+    consumer.pull("t", 0)  # Answered after the other pull is held.
     producer.send("t", properties="TAGS\x01A")
     consumer.pull("t", 0)
     assert waiting not in consumer._responses
@@ -195,7 +195,7 @@ def test_the_scan_answers_a_held_pull_when_no_message_matched(
     started = time.monotonic()
     ext = pull_ext("t", 1, subscription="B", **SUSPEND)
     waiting = consumer.post(RequestCode.PULL_MESSAGE, ext)
-    consumer.pull("t", 0)  # answered after the other one is held
+    consumer.pull("t", 0)  # Answered after the other pull is held.
     producer.send("t", properties="TAGS\x01A")
     answer = consumer.answer(waiting)
     assert (answer.code, answer.remark) == (20, "NO_MATCHED_MESSAGE")
@@ -229,9 +229,9 @@ def test_arrivals_wake_no_pull_without_long_polling(
     consumer, producer = connect(), connect()
     producer.send("t")
     waiting = consumer.post(RequestCode.PULL_MESSAGE, pull_ext("t", 1, **SUSPEND))
-    consumer.pull("t", 0)  # answered after the other one is held
+    consumer.pull("t", 0)  # Answered after the other pull is held.
     producer.send("t")
-    on_broker(lambda: None)  # a turn of the loop, in which the arrival would have woken it
+    on_broker(lambda: None)  # One turn of the loop, in which the arrival would have woken the pull.
     consumer.pull("t", 0)
     assert waiting not in consumer._responses
 
@@ -254,7 +254,7 @@ def test_the_lag_of_a_group_is_recorded_in_bytes_and_milliseconds(
         minute: dict[str, Any] = windows["statsMinute"]
         return minute
 
-    # The second message ended the read, so it is the last one that was looked at.
+    # The second message ended the read, so it is the last one examined.
     assert lag("GROUP_GET_FALL_SIZE")["sum"] == sum(sizes[1:])
     first_ms = decode_records(wire.pull("t", 0, maxMsgNums="1").body)[0].store_timestamp
     assert lag("GROUP_GET_FALL_TIME")["sum"] == stored_ms + 7000 - first_ms
@@ -271,7 +271,7 @@ def test_the_lag_of_a_group_is_recorded_in_bytes_and_milliseconds(
 
 
 def stored_size(wire: Wire, body: bytes) -> int:
-    """Send a message to `t` and return how many bytes of the log it takes."""
+    """Send a message to `t` and return its size in the log."""
     sent = wire.send("t", body)
     offset = int((sent.ext or {})["queueOffset"])
     return len(wire.pull("t", offset).body)

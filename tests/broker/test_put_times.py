@@ -1,4 +1,4 @@
-"""How long puts take, as the tools are told."""
+"""Durations of puts, as reported to admin tools."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from .test_admin_topics import CREATE, create, route
 
 
 def _joined(wire: Wire, group: str = "g", topic: str = "t") -> Wire:
-    """A consumer whose own join the broker has announced."""
+    """Add a consumer and wait until the broker has announced its join."""
     wire.heartbeat(group, topic)
     assert wire.next_push().code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
     return wire
@@ -96,7 +96,7 @@ def test_creating_and_deleting_a_topic_sends_notices(connect: Callable[[], Wire]
 
 
 class Notices:
-    """Notices of one group that subscribes to `t`, written down instead of sent."""
+    """Notices of one group that subscribes to `t`, recorded instead of sent."""
 
     def __init__(self) -> None:
         self.sent: asyncio.Queue[tuple[str, str]] = asyncio.Queue()

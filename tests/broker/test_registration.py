@@ -1,4 +1,4 @@
-"""Registration that goes on, whatever happens to one attempt."""
+"""Registration at nameservers, also after failed attempts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ATTEMPTS = 4
 
 
 class OnAFullDisk(Registrar):
-    """What it learns from nameservers cannot be saved."""
+    """A registration whose results cannot be saved because the disk is full."""
 
     def __init__(self) -> None:
         config = BrokerConfig(namesrv_addr=None)
@@ -62,7 +62,7 @@ def test_registration_goes_on_after_a_failed_attempt(monkeypatch: pytest.MonkeyP
 
 
 class Answering:
-    """Stands for the connections to nameservers: keeps what was asked, answers what it is told."""
+    """Stands for the connections to nameservers: records requests and returns prepared answers."""
 
     def __init__(self, *, changed: str = "false", version: DataVersion | None = None) -> None:
         self.changed = changed
@@ -181,7 +181,7 @@ def test_an_address_server_names_the_nameservers(
         assert "Check rmqAddressServerDomain" in caplog.text
         try:
             address_server.status = 200
-            for nameserver in found:  # the list changes, and the broker follows
+            for nameserver in found:  # The list changes, and the broker uses the new one.
                 address_server.text = nameserver.address
 
                 async def registered(routes: Routes = nameserver.routes) -> bool:

@@ -1,4 +1,4 @@
-"""Requests that a broker passes on to clients: they carry nobody's credentials."""
+"""Requests that a broker relays to clients: they carry no credentials of the requester."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replies: pushed to whoever asked, stored as well, and refused in Java's words."""
+"""Replies: pushed to the requester, stored, and refused with Java's codes."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_reply_to_a_missing_topic_is_refused(connect: Connect) -> None:
 
 
 def test_replies_that_wait_for_requesters_delay_no_other_request(connect: Connect) -> None:
-    """A hundred replies go to a client that takes them and says nothing."""
+    """A hundred replies go to a client that accepts them without answering."""
     asker, replier = connect(), connect()
     asks(asker)
     code = RequestCode.SEND_REPLY_MESSAGE
@@ -145,7 +145,7 @@ def test_replies_that_wait_for_requesters_delay_no_other_request(connect: Connec
 
 
 def test_a_client_may_reply_to_itself_many_times(connect: Connect) -> None:
-    """Its answers to the pushes come behind its next replies, on the same connection."""
+    """The client answers pushes behind its next replies, on the same connection."""
     client = connect()
     asks(client)
     code = RequestCode.SEND_REPLY_MESSAGE

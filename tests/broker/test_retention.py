@@ -1,4 +1,4 @@
-"""When a broker deletes what has expired: by the hour, by the disk, by request."""
+"""Deletion of expired files: by the hour, by disk usage, and by request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OLD_H = 100
 
 
 class Disk:
-    """A store that is as full as a test says."""
+    """A store with a disk usage that a test sets."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -45,11 +45,11 @@ class World:
         self._log = directory / "commitlog"
         for _ in range(20):
             self.store.append_many([NewMessage("t", bytes(10_000))])
-        # A file's age is that of the last page written to it.
+        # The age of a file is that of the last page written to it.
         assert self.store.wait_flushed(self.store.max_physical_offset, 10_000)
         self.written_to = self.store.max_physical_offset // FILE_BYTES * FILE_BYTES
         assert self.written_to >= 3 * FILE_BYTES
-        # Nothing is due in this hour, unless a test changes that.
+        # Nothing is deleted in this hour unless a test changes the setting.
         self.set(deleteWhen=self.hour(12))
 
     def set(self, **settings: str) -> None:
@@ -60,13 +60,13 @@ class World:
 
     @property
     def first(self) -> int:
-        """Where the log begins."""
+        """Return the first offset of the log."""
         begin = self.store.min_physical_offset
         assert begin == min(int(path.name) for path in self._log.iterdir())
         return begin
 
     def age(self) -> None:
-        """Make all files but the one that is written to as old as can be."""
+        """Make all files but the current one as old as possible."""
         then_s = self.now_ms / 1000 - OLD_H * 3600
         for path in self._log.iterdir():
             if int(path.name) < self.written_to:

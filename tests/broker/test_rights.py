@@ -1,4 +1,4 @@
-"""The table of codes and rights, walked by an account that has none, and attacked by one with few.
+"""The table of request codes and rights, checked with accounts that have no or few rights.
 
 The accounts of the attacks: the *victim* owns topic ``secrets`` and group ``clerks``; the *spy*
 owns topic ``own`` and group ``spies``; the *guest* may read and write whatever is not said
@@ -60,7 +60,7 @@ SECRETS = {
 SETTINGS = {
     "aclEnable": "true",
     "aclStrict": "true",
-    "transactionCheckInterval": "3600000",  # rounds are run by the tests
+    "transactionCheckInterval": "3600000",  # Tests run the rounds.
     "transactionTimeOut": "0",
 }
 HALF = "TRAN_MSG\x01true\x02PGROUP\x01makers\x02UNIQ_KEY\x01id"
@@ -123,12 +123,12 @@ def end(wire: Signed, half: dict[str, str], decision: str) -> Command:
 def check_round(cluster: LocalCluster) -> None:
     (broker,) = cluster.brokers.values()
     last = broker.clock()
-    while broker.clock() == last:  # the next millisecond
+    while broker.clock() == last:  # Wait for the next millisecond.
         time.sleep(0.0005)
     cluster.run(broker.transaction_check.round())
 
 
-# ---- the table
+# ---- The table of rights
 
 
 def test_every_request_code_has_one_row_and_a_server(cluster: LocalCluster, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_the_documentation_of_rights_equals_the_table() -> None:
 
 
 def everything_of_the_victims(login: Login) -> tuple[dict[str, str], bytes]:
-    """Return fields and a body that name the victim's resources, whatever a code looks at."""
+    """Return fields and a body that name the victim's resources, for any request code."""
     victim = login("victim1")
     sent = send(victim, "secrets")
     ext = begin(victim, "secrets") | {
@@ -185,7 +185,7 @@ def test_every_unsigned_request_is_refused(cluster: LocalCluster, login: Login) 
     wire.close()
 
 
-# ---- reading what is another's
+# ---- Reading messages of others
 
 
 def test_a_message_is_not_sent_back_to_a_group_that_may_not_read_it(login: Login) -> None:
@@ -221,10 +221,10 @@ def test_only_permitted_producers_are_asked_about_a_transaction(
     for wire in (spy, guest, victim):
         hear_of_producer(wire, wire.key)
     begin(victim, "secrets", b"hush")
-    for _ in range(3):  # members are asked in turn
+    for _ in range(3):  # Members are asked in turn.
         check_round(cluster)
     for wire in (spy, guest):
-        wire.signed(RequestCode.GET_BROKER_RUNTIME_INFO)  # what was pushed before comes before
+        wire.signed(RequestCode.GET_BROKER_RUNTIME_INFO)  # Earlier pushes arrive first.
         assert wire.pushed == []
     for _ in range(3):
         pushed = victim.next_push()
@@ -235,7 +235,7 @@ def test_only_permitted_producers_are_asked_about_a_transaction(
 def test_half_messages_of_others_are_shown_only_to_readers_of_the_topic(
     cluster: LocalCluster, login: Login
 ) -> None:
-    """An account that may only write to the topic, too, sees no body of another's."""
+    """An account that may only write to the topic sees no body of another account."""
     guest, spy = login("guest-1"), login("spy-spy")
     hear_of_producer(guest)
     begin(spy, "own")
@@ -250,7 +250,7 @@ def test_a_client_id_in_use_cannot_be_taken_over(login: Login) -> None:
     body = dumps_lenient({"clientID": "c", "producerDataSet": [{"groupName": "any"}]})
     refused = spy.signed(RequestCode.HEART_BEAT, None, body)
     assert refused.code == ResponseCode.NO_PERMISSION
-    hear_of_producer(again)  # its fast port, say
+    hear_of_producer(again)  # For example, its fast port.
     for wire in (victim, again):
         leave = {"clientID": "c", "producerGroup": "makers"}
         assert wire.signed(RequestCode.UNREGISTER_CLIENT, leave).code == 0
@@ -265,7 +265,7 @@ def java_hash(text: str) -> int:
 
 
 def colliding_key(prefix: str, wanted: str) -> str:
-    """Return a key that makes `prefix` hash as `wanted` does: digits to base 31 above a blank."""
+    """Return a key that makes `prefix` hash as `wanted`: digits to base 31 above a blank."""
     digits, base = 7, ord("0")
     left = (java_hash(wanted) - java_hash(prefix + "0" * digits)) & 0xFFFFFFFF
     out = ""
@@ -291,11 +291,11 @@ def test_a_key_with_an_equal_hash_finds_no_messages_of_other_topics(login: Login
 
 
 def test_a_forged_record_inside_a_body_reveals_no_other_message(login: Login) -> None:
-    """Its beginning in one message and its end in another have what lies between for a body."""
+    """A record header in one message and its end in another enclose the bytes between as a body."""
     victim, spy, manager = login("victim1"), login("spy-spy"), login("manager1")
 
     def send_around(between: int) -> tuple[int, int]:
-        """Send both ends and the victim's message between them; return where each end is."""
+        """Send both ends and the victim's message between them; return the offset of each end."""
         body = b"y" * between
         fake = encode_record("own", body)
         head, tail = fake.split(body)
@@ -347,7 +347,7 @@ def test_a_delayed_message_is_visible_only_to_readers_of_its_topic(login: Login)
     assert is_refused(login("guest-1").signed(RequestCode.VIEW_MESSAGE_BY_ID, look))
 
 
-# ---- writing what is another's
+# ---- Writing as others
 
 
 @pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2])
@@ -380,12 +380,12 @@ def test_half_messages_of_others_cannot_be_decided_or_revived(
 
 
 def test_a_half_message_made_of_a_body_decides_nothing(cluster: LocalCluster, login: Login) -> None:
-    """Rolled back, it would mark the half message of another at the offset it claims."""
+    """A rollback would mark the half message of another account at the claimed offset."""
     spy, victim, manager = login("spy-spy"), login("victim1"), login("manager1")
     half = begin(victim, "secrets")
     properties = "PGROUP\x01makers\x02REAL_TOPIC\x01own\x02REAL_QID\x010"
     claim = 0
-    for _ in range(2):  # the first one shows where the next will be
+    for _ in range(2):  # The first message shows where the next one will be.
         fake = encode_record(
             TRANS_HALF_TOPIC, b"f", queue_offset=int(half["tranStateTableOffset"]),
             physical_offset=claim, properties=properties,

@@ -1,4 +1,4 @@
-"""Sending: what is stored, what is refused, in which words."""
+"""Sending: stored fields, refusals, and their codes and texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops of the broker survive any one message: it is set aside, and the queue goes on."""
+"""The broker's loops set aside a message that cannot be handled and continue with the queue."""
 
 from __future__ import annotations
 
@@ -87,11 +87,11 @@ def test_a_message_set_aside_is_named_in_the_log(caplog: pytest.LogCaptureFixtur
     assert "no queue" in record.getMessage()
 
 
-# ---- delayed messages
+# ---- Delayed messages
 
 
 class Level:
-    """A delay service over a store of its own, with one level and a put that a test can break."""
+    """A delay service on its own store, with one level and a put that a test can break."""
 
     def __init__(self, root: Path) -> None:
         options = StoreOptions(
@@ -176,7 +176,7 @@ def test_a_property_with_separators_survives_delay_and_retries(wire: Wire) -> No
     assert (again.body, again.properties["k"]) == (b"odd", "a\x01b")
 
 
-# ---- timers
+# ---- Timers
 
 
 @pytest.fixture
@@ -234,7 +234,7 @@ def test_a_timer_is_kept_while_the_store_is_not_writable(
     assert sorted(body for _, body in bench.run(bench.now + 1, 1)) == [b"far", b"near"]
 
 
-# ---- names that no queue can have
+# ---- Names too long for a queue
 
 
 def test_a_group_whose_retries_cannot_be_stored_is_refused(
@@ -258,7 +258,7 @@ def test_a_group_whose_retries_cannot_be_stored_is_refused(
 def test_delayed_messages_for_an_invalid_topic_are_refused(
     wire: Wire, cluster: LocalCluster, on_broker: Callable[[Callable[[], Any]], Any]
 ) -> None:
-    """Such topics may stand in the tables of a broker that has made them before."""
+    """Such topics may exist in the tables of a broker that created them before."""
     (broker,) = cluster.brokers.values()
     on_broker(lambda: broker.topics.find_or_create("a/b", 1))
     later = "TIMER_DELAY_MS\x0150"

@@ -1,4 +1,4 @@
-"""Connections on which nothing happens, clients that are not heard of, locks nobody renews."""
+"""Idle connections, clients without heartbeats, and locks that are not renewed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_broker_closes_connections_that_are_idle_for_too_long() -> None:
         with socket.create_connection((host, int(port)), timeout=0.1) as idle:
             began = time.monotonic()
             while True:
-                busy.send("t")  # ten times a second, while the other waits
+                busy.send("t")  # Ten times a second, while the other connection is idle.
                 try:
                     assert idle.recv(1) == b""
                     break
@@ -47,7 +47,7 @@ def test_a_client_without_heartbeats_is_dropped(
     lively.heartbeat("g", "t", client_id="lively")
 
     def pass_time() -> list[str]:
-        """Two minutes go by in which only one of them is heard of."""
+        """Let two minutes pass in which only one client sends heartbeats."""
         for client in broker.consumers.groups["g"].members.values():
             if client.client_id == "silent":
                 client.last_seen_ms -= EXPIRY_MS + 1
@@ -60,8 +60,8 @@ def test_a_client_without_heartbeats_is_dropped(
         if push.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED and not lively.pushed:
             break
     with pytest.raises(AssertionError, match="closed the connection"):
-        silent.answer(0)  # of which there will be none
-    # What is heard of again is welcome.
+        silent.answer(0)  # No answer will come.
+    # A client that sends again is accepted.
     back = connect()
     back.heartbeat("g", "t", client_id="silent")
     assert len(on_broker(lambda: broker.consumers.groups["g"].members)) == 2

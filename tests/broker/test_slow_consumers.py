@@ -1,4 +1,4 @@
-"""Groups that are too far behind lose the right to consume, if that is wanted."""
+"""Groups that are too far behind lose the right to consume when the setting is on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def commit(wire: Wire, group: str, offset: int) -> None:
 
 @pytest.fixture
 def groups_behind(wire: Wire) -> Wire:
-    """Ten messages; `slow` has handled one, `quick` nine, `gone` none and is not connected."""
+    """Store ten messages; `slow` has handled one, `quick` nine, `gone` none while offline."""
     for _ in range(10):
         assert wire.send("t", b"x" * 1000).code == 0
     for group, offset in (("slow", 1), ("quick", 9), ("gone", 0)):

@@ -1,4 +1,4 @@
-"""Counters and what they did within the last minute, hour and day."""
+"""Counters and their totals within the last minute, hour and day."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from orbitmq.broker.state.stats import BrokerStats, GroupLags, Rate
 
 
 class World:
-    """Counters and a clock of their own; every second is sampled."""
+    """Counters with their own clock; every second is sampled."""
 
     def __init__(self) -> None:
         self.now_ms = 1_700_000_000_000

@@ -1,4 +1,4 @@
-"""A broker that stops: what is under way comes to its end, and everything else to disk."""
+"""Stopping a broker: running work ends, and all tables are saved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings that a store is not opened with, because nothing would follow them."""
+"""Settings with which a store is not opened, because they would have no effect."""
 
 from __future__ import annotations
 

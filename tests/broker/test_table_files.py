@@ -1,4 +1,4 @@
-"""Files under ``config/``: written when there is something to write, and not otherwise."""
+"""Files under ``config/``: written only when their content has changed, and restored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delivery at any time: tiers, the near ones, limits, and what a crash leaves."""
+"""Delivery at any time: tiers, near timers, limits, and crashes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MINUTE_MS = 60_000
 
 
 class Bench:
-    """A timer service over a store of its own, with a clock that a test moves."""
+    """A timer service on its own store, with a clock that a test moves."""
 
     def __init__(self, root: Path, **options: Any) -> None:
         self.now = 1_700_000_000_000
@@ -53,7 +53,7 @@ class Bench:
         self.saved = self.service.as_json()
 
     def come_back(self) -> None:
-        """Open the same directory again, with what was saved last."""
+        """Open the same directory again, with the state saved last."""
         self.store.close()
         self._open()
         self.service.load(self.saved)
@@ -65,7 +65,7 @@ class Bench:
         return message.queue_id
 
     def run(self, until_ms: int, step_ms: int) -> list[tuple[int, bytes]]:
-        """Let time pass; returns when messages were delivered, and which."""
+        """Let time pass; return the delivery times and the bodies."""
         begin = self.store.max_offset("T", 1)
         while self.now < until_ms:
             self.now = min(until_ms, self.now + step_ms)
@@ -110,7 +110,7 @@ def test_messages_come_in_the_order_in_which_they_are_due(bench: Bench) -> None:
     }
     for name, in_ms in wanted.items():
         bench.hold(name.decode(), in_ms)
-    # In steps that do not divide the tiers' waits.
+    # In steps that do not divide the waits of the tiers.
     got = bench.run(start + 8 * DAY_MS, 97_003)
     assert [name for _, name in got] == [b"second", b"minutes", b"hours", b"day", b"week"]
     for at_ms, name in got:
@@ -249,7 +249,7 @@ def test_a_timer_held_between_open_and_start_is_loaded_once(tmp_path: Path) -> N
     assert asyncio.run(held_in_between()) == 1
 
 
-# ---- over the wire
+# ---- Requests over the network
 
 
 def now_ms() -> int:
@@ -324,7 +324,7 @@ def test_the_horizon_is_forty_days_unless_set_otherwise(wire: Wire, horizon_s: i
         ("TIMER_DELIVER_MS", now_ms() + horizon_s * 1000 - 100),
     ):
         assert wire.send("t", properties=f"{name}\x01{value}").code == 0, name
-    beyond = now_ms() + horizon_s * 1000 + 60_000  # a slow machine comes nearer to it
+    beyond = now_ms() + horizon_s * 1000 + 60_000  # A slow machine reduces the remaining time.
     for name, value in (
         ("TIMER_DELAY_SEC", horizon_s + 1),
         ("TIMER_DELAY_MS", horizon_s * 1000 + 1),

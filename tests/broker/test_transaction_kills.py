@@ -1,4 +1,4 @@
-"""``kill -9`` in every state of a transaction: what was decided holds, what was not is asked about.
+"""``kill -9`` in every state of a transaction: decisions hold, undecided messages are checked.
 
 A broker kills itself between two appends (`transaction_victim`); another one starts on its
 directory. Its producer then answers every check with the same decision, until nothing is asked any
@@ -72,7 +72,7 @@ def connected(process: subprocess.Popen[str]) -> Wire:
 
 
 class Survivor:
-    """A broker on what was left, and a producer that is asked."""
+    """A broker on the remaining files, and a producer that answers its checks."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         (self._broker,) = cluster.brokers.values()
@@ -81,14 +81,14 @@ class Survivor:
         hear_of_producer(self.wire)
 
     def settle(self, decision: str) -> int:
-        """Answer every check; returns how many there were, once there are no more."""
+        """Answer every check; return their number once no more come."""
         checks = 0
         for _ in range(ROUNDS):
             before = self._broker.clock()
             while self._broker.clock() == before:
                 time.sleep(0.0005)
             self._cluster.run(self._broker.transaction_check.round())
-            # Notices come before the answer to what is asked after them.
+            # Notices arrive before the answer to a later request.
             assert self.wire.ask(RequestCode.GET_MAX_OFFSET, {"topic": "t", "queueId": "0"}).ext
             for asked in self.wire.pushed:
                 checks += 1
@@ -144,7 +144,7 @@ def test_a_decision_holds_or_is_asked_again_when_killed_during_the_end(
 def test_a_half_message_is_whole_or_absent_when_killed_during_the_send(
     tmp_path: Path, moment: str
 ) -> None:
-    """Nobody was told that it is stored: it may be there or not, and is asked about if it is."""
+    """The send is unacknowledged: the message may be absent, and is checked if it is stored."""
     with victim(tmp_path, TRANS_HALF_TOPIC, moment) as process:
         wire = connected(process)
         wire.send("t", b"plain")
@@ -172,7 +172,7 @@ def test_a_transaction_is_decided_once_when_killed_during_a_check(
         assert process.wait(60) == -9
         wire.close()
     with survivor(tmp_path) as after:
-        # With the copy both places are asked about again; the decisions are about one message.
+        # With a copy, both offsets are checked again; the decisions are about one message.
         checks = after.settle(decision)
         assert checks == (1 if moment == "before" else 2)
         assert bodies(after.wire) == [b"pay"] * (decision == COMMIT)
@@ -189,7 +189,7 @@ def test_a_message_is_never_delivered_when_killed_during_its_discard(
         assert process.wait(60) == -9
         wire.close()
     with survivor(tmp_path) as after:
-        # How often it was asked about stands in the copies: the first one is asked about anew.
+        # The number of checks is in the copies: the first one is checked from zero again.
         checks = after.settle(ROLLBACK)
         assert checks >= 1
         assert after.count(TRANS_CHECK_MAX_TIME_TOPIC) >= 1

@@ -1,4 +1,4 @@
-"""Decisions about copies of half messages that were made before the broker started."""
+"""Decisions about copies of half messages made before the broker restarted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .test_transactions import HALF, SETTINGS, begin, bodies, end, hear_of_produ
 
 
 class Running:
-    """A broker whose rounds of checks a test runs."""
+    """A broker whose check rounds a test runs."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
@@ -26,12 +26,12 @@ class Running:
         hear_of_producer(self.wire)
 
     def asked_in_a_round(self) -> dict[bytes, dict[str, str]]:
-        """Run a round; return what was asked about: the fields of each question by body."""
+        """Run a round; return the fields of each check by the body of its message."""
         before_ms = self.broker.clock()
-        while self.broker.clock() == before_ms:  # the next millisecond
+        while self.broker.clock() == before_ms:  # Wait for the next millisecond.
             time.sleep(0.0005)
         self._cluster.run(self.broker.transaction_check.round())
-        bodies(self.wire)  # an answer comes after the questions
+        bodies(self.wire)  # The answer to a request comes after the checks.
         pushed, self.wire.pushed[:] = list(self.wire.pushed), []
         return {
             decode_records(asked.body)[0].body: (asked.ext or {}) | {"producerGroup": "p"}

@@ -1,4 +1,4 @@
-"""Rounds of the transaction check: one message stops none, and a decision in between counts."""
+"""Rounds of the transaction check: no message stops one, and decisions during a round count."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ Append = Callable[[dict[str, str] | str], None]
 
 @pytest.fixture
 def append(cluster: LocalCluster, on_broker: Callable[[Callable[[], Any]], Any]) -> Append:
-    """Put a half message into the store as it is."""
+    """Put a half message into the store unchanged."""
     (broker,) = cluster.brokers.values()
 
     def put(properties: dict[str, str] | str) -> None:
@@ -196,7 +196,7 @@ def test_damaged_op_messages_are_skipped(
     def decode(data: bytes, *, check_crc: bool) -> Any:
         records = decode_records(data, check_crc=check_crc)
         if any(one.topic == TRANS_OP_HALF_TOPIC and one.queue_offset == 1 for one in records):
-            decode_records(data[:-1])  # raises
+            decode_records(data[:-1])  # Raises an error.
         return records
 
     monkeypatch.setattr("orbitmq.broker.transactions.check.decode_records", decode)
@@ -204,7 +204,7 @@ def test_damaged_op_messages_are_skipped(
     assert asked_about(wire) == [b"1"]
 
 
-# ---- bounds
+# ---- Limits
 
 
 def test_only_half_messages_can_be_revived(wire: Wire, stored: Stored) -> None:
@@ -244,7 +244,7 @@ def test_a_half_message_without_a_queue_cannot_be_revived(
 def test_the_immunity_time_of_a_message_is_limited(
     wire: Wire, cluster: LocalCluster, check_round: Round, stored: Stored, age_hours: int
 ) -> None:
-    """Half of the 72 hours that the log keeps messages; after all of them it is discarded."""
+    """The limit is half of the 72 hours that the log keeps messages; then they are discarded."""
     immune = HALF + "\x02CHECK_IMMUNITY_TIME_IN_SECONDS\x01999999999999"
     born = time.time_ns() // 1_000_000 - age_hours * HOUR_MS
     sent = wire.send("t", b"x", sysFlag="4", properties=immune, bornTimestamp=str(born))
@@ -264,7 +264,7 @@ def test_a_negative_check_count_does_not_allow_more_checks(
     assert len(stored(TRANS_CHECK_MAX_TIME_TOPIC)) == 1
 
 
-# ---- decisions in the middle of a round
+# ---- Decisions during a round
 
 
 class _Nobody:
@@ -281,7 +281,7 @@ def test_a_decision_in_the_middle_of_a_round_counts(
 
     async def decide_after_the_first_turn() -> int:
         going = asyncio.create_task(broker.transaction_check.round())
-        await asyncio.sleep(0)  # the round is in its first pause now
+        await asyncio.sleep(0)  # The round is in its first pause now.
         request = Command(RequestCode.END_TRANSACTION, ext=last)
         answer: Any = broker.router.find(request.code)(request, _Nobody())  # type: ignore[arg-type]
         assert not going.done()
@@ -289,7 +289,7 @@ def test_a_decision_in_the_middle_of_a_round_counts(
         return int(answer.code)
 
     before_ms = broker.clock()
-    while broker.clock() == before_ms:  # the next millisecond
+    while broker.clock() == before_ms:  # Wait for the next millisecond.
         time.sleep(0.0005)
     assert cluster.run(decide_after_the_first_turn()) == 0
     asked = asked_about(wire)

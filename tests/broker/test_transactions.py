@@ -1,4 +1,4 @@
-"""Transactions: half messages, their end, asking back, and what a restart makes of them."""
+"""Transactions: half messages, their end, checks, and restarts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HALF = "TRAN_MSG\x01true\x02PGROUP\x01p\x02UNIQ_KEY\x01id"
 COMMIT, ROLLBACK, UNKNOWN = "8", "12", "0"
 
 SETTINGS = {
-    # Rounds are run by the tests.
+    # Tests run the rounds.
     "transactionCheckInterval": "3600000",
     "transactionTimeOut": "0",
     "transactionCheckMax": "2",
@@ -47,7 +47,7 @@ Stored = Callable[[str], list[Record]]
 
 @pytest.fixture
 def stored(cluster: LocalCluster) -> Stored:
-    """Read all of a topic's queue 0 from the broker's store."""
+    """Read all of queue 0 of a topic from the broker's store."""
 
     def read(topic: str) -> list[Record]:
         (broker,) = cluster.brokers.values()
@@ -61,12 +61,12 @@ Round = Callable[[], None]
 
 @pytest.fixture
 def check_round(cluster: LocalCluster) -> Round:
-    """Run a round of the check-back service; what was stored before is old enough for it."""
+    """Run a round of the check service; messages stored before are old enough for it."""
 
     def run() -> None:
         (broker,) = cluster.brokers.values()
         last = broker.clock()
-        while broker.clock() == last:  # the next millisecond
+        while broker.clock() == last:  # Wait for the next millisecond.
             time.sleep(0.0005)
         cluster.run(broker.transaction_check.round())
 
@@ -126,7 +126,7 @@ def test_a_sync_flushed_decision_is_on_disk_when_it_is_acknowledged(decision: st
         (broker,) = cluster.brokers.values()
         wire = Wire(broker_address(cluster))
         assert end(wire, begin(wire), decision).code == 0
-        # Nothing else writes: all of it is there.
+        # Nothing else writes, so all decisions are there.
         assert broker.store.flushed_offset == broker.store.max_physical_offset
         wire.close()
 
@@ -184,7 +184,7 @@ def test_transactions_are_refused_when_the_setting_forbids_them(
     assert (answer.remark or "").endswith("sending transaction message is forbidden")
 
 
-# ---- asking back
+# ---- Checks
 
 
 def test_a_check_names_the_offset_of_the_copy(wire: Wire, check_round: Round) -> None:
@@ -228,10 +228,10 @@ def test_check_rounds_follow_a_queue_that_begins_anew(
     (broker,) = cluster.brokers.values()
     for _ in range(3):
         end(wire, begin(wire))
-    begin(wire)  # one that is left, so that the round looks at op messages at all
+    begin(wire)  # One undecided message, so that the round reads op messages at all.
     check_round()
     assert broker.offsets.get(TRANS_OP_HALF_TOPIC, GROUP, 0) == 3
-    broker.store.remove_topic(topic)  # as when all of it has expired
+    broker.store.remove_topic(topic)  # As when all of it has expired.
     decided = begin(wire, b"decided")
     end(wire, decided)
     begin(wire, b"left")

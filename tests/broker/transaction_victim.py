@@ -46,7 +46,7 @@ def main() -> None:
             print("armed", flush=True)
             while line.strip() == "round":
                 cluster.run(broker.transaction_check.round())
-                time.sleep(0.001)  # what is not yet old enough will be
+                time.sleep(0.001)  # Messages that are too young now become old enough.
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One cluster for all commands of a file, and a way to run them as a user does, in this process."""
+"""One cluster for all commands of a file, and a way to run commands in this process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LIMIT_S = 60.0
 
 @dataclass
 class Ran:
-    """What a command has printed and how it ended."""
+    """Output and exit code of a command."""
 
     code: int
     out: str
@@ -39,13 +39,13 @@ Run = Callable[..., Ran]
 
 
 def run_command(*words: str, stdin: str | None = None) -> Ran:
-    """Run a command in this process; an error that is no exit is raised."""
+    """Run a command in this process; any error but an exit is raised."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     try:
         result = CliRunner().invoke(main, ["-q", *words], input=stdin)
     finally:
-        # The command logs to a stream of its own, which is closed now.
+        # The command's own log stream is closed now.
         root.handlers[:] = handlers
         root.setLevel(level)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
@@ -68,7 +68,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def run(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run a command against the cluster; it must end well unless told `code`."""
+    """Run a command against the cluster; it must exit with `code`, by default 0."""
     monkeypatch.setenv("NAMESRV_ADDR", cluster.address)
 
     def run(*words: str, code: int = 0, stdin: str | None = None) -> Ran:
@@ -81,7 +81,7 @@ def run(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 @pytest.fixture
 def ask(run: Run) -> Callable[..., Any]:
-    """Run a command and return what it says in JSON."""
+    """Run a command and return its JSON output."""
     return lambda *words: run(*words, "-o", "json").json
 
 
@@ -99,7 +99,7 @@ def producer(cluster: LocalCluster) -> Iterator[Producer]:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Home]:
-    """A home for commands that run as processes; what still runs at the end is killed."""
+    """A home for commands that run as processes; remaining ones are killed at the end."""
     made = Home(tmp_path)
     yield made
     made.close()

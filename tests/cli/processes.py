@@ -1,4 +1,4 @@
-"""Commands as processes with a home of their own, as a user runs them."""
+"""Commands as processes with their own home, as a user runs them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIMIT_S = 60
 
 
 class Home:
-    """A user's home: commands that run in it find each other's pid files and logs, no others."""
+    """A user's home: commands in it find each other's pid files and logs, and no others."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -35,7 +35,7 @@ class Home:
         )
 
     def start(self, *words: str, **environment: str) -> subprocess.Popen[str]:
-        """Start a command that goes on."""
+        """Start a command that keeps running."""
         process = subprocess.Popen(
             self._command(words),
             env=self.environment | environment,
@@ -60,7 +60,7 @@ class Home:
 
 
 def line_of(stream: IO[str] | None, start: str) -> str:
-    """Read until a line begins with a text; returns the line."""
+    """Read until a line begins with a text; return the line."""
     assert stream is not None
     seen = []
     for line in stream:
@@ -71,7 +71,7 @@ def line_of(stream: IO[str] | None, start: str) -> str:
 
 
 def quick_start(home: Home) -> tuple[subprocess.Popen[str], subprocess.Popen[str], str]:
-    """Start mqnamesrv and mqbroker on loopback; returns them and the nameserver's address."""
+    """Start mqnamesrv and mqbroker on loopback; return them and the nameserver's address."""
     port = free_port()
     (home.path / "namesrv.conf").write_text(f"listenPort={port}\n")
     (home.path / "broker.conf").write_text(

@@ -1,4 +1,4 @@
-"""``orbitmq acl``, signed by an account that may administrate; and what happens to others."""
+"""``orbitmq acl`` as an administrator, and its refusal for others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Creating never changes what exists, and no queue with messages is cut off unasked."""
+"""Creating never changes what exists, and queues with messages are removed only on request."""
 
 from __future__ import annotations
 

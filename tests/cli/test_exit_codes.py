@@ -1,4 +1,4 @@
-"""The exit code of every command for each cause: the same cause has the same code everywhere."""
+"""The exit code of every command for each cause of failure."""
 
 from __future__ import annotations
 

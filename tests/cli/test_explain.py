@@ -36,7 +36,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def explain(run: Run) -> Explain:
-    """Explain with little patience; returns the findings, and looks that the exit code fits."""
+    """Explain with little patience; check the exit code and return the findings."""
 
     def explain(*words: str) -> Findings:
         quick = ("--watch-s", "0.1", "--patience", "0.05", "-o", "json")
@@ -53,7 +53,7 @@ def explain(run: Run) -> Explain:
 
 @pytest.fixture
 def consume(cluster: LocalCluster, admin: Admin) -> Iterator[Consume]:
-    """Start consumers that have their queues when this returns; stopped after the test."""
+    """Start consumers and wait for their queues; they are stopped after the test."""
     started: list[PushConsumer] = []
 
     def consume(
@@ -87,7 +87,7 @@ def topic(admin: Admin, request: pytest.FixtureRequest) -> str:
 
 
 def await_verdict(look: Callable[[], Findings], verdict: str) -> dict[str, Any]:
-    """Look until a verdict is among the findings: what was seeded takes a moment to show."""
+    """Repeat until a verdict is among the findings: a seeded fault takes a moment to show."""
     seen: list[Findings] = []
 
     def found() -> bool:
@@ -109,7 +109,7 @@ def is_done(admin: Admin, group: str, queue: MessageQueue, offset: int) -> bool:
     return queue in states and states[queue].commit_offset >= offset
 
 
-# ---- health
+# ---- Healthy groups
 
 
 def test_a_healthy_group_and_its_message_have_no_faults(
@@ -133,7 +133,7 @@ def test_an_unknown_group_is_reported(run: Run) -> None:
     assert "no broker has heard of" in run("explain", "group", "nobody", code=5).err
 
 
-# ---- why a group is not moving
+# ---- Groups that make no progress
 
 
 def test_a_group_without_members_is_reported(
@@ -234,7 +234,7 @@ def test_a_suspended_consumer_is_reported(
     consumer.suspend()
 
     def look() -> Findings:
-        # What it had asked for before is still answered; nothing behind that is asked for.
+        # Earlier pulls are still answered; no later ones follow.
         producer.send(Message(topic, b"x"))
         return explain("group", "paused")
 
@@ -265,7 +265,7 @@ def test_a_misspelt_tag_is_reported(
     assert finding["evidence"]["tags"] == ["created"]
 
 
-# ---- where a message is
+# ---- States of a message
 
 
 def test_messages_filtered_by_tag_or_sql_are_reported(
@@ -392,7 +392,7 @@ def test_unconsumed_and_unknown_messages_are_reported(
 def test_a_broker_that_does_not_answer_is_reported(
     run: Run, explain: Explain, cluster: LocalCluster
 ) -> None:
-    """One that hangs stays registered as long as its connection is there."""
+    """A broker that hangs stays registered as long as its connection is open."""
     network = BlockingNetwork()
     ext = {
         "brokerName": "broker-dead",

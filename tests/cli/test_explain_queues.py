@@ -1,4 +1,4 @@
-"""More faults, seeded: of queues and their owners, and of a transaction that nobody ended."""
+"""More seeded faults: queues and their owners, and a transaction without an end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.cli.conftest import Run, await_true, run_command
 from tests.cli.test_explain import Findings, await_verdict
 
 SETTINGS = {
-    # Rounds of asking back are run by the test.
+    # The test runs the rounds of checks.
     "transactionCheckInterval": "3600000",
     "transactionTimeOut": "0",
     "transactionCheckMax": "1",
@@ -55,7 +55,7 @@ def wire(cluster: LocalCluster) -> Iterator[Wire]:
 def test_a_member_that_does_not_answer_is_reported(
     run: Run, admin: Admin, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that hangs is connected, and deaf to what the broker asks it."""
+    """A member that hangs is connected but answers no requests."""
     monkeypatch.setattr(looking_at_groups, "CONSUMER_TIMEOUT_MS", 500)
     admin.create_topic("asked", queues=1)
     wire.heartbeat("deaf", "asked", client_id="hanging@1")
@@ -82,7 +82,7 @@ def test_a_queue_locked_by_another_client_is_reported(
 def test_a_queue_without_a_member_is_reported(
     run: Run, cluster: LocalCluster, admin: Admin, producer: Producer
 ) -> None:
-    """Members that are told which queues are theirs, and a topic that has grown since."""
+    """Members with configured queues, and a topic that has grown since."""
     admin.create_topic("grown", queues=2)
     first, second = (MessageQueue("grown", "broker-a", number) for number in range(2))
     producer.send(Message("grown", b"x"), queue=second)
@@ -106,7 +106,7 @@ def test_a_transaction_without_an_end_is_reported(
             lambda message, sent: TransactionState.UNKNOWN,
         ).sent
     (broker,) = cluster.brokers.values()
-    for _ in range(3):  # asked about once, then discarded
+    for _ in range(3):  # Checked once, then discarded.
         before = broker.clock()
         while broker.clock() == before:
             time.sleep(0.001)
@@ -117,7 +117,7 @@ def test_a_transaction_without_an_end_is_reported(
 
 
 def test_expired_messages_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group that was away for too long, and a message that nobody can read any more."""
+    """A group that was away too long, and a message that no longer exists."""
     settings = {"mappedFileSizeCommitLog": str(1 << 16), "fileReservedTime": "0"}
     with LocalCluster(settings=settings) as cluster, Admin(cluster.address) as admin:
         monkeypatch.setenv("NAMESRV_ADDR", cluster.address)
@@ -130,7 +130,7 @@ def test_expired_messages_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 
         def is_deleted() -> bool:
             assert run_command("broker", "clean-log", "-b", "broker-a").code == 0
-            cluster.run(broker._clean())  # a round that would come within ten seconds
+            cluster.run(broker._clean())  # A round that would come within ten seconds.
             return admin.topic_ends("old")[queue].min_offset > 0
 
         await_true("the first messages are deleted", is_deleted)

@@ -1,4 +1,4 @@
-"""Messages from the command line: sent, found, printed, consumed, tailed, traced, measured."""
+"""Messages from the command line: sending, finding, printing, consuming, tailing, tracing."""
 
 from __future__ import annotations
 
@@ -131,11 +131,11 @@ def test_a_new_group_begins_at_the_end_with_from_latest(run: Run, admin: Admin, 
     assert run(*words, "--from", "latest", "--idle", "1").out == ""
     assert admin.group_lag(f"late-{topic}", topic).total == 0
     run("produce", topic, stdin="new\n")
-    # It is no new group any more: it goes on where it was, whatever it is told.
+    # The group is not new any more: it continues at its offsets, whatever the option says.
     assert run(*words, "--from", "latest", "--limit", "1").out == "new\n"
 
     words = ("consume", topic, "-g", f"now-{topic}", "--format", "body")
-    # A time is that of the message stored nearest to it, in each of four queues.
+    # A time means the message stored nearest to it, in each of four queues.
     assert len(run(*words, "--from", "now", "--idle", "1").out.splitlines()) <= 4
     assert len(run("consume", topic, "-g", f"usual-{topic}", "--limit", "21").out.split("\n")) == 22
 

@@ -1,4 +1,4 @@
-"""RocketMQ's quick start with the commands of its own names, and their options."""
+"""RocketMQ's quick start with commands of the original names and options."""
 
 from __future__ import annotations
 

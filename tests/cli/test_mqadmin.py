@@ -1,4 +1,4 @@
-"""mqadmin's names: all of them are there, with its letters, and lead to our commands."""
+"""mqadmin's command names and options, and their translation to our commands."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_every_option_of_mqadmin_is_accepted(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALIASES)
 def test_every_alias_translates_to_a_valid_command_line(name: str) -> None:
-    """All options at once: the words must be ones that our command can read."""
+    """All options at once: our command must be able to parse the translation."""
     values = {"topicPerms": "a=PUB", "method": "put", "perm": "6", "timestamp": "now", "key": "k"}
     words = []
     for option in ALIASES[name].options:

@@ -1,4 +1,4 @@
-"""Every command of mqadmin 4.9.7 under its own name, at work against a cluster of ours."""
+"""Every command of mqadmin 4.9.7 under its own name, run against a cluster of ours."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def words(
     producer: Producer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[dict[str, str]]:
-    """A topic with messages, a group that consumes them, a producer; and their names and ids."""
+    """A topic with messages, a group that consumes them, a producer; with their names and ids."""
     admin.create_topic("Orders", queues=1)
     queue = MessageQueue("Orders", "broker-a", 0)
     sent = [producer.send(Message("Orders", b"%d" % n, keys=[f"key{n}"])) for n in range(3)]
@@ -155,7 +155,7 @@ def test_every_mqadmin_command_succeeds(run: Run, words: dict[str, str], name: s
         assert all(one["verdict"] != "nobody-online" for one in answer)
     else:
         assert answer, "it has found something"
-    # And for people: without an error, though a change that was made need not be possible twice.
+    # The table output must work as well; a repeated change may fail with code 5.
     assert run_command("mqadmin", name, *given).code in (0, 5)
 
 

@@ -27,7 +27,7 @@ ORBITMQ = [sys.executable, "-m", "orbitmq.cli"]
 
 @pytest.fixture(autouse=True)
 def _logging_as_before() -> Iterator[None]:
-    """The command sets up the root logger, which other tests look at."""
+    """Restore the root logger, which the command configures and other tests read."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield

@@ -1,4 +1,4 @@
-"""Commands whose output goes to a pipe that nobody reads to its end."""
+"""Commands whose output goes to a pipe that is closed early."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ BIN = Path(sys.executable).parent
 def topic(admin: Admin, producer: Producer) -> str:
     admin.create_topic("unread", queues=1)
     for _ in range(5):
-        producer.send(Message("unread", b"x" * 100_000, keys=["k"]))  # more than a pipe holds
+        producer.send(Message("unread", b"x" * 100_000, keys=["k"]))  # More than a pipe holds.
     admin.set_offsets("unreading", dict.fromkeys(admin.topic_ends("unread"), 0))
     return "unread"
 
 
 def unread(cluster: LocalCluster, *words: str, program: str = "orbitmq") -> tuple[int, str]:
-    """Run a command whose reader is gone before it begins; return its code and its stderr."""
+    """Run a command whose reader has already closed the pipe; return its code and stderr."""
     reading, writing = os.pipe()
     os.close(reading)
     try:

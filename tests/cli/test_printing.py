@@ -1,4 +1,4 @@
-"""Tables show what is in them: nothing in brackets is markup, and nothing is cut off."""
+"""Tables print their content literally and whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letters that are sent again: none stops another, none comes back without an attempt."""
+"""Dead letters that are sent again: failures do not stop others, and retries count anew."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_dead_letter_that_died_again_is_sent_once(
 
 
 def bury(cluster: LocalCluster, admin: Admin, group: str, *letters: bytes) -> None:
-    """Give a group that allows no retry its dead letters."""
+    """Give dead letters to a group that allows no retry."""
     (broker,) = cluster.brokers.values()
     admin.create_group(group, retry_max_times=0)
     admin.create_topic(f"%RETRY%{group}", queues=1)

@@ -1,4 +1,4 @@
-"""Commands and a cluster that lets in nobody without TLS, a certificate and a signature.
+"""Commands and a cluster that requires TLS, a certificate and a signature.
 
 How to get in is said by options, by the environment or by a file; the first of them wins.
 """
@@ -32,7 +32,7 @@ PASSWORD = "open sesame"
 
 
 class Guarded:
-    """A cluster, and what lets one in."""
+    """A cluster, and the credentials for it."""
 
     def __init__(self, directory: Path) -> None:
         self.authority = Authority(directory / "authority")
@@ -45,7 +45,7 @@ class Guarded:
         self.cluster = LocalCluster(settings=accounts | self.authority.cluster_settings())
 
     def way_in(self, own: Certified | None = None, **changes: str | None) -> dict[str, str]:
-        """What lets the manager in, by option; changed, or left out if None."""
+        """Return the manager's credentials by option; changed, or left out if None."""
         own = own or self.own
         words: dict[str, str | None] = {
             "tls-ca": str(self.authority.cert),
@@ -115,7 +115,7 @@ def by_named_file(
 def by_mqadmins_file(
     way: dict[str, str], monkeypatch: pytest.MonkeyPatch, directory: Path
 ) -> tuple[str, ...]:
-    """mqadmin keeps keys in a file of its own; certificates are given otherwise."""
+    """mqadmin keeps keys in its own file; certificates are given otherwise."""
     keys = {name: way.pop(name) for name in ("access-key", "secret-key")}
     (directory / "conf").mkdir()
     text = f"accessKey: {keys['access-key']}\nsecretKey: {keys['secret-key']}\n"
@@ -162,7 +162,7 @@ def test_commands_with_incomplete_credentials_are_refused(
 ) -> None:
     elsewhere = str(Authority(tmp_path / "elsewhere").cert)
     for way, code in (
-        ({"access-key": "manager1", "secret-key": "s3cret-s3cret"}, 6),  # plain
+        ({"access-key": "manager1", "secret-key": "s3cret-s3cret"}, 6),  # Plain connection.
         (guarded.way_in(tls_cert=None, tls_key=None), 6),
         (guarded.way_in(guarded.stranger, tls_key_password=None), 6),
         (guarded.way_in(tls_ca=elsewhere), 6),
@@ -208,7 +208,7 @@ def test_an_unusable_configuration_file_is_reported(
 def test_a_shell_completes_topics_of_a_secured_cluster(
     run: Run, guarded: Guarded, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The script is given to a shell, which is asked as if somebody had pressed the key."""
+    """The script runs in a shell, which completes as if the key had been pressed."""
     by_file(guarded.way_in(), monkeypatch, tmp_path)
     run("topic", "create", "completed-one")
     run("topic", "create", "completed-two")

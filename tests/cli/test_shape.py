@@ -1,4 +1,4 @@
-"""What all commands have in common: JSON, watching, exit codes that scripts can trust."""
+"""Properties common to all commands: JSON, watching, and exit codes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NUMBERS_MOVE = {
 def commands(
     command: click.Command = main, words: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """All commands of ours with their words, but for the aliases."""
+    """Return all commands with their words, without the aliases."""
     if not isinstance(command, click.Group):
         yield words, command
         return
@@ -118,7 +118,7 @@ def test_exit_codes_follow_the_outcome(run: Run, admin: Admin) -> None:
 def test_a_signal_interrupts_an_unfinished_command(
     cluster: LocalCluster, admin: Admin, number: signal.Signals
 ) -> None:
-    topic = f"interrupted-{number.name}-{time.time_ns()}"  # nobody's, at a second try either
+    topic = f"interrupted-{number.name}-{time.time_ns()}"  # unique in each attempt
     admin.create_topic(topic, queues=1)
     process = subprocess.Popen(
         [sys.executable, "-m", "orbitmq.cli", "produce", topic],
@@ -130,14 +130,14 @@ def test_a_signal_interrupts_an_unfinished_command(
     )
     try:
         assert process.stdin is not None
-        process.stdin.write(b"line\n" * 10_000)  # more than a buffer of stdin's
+        process.stdin.write(b"line\n" * 10_000)  # More than a buffer of stdin.
 
         def has_come() -> bool:
             return sum(ends.max_offset for ends in admin.topic_ends(topic).values()) > 0
 
         await_true("it is at work", has_come)
         process.send_signal(number)
-        process.wait(timeout=60)  # while there may be more to read for it
+        process.wait(timeout=60)  # While there may be more to read.
         out, err = process.communicate()
     finally:
         process.kill()
@@ -180,7 +180,7 @@ def test_a_signal_is_deferred_while_a_lock_is_taken() -> None:
             handler = signal.getsignal(signal.SIGTERM)
             assert callable(handler)
             handler(signal.SIGTERM, entering)  # type: ignore[arg-type]
-            threading.Event().wait(30)  # a moment later it comes all the same
+            threading.Event().wait(30)  # A moment later the signal is delivered.
             pytest.fail("nobody was interrupted")
 
     with pytest.raises(SystemExit) as ended:
@@ -190,7 +190,7 @@ def test_a_signal_is_deferred_while_a_lock_is_taken() -> None:
 
 
 def test_a_signal_just_before_a_wait_is_not_lost() -> None:
-    """One that comes just before a wait; here because another thread gets it."""
+    """The signal comes just before a wait; here because another thread receives it."""
     reading, writing = os.pipe()
     bystander = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM))
     rescuer = threading.Timer(30, os.write, (writing, b"!"))

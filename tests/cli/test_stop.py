@@ -1,4 +1,4 @@
-"""``orbitmq stop``: it ends what was started, in order, and never a stranger."""
+"""``orbitmq stop`` ends our servers in order, and no other process."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_stale_pid_file_ends_no_other_process(home: Home) -> None:
 
 
 def test_a_slow_server_gets_only_one_signal(home: Home) -> None:
-    """A second signal would end it there and then."""
+    """A second signal would end it at once."""
     server = home.start("python", "-c", COUNTING)
     line_of(server.stdout, "ready")
     late = home.run("orbitmq", "stop", "--timeout", "0.1")

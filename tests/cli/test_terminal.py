@@ -1,4 +1,4 @@
-"""What somebody at a terminal sees and a pipe does not: bars, wheels, tables that are redrawn."""
+"""Output at a terminal but not in a pipe: progress bars, spinners, redrawn tables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ UP = "\x1b[1A"
 
 
 class Terminal:
-    """A terminal of its own, and all that was written to it."""
+    """A pseudo-terminal, and everything written to it."""
 
     def __init__(self) -> None:
         self._ours, theirs = pty.openpty()
@@ -41,7 +41,7 @@ class Terminal:
         while True:
             try:
                 data = os.read(self._ours, 1 << 16)
-            except OSError:  # nobody has the other end any more
+            except OSError:  # The other end is closed.
                 return
             if not data:
                 return
@@ -73,7 +73,7 @@ def at_terminal(monkeypatch: pytest.MonkeyPatch, *streams: str) -> Iterator[Term
         try:
             yield terminal
         finally:
-            # A command logs to what stderr is now, which will be closed.
+            # A command logs to the present stderr, which will be closed.
             root.handlers[:] = handlers
             root.setLevel(level)
 
@@ -83,7 +83,7 @@ Look = Callable[..., str]
 
 @pytest.fixture
 def look(run: Run, monkeypatch: pytest.MonkeyPatch) -> Look:
-    """Run a command whose stderr, or what else is named, is a terminal; returns what it shows."""
+    """Run a command whose stderr, or the named streams, is a terminal; return its output."""
 
     def look(*words: str, streams: tuple[str, ...] = ("stderr",), stdin: str = "") -> str:
         with at_terminal(monkeypatch, *streams) as terminal:
@@ -142,7 +142,7 @@ def test_exports_show_a_progress_bar(look: Look, filled: str, tmp_path: Path, wh
 def test_a_slow_call_shows_a_spinner(
     run: Run, filled: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Moving the offsets of many queues is one call of ours and many requests."""
+    """Moving the offsets of many queues is one call with many requests."""
     reset_offsets = Admin.reset_offsets
     terminals: list[Terminal] = []
 

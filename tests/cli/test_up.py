@@ -61,7 +61,7 @@ def ask(port: int, code: int, ext: dict[str, str], body: bytes = b"") -> Command
 
 @contextmanager
 def running(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Run a command; gives it and the first line it prints."""
+    """Run a command; yield it and the first line it prints."""
     environment = {k: v for k, v in os.environ.items() if k != "NAMESRV_ADDR"}
     process = subprocess.Popen(
         [sys.executable, "-m", "orbitmq.cli", *words],
@@ -143,7 +143,7 @@ def test_the_nameserver_requires_accounts_when_acl_is_enabled(tmp_path: Path) ->
         (broker,) = route["brokerDatas"]
         assert list(broker["brokerAddrs"].values()) == [f"127.0.0.1:{port}"]
         assert signed(RequestCode.SEND_MESSAGE, SEND, b"x").code == 0
-        # What Spark's sink notes needs the right to write to its topic, and no more.
+        # Notes of the Spark sink need the right to write to its topic, and no more.
         pin = {"namespace": "ORBITMQ_SINK_BROKERS", "key": "sender@hello", "value": "b"}
         assert signed(RequestCode.PUT_KV_CONFIG, pin).code == 0
         other = pin | {"namespace": "ORDER_TOPIC_CONFIG"}
@@ -230,19 +230,19 @@ def test_up_refuses_settings_that_it_would_override(tmp_path: Path, key: str) ->
 
 
 def cpu_s(pid: int) -> float:
-    """The processor time a process has taken so far."""
+    """Return the processor time a process has used so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_an_idle_server_uses_little_processor_time(tmp_path: Path) -> None:
-    """With hundreds of topics and all its housekeeping: less than a twentieth of a processor."""
+    """With hundreds of topics and all periodic tasks: less than a twentieth of a processor."""
     with running("up", "--data", str(tmp_path), "--port", "0") as (process, line):
         for number in range(300):
             sent = SEND | {"topic": f"topic-{number}", "defaultTopicQueueNums": "4"}
             assert ask(port_of(line), RequestCode.SEND_MESSAGE, sent, b"x").code == 0
         deadline = time.monotonic() + 60
-        while True:  # what it has yet to write from before is no rest
+        while True:  # Pending writes are not idle time.
             before = cpu_s(process.pid)
             time.sleep(2)
             if cpu_s(process.pid) - before < 0.1:

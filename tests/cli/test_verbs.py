@@ -1,4 +1,4 @@
-"""Every noun and verb against a cluster of two brokers: what it does, and the keys of its JSON."""
+"""Every noun and verb against a cluster of two brokers: effects, and the keys of the JSON."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def filled(admin: Admin, producer: Producer) -> str:
 
 @pytest.fixture(scope="module")
 def consumer(cluster: LocalCluster, admin: Admin) -> Iterator[PushConsumer]:
-    """A member of group ``members``, which wants one tag of topic ``wanted``."""
+    """A member of group ``members`` that subscribes to tags of topic ``wanted``."""
     admin.create_topic("wanted", queues=1)
     consumer = PushConsumer(cluster.address, group="members", consume_from="first")
     consumer.on("wanted", tags="a || b")(lambda message: None)
@@ -53,7 +53,7 @@ def _queues(admin: Admin, group: str) -> bool:
     return len(admin.running_info(group, members.members[0].client_id).queues) >= 2
 
 
-# ---- topics
+# ---- Topics
 
 
 def test_a_topic_is_created_updated_and_deleted(ask: Ask, run: Run) -> None:
@@ -141,7 +141,7 @@ def test_the_order_of_a_topic_is_set_and_deleted(ask: Ask, run: Run, filled: str
     run("topic", "order", filled, code=5)
 
 
-# ---- groups and offsets
+# ---- Groups and offsets
 
 
 def test_a_group_is_created_updated_and_deleted(ask: Ask, run: Run) -> None:
@@ -195,7 +195,7 @@ def test_offsets_are_read_set_reset_and_cloned(ask: Ask, run: Run, filled: str) 
     assert "no moment" in run("offset", "at", filled, "soon", code=2).err
 
 
-# ---- clients
+# ---- Clients
 
 
 def test_members_and_their_running_info_are_shown(
@@ -227,7 +227,7 @@ def test_producers_are_listed_with_their_members(
     run("producer", "members", "nobody", filled, code=5)
 
 
-# ---- brokers, nameservers, clusters
+# ---- Brokers, nameservers and clusters
 
 
 def test_broker_commands_read_and_change_brokers(ask: Ask, run: Run) -> None:
@@ -277,7 +277,7 @@ def test_cluster_commands_show_and_export_the_state(
     assert "putTps" in json.loads((tmp_path / "metrics.json").read_text())["brokers"]["broker-a"]
 
 
-# ---- the command line itself
+# ---- The command line itself
 
 
 def test_an_unreachable_nameserver_is_reported(run: Run) -> None:

@@ -54,13 +54,13 @@ def group() -> str:
 
 @pytest.fixture
 def send(producer: Producer, topic: str) -> Callable[..., list[str]]:
-    """Sends bodies to the test's topic, the same each time it is called."""
+    """Send bodies to the test's topic, the same one at each call."""
 
     def send(*bodies: str, **more: Any) -> list[str]:
         tags, queue = more.get("tags"), more.get("queue")
         messages = [Message(topic, body.encode(), tags=tags) for body in bodies]
         results = [producer.send(message, queue=queue) for message in messages]
-        # The first message makes the topic; nameservers hear of it a moment later.
+        # The first message creates the topic; nameservers list it a moment later.
         eventually(lambda: has_route(producer, topic))
         return [result.message_id for result in results]
 
@@ -77,13 +77,13 @@ def has_route(producer: Producer, topic: str) -> bool:
 
 
 def has_left(cluster: LocalCluster, group: str) -> bool:
-    """Whether brokers know no member of a group."""
+    """Return True if no broker lists members of a group."""
     (broker,) = cluster.brokers.values()
     return group not in broker.consumers.groups
 
 
 class Seen:
-    """What handlers have got so far; a test can wait for it."""
+    """Messages received by handlers; a test can wait for them."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -113,7 +113,7 @@ def seen() -> Seen:
 
 
 def eventually(condition: Callable[[], object], limit_s: float = LIMIT_S) -> None:
-    """Wait for something that nobody tells of."""
+    """Wait until a condition holds, for events without a notification."""
     deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline, "it never came true"

@@ -1,4 +1,4 @@
-"""Plays the network for flows: what each wish gets is written down before."""
+"""Plays the network for flows: the answer to each request is prepared before."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def answer(
 
 
 def stored(queue_id: int = 0, offset: int = 0, code: int = 0) -> Command:
-    """What a broker answers to a send."""
+    """Return a broker's answer to a send."""
     ext = {"msgId": "7F0000010000" + "0" * 20, "queueId": str(queue_id), "queueOffset": str(offset)}
     return answer(code, ext=ext)
 
 
 class Clock:
-    """A clock that goes on only when it is told to."""
+    """A clock that a test moves."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -42,7 +42,7 @@ class Clock:
 
 
 class Play:
-    """Runs a flow; `wishes` is what it wished for. A pause lets its clock go on."""
+    """Runs a flow; `wishes` are its requests. A pause moves the clock."""
 
     def __init__(self, reactions: Iterable[Reaction] = (), clock: Clock | None = None) -> None:
         self._reactions = iter(reactions)

@@ -1,4 +1,4 @@
-"""Nameservers that an address server names."""
+"""Nameserver addresses from an address server."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_client_cannot_start_without_the_address_server(server: AddressServer)
     server.close()
     with pytest.raises(NoRoute, match="Check nameserver_domain"):
         Producer(settings, group="g").start()
-    # What failed to start can be started again.
+    # A failed start can be repeated.
     with pytest.raises(NoRoute, match="Check nameserver_domain"):
         Producer(settings, group="g", instance_name="same").start()
     with pytest.raises(NoRoute, match="Check nameserver_domain"):
@@ -112,7 +112,7 @@ def test_a_changed_list_replaces_the_nameservers(
         assert nameservers.in_turn() == ["127.0.0.1:1"]
         server.text = "127.0.0.1:2;127.0.0.1:3"
         eventually(lambda: sorted(nameservers.in_turn()) == ["127.0.0.1:2", "127.0.0.1:3"])
-        # One that fails leaves what was known.
+        # A failed lookup keeps the known addresses.
         asked, server.status = len(server.paths), 500
         eventually(lambda: len(server.paths) > asked + 1)
         assert len(nameservers.in_turn()) == 2

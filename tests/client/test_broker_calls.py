@@ -1,4 +1,4 @@
-"""What operators ask of a running consumer, through its broker."""
+"""Requests of operators that brokers relay to a running consumer."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_the_running_info_of_a_consumer_is_returned(
         status = running_info()["statusTable"][topic]
         return all(status[rate] > 0 for rate in ("pullTPS", "pullRT", "consumeOKTPS", "consumeRT"))
 
-    eventually(has_rates)  # a handler that has just returned is counted a moment later
+    eventually(has_rates)  # A handler that has just returned is counted a moment later.
     retries = running_info()["statusTable"][f"%RETRY%{group}"]
     assert (retries["consumeOKTPS"], retries["consumeFailedMsgs"]) == (0, 0)
 
@@ -134,6 +134,6 @@ def test_a_reset_makes_messages_come_again(
         )
         return response.code == 0
 
-    eventually(reset)  # a group without offsets is none to the broker
+    eventually(reset)  # The broker does not know a group without offsets.
     seen.wait_for(lambda: seen.bodies.count("good") == 2)
     assert consumer.is_running

@@ -1,4 +1,4 @@
-"""Brokers and members that go and come back: the member that has a queue, and where it begins."""
+"""Brokers and members that leave and return: owners of queues and their start offsets."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Cluster(PlayedCluster):
 
 
 class Slow:
-    """A handler that keeps its first message until it is told to go on."""
+    """A handler that keeps its first message until the test lets it go on."""
 
     def __init__(self) -> None:
         self.go_on = asyncio.Event()
@@ -113,7 +113,7 @@ async def _works(member: PushMember) -> None:
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have nobody wait for seconds."""
+    """Shorten waits of seconds."""
     for module in (presence, lending, instances):
         monkeypatch.setattr(module, "SETTLE_S", 0.05)
     monkeypatch.setattr(instances, "FIRST_ANNOUNCE_S", 0.001)
@@ -122,11 +122,11 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def never_settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a broker count as one that has just come back, however slow the machine is."""
+    """Have a broker count as one that just came back, however slow the machine is."""
     monkeypatch.setattr(presence, "SETTLE_S", NEVER_S)
 
 
-# ---- brokers
+# ---- Brokers
 
 
 @pytest.mark.usefixtures("soon")
@@ -147,7 +147,7 @@ def test_heartbeat_and_locks_precede_pulls_when_a_broker_is_back() -> None:
     async def test(member: PushMember, cluster: Cluster, _handler: Slow) -> None:
         await _works(member)
         cluster.is_down = True
-        cluster.put(0, b"0")  # the pulls that were held are over
+        cluster.put(0, b"0")  # The held pulls end.
         cluster.put(1, b"1")
         await _until(lambda: member.instance.presence.is_away(BROKER))
         begin = len(cluster.log)
@@ -203,7 +203,7 @@ def test_the_route_is_fetched_until_it_names_a_broker_that_is_back() -> None:
 def test_members_listed_by_a_broker_that_just_came_back_do_not_count() -> None:
     async def test(member: PushMember, cluster: Cluster, _handler: Slow) -> None:
         await _works(member)
-        cluster.members = ["another"]  # which was back earlier
+        cluster.members = ["another"]  # This member was back earlier.
         member.instance.presence.lost(BROKER)
         member.instance.presence.back(BROKER)
         await member.rebalance()
@@ -228,11 +228,11 @@ def test_no_new_queue_is_taken_from_a_broker_that_just_came_back() -> None:
     _play(test)
 
 
-# ---- queues that change hands
+# ---- Queues that change owners
 
 
 def _away(member: PushMember, cluster: Cluster) -> None:
-    """Have the second queue be another member's."""
+    """Give the second queue to another member."""
     cluster.members = [member.instance.client_id, "zzz"]
 
 
@@ -315,7 +315,7 @@ def test_an_offset_reset_by_an_older_pull_is_committed_again() -> None:
 def test_a_queue_locked_by_another_member_is_taken_once_it_is_released() -> None:
     async def test(member: PushMember, cluster: Cluster, _handler: Slow) -> None:
         cluster.refused_locks = {0}
-        _away(member, cluster)  # the first queue is ours
+        _away(member, cluster)  # The first queue belongs to this member.
         await member.start()
         await _until(lambda: RequestCode.LOCK_BATCH_MQ in cluster.codes(RequestCode.LOCK_BATCH_MQ))
         await _until(lambda: not member._rebalancing.locked())

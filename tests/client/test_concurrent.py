@@ -1,4 +1,4 @@
-"""Handlers that do not come back: their messages are given up once, and hold nobody up."""
+"""Handlers that hang: their messages are given up once and delay no others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _messages() -> list[ReceivedMessage]:
 
 
 class Played:
-    """A service with a queue of messages; what failed counts as taken care of."""
+    """A service with a queue of messages; a failed message counts as taken care of."""
 
     def __init__(self, handler: Handler, workers: Workers) -> None:
         self.queue = ProcessQueue(QUEUE, 0, CacheLimits(messages=100, size_bytes=10**6, span=None))

@@ -1,4 +1,4 @@
-"""Every consumer and its asyncio twin have one face."""
+"""Every consumer has the same interface as its asyncio twin."""
 
 from __future__ import annotations
 

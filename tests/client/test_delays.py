@@ -1,4 +1,4 @@
-"""Messages that are delivered later: what an argument becomes, and which make no sense."""
+"""Delayed messages: the properties of each argument, and invalid arguments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ IN_2100_MS = 4_102_444_800_000
 
 
 def properties_of(message: Message) -> dict[str, str]:
-    """Return the properties that leave with a message."""
+    """Return the properties that are sent with a message."""
     text = make_outgoing(message, "g", SendPolicy()).ext["i"]
     return dict(pair.split("\1", 1) for pair in text.split("\2"))
 
@@ -111,7 +111,7 @@ def test_a_message_is_delivered_when_it_is_due(
 ) -> None:
     begin_ms = time.time_ns() // 1_000_000
     due_ms = begin_ms + 500
-    # Made at once: on a busy machine it might be past soon.
+    # Created at once: on a busy machine the time might be past soon.
     when: dict[str, Any] = {"deliver_at": due_ms} if way_to_say == "deliver_at" else {"delay": SOON}
     message = Message(topic, b"x", **when)
     if way_to_say == "in a transaction":

@@ -1,4 +1,4 @@
-"""A function is called, and stops its consumer, before `start` has returned.
+"""A handler stops its consumer before `start` has returned.
 
 A member that has joined pulls at once, so with messages waiting this happens by chance; here the
 start is held until it has happened.
@@ -68,7 +68,7 @@ def test_a_coroutine_stops_its_consumer_before_start_returns(
 def test_run_returns_when_the_consumer_was_stopped_during_the_start(
     cluster: LocalCluster, send: Any, topic: str, group: str
 ) -> None:
-    """`run` waits for the end of a consumer that has ended already."""
+    """`run` waits for the end of a consumer that has already ended."""
     consumer = PushConsumer(cluster.address, group=group, consume_from="first")
     stopped = threading.Event()
     _hold_start(consumer, until=stopped)

@@ -1,4 +1,4 @@
-"""Messages handed over to batches: each has a future, none a task or a thread of its own."""
+"""Enqueued messages: each has a future, none needs a task or a thread of its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def messages(topic: str, count: int) -> list[Message]:
 
 
 def flush(producer: Producer) -> None:
-    """Let no batch linger any longer."""
+    """Send all lingering batches now."""
     own = producer._batcher
     assert own is not None
     own._loop.call_soon_threadsafe(own._batcher.flush)
@@ -117,7 +117,7 @@ def test_a_delayed_message_is_sent_alone(cluster: LocalCluster) -> None:
 
 
 def test_a_refused_batch_fails_the_future_of_every_message() -> None:
-    # Each is within the limit of the broker, their batch is not.
+    # Each is within the limit of the broker, but their batch is not.
     large = [Message("large", b"x" * 4000) for _ in range(20)]
     with (
         LocalCluster(settings={"maxMessageSize": "65536"}) as cluster,

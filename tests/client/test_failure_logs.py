@@ -1,4 +1,4 @@
-"""Lines in the log of messages that handlers failed on, gave back, or that became dead letters."""
+"""Log lines about messages that failed, were given back, or became dead letters."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def dead_letters(caplog: pytest.LogCaptureFixture) -> list[str]:
         ("%RETRY%g", 4, 0, [answer()], False),
         ("%RETRY%g", 5, 0, [answer()], True),
         ("%RETRY%g", 0, -1, [answer()], True),
-        # Tried here alone: the broker's record knows of no try.
+        # Retried locally: the broker's record knows no attempt.
         ("T", 5, 0, [answer()], False),
         ("%RETRY%g", 3, 0, [ConnectionLost("x"), answer()], False),
         ("%RETRY%g", 4, 0, [ConnectionLost("x"), answer()], True),
@@ -167,10 +167,10 @@ def test_one_failure_of_a_batch_is_one_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     queue = MessageQueue(topic, "broker-a", 0)
-    send("0")  # the topic is there
+    send("0")  # Create the topic.
     ids = send("1", "2", "3", queue=queue)
     (broker,) = cluster.brokers.values()
-    eventually(lambda: broker.store.max_offset(topic, 0) >= 3)  # one pull brings all three
+    eventually(lambda: broker.store.max_offset(topic, 0) >= 3)  # One pull returns all three.
     consumer = PushConsumer(
         cluster.address, group=group, consume_from="first", concurrency=1, rebalance_s=1
     )

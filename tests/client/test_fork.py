@@ -1,4 +1,4 @@
-"""A forked child has only pictures of its parent's clients: ending them leaves the parent alone.
+"""A forked child has copies of its parent's clients: ending them does not affect the parent.
 
 Parent and child share sockets, and what the background loop polls them with. A child that closed a
 connection, or said goodbye on it, would do so for the parent.
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 def in_child(work: Callable[[], object]) -> str:
-    """Do something in a forked child, and return what it says."""
+    """Run a function in a forked child, and return the text of its result."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -58,7 +58,7 @@ def answered_heartbeats(instance: ClientInstance) -> int:
 
 
 def told_to_start(kind: Any, address: str, topic: str, group: str, seen: Seen) -> Any:
-    """Return a consumer that is running, and its instance."""
+    """Return a running consumer and its instance."""
     if kind is Consumer:
         reader = Consumer(address, topic, group=group, consume_from="first").start()
         return reader, reader._running.instance
@@ -67,7 +67,7 @@ def told_to_start(kind: Any, address: str, topic: str, group: str, seen: Seen) -
         consumer.on(topic)(seen)
         return consumer.start(), consumer._running.instance
     consumer.start()
-    consumer.begin_offset(consumer.queues(topic)[0])  # from here on brokers know it
+    consumer.begin_offset(consumer.queues(topic)[0])  # From now on brokers know it.
     return consumer, consumer._running
 
 
@@ -146,7 +146,7 @@ def test_a_child_sends_transactions_as_a_client_of_its_own(
 
 
 def eventually_known(instance: ClientInstance) -> bool:
-    """Wait until a broker has answered a heartbeat; only then could it ask this client."""
+    """Wait until a broker has answered a heartbeat; before, it cannot send checks here."""
     eventually(lambda: bool(instance.broker_versions))
     return True
 
@@ -154,7 +154,7 @@ def eventually_known(instance: ClientInstance) -> bool:
 def test_a_child_sends_requests_and_receives_its_own_replies(
     cluster: LocalCluster, topic: str, group: str, send: Any
 ) -> None:
-    send("no question")  # makes the topic
+    send("no question")  # Create the topic.
     with (
         Producer(cluster.address, group="forks-ask", timeout_ms=10_000) as asking,
         Producer(cluster.address, group="forks-answer") as answering,

@@ -1,4 +1,4 @@
-"""Hooks around sends and handlers, with real clients of both kinds."""
+"""Hooks around sends and handlers, with clients of both kinds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.client.conftest import LIMIT_S, Seen, eventually, has_route
 
 
 class Spans(SendHook, ConsumeHook):
-    """Numbers messages as a tracer would, and notes how each send and each handler ends."""
+    """Numbers messages like a tracer, and records how each send and each handler ends."""
 
     def __init__(self) -> None:
         self.sent: list[SendContext] = []
@@ -68,7 +68,7 @@ class Spans(SendHook, ConsumeHook):
 
 
 def _stored(cluster: LocalCluster, topic: str) -> list[Any]:
-    """All messages of a topic, read from the store."""
+    """Return all messages of a topic, read from the store."""
     (broker,) = cluster.brokers.values()
     return [
         record
@@ -172,7 +172,7 @@ def test_a_failed_send_ends_its_hooks_with_the_error(
 
 
 class Failing(SendHook, ConsumeHook):
-    """Raises wherever it is called, after it has changed what it could."""
+    """Raises in every hook, after changing the context."""
 
     def before_send(self, context: SendContext) -> None:
         context.properties.clear()
@@ -273,7 +273,7 @@ def test_a_cancelled_send_ends_its_hooks(cluster: LocalCluster, topic: str) -> N
     assert "given up" in str(spans.ended[1].error)
 
 
-# ---- consuming
+# ---- Consuming
 
 Make = Callable[..., Any]
 _span: contextvars.ContextVar[str] = contextvars.ContextVar("span")
@@ -281,7 +281,7 @@ _span: contextvars.ContextVar[str] = contextvars.ContextVar("span")
 
 @pytest.fixture
 def consume(way: Any, cluster: LocalCluster, topic: str, group: str) -> Make:
-    """Makes a consumer of either kind, with a plain function as its handler."""
+    """Create a consumer of either kind, with a plain function as its handler."""
 
     def make(function: Callable[[Any], Any], hooks: list[Any], **options: Any) -> Any:
         how = {name: options.pop(name) for name in ("orderly", "batch") if name in options}

@@ -1,4 +1,4 @@
-"""Members of one group in one process: as many as one likes, each under a name of its own."""
+"""Several members of one group in one process, each with its own name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Make = Callable[..., Any]
 
 @pytest.fixture
 def make(way: Any, cluster: LocalCluster, group: str, topic: str) -> Make:
-    """Makes a push consumer of the group, of either kind."""
+    """Create a push consumer of the group, of either kind."""
 
     def make(seen: Seen, **options: Any) -> Any:
         options = {"group": group, "consume_from": "first", "rebalance_s": 1} | options
@@ -78,7 +78,7 @@ def test_a_second_member_of_the_same_name_is_refused_with_advice(
         assert not second.is_running
         send("after")
         assert seen.wait(2) == ["before", "after"], "the first one goes on"
-    # The name is free again: what was refused can start now.
+    # The name is free again: the refused consumer can start now.
     with second:
         assert second.client_id.endswith("@same")
 
@@ -86,7 +86,7 @@ def test_a_second_member_of_the_same_name_is_refused_with_advice(
 def test_broadcast_consumers_share_one_name_unless_one_is_given(
     make: Make, send: Any, tmp_path: Any, seen: Seen
 ) -> None:
-    """Their offsets are kept in a file under that name, so it is not made up."""
+    """Their offsets are kept in a file under that name, so it is not generated."""
     other = Seen()
     options: dict[str, Any] = {"broadcast": True, "offset_directory": tmp_path}
     send("to all")
@@ -105,7 +105,7 @@ def test_readers_and_producers_of_the_same_name_are_refused(
     with way(Consumer, AsyncConsumer)(cluster.address, topic, **settings) as reader:
         with pytest.raises(ClientError, match="another instance_name"):
             way(Consumer, AsyncConsumer)(cluster.address, topic, **settings).start()
-        # A producer of that name is another kind of member, and so is one of another group.
+        # A producer of that name is a different kind of member; so is one of another group.
         with way(Producer, AsyncProducer)(cluster.address, **settings):
             with pytest.raises(ClientError, match="another instance_name"):
                 way(Producer, AsyncProducer)(cluster.address, **settings).start()

@@ -1,4 +1,4 @@
-"""What goes on behind a client: heartbeats, timers, requests from brokers, and both drivers."""
+"""A client instance: heartbeats, timers, requests from brokers, and both drivers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.client.test_routes import route_body
 
 
 class Broker:
-    """Answers whatever it is asked and keeps it."""
+    """Answers every request and records it."""
 
     def __init__(self) -> None:
         self.seen: list[Command] = []
@@ -134,7 +134,7 @@ def test_two_clients_with_one_id_cannot_share_a_group() -> None:
         await first.stop()
         second.add_consumer("g", dict)
         await second.stop()
-        # One that nobody stopped bars nobody when it is gone.
+        # A client that was never stopped blocks none once it is collected.
         lost = instance(instance_name="one")
         lost.add_consumer("g", dict)
         await lost.network.close()
@@ -222,7 +222,7 @@ def test_early_route_refreshes_are_limited_to_one_a_second() -> None:
         async with broker() as peer:
             client = ClientInstance(ClientSettings.of(peer.address))
             client.routes.watch("T")
-            client.refresh_routes_soon()  # it is not running yet
+            client.refresh_routes_soon()  # Not running yet.
             await client.start()
             began = time.monotonic()
             for _ in range(100):
@@ -235,11 +235,11 @@ def test_early_route_refreshes_are_limited_to_one_a_second() -> None:
     asyncio.run(run())
 
 
-# ---- the two drivers
+# ---- The two drivers
 
 
 def conversation(address: str, log: list[object]) -> Flow[str]:
-    """Wishes for one of each and reports what became of them."""
+    """Make one request of each kind and record the results."""
     try:
         log.append((yield Notify(address, 8, remark="by the way")))
         response = yield Call(address, 7, {"a": "b"}, b"body", 2000)
@@ -299,7 +299,7 @@ def test_a_cancelled_caller_closes_the_flow() -> None:
     assert log == ["closed"]
 
 
-# ---- the background thread
+# ---- The background thread
 
 
 def test_a_blocking_call_on_the_background_thread_is_refused() -> None:

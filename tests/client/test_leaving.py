@@ -1,4 +1,4 @@
-"""A consumer leaves its group whatever happens on the way out.
+"""A consumer leaves its group even when its stop is cancelled or fails.
 
 A member that stays, because nobody waited for its end, would keep its queues from all others.
 """

@@ -1,4 +1,4 @@
-"""Consumers that are asked: iterating, polling, seeking, pausing, committing; and classic pulls."""
+"""Polling consumers: iterating, polling, seeking, pausing, committing; and plain pulls."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_messages_are_iterated_one_by_one(
     bodies = [str(number) for number in range(50)]
     send(*bodies)
     with make(topic) as consumer:
-        # Two loops one after the other lose nothing in between.
+        # Two consecutive loops lose nothing in between.
         assert sorted(_take(consumer, 20) + _take(consumer, 30)) == sorted(bodies)
     assert _committed(cluster, group, topic) == 50
 
@@ -171,7 +171,7 @@ def test_a_queue_can_be_sought_to_a_time(make: Make, send: Any, topic: str) -> N
         consumer.assign([queue])
         stored = {message.body: message.store_timestamp for message in _until(consumer, b"new")}
         assert stored[b"new"] - stored[b"old"] >= 100
-        # Brokers look for the nearest message, as Java's do.
+        # Brokers return the nearest message, as Java's do.
         for time_ms, found in ((stored[b"new"] - 40, "new"), (stored[b"old"] + 40, "old")):
             consumer.seek(queue, consumer.offset_for_time(queue, time_ms))
             assert _take(consumer, 1) == [found]
@@ -246,7 +246,7 @@ def test_changed_queues_are_reported_to_the_callback(
         admin.create_topic(topic, queues=2)
         admin.create_topic(f"{topic}-other", queues=1)
         consumer = make(group=group, route_refresh_s=0.05)
-        consumer.on_queues_changed(topic, told.append)  # before the start
+        consumer.on_queues_changed(topic, told.append)  # Before the start.
         with consumer:
             consumer.on_queues_changed(f"{topic}-other", told.append)
             consumer.assign(consumer.queues(topic))
@@ -268,7 +268,7 @@ def test_polling_is_refused_when_the_consumer_is_not_running(make: Make, topic: 
         make(topic, tags="||")
 
 
-# ---- classic pulls
+# ---- Plain pulls
 
 
 def test_a_pull_returns_messages_and_the_next_offset(

@@ -1,4 +1,4 @@
-"""Ten million messages through one consumer, which is no bigger at the end than at the beginning.
+"""Ten million messages through one consumer, whose memory does not grow.
 
 The messages are put into the store's files before its broker starts: sending them would take longer
 than all the rest. The consumer is a process of its own, so that nothing else is in its memory.
@@ -88,7 +88,7 @@ def test_memory_is_flat_over_ten_million_messages(tmp_path: Path) -> None:
     assert [look["seen"] for look in looks] == list(range(LOOK_EVERY, MESSAGES + 1, LOOK_EVERY))
     settled, *later = looks[SETTLED_AFTER - 1 :]
     assert max(look["mib"] for look in later) - settled["mib"] < GROWTH_MIB, looks
-    # Workers are made when there is work for them: how many there are by now is chance, the most
-    # there may be is not.
+    # Workers are created when there is work for them, so their present number is random; the
+    # maximum is not.
     assert all(0 < look["workers"] <= CONCURRENCY for look in looks), looks
     assert {look["other_threads"] for look in later} == {settled["other_threads"]}, looks

@@ -1,4 +1,4 @@
-"""Queues of a group member that come, go, stand still or fill up, on a network that is played."""
+"""Queues of a group member that are added, lost, stalled or full, on a simulated network."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.client.test_push_member import QUEUES, PlayedCluster, _play, _until
 
 
 class Gate:
-    """A handler that does not come back before it is opened."""
+    """A handler that waits until the gate is opened."""
 
     def __init__(self) -> None:
         self.entered = asyncio.Event()
@@ -47,7 +47,7 @@ async def _member(
     return member, cluster
 
 
-# ---- a pull that stands still
+# ---- Stalled pulls
 
 
 def test_a_queue_is_taken_anew_when_its_pull_is_idle_for_two_minutes(
@@ -57,7 +57,7 @@ def test_a_queue_is_taken_anew_when_its_pull_is_idle_for_two_minutes(
         cluster.put(0, b"before")
         await member.start()
         await _until(lambda: done == [b"before"])
-        # The next pulls are held for ever: the network has lost them.
+        # The next pulls are held without end: the network has lost them.
         first = dict(member.queues)
         pulls = dict(member._pulls)
         started_ms = group.now_ms()
@@ -96,7 +96,7 @@ def test_a_full_or_suspended_queue_is_not_idle(monkeypatch: pytest.MonkeyPatch, 
             await _until(lambda: all(cache.is_full for cache in member.queues.values()))
         else:
             for task in member._pulls.values():
-                task.cancel()  # what a held pull ends with sooner or later
+                task.cancel()  # A held pull ends this way sooner or later.
             member.is_suspended = True
             for cache in member.queues.values():
                 member._begin_to_pull(cache)
@@ -115,7 +115,7 @@ def test_a_full_or_suspended_queue_is_not_idle(monkeypatch: pytest.MonkeyPatch, 
     asyncio.run(asyncio.wait_for(run(), 60))
 
 
-# ---- an ordered queue that is busy
+# ---- Busy orderly queues
 
 
 def _unlocks(cluster: PlayedCluster) -> int:
@@ -175,7 +175,7 @@ def test_a_busy_ordered_queue_is_released_when_its_handler_ends_in_time(
     asyncio.run(asyncio.wait_for(run(), 60))
 
 
-# ---- a handler that does not come back
+# ---- Handlers that hang
 
 
 def test_a_stuck_message_is_sent_back_with_delay_level_3() -> None:
@@ -197,7 +197,7 @@ def test_a_stuck_message_is_sent_back_with_delay_level_3() -> None:
     asyncio.run(asyncio.wait_for(run(), 60))
 
 
-# ---- a topic with other queues
+# ---- Topics whose queues change
 
 
 async def _notice(member: PushMember, cluster: PlayedCluster, queues: int) -> None:
@@ -239,7 +239,7 @@ def test_a_notice_without_a_topic_fetches_no_route() -> None:
     _play(test, rebalance_s=3600)
 
 
-# ---- limits of a topic
+# ---- Limits of a topic
 
 
 def test_the_limit_of_a_topic_follows_its_number_of_queues() -> None:
@@ -260,7 +260,7 @@ def test_the_limit_of_a_topic_follows_its_number_of_queues() -> None:
         await member.rebalance()
         limits = [cache.limits for cache in member.queues.values()]
         assert {(limit.messages, limit.size_bytes) for limit in limits} == {(2, 1000)}
-        gate.opened.set()  # what handlers have keeps a queue here
+        gate.opened.set()  # Running messages keep a queue here.
         cluster.queue_count = 1
         await member.instance.refresh_routes()
         await member.rebalance()

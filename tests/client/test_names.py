@@ -1,4 +1,4 @@
-"""Names that all clients share: where to start, how to end; and what is refused, not ignored."""
+"""Names common to all clients: start positions, ways to stop, and refused options."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_consumer_leaves_its_group_by_stop_and_by_close(
     getattr(consumer, end)()
 
 
-# ---- a second function for a topic
+# ---- A second function for a topic
 
 
 def test_a_second_function_for_a_topic_is_an_error_with_advice() -> None:
@@ -159,7 +159,7 @@ def test_a_running_consumer_keeps_its_function_when_another_is_given(
         other.wait_for(lambda: "2" in other.bodies)
 
 
-# ---- options that would do nothing
+# ---- Options without effect
 
 
 @pytest.mark.parametrize("kind", CONSUMERS)

@@ -1,4 +1,4 @@
-"""Offsets of broadcast consumers, in Java's file: nothing is forgotten that nobody else knows."""
+"""Offsets of broadcast consumers in Java's file format."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def make(cluster: LocalCluster, way: Way) -> Iterator[Callable[..., Producer]]:
 
 
 def pull(cluster: LocalCluster, queue: MessageQueue, stored_topic: str | None = None) -> list[Any]:
-    """All messages of a queue."""
+    """Return all messages of a queue."""
     ext = {
         "consumerGroup": "g",
         "topic": stored_topic or queue.topic,
@@ -214,7 +214,7 @@ def test_lingering_messages_are_sent_together(cluster: LocalCluster, topic: str)
             stored = pull(cluster, results[0].queue)
             assert [message.body for message in stored] == [m.body for m in messages]
             assert [m.message_id for m in stored] == [r.message_id for r in results]
-            # A bad one fails alone.
+            # An invalid one fails alone.
             good, bad = await asyncio.gather(
                 producer.send(Message(topic, b"x")),
                 producer.send(Message(topic, b"")),
@@ -273,7 +273,7 @@ def test_sends_in_flight_are_limited_and_cancelled_ones_make_room(
             results = await asyncio.gather(*sends, return_exceptions=True)
             assert sum(isinstance(r, asyncio.CancelledError) for r in results) == 300
             assert len({r.message_id for r in results if not isinstance(r, BaseException)}) == 2700
-            # All places have been given back.
+            # All permits have been given back.
             assert producer._turns.free == 50
 
     asyncio.run(run())
@@ -287,7 +287,7 @@ def test_ten_thousand_concurrent_sends_succeed(
         async with AsyncProducer(
             cluster.address, group="g", max_in_flight=max_in_flight, timeout_ms=60_000
         ) as producer:
-            await producer.send(Message(topic, b"first"))  # it finds the route and connects
+            await producer.send(Message(topic, b"first"))  # It fetches the route and connects.
             sends = [
                 asyncio.create_task(producer.send(Message(topic, b"%d" % number)))
                 for number in range(10_000)
@@ -348,7 +348,7 @@ def test_a_forked_child_has_connections_and_a_heartbeat_of_its_own(
         assert client_id != before
         assert producer.send(Message(topic, b"parent again")).status is SendStatus.SEND_OK
         assert background.generation() == 0
-        # The child has not made the parent deaf to its own connections.
+        # The parent still receives on its own connections.
         instance = producer._instance
         assert instance is not None
         instance.broker_versions.clear()

@@ -1,4 +1,4 @@
-"""The loop that the pull consumers document: it ends at the end of the queue and nowhere else."""
+"""The documented loop of the pull consumers ends exactly at the end of the queue."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture(scope="module")
 def queue(cluster: LocalCluster) -> MessageQueue:
-    """Hold ten thousand messages that nobody wants, then one that is wanted."""
+    """A queue with ten thousand messages that do not match, then one that does."""
     with Producer(cluster.address, group="fill") as producer:
         queue = producer.send(Message("long", b"first", tags="no", properties={"n": "1"})).queue
         for begin in range(1, UNWANTED, BATCH):

@@ -1,4 +1,4 @@
-"""Push consumers against brokers: all of it arrives, failures come again, nothing is lost."""
+"""Push consumers against brokers: complete delivery, retries, and commits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Make = Callable[..., Any]
 
 @pytest.fixture
 def make(way: Any, cluster: LocalCluster, group: str) -> Make:
-    """Makes a consumer of either kind, with a plain function as its handler."""
+    """Create a consumer of either kind, with a plain function as its handler."""
 
     def make(topic: str, function: Callable[[Any], Any], **options: Any) -> Any:
         of_topic = ("tags", "orderly", "batch", "auto_commit")
@@ -112,7 +112,7 @@ def test_a_failed_message_comes_again(
 def test_an_exit_or_cancellation_in_a_handler_is_an_ordinary_failure(
     way: Any, make: Make, producer: Producer, send: Any, topic: str, seen: Seen, orderly: bool
 ) -> None:
-    # A handler may call what calls `sys.exit`, or await what somebody else has cancelled.
+    # A handler may call `sys.exit` indirectly, or await a task that was cancelled elsewhere.
     failure = asyncio.CancelledError if way.kind == "async" else SystemExit
 
     def handle(message: Any) -> None:
@@ -229,7 +229,7 @@ def test_an_ordered_message_becomes_a_dead_letter_after_its_retries(
         make(topic, handle, orderly=True, suspend_ms=20, max_reconsume_times=2),
         Admin(cluster.address) as admin,
     ):
-        # Without a route of the retry topic the message would be tried here once more.
+        # Without a route of the retry topic the message would be retried here once more.
         eventually(lambda: f"%RETRY%{group}" in admin.topic_names())
         send("bad")
         seen.wait(4)
@@ -293,7 +293,7 @@ def test_stopping_commits_only_finished_messages(
         done.append(message.body)
 
     queue = MessageQueue(topic, "broker-a", 0)
-    send("x")  # makes the topic
+    send("x")  # Create the topic.
     send("a", "b", "slow", "c", "d", queue=queue)
     consumer = make(topic, handle, concurrency=1)
     if isinstance(consumer, PushConsumer):
@@ -328,7 +328,7 @@ def test_a_slow_handler_does_not_fill_memory(make: Make, send: Any, topic: str) 
     options = {"max_cached_messages": 10, "pull_batch_size": 8, "concurrency": 2}
     consumer = make(topic, handle, **options)
     if not isinstance(consumer, PushConsumer):
-        return  # a coroutine that blocks its loop is nobody's fault but its own
+        return  # A coroutine that blocks its loop is a mistake of the program.
     with consumer:
         seen.wait(2)
         eventually(lambda: all(c.count > 0 for q, c in _caches(consumer, topic)))
@@ -355,10 +355,10 @@ def test_slow_messages_are_spread_over_the_threads(
             most = max(most, active)
             changed.notify_all()
             if message.body not in (b"0", b"1"):
-                # As slow as it takes: until eight are at it, however late their threads begin.
+                # As slow as needed: until eight run, however late their threads begin.
                 changed.wait_for(lambda: most >= 8, LIMIT_S)
         if message.body == b"1":
-            time.sleep(0.05)  # it shows that the handler has become slow
+            time.sleep(0.05)  # It shows that the handler has become slow.
         with changed:
             active -= 1
         seen(message)
@@ -502,7 +502,7 @@ def test_invalid_handlers_and_subscriptions_are_refused() -> None:
         consumer.suspend()
 
 
-# ---- committing by hand
+# ---- Commits by hand
 
 
 def test_an_ordered_handler_commits_by_hand(

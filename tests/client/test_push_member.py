@@ -1,4 +1,4 @@
-"""What a member of a group decides, with a network that is only played: no sockets, no threads."""
+"""Decisions of a group member on a simulated network: no sockets, no threads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUEUES = [MessageQueue("T", "a", number) for number in range(2)]
 
 
 class PlayedCluster:
-    """Answers as one broker and its nameserver would; what was asked is in `log`."""
+    """Answers like one broker and its nameserver; `log` holds the requests."""
 
     def __init__(self) -> None:
         self.log: list[tuple[int, dict[str, str], bytes | None]] = []
@@ -87,7 +87,7 @@ class PlayedCluster:
     async def _pull(self, ext: dict[str, str]) -> Command:
         queue, offset = int(ext["queueId"]), int(ext["queueOffset"])
         if ext["topic"] != "T":
-            await asyncio.Event().wait()  # nothing comes
+            await asyncio.Event().wait()  # No message arrives.
         while not self.messages[queue][offset:]:
             await self.arrived.wait()
             self.arrived.clear()
@@ -116,7 +116,7 @@ class PlayedCluster:
         self._answer(code, ext or {}, body)
 
     def ready(self, address: str) -> None:
-        """No shortcut past `invoke`."""
+        """No shortcut around `invoke`."""
 
     def open_connection(self, address: str) -> object:
         return self
@@ -161,7 +161,7 @@ async def _until(condition: Callable[[], bool]) -> None:
 
 
 def _has_committed(member: PushMember, offset: int) -> bool:
-    """Return True if the first queue is there, and its work is done up to an offset."""
+    """Return True if the first queue is assigned and its work is done up to an offset."""
     cache = member.queues.get(QUEUES[0])
     return cache is not None and cache.commit_offset == offset
 
@@ -213,7 +213,7 @@ def test_stopping_commits_finished_messages_before_unregistering() -> None:
         await member.stop()
         assert cluster.committed["0"] == 3
         order = cluster.codes(RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.UNREGISTER_CLIENT, -1)
-        # First the offsets, then goodbye, then the connections.
+        # First the offsets, then the unregistration, then the connections.
         assert order[-2:] == [RequestCode.UNREGISTER_CLIENT, -1]
         assert order[0] == RequestCode.UPDATE_CONSUMER_OFFSET
 
@@ -382,7 +382,7 @@ def test_a_message_is_retried_locally_when_no_broker_takes_it_back(
 
 
 def _never_back(cluster: PlayedCluster, code: int = ResponseCode.MESSAGE_ILLEGAL) -> None:
-    """Have no broker take a message back, nor a copy of it."""
+    """Have no broker accept a message or a copy of it back."""
     cluster.answers[RequestCode.CONSUMER_SEND_MSG_BACK] = lambda _: answer(1)
     cluster.answers[RequestCode.SEND_MESSAGE] = lambda _: answer(code)
     cluster.topics.add("%RETRY%g")
@@ -573,7 +573,7 @@ def test_a_lost_lock_stops_the_queue() -> None:
 
 
 def _locks(cluster: PlayedCluster) -> list[tuple[int, list[int]]]:
-    """Who asked for which queues and gave which back, in order."""
+    """Return the lock and unlock requests, in order."""
     return [
         (code, sorted(queue["queueId"] for queue in loads_lenient(body or b"{}")["mqSet"]))
         for code, _, body in cluster.log
@@ -582,7 +582,7 @@ def _locks(cluster: PlayedCluster) -> list[tuple[int, list[int]]]:
 
 
 def test_released_locks_are_not_requested_again() -> None:
-    """Not even by a renewal whose time comes while the broker takes the queues back."""
+    """Not even by a renewal that is due while the broker releases the queues."""
 
     async def test(member: PushMember, cluster: PlayedCluster, _done: list[bytes]) -> None:
         await member.start()

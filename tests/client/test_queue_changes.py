@@ -1,4 +1,4 @@
-"""Topics whose queues change while clients of a real cluster work with them."""
+"""Topics whose queues change while clients of a real cluster use them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def admin(cluster: LocalCluster) -> Iterator[Admin]:
 
 @pytest.fixture
 def make(way: Any, cluster: LocalCluster, topic: str, group: str) -> Callable[..., Any]:
-    """Makes a consumer of either kind whose timers do nothing in the time of a test."""
+    """Create a consumer of either kind whose timers are too slow to matter in a test."""
 
     def make(function: Callable[[Any], Any], **options: Any) -> Any:
         timers = {"rebalance_s": NEVER_S, "route_refresh_s": NEVER_S}
@@ -92,7 +92,7 @@ def test_a_consumer_of_a_missing_topic_gets_its_queues_once_it_is_created(
 
 
 class Load:
-    """A producer that sends numbers until it is stopped, and remembers those that were taken."""
+    """A producer that sends numbers until it is stopped, and remembers the stored ones."""
 
     def __init__(self, cluster: LocalCluster, topic: str) -> None:
         self.sent: list[str] = []
@@ -151,10 +151,10 @@ def test_a_topic_shrinks_from_16_to_8_queues_under_load_without_loss(
     ):
         eventually(lambda: len(_queues(one, topic)) == len(_queues(other, topic)) == 8)
         eventually(lambda: set(load.queue_ids) == set(range(16)))
-        # First the queues to write, until producers have noticed ...
+        # First reduce the queues for writing, until producers have noticed ...
         admin.update_topic(topic, write_queues=8)
         eventually(lambda: max(load.queue_ids[-64:]) < 8 or bool(load.errors))
-        # ... then the queues to read, once the group has emptied the others.
+        # ... then the queues for reading, once the group has emptied the others.
         eventually(
             lambda: all(
                 broker.offsets.get(topic, group, queue_id)

@@ -1,4 +1,4 @@
-"""Sends of one request: the same request as any other send, and the flow decides what follows."""
+"""Quick sends: the same request as any other send; the general flow decides what follows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.client.test_routes import route_body
 
 
 class Link:
-    """A connection whose answers are known before."""
+    """A connection with prepared answers."""
 
     def __init__(self, *outcomes: Command | Exception) -> None:
         self._outcomes = list(outcomes)
@@ -51,7 +51,7 @@ class Network:
 
 
 class Bench:
-    """A producer's state with two brokers, `a` and `b`, and one link to either."""
+    """A producer's state with two brokers, `a` and `b`, and one link to each."""
 
     def __init__(self, link: Link | None, *, namespace: str | None = None, **policy: Any) -> None:
         routes = RouteTable(Nameservers(("ns:9876",)))

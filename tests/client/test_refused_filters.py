@@ -1,4 +1,4 @@
-"""A filter that brokers refuse while its consumer is running: an error, and nothing has changed."""
+"""A filter refused by brokers while its consumer runs: an error that changes nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def subscribe(way: Any) -> Callable[..., None]:
-    """Has a push consumer of either kind give a topic to a function, also while it is running."""
+    """Have a push consumer of either kind pass a topic to a function, also while it is running."""
 
     def subscribe(consumer: Any, topic: str, function: Callable[[Any], Any], **how: Any) -> None:
         if way.kind == "sync":
@@ -59,14 +59,14 @@ def test_a_handler_with_a_refused_filter_is_not_added(
     subscribe(consumer, topic, seen)
     with consumer:
         member = consumer._member
-        # Nobody can be asked about the filter of a topic that nameservers do not know yet.
+        # The filter cannot be checked before nameservers list the topic.
         eventually(lambda: has_route(producer, other))
         with pytest.raises(ConfigError, match="does not understand the filter"):
             subscribe(consumer, other, seen, sql=BAD)
         assert _handled_topics(consumer) == {topic}
         assert other not in member.subscriptions
         assert other not in member.instance.routes.watched
-        # A second try with a filter that is one works.
+        # A second attempt with a valid filter works.
         subscribe(consumer, other, seen, sql="price IS NULL")
         assert sorted(seen.wait(2)) == ["first", "unwanted"]
         assert _handled_topics(consumer) == {topic, other}
@@ -84,7 +84,7 @@ def test_a_refused_second_handler_keeps_the_first_one(
             subscribe(consumer, topic, refused, sql="price > 0")
         send("second")
         assert seen.wait(2) == ["first", "second"]
-    # The next life does not begin with the refused one, either.
+    # The next start does not use the refused one, either.
     with consumer:
         send("third")
         assert seen.wait(3) == ["first", "second", "third"]

@@ -1,4 +1,4 @@
-"""Routes: what they say, who is asked, and what is said when there is none."""
+"""Routes: decoding, fetching, and the diagnosis when there is none."""
 
 from __future__ import annotations
 
@@ -135,9 +135,9 @@ def test_a_new_topic_borrows_the_template_for_writing_only() -> None:
     assert play.calls[1].ext == {"topic": "TBW102", "acceptStandardJsonOnly": "true"}
     assert not routes.subscribe_queues("New")
     assert "New" in routes.watched
-    # A second send asks nobody.
+    # A second send needs no request.
     assert Play().run(publish_route(routes, "New")) == route
-    # The real one takes its place.
+    # The real route replaces it.
     Play([answer(body=route_body("a"))]).run(fetch_route(routes, "New"))
     real = routes.route("New")
     assert real is not None

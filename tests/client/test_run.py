@@ -1,4 +1,4 @@
-"""A consumer that is a program: it ends when it is told to, with everything committed."""
+"""A consumer as a program: a signal ends it with everything committed."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_signal_ends_run_after_the_running_handler(
     output, _ = program.communicate(timeout=LIMIT_S)
     assert output == "ended\n"
     assert program.returncode == 0
-    # The handler was in the middle of it: it could finish, and that is known.
+    # The handler was running: it could finish, and its offset is committed.
     (broker,) = cluster.brokers.values()
     assert broker.offsets.of_group(topic, group)[sent.queue.queue_id] == sent.queue_offset + 1
 

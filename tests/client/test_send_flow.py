@@ -1,4 +1,4 @@
-"""Every decision of a send: which queue, how often, for how long, what it ends with."""
+"""Every decision of a send: queue, number of attempts, time, and result."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class Bench:
         return send(self.sending, message, queue=queue, choose=choose, timeout_ms=timeout_ms)
 
     def play(self, *reactions: object) -> Play:
-        """Return a network whose pauses let this clock go on."""
+        """Return a network whose pauses move this clock."""
         return Play(reactions, self.clock)  # type: ignore[arg-type]
 
     def always(self, then: Command | Exception) -> Play:
-        """Return a network that always answers the same."""
+        """Return a network that always gives the same answer."""
         return self.play(*[then] * 1000)
 
     def after(self, seconds: float, then: Command | Exception) -> Callable[[Call], object]:

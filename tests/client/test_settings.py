@@ -1,4 +1,4 @@
-"""Settings of every client, and what is done to every request."""
+"""Settings of every client, and the hooks of every request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every kind of client and a cluster that talks to nobody without TLS and a certificate."""
+"""Every kind of client and a cluster that requires TLS and a certificate."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BODY = random.Random(7).randbytes(1 << 20)
 
 
 class Closed:
-    """A cluster with one authority, and what it has signed."""
+    """A cluster with one authority, and the certificates it has signed."""
 
     def __init__(self, directory: Any) -> None:
         self.authority = Authority(directory / "authority")
@@ -42,11 +42,11 @@ class Closed:
 
     @property
     def tls(self) -> Tls:
-        """What is let in."""
+        """Return settings with a valid certificate."""
         return self._tls(self.authority, self._own)
 
     def not_let_in(self) -> list[Tls | bool]:
-        """Nothing, no certificate, a stranger's, and one who does not believe the server."""
+        """Return TLS settings to be refused: none, no certificate, a stranger's, no trust."""
         return [
             False,
             self._tls(self.authority, None),

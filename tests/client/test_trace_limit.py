@@ -1,4 +1,4 @@
-"""Trace records that come faster than they can be sent."""
+"""Trace records that arrive faster than they can be sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions, replies and traces without sockets: what is told to whom, and when."""
+"""Transactions, replies and traces without sockets: contents and receivers of requests."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.client.test_routes import route_body
 
 
 class Instance:
-    """As much of a client instance as decisions look at."""
+    """The part of a client instance that decisions use."""
 
     def __init__(self) -> None:
         self.routes = RouteTable()
@@ -117,7 +117,7 @@ def test_the_end_of_a_transaction_carries_the_error() -> None:
 
 def test_the_answer_to_a_check_carries_the_error() -> None:
     class Asker:
-        """The connection a broker asks on."""
+        """The connection of a broker that sends a check."""
 
         notices: ClassVar[list[dict[str, Any]]] = []
         remote_text = "b:1"
@@ -212,7 +212,7 @@ def test_transaction_producers_have_the_settings_of_producers() -> None:
     assert set(ProducerSettings.__annotations__) == set(given) - {"nameservers", "group"}
 
 
-# ---- replies
+# ---- Replies
 
 
 def test_a_reply_carries_the_reply_fields_of_its_request() -> None:
@@ -270,7 +270,7 @@ def test_late_and_unreadable_replies_are_answered() -> None:
     assert producer._reply_came(broken, None).code == 1
 
 
-# ---- traces
+# ---- Traces
 
 
 def test_trace_records_equal_javas() -> None:

@@ -1,4 +1,4 @@
-"""Workers that are tasks."""
+"""Task workers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_work_submitted_as_the_last_task_ends_is_done() -> None:
             done.set()
 
         async def first() -> None:
-            # Runs after the task has ended and before anybody is told that it has.
+            # Runs after the task has ended and before its callback runs.
             loop.call_soon(workers.submit, second)
 
         workers.submit(first)

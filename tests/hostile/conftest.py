@@ -1,4 +1,4 @@
-"""A victim for hostile peers: what it uses, and whether others are still served."""
+"""A victim for hostile peers: its resource use, and service for other clients."""
 
 from __future__ import annotations
 
@@ -85,11 +85,11 @@ class Victim:
             try:
                 count += str(Path(entry.path).readlink()).startswith("socket:")
             except FileNotFoundError:
-                continue  # closed a moment ago
+                continue  # Closed a moment ago.
         return count
 
     def serves_others(self) -> None:
-        """A client that behaves gets what it sends, and soon."""
+        """Assert that a well-behaved client is served in time."""
         began = time.monotonic()
         self._served += 1
         body = f"round trip {self._served}".encode()
@@ -103,7 +103,7 @@ class Victim:
 
     @contextmanager
     def keeps(self, within_mib: int) -> Iterator[None]:
-        """While this lasts, memory grows by no more than that; nothing remains afterwards."""
+        """Assert that memory grows by at most `within_mib` meanwhile, and that nothing remains."""
         before = most = self.memory
         ended = threading.Event()
 
@@ -153,13 +153,13 @@ def victim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
 def seed() -> int:
     wanted = os.environ.get("ORBITMQ_FUZZ_SEED", "18")
     chosen = random.randrange(1 << 32) if wanted == "random" else int(wanted)
-    print(f"ORBITMQ_FUZZ_SEED={chosen}")  # shown by pytest if the test fails
+    print(f"ORBITMQ_FUZZ_SEED={chosen}")  # pytest shows it when the test fails.
     return chosen
 
 
 @pytest.fixture
 def own_victim(tmp_path: Path) -> Iterator[Victim]:
-    """A cluster that no other test uses: what is left of it afterwards does not matter."""
+    """A cluster that no other test uses: its state afterwards does not matter."""
     victim = Victim(tmp_path / "log")
     try:
         yield victim
@@ -169,13 +169,13 @@ def own_victim(tmp_path: Path) -> Iterator[Victim]:
 
 @pytest.fixture
 def peers(victim: Victim) -> Iterator[Callable[[], socket.socket]]:
-    """Make connections to the broker; those that are left are closed after the test."""
+    """Connect to the broker; connections left open are closed after the test."""
     made: list[socket.socket] = []
 
     def connect() -> socket.socket:
         host, _, port = victim.broker.rpartition(":")
         made.append(socket.socket())
-        # What the kernel takes off the victim's hands would only make the tests longer.
+        # Buffers of the kernel would only make the tests longer.
         made[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 15)
         made[-1].settimeout(10)
         made[-1].connect((host, int(port)))

@@ -1,4 +1,4 @@
-"""Peers that send a request again and again and read nothing, in a process of their own.
+"""Peers that send one request repeatedly and read nothing, in their own process.
 
 Takes the address and the number of peers; the request comes as the first line of the input, in
 hexadecimal digits. Prints a line when all peers have sent, and ends with its input.
@@ -22,7 +22,7 @@ def main() -> None:
     sent: dict[socket.socket, int] = {}
     for _ in range(count):
         peer = socket.socket()
-        # What the kernel takes off the victim's hands would only make the tests longer.
+        # Buffers of the kernel would only make the tests longer.
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         peer.connect((host, int(port)))
         peer.setblocking(False)

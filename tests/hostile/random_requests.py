@@ -1,4 +1,4 @@
-"""Requests made by chance from a seed: JSON bodies with mistakes, any code with any fields."""
+"""Random requests from a seed: JSON bodies with mistakes, any code with any fields."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ CHANGES_SETTINGS = {RequestCode.UPDATE_BROKER_CONFIG, RequestCode.UPDATE_NAMESRV
 
 
 class Chance:
-    """All choices of a run."""
+    """All random choices of a run."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -195,7 +195,7 @@ class Chance:
         return body
 
     def ext(self) -> dict[str, str]:
-        """Return all fields there are, some of them with other values, sometimes some left out."""
+        """Return all known fields, some with other values, sometimes some left out."""
         rng = self.rng
         ext = dict(PLAUSIBLE)
         for name in rng.sample(sorted(ext), rng.choice([0, 1, 2, 3, 20])):
@@ -206,7 +206,7 @@ class Chance:
         return ext
 
     def body(self, code: int) -> bytes:
-        """Return a body of any kind."""
+        """Return a body of a random kind."""
         kind = self.rng.randrange(4)
         if code in CHANGES_SETTINGS or kind == 0:
             return b""

@@ -1,4 +1,4 @@
-"""Bytes that are no requests, or not yet."""
+"""Malformed or unfinished requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MIB = 1 << 20
 def closed_by_peer(peer: socket.socket) -> bool:
     try:
         while peer.recv(1 << 10):
-            pass  # TLS says why, once, before it hangs up
+            pass  # TLS sends an alert once before the connection closes.
     except ConnectionResetError:
         pass
     return True
@@ -69,7 +69,7 @@ def test_random_bytes_do_not_disturb_others(victim: Victim, peers: Connect) -> N
 
 
 def test_unfinished_handshakes_are_limited_in_number(victim: Victim, peers: Connect) -> None:
-    """Of a thousand who begin to speak TLS and stop, the newest 256 are waited for."""
+    """Of a thousand clients that stop in the TLS handshake, the newest 256 are kept."""
     with victim.keeps(within_mib=100):
         halves = [peers() for _ in range(1000)]
         for peer in halves:
@@ -81,7 +81,7 @@ def test_unfinished_handshakes_are_limited_in_number(victim: Victim, peers: Conn
 
 
 def test_unfinished_frames_are_limited_in_memory(victim: Victim, peers: Connect) -> None:
-    """Forty peers announce 16 MiB each and send 12: of 480 MiB, some 256 may be waited for."""
+    """Forty peers announce 16 MiB each and send 12: of 480 MiB, about 256 may be kept."""
     half = frame(16 * MIB - 4, 100) + bytes(12 * MIB)
     with victim.keeps(within_mib=256 + 64):
         halves = [peers() for _ in range(40)]
@@ -101,7 +101,7 @@ def test_requests_sent_byte_by_byte_are_served(victim: Victim, peers: Connect) -
                 peer.sendall(request[position : position + 1])
             if position % 100 == 0:
                 victim.serves_others()
-        # Slow is not wrong.
+        # A slow peer is not an error.
         for peer in slow:
             head = peer.recv(4, socket.MSG_WAITALL)
             assert b'"code":0' in peer.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL)

@@ -1,4 +1,4 @@
-"""Clients that ask for much and never read what they are sent."""
+"""Clients that request much and never read the answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOLD = {"sysFlag": "6", "suspendTimeoutMillis": "60000"}
 
 
 def pushes(peer: socket.socket, data: bytes, times: int) -> int:
-    """Send again and again and read nothing, until the other side takes no more; returns bytes."""
+    """Send repeatedly and read nothing until the other side accepts no more; return the bytes."""
     peer.setblocking(False)
     chunk = memoryview(data * max(1, (1 << 16) // len(data)))
     left = len(data) * times
@@ -53,7 +53,7 @@ def test_consumers_that_read_no_messages_do_not_fill_memory(victim: Victim, peer
         request = Command(RequestCode.PULL_MESSAGE, ext=pull_ext("unread", 0)).encode()
         consumers = [peers() for _ in range(10)]
         for peer in consumers:
-            pushes(peer, request, 1000)  # 1000 times 200 KB, if they were served
+            pushes(peer, request, 1000)  # 1000 times 200 KB, if all were served.
             victim.serves_others()
         for peer in consumers:
             peer.close()
@@ -70,7 +70,7 @@ def test_a_message_for_many_unread_pulls_does_not_fill_memory(
         peer = peers()
         pushes(peer, request, 4000)
         victim.until(lambda: victim.held == 4000, "not all are held")
-        producer.send("woken", bytes(200_000))  # 800 MB, if all were answered at once
+        producer.send("woken", bytes(200_000))  # 800 MB, if all were answered at once.
         victim.serves_others()
         peer.close()
         producer.close()

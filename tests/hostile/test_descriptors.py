@@ -1,4 +1,4 @@
-"""Peers that take all connections there are."""
+"""Peers that open all available connections."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def connect() -> Iterator[Connect]:
 
 
 def opens_files(victim: Victim, topic: str) -> None:
-    """Assert that the broker serves a connected client, and that the store can make new files."""
+    """Assert that the broker serves a connected client, and that the store can create files."""
     victim.serves_others()
     wire = victim.polite
     for queue_id in range(4):

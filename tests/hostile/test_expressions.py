@@ -1,4 +1,4 @@
-"""SQL expressions that are meant to cost the broker memory or time."""
+"""SQL expressions designed to cost the broker memory or time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ANSWERED: set[int] = {ResponseCode.SUCCESS, ResponseCode.PULL_RETRY_IMMEDIATELY}
 
 
 def nested_between(levels: int) -> str:
-    """Double with each level, if the operand of BETWEEN is copied."""
+    """Return an expression that doubles with each level if the operand of BETWEEN is copied."""
     text = "a"
     for _ in range(levels):
         text = f"-({text} BETWEEN 1 AND 2)"
@@ -60,7 +60,7 @@ def test_expensive_expressions_in_pulls_do_not_delay_others(victim: Victim) -> N
         switch_filters(wire, "true")
         for number in range(100):
             dear = " AND ".join(["a > 5.0"] * 2000) + f" AND a > {number}.0"
-            # What it does not match within its share of time is passed over by the next pulls.
+            # Messages not matched within the time share are left to the next pulls.
             assert wire.pull("dear", **SQL, subscription=dear).code in ANSWERED
             assert wire.pull("dear", **SQL, subscription=nested_between(18)).code in ANSWERED
         victim.serves_others()

@@ -1,4 +1,4 @@
-"""Peers that send as fast as they can, and one beside them that asks one thing at a time."""
+"""Peers that send as fast as they can, and one client beside them with single requests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ A share is a share of time, so that a slower machine handles fewer requests in i
 
 @contextmanager
 def flooded(victim: Victim, request: bytes) -> Iterator[None]:
-    """Twenty peers send a request again and again and read nothing."""
+    """Have twenty peers send one request repeatedly and read nothing."""
     with subprocess.Popen(
         [sys.executable, str(FLOODER), victim.broker, str(FLOODING)],
         stdin=subprocess.PIPE,
@@ -64,9 +64,9 @@ def test_a_client_with_single_requests_is_served_beside_a_flood(
                 assert sent.code == ResponseCode.SUCCESS, sent.remark
                 offsets.append(int(sent.get_ext("queueOffset") or 0))
         polite.close()
-    # All are in one queue: its offsets count what was handled in between.
+    # All are in one queue: its offsets count the requests handled in between.
     between = [after - before for before, after in itertools.pairwise(offsets)]
-    often = statistics.quantiles(between, n=20)[18]  # a machine may stall once
+    often = statistics.quantiles(between, n=20)[18]  # A machine may stall once.
     p99_ms = statistics.quantiles(took_ms, n=100)[98]
     record_property("p99_ms", p99_ms)
     print(

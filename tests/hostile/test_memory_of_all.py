@@ -1,4 +1,4 @@
-"""Many peers that each take little more than they may: the bounds hold for all of them together."""
+"""Many peers that each use a little more than allowed: the limits hold for all together."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Connect = Callable[[], socket.socket]
 def test_held_pulls_with_large_unused_parts_do_not_fill_memory(
     victim: Victim, peers: Connect, part: str
 ) -> None:
-    """Sixty pulls of 4 MiB: 240 MiB, if they were kept as they came."""
+    """Sixty pulls of 4 MiB: 240 MiB, if they were kept unchanged."""
     much = 4 * MIB
     body, ext = b"", dict(HOLD)
     if part == "body":
@@ -51,7 +51,7 @@ def test_held_pulls_with_large_unused_parts_do_not_fill_memory(
 
 
 def test_large_unread_answers_of_many_peers_are_limited(victim: Victim, peers: Connect) -> None:
-    """Eighty peers ask for 11 MiB each: of 880 MiB, some 256 may wait for them."""
+    """Eighty peers request 11 MiB each: of 880 MiB, about 256 may wait for them."""
     with victim.keeps(within_mib=256 + 80):
         producer = Wire(victim.broker)
         for _ in range(60):
@@ -64,7 +64,7 @@ def test_large_unread_answers_of_many_peers_are_limited(victim: Victim, peers: C
             "maxBytes": str(12 * MIB),
         }
         request = Command(RequestCode.ORBIT_BULK_READ, ext=ext).encode()
-        # One that reads, however slowly, keeps its connection.
+        # A peer that reads, however slowly, keeps its connection.
         slow = peers()
         slow.sendall(request)
         greedy = []
@@ -84,7 +84,7 @@ def test_large_unread_answers_of_many_peers_are_limited(victim: Victim, peers: C
 
 
 def test_requests_of_closed_connections_do_not_fill_memory(victim: Victim, peers: Connect) -> None:
-    """Requests sent before a connection closed are handled, but not kept without a bound."""
+    """Requests sent before a connection closed are handled, but kept only up to a limit."""
     request = Command(RequestCode.GET_BROKER_CLUSTER_ACL_INFO).encode()
     data = request * (200_000 // len(request))
     with victim.keeps(within_mib=150):
@@ -111,7 +111,7 @@ def test_unanswered_direct_consumption_does_not_fill_memory(victim: Victim, peer
             peer.sendall(request * (asked // len(asking)))
         taken = 0
         while taken < asked:
-            push = consumer.next_push()  # the first one says that the group has a member
+            push = consumer.next_push()  # The first push announces the new member.
             taken += push.code == RequestCode.CONSUME_MESSAGE_DIRECTLY
         victim.serves_others()
         for peer in asking:

@@ -1,4 +1,4 @@
-"""Messages whose properties break every rule: what waits behind them is served all the same.
+"""Messages with malformed properties: the messages behind them are handled all the same.
 
 The broker works through delayed messages, timers, retries and half messages in order. None of the
 messages here may stop one of these loops for others.
@@ -50,7 +50,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture(scope="module")
 def attacked(cluster: LocalCluster) -> Iterator[Wire]:
-    """A broker that has taken every odd message by every way."""
+    """A broker that has received every malformed message in every way."""
     hostile = Wire(broker_address(cluster))
     hear_of_producer(hostile)
     names = ("g", "a/b", "a\0b", "..", "g" * 300)

@@ -1,4 +1,4 @@
-"""Names, counts and types that a client makes up."""
+"""Names, counts and types invented by a client."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_made_up_groups_topics_offsets_and_locks_do_not_fill_memory(victim: Vict
                 victim.serves_others()
         for number in range(50):
             wire.send(f"made-up-{number}")
-        # Each once and never again, of topics that there are not.
+        # Each once, for topics that do not exist.
         for first in range(0, 30_000, 1000):
             posted = [
                 wire.post(

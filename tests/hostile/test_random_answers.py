@@ -1,4 +1,4 @@
-"""What a broker or a nameserver may send to a client, with mistakes: the client goes on.
+"""Malformed requests and answers of brokers and nameservers: the client continues.
 
 Requests of brokers and answers with JSON bodies are made by chance from a seed, as in
 `test_random_requests`; ``ORBITMQ_FUZZ_SEED=random`` looks for new mistakes.
@@ -82,7 +82,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 def body_of(chance: Chance, code: int, record: bytes) -> bytes:
-    """Return the body of a broker's request, most of them with mistakes."""
+    """Return the body of a broker's request; most bodies have mistakes."""
     kind = chance.rng.randrange(4)
     if code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET and kind:
         value: Any = chance.rng.choice([OFFSETS, OFFSET_LIST])
@@ -138,7 +138,7 @@ def stored_record(cluster: LocalCluster) -> bytes:
 
 
 def ask_clients(cluster: LocalCluster, chance: Chance, record: bytes) -> None:
-    """Have the broker send requests to each client that is connected to it."""
+    """Have the broker send requests to each connected client."""
     (broker,) = cluster.brokers.values()
 
     async def ask() -> None:

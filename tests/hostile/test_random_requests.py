@@ -1,4 +1,4 @@
-"""Random requests of every code: each is answered for a reason, and others are served afterwards.
+"""Random requests of every code: each is answered with a reason, and service continues.
 
 ``ORBITMQ_FUZZ_SEED=random`` looks for new ones; a failure names the seed that repeats it.
 """
@@ -101,7 +101,7 @@ def test_random_requests_of_any_code_are_answered(own_victim: Victim, seed: int)
                 code = chance.rng.choice(codes)
                 flag = chance.rng.choice([0, 0, 0, 0, 2])
                 if encoding == "binary" and code >= 1 << 15:
-                    continue  # the binary header has no room for it
+                    continue  # The binary header has no room for this code.
                 opaque = wire.post(
                     code,
                     chance.ext(),
@@ -110,7 +110,7 @@ def test_random_requests_of_any_code_are_answered(own_victim: Victim, seed: int)
                     version=chance.rng.choice([0, 28, 317, 407]),
                 )
                 posted[opaque] = code
-            # Held pulls and codes that a nameserver does not know are not answered.
+            # Held pulls and codes unknown to a nameserver are not answered.
             wire.ask(RequestCode.GET_KV_CONFIG, {"namespace": "n", "key": "k"})
             for opaque, code in posted.items():
                 if (answer := wire._responses.pop(opaque, None)) is not None:
@@ -148,6 +148,6 @@ def test_routes_and_table_files_with_mistakes_cause_only_known_errors(seed: int)
                 members = Members.read(content)
                 members.table(next(key for key in value if key != "dataVersion"))
             except (WireError, MalformedJson):
-                continue  # the backup is read instead
+                continue  # The backup is read instead.
             table.load(members)
             dumps_lenient(table.as_json())

@@ -1,4 +1,4 @@
-"""A cluster in a process of its own, so that nothing but the cluster is in the memory measured.
+"""A cluster in its own process, so that the measured memory is only that of the cluster.
 
 Prints where it listens and keeps its store; then, for each line of its input, how many pulls it
 holds. Takes the number of descriptors it may have, all that there are if none is given.

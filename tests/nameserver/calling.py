@@ -36,7 +36,7 @@ class Clock:
 
 
 class Caller:
-    """One connection that asks and waits."""
+    """One connection that sends a request and waits for its answer."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, encoding: Encoding
@@ -119,7 +119,7 @@ def broker(
 
 
 class Running:
-    """A nameserver that runs, and ways to talk to it."""
+    """A running nameserver, and ways to connect to it."""
 
     def __init__(self, nameserver: Nameserver, clock: Clock, encoding: Encoding) -> None:
         self.nameserver = nameserver
@@ -169,7 +169,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 async def until(
     true: Callable[[], Awaitable[bool]], what: str, *, timeout_s: float = 5, pause_s: float = 0.005
 ) -> None:
-    """Ask until it is so: for what happens on the far side of a socket."""
+    """Repeat until a condition holds: for events on the other side of a socket."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
     while not await true():

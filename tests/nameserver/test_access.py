@@ -1,4 +1,4 @@
-"""Accounts at the nameserver, for those who want them there, too; attacked as the broker's are."""
+"""Access control at the nameserver, with the same attacks as against the broker."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_unsigned_forged_and_forbidden_requests_are_refused(
         with login(address, "shopkeeper", "shopkeeper1", tls, encoding) as shopkeeper:
             assert shopkeeper.signed(look).code == 0
             refused(shopkeeper.signed(put, KV), "Need admin permission for request code=100")
-            # What was signed for looking is no key to changing.
+            # A signature for a query is not valid for a change.
             signed = dict(KV)
             shopkeeper._sign(RequestCode.GET_KV_CONFIG, signed, b"")
             refused(shopkeeper.ask(put, signed), "Need admin permission")

@@ -1,4 +1,4 @@
-"""A running nameserver: what ends a broker, and which address a client is given."""
+"""A running nameserver: removal of brokers, and the addresses that clients get."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_closing_an_older_connection_keeps_the_broker(tmp_path: Path) -> None:
             await old.register()
             await new.register()
             await old.close()
-            # Its end has been seen when the server has two connections left.
+            # The close has been noticed when the server has two connections left.
             server = cluster.nameserver._server
             assert server is not None
 
@@ -125,10 +125,10 @@ def test_each_client_gets_the_host_it_connected_to(tmp_path: Path) -> None:
             assert table["broker-a"]["brokerAddrs"] == {0: "127.0.0.2:10911"}
             assert table["broker-b"]["brokerAddrs"] == {0: "172.17.0.2:20911"}
             assert loads_lenient((await two.ask(304)).body)["brokerAddr"] == "127.0.0.2:10911"
-            # A slave elsewhere is led to its master the same way.
+            # A slave on another host gets the address of its master the same way.
             slave = await two.register(address="10.0.0.9:10911", broker_id=1)
             assert slave.ext == {"masterAddr": "127.0.0.2:10911", "haServerAddr": "127.0.0.2:10912"}
-            # The registered address stays the name inside.
+            # The registered address stays the internal key.
             await one.ask(104, **broker(address="172.17.0.2:10911"))
             assert addresses(await one.route("T1")) == {"1": "10.0.0.9:10911"}
 
@@ -162,7 +162,7 @@ def test_the_address_of_a_remote_broker_is_that_of_its_connection(tmp_path: Path
     async def test() -> None:
         async with running(tmp_path) as cluster:
             caller = await cluster.caller()
-            # As if the registration had come from elsewhere.
+            # As if the registration had come from another machine.
             server = cluster.nameserver._server
             assert server is not None
             await caller.ask(206)

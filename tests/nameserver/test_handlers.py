@@ -271,7 +271,7 @@ def test_settings_are_returned_changed_and_saved(tmp_path: Path, encoding: Encod
 
 
 def test_changed_settings_keep_the_rest_of_the_file(tmp_path: Path) -> None:
-    """Without its lines of TLS a nameserver would come back open to everybody."""
+    """Without its TLS lines a nameserver would restart open to everybody."""
     file = tmp_path / "namesrv.properties"
     before = (
         "# Ours.\ntls.server.mode=enforcing\ntls.server.keyPassword=hush\nnoSuchKey=1\n"
@@ -337,7 +337,7 @@ def test_the_size_of_the_kv_table_is_limited(
             assert full.code == 1
             assert "of at most 1000 characters" in (full.remark or "")
             assert (await caller.ask(101, namespace="N", key="m")).code == 22
-            # A smaller value in the place of another one, and one after another has gone.
+            # A smaller value may replace another one, and a new one fits after one was removed.
             assert (await caller.ask(100, namespace="N", key="k", value="y")).code == 0
             await caller.ask(102, namespace="N", key="l")
             assert (await caller.ask(100, namespace="N", key="m", value="x" * 300)).code == 0
@@ -398,7 +398,7 @@ def test_an_unknown_code_gets_no_answer(tmp_path: Path, encoding: Encoding) -> N
             caller = await cluster.caller()
             caller.tell(9999)
             caller.tell(34)
-            # The next answer is that of the next question.
+            # The next answer belongs to the next request.
             assert (await caller.ask(206)).code == 0
 
     run(test)

@@ -1,4 +1,4 @@
-"""The rules of the tables, with no socket and no clock."""
+"""The rules of the route tables, without sockets and with a test clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Account files that requests change keep what an operator has written between the lines."""
+"""Account files changed by requests keep comments and layout."""
 
 from __future__ import annotations
 

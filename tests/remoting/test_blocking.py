@@ -1,4 +1,4 @@
-"""Requests on the calling thread: answers, timeouts, lost connections, and the pool's bounds."""
+"""Requests on the calling thread: answers, timeouts, lost connections, and pool limits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Reaction = Callable[[Command], list[bytes] | None]
 
 
 class Peer:
-    """A server that does what a function says: sends these pieces, or closes on None."""
+    """A server that answers with the pieces a function returns, or closes on None."""
 
     def __init__(self, react: Reaction, tls: ssl.SSLContext | None = None) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -67,7 +67,7 @@ class Peer:
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
+            self._listener.shutdown(socket.SHUT_RDWR)  # Wake the accepting thread.
         self._listener.close()
         for connection in self.connections:
             connection.close()
@@ -160,7 +160,7 @@ def test_an_answer_that_trickles_does_not_extend_the_deadline(
     with pytest.raises(RequestTimeout):
         network.invoke(peer.address, 1, timeout_ms=150)
     release.set()
-    assert time.monotonic() - begin < 5  # all the drops take longer
+    assert time.monotonic() - begin < 5  # All pieces together take longer.
 
 
 def test_a_closed_absent_or_foreign_peer_is_a_lost_connection(
@@ -254,7 +254,7 @@ def test_notices_are_sent_and_signed_like_calls(start: Callable[..., Peer]) -> N
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A certificate that its owner has signed himself, and its key."""
+    """A self-signed certificate and its key."""
     directory = tmp_path_factory.mktemp("tls")
     cert, key = directory / "cert.pem", directory / "key.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]

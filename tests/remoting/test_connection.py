@@ -83,14 +83,14 @@ async def serving(max_idle_s: float = 120) -> AsyncIterator[tuple[Peer, Server, 
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
-    """Run a test on the loop that ships with Python and on the one the programs use."""
+    """Run a test on asyncio's standard loop and on the loop the programs use."""
     for new_loop in (asyncio.new_event_loop, uvloop.new_event_loop):
         with asyncio.Runner(loop_factory=new_loop) as runner:
             runner.run(asyncio.wait_for(test(), 20))
 
 
 async def until(true: Callable[[], bool]) -> None:
-    """Let the loop go on until something is true; `run` sets the deadline."""
+    """Let the loop run until a condition is true; `run` sets the deadline."""
     while not true():  # noqa: ASYNC110 - there is no event for the state of a connection
         await asyncio.sleep(0.001)
 
@@ -228,7 +228,7 @@ def test_a_peer_that_does_not_read_is_not_served_until_it_does(
             (connection,) = server.connections
             transport = connection._transport
             assert transport is not None
-            # 200 MiB were asked for in one read.
+            # 200 MiB were requested in one read.
             assert transport.get_write_buffer_size() < 4 << 20
             received = 0
             while received < 200 << 20:
@@ -296,7 +296,7 @@ def test_requests_beyond_the_limit_in_work_wait(
             peer.gate.set()
             assert {(await task).body for task in later} == {b"later"}
             await echo
-            # And it is read from again.
+            # The connection is read again.
             assert (await client.invoke(address, ECHO, body=b"again")).body == b"again"
             await client.close()
 
@@ -371,7 +371,7 @@ def test_requests_sent_before_the_close_are_handled(monkeypatch: pytest.MonkeyPa
         writer.write(Command(LATER).encode() + oneway * 1000)
         await until(lambda: any(one._inbox for one in server.connections))
         (connection,) = server.connections
-        connection.abort()  # as after an answer that cannot be written
+        connection.abort()  # As after an answer that cannot be written.
         await until(lambda: bool(closed))
         assert len(peer.seen) == 1000, "handled before the connection counts as closed"
         assert not server.connections
@@ -441,7 +441,7 @@ def test_requests_are_refused_when_too_many_bytes_are_in_work(
 
 def test_reading_pauses_while_too_many_bytes_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orbitmq.remoting.limits.UNCUT_BYTES", 100_000)
-    # A connection that has just read handles one request only, so most of what it read waits.
+    # A connection handles one request per read here, so most of what it read waits.
     monkeypatch.setattr(FairTurns, "share", lambda _turns: 0.0)
 
     async def test() -> None:
@@ -497,7 +497,7 @@ def test_oneway_requests_wait_for_a_slow_peer() -> None:
         async with serving() as (peer, _, address):
             client = RemotingClient()
             body = bytes(100_000)
-            for _ in range(200):  # 20 MB, faster than they are read
+            for _ in range(200):  # 20 MB, faster than they are read.
                 await client.notify(address, NEVER, body=body)
             await until(lambda: len(peer.seen) == 200)
             await client.close()

@@ -1,4 +1,4 @@
-"""Shares of the loop's turns, by a clock that is moved by the work itself."""
+"""Shares of the event loop's turns, with a clock that the work itself moves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orbitmq.remoting.fair_turns import SHARE_S, TURN_S, FairTurns
 
 
 class Loop:
-    """A loop whose turns a test begins, and a clock."""
+    """A test clock, and a loop whose turns a test begins."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -107,9 +107,9 @@ def test_answers_are_written_before_others_get_their_next_shares() -> None:
     async def turn() -> None:
         loop = asyncio.get_running_loop()
         turns = FairTurns.of(loop)
-        turns.share()  # one has read more than its share,
+        turns.share()  # One connection has read more than its share,
         turns.join(Flooding())
-        WriteCoalescer.of(loop).join(Asking())  # and another, after it, is answered
+        WriteCoalescer.of(loop).join(Asking())  # and another one, after it, is answered.
         for _ in range(3):
             await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""Panics of native code: an error like any other for peers and for loops that must go on."""
+"""Panics of native code are handled like other errors, by connections and periodic tasks."""
 
 from __future__ import annotations
 

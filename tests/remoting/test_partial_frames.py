@@ -1,4 +1,4 @@
-"""The limit on unfinished frames of all connections together."""
+"""The common limit on unfinished frames of all connections."""
 
 from __future__ import annotations
 

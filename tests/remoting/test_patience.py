@@ -1,4 +1,4 @@
-"""Whoever waits learns when it pays to do so awake."""
+"""Adaptive spinning: it stops when waits are wasted and resumes when they pay."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def processors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def waits(learned: AdaptiveSpin, times: int, *, pay: bool) -> str:
-    """Wait so often; returns how: A for awake, s for asleep."""
+    """Make `times` waits; return their kinds: A for awake, s for asleep."""
     seen = ""
     for _ in range(times):
         if learned.for_this_one():

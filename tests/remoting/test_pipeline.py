@@ -1,4 +1,4 @@
-"""Connections that are of no more use: noticed before anybody sends over them."""
+"""Closed connections are noticed before they are used."""
 
 from __future__ import annotations
 

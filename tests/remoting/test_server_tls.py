@@ -1,4 +1,4 @@
-"""One port, plain and encrypted: what each mode lets in, by which certificates."""
+"""Plain and TLS connections on one port: server modes and certificates."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 
 def tls_of(**settings: str) -> TlsSettings:
-    """Settings by the last parts of their keys: ``server_certPath`` is ``tls.server.certPath``."""
+    """Return settings; ``server_certPath`` stands for the key ``tls.server.certPath``."""
     made = TlsSettings()
     keys = {f"tls.{name.replace('_', '.')}": text for name, text in settings.items()}
     assert made.take(keys) == list(keys)
@@ -251,7 +251,7 @@ def test_many_unfinished_handshakes_keep_no_client_out(
             halves = [await asyncio.open_connection(host, int(port)) for _ in range(12)]
             for _, writer in halves:
                 writer.write(b"\x16\x03\x01")
-            # All but the newest five are closed; one more comes, and is served.
+            # All but the newest five are closed; one more client connects and is served.
             ends = (reader.read() for reader, _ in halves[:7])
             for end in await asyncio.gather(*ends, return_exceptions=True):
                 assert end == b"" or isinstance(end, ConnectionResetError)
@@ -290,7 +290,7 @@ def test_invalid_tls_settings_prevent_the_start(certified: Certified, tmp_path: 
     ):
         with pytest.raises(ConfigError, match=words):
             ServerTls.of(settings)
-    # In Java such a server serves plain connections alone.
+    # In Java such a server serves only plain connections.
     assert ServerTls.of(tls_of(test_mode_enable="false")) is None
 
 
@@ -329,7 +329,7 @@ def test_a_standalone_cluster_works_on_one_enforcing_port(run: Run, tmp_path: Pa
         await standalone.start()
         try:
             client = RemotingClient(tls=client_context(Tls(verify=False)))
-            answer = await client.invoke(standalone.address, 106)  # cluster info
+            answer = await client.invoke(standalone.address, 106)  # Cluster info.
             assert standalone.config.broker_name.encode() in answer.body
             await client.close()
         finally:

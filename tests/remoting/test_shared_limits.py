@@ -1,4 +1,4 @@
-"""The limits that all connections of a server share, without connections."""
+"""The limits that all connections of a server share, tested without connections."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orbitmq.remoting.unsent import Unsent
 MIB = 1 << 20
 
 
-# ---- what owners may keep
+# ---- Budgets of owners
 
 
 def test_every_peer_gets_what_it_requests_below_the_limit() -> None:
@@ -37,7 +37,7 @@ def test_only_peers_with_large_amounts_are_refused_beyond_the_limit() -> None:
     assert budget.total_bytes == MIB + SMALL_BYTES
 
 
-# ---- what waits for peers
+# ---- Unsent bytes
 
 
 @dataclass(eq=False)
@@ -74,7 +74,7 @@ def test_small_amounts_do_not_count() -> None:
     assert unsent.total_bytes == 0
 
 
-# ---- who gives way
+# ---- Closing of new connections
 
 
 def test_the_oldest_connection_without_a_request_is_closed() -> None:
@@ -101,7 +101,7 @@ def test_the_oldest_connection_without_a_request_is_closed() -> None:
     assert not newcomers.make_room()
 
 
-# ---- what is logged of it
+# ---- Logging of repeated events
 
 
 def test_of_many_equal_events_one_is_logged(caplog: pytest.LogCaptureFixture) -> None:

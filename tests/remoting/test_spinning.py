@@ -1,4 +1,4 @@
-"""A thread that waits awake for an answer, and learns when not to."""
+"""A receiving thread that spins for an answer, and learns when not to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orbitmq.remoting.busy_wait import TRIES, SpinReceiver
 
 
 class Asked:
-    """A socket that counts how it is asked, and has an answer for those who wait awake, or not."""
+    """A socket that counts spinning and sleeping receives, and answers early or late."""
 
     def __init__(self) -> None:
         self.in_time = True

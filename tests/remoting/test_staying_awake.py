@@ -1,4 +1,4 @@
-"""A server's loop that stays awake for the next request, and one that does not."""
+"""A server's event loop that stays awake for the next request, or sleeps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orbitmq.remoting.coalesce import AWAKE_S, LoopKeepAwake
 
 
 class Turns:
-    """A loop that only notes who wants to be called in its next turn, and a clock that is set."""
+    """A loop that records whether its next turn was requested, with a clock that a test sets."""
 
     def __init__(self) -> None:
         self.soon: list[Callable[[], None]] = []
@@ -27,7 +27,7 @@ class Turns:
         return self.now
 
     def turn(self, seconds: float = 0.0) -> bool:
-        """Let time pass and a turn be; returns whether the next one begins at once."""
+        """Let time pass and run one turn; return True if the next one begins at once."""
         self.now += seconds
         called, self.soon = self.soon, []
         assert len(called) <= 1
@@ -77,7 +77,7 @@ def test_the_loop_sleeps_when_several_connections_were_answered(turns: Turns) ->
     assert turns.turn()
     loop.answered(2)
     assert not turns.turn()
-    for _ in range(10 * TRIES):  # which were no waste: it was there when they came
+    for _ in range(10 * TRIES):  # These waits were not wasted: the next request came in time.
         loop.answered(1)
         assert turns.turn()
         loop.answered(2)

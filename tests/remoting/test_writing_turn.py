@@ -1,4 +1,4 @@
-"""The loops whose connections write together."""
+"""Event loops whose connections write together."""
 
 from __future__ import annotations
 

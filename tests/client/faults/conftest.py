@@ -1,4 +1,4 @@
-"""A cluster behind a network that fails on purpose, and clients of either kind."""
+"""A cluster behind a deliberately failing network, and clients of either kind."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def network() -> Iterator[FaultyNetwork]:
 
 @pytest.fixture
 def admin(network: FaultyNetwork) -> Iterator[Admin]:
-    """An admin that goes past the proxies, to see what is really there."""
+    """An admin client that bypasses the proxies, to see the real state."""
     with Admin(network.cluster.address) as admin:
         yield admin
 
@@ -47,7 +47,7 @@ def open_files() -> int:
 
 
 def own_threads() -> set[threading.Thread]:
-    """All threads but those of loops' own pools, which the cluster in this process makes, too."""
+    """Return all threads but those of the loops' own pools, which the cluster here creates, too."""
     return {
         thread
         for thread in threading.enumerate()
@@ -56,7 +56,7 @@ def own_threads() -> set[threading.Thread]:
 
 
 class Remains:
-    """What there was before; `assert_none` says whether anything more is there now."""
+    """Threads, connections and objects before a test; `assert_none` checks that none were added."""
 
     def __init__(self, network: FaultyNetwork) -> None:
         self._network = network
@@ -64,12 +64,12 @@ class Remains:
         self._files, self._connections = open_files(), network.broker.connection_count
 
     def assert_none(self, clients: Iterable[weakref.ref[Any]]) -> None:
-        """Nothing of these clients is left: no thread, no connection, no file, no object."""
+        """Assert that the clients left no thread, connection, file or object."""
         deadline = time.monotonic() + LIMIT_S
         while not own_threads() <= self._threads:
             left = own_threads() - self._threads
             assert time.monotonic() < deadline, f"threads go on: {left}"
-            time.sleep(0.01)  # workers have been told to go home
+            time.sleep(0.01)  # Workers have been told to end.
         while self._network.broker.connection_count > self._connections or (
             open_files() > self._files
         ):
@@ -83,10 +83,10 @@ class Remains:
 
 @pytest.fixture
 def unseen_log(caplog: pytest.LogCaptureFixture) -> None:
-    """Keep no log records: they keep errors, and those the objects they have come past."""
+    """Keep no log records: they hold errors, and those hold the objects in their tracebacks."""
     caplog.set_level(logging.CRITICAL, "orbitmq")
 
 
 def weakly(client: Any) -> weakref.ref[Any]:
-    """Return what tells whether a client is still there, of either kind."""
+    """Return a weak reference to a client of either kind."""
     return weakref.ref(getattr(client, "_target", client))

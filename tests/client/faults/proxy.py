@@ -1,4 +1,4 @@
-"""A network that fails on purpose: a TCP proxy that cuts, delays and withholds bytes.
+"""A deliberately failing network: a TCP proxy that cuts, delays and withholds bytes.
 
 Clients learn the addresses of brokers from the nameserver, so a `FaultyNetwork` stands in front of
 both: the proxy of the nameserver writes the brokers' proxies into the routes it passes on. All
@@ -23,7 +23,7 @@ CHUNK = 64 << 10
 
 
 class Proxy:
-    """Passes bytes on between its clients and one server, as long as nobody tells it otherwise.
+    """Passes bytes between its clients and one server until a fault is switched on.
 
     Everything that is told to it is told to connections that are open and those to come.
     """
@@ -52,7 +52,7 @@ class Proxy:
         self._flowing.set()
         return await asyncio.start_server(self._accept, "127.0.0.1", 0)
 
-    # ---- what can be told to it
+    # ---- Faults
 
     def cut(self) -> None:
         """Cut all connections that are open."""
@@ -63,22 +63,22 @@ class Proxy:
         self._thread.run(there())
 
     def cut_after(self, count: int, *, answers: bool) -> None:
-        """Let so many more bytes through in one direction, then cut all connections, once."""
+        """Pass a number of further bytes in one direction, then cut all connections, once."""
         self._cut_after[answers] = count
 
     @property
     def is_about_to_cut(self) -> bool:
-        """Whether a cut that was asked for has not come yet."""
+        """True if a requested cut has not happened yet."""
         return any(count is not None for count in self._cut_after.values())
 
     def refuse(self, refusing: bool = True) -> None:
-        """Cut all connections, and new ones at once."""
+        """Cut all connections, and each new one at once."""
         self.is_refusing = refusing
         if refusing:
             self.cut()
 
     def withhold(self, withholding: bool = True) -> None:
-        """Pass on nothing any more, as a network does that is gone; what is held comes later."""
+        """Pass nothing on, like a network that is gone; withheld bytes are passed on later."""
 
         async def there() -> None:
             if withholding:
@@ -90,10 +90,10 @@ class Proxy:
 
     @property
     def connection_count(self) -> int:
-        """How many connections are open."""
+        """Number of open connections."""
         return len(self._pairs)
 
-    # ---- passing on
+    # ---- Transport of bytes
 
     def _cut(self) -> None:
         self.cuts += 1
@@ -158,7 +158,7 @@ class Proxy:
 
 
 class FaultyNetwork:
-    """A cluster behind proxies: `address` is what clients are to be given."""
+    """A cluster behind proxies: `address` is the nameserver address for clients."""
 
     def __init__(self, *, brokers: int = 1, nameservers: int = 1, **settings: str) -> None:
         self.cluster = LocalCluster(brokers=brokers, nameservers=nameservers, settings=settings)
@@ -195,7 +195,7 @@ class FaultyNetwork:
         return data
 
     def restart_broker(self, name: str = "broker-a") -> None:
-        """Have a broker go and come back with its port and its store."""
+        """Stop and start a broker with the same port and store."""
         self.cluster.stop_broker(name)
         self.cluster.start_broker(name)
 

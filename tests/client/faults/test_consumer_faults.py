@@ -1,4 +1,4 @@
-"""Push consumers on a network that fails, and with handlers that do.
+"""Push consumers with a failing network or failing handlers.
 
 Nothing is lost, queues stay in order, and only what was being handled may come twice.
 """
@@ -30,7 +30,7 @@ Listen = Callable[..., Any]
 
 
 class Seen:
-    """What came, in the order it came, with the number of each try."""
+    """Received messages, in order, with the number of each attempt."""
 
     def __init__(self) -> None:
         self.messages: list[Any] = []
@@ -53,7 +53,7 @@ class Seen:
         self.wait_for("all messages", lambda: wanted <= {m.body for m in self.messages})
 
     def assert_in_order(self) -> None:
-        """Each queue came without gaps; it may go back, but only to what came before."""
+        """Assert that each queue came without gaps; it may only go back to earlier messages."""
         highest: dict[Any, int] = defaultdict(lambda: -1)
         for message in self.messages:
             assert message.queue_offset <= highest[message.queue] + 1
@@ -62,7 +62,7 @@ class Seen:
 
 @pytest.fixture
 def listen(network: FaultyNetwork, way: Way, request: pytest.FixtureRequest) -> Iterator[Listen]:
-    """Start push consumers that give the messages of topic T to a function."""
+    """Start push consumers that pass the messages of topic T to a function."""
     consumers = []
     is_async = request.node.callspec.params["way"] == "async"
 
@@ -94,7 +94,7 @@ def listen(network: FaultyNetwork, way: Way, request: pytest.FixtureRequest) -> 
 
 @pytest.fixture
 def producer(network: FaultyNetwork, admin: Admin) -> Iterator[Producer]:
-    """A producer that goes past the proxies."""
+    """A producer that bypasses the proxies."""
     admin.create_topic("T", queues=QUEUES)
     with Producer(network.cluster.address, group="p") as producer:
         yield producer
@@ -115,7 +115,7 @@ def test_nothing_is_lost_when_connections_are_cut_inside_frames(
     listen(seen.add, orderly=orderly, pull_batch_size=8)
     sent = set()
     for round_number in range(4):
-        # Far enough for some whole answers, in the middle of the one after.
+        # Far enough for some whole answers, in the middle of the next one.
         network.broker.cut_after(700 + 531 * round_number, answers=round_number % 2 == 0)
         sent |= send_numbers(producer, range(round_number * 40, round_number * 40 + 40))
         seen.wait_for_all(sent)
@@ -124,7 +124,7 @@ def test_nothing_is_lost_when_connections_are_cut_inside_frames(
     if orderly:
         seen.assert_in_order()
     else:
-        # Offsets are known here, a cut alone gives nothing twice.
+        # Offsets are known here, so a cut alone repeats nothing.
         assert max(seen.bodies.values()) == 1
 
 
@@ -160,7 +160,7 @@ def test_nothing_is_lost_when_the_broker_stops_answering(
     seen.wait_for_all(sent)
     network.broker.withhold()
     sent |= send_numbers(producer, range(50, 100))
-    time.sleep(0.6)  # longer than a pull may take: what matters here is time itself
+    time.sleep(0.6)  # Longer than a pull may take; only time itself matters here.
     network.broker.withhold(False)
     seen.wait_for_all(sent)
     assert set(seen.bodies) == sent
@@ -169,10 +169,10 @@ def test_nothing_is_lost_when_the_broker_stops_answering(
 def test_a_member_is_registered_again_after_its_connection_was_cut(
     network: FaultyNetwork, producer: Producer, admin: Admin, way: Way
 ) -> None:
-    """Also when nothing is being asked of the broker that could fail."""
+    """Also when no request is pending at the broker that could fail."""
 
     def wait_for_member(*, other_than: str = "") -> str:
-        """Return the address it is known by."""
+        """Return the address under which the broker lists the member."""
         deadline = time.monotonic() + LIMIT_S
         while True:
             group = admin.group_members("g")
@@ -196,7 +196,7 @@ def test_consumption_goes_on_when_the_nameserver_is_lost(
     sent = send_numbers(producer, range(50))
     seen.wait_for_all(sent)
     network.nameservers[0].refuse()
-    time.sleep(0.7)  # routes are refreshed twice a second here, and now cannot be
+    time.sleep(0.7)  # Routes are refreshed twice a second here, which now fails.
     sent |= send_numbers(producer, range(50, 100))
     seen.wait_for_all(sent)
     network.nameservers[0].refuse(False)
@@ -214,7 +214,7 @@ def test_committed_messages_are_not_repeated_after_a_lost_connection(
     while admin.group_lag("g", "T").total:
         assert time.monotonic() < deadline, "offsets are not committed while running"
         time.sleep(0.02)
-    network.broker.refuse()  # it cannot say goodbye
+    network.broker.refuse()  # It cannot unregister.
     consumer.stop()
     network.broker.refuse(False)
     later = send_numbers(producer, range(100, 120))
@@ -229,7 +229,7 @@ def test_a_slow_handler_limits_the_pulls(
     seen, may_go_on = Seen(), threading.Event()
 
     def handle(message: Any) -> None:
-        # The asyncio twin has one thread for all, so there only the first one waits.
+        # The asyncio consumer has one thread for all, so only the first message waits there.
         assert may_go_on.wait(LIMIT_S)
         seen.add(message)
 
@@ -239,7 +239,7 @@ def test_a_slow_handler_limits_the_pulls(
         producer.send(Message("T", body))
     before = network.broker.passed_bytes[True]
     listen(handle, max_cached_messages=16, pull_batch_size=8, concurrency=2)
-    time.sleep(0.5)  # for it to pull as much as it likes
+    time.sleep(0.5)  # Time for it to pull as much as it can.
     pulled = network.broker.passed_bytes[True] - before
     assert pulled < QUEUES * (16 + 2 * 32) * len(body) * 1.2
     may_go_on.set()

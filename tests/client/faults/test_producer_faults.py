@@ -1,4 +1,4 @@
-"""Producers on a network that fails: what was acknowledged is there, and no call hangs."""
+"""Producers on a failing network: acknowledged messages are stored, and no call hangs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Way = Callable[..., Any]
 
 
 def stored_bodies(network: FaultyNetwork, topic: str) -> Counter[bytes]:
-    """Everything a topic holds, read in the stores themselves."""
+    """Return all bodies of a topic, read from the stores."""
     bodies: Counter[bytes] = Counter()
     for broker in network.cluster.brokers.values():
         for name, queue_id in broker.store.queues():
@@ -202,7 +202,7 @@ BOTH = {"broker-a", "broker-b"}
 
 
 class Clock:
-    """A producer's clock, which goes on only when it is told to."""
+    """A producer's clock, which a test moves."""
 
     def __init__(self, producer: Any) -> None:
         self.now_s = 1000.0
@@ -213,7 +213,7 @@ class Clock:
 
 
 def _brokers_of(producer: Any, count: int) -> list[str]:
-    """Send messages; return the names of the brokers that took them."""
+    """Send messages; return the names of the brokers that stored them."""
     return [producer.send(Message("T", b"x")).queue.broker_name for _ in range(count)]
 
 
@@ -234,7 +234,7 @@ def test_latency_faults_keep_a_producer_away_from_a_slow_broker(
         assert set(_brokers_of(producer, 8)) == BOTH
 
         def slowly(data: bytes) -> bytes:
-            # From 550 ms on a broker is passed over for 30 s.
+            # From 550 ms on, a broker is avoided for 30 s.
             clock.now_s += 0.6 if IN_ANSWERS_TO_SENDS in data else 0
             return data
 

@@ -1,4 +1,4 @@
-"""Consumers that are asked, on a network that fails: each queue comes whole and in order."""
+"""Polling consumers on a failing network: each queue is read whole and in order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SETTINGS: dict[str, Any] = {
 
 @pytest.fixture
 def producer(network: FaultyNetwork, admin: Admin) -> Iterator[Producer]:
-    """A producer that goes past the proxies."""
+    """A producer that bypasses the proxies."""
     admin.create_topic("T", queues=4)
     with Producer(network.cluster.address, group="p") as producer:
         yield producer
@@ -55,7 +55,7 @@ def take(consumer: Any, wanted: int) -> list[Any]:
 
 
 def assert_whole(messages: list[Any]) -> None:
-    """Each queue from its beginning, without gaps and without anything twice."""
+    """Assert that each queue came from its beginning, without gaps and repeats."""
     for queue, of_queue in itertools.groupby(
         sorted(messages, key=lambda message: message.queue), key=lambda message: message.queue
     ):
@@ -104,12 +104,12 @@ def test_queues_are_read_whole_when_the_broker_restarts(
 def test_an_unfinished_list_comes_again_after_a_stop(
     network: FaultyNetwork, producer: Producer, way: Way
 ) -> None:
-    """A program that dies in the middle of a list gets that list again, and nothing before it."""
+    """A program that dies while it handles a list gets that list again, and nothing before it."""
     make = way(Consumer, AsyncConsumer)
     send_numbers(producer, range(100))
     consumer = make(network.address, "T", **SETTINGS).start()
     first, second = consumer.poll(10), consumer.poll(10)
-    consumer.stop(last_is_done=False)  # as leaving a with block by an exception does
+    consumer.stop(last_is_done=False)  # As leaving a with block by an exception does.
     with make(network.address, "T", **SETTINGS) as consumer:
         rest = take(consumer, 100 - len(first))
     done = {message.message_id for message in first}
@@ -138,7 +138,7 @@ def test_a_stopped_reader_leaves_no_objects_or_connections(
 
 
 def own_bytes() -> int:
-    """Memory of this process that is not a mapped file, such as the store's log."""
+    """Return the memory of this process without mapped files, such as the store's log."""
     status = Path("/proc/self/status").read_text()
     return int(status.partition("RssAnon:")[2].split()[0]) << 10
 
@@ -146,7 +146,7 @@ def own_bytes() -> int:
 def test_memory_does_not_grow_with_the_messages_read(
     network: FaultyNetwork, producer: Producer, way: Way
 ) -> None:
-    """A hundred megabytes of messages through a consumer that may hold half a one."""
+    """Read a hundred megabytes through a consumer that may hold half a megabyte."""
     body = os.urandom(1 << 16)
     settings = SETTINGS | {"max_cached_bytes": 1 << 19}
 

@@ -1,4 +1,4 @@
-"""Every question a consumer asks of brokers, and what it makes of the answers; no sockets."""
+"""Every request a consumer sends to brokers, and how it handles the answers; no sockets."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _message(reconsume_times: int = 0, **properties: str) -> ReceivedMessage:
     return message
 
 
-# ---- offsets
+# ---- Offsets
 
 
 def test_a_committed_offset_is_read_from_the_master() -> None:
@@ -103,7 +103,7 @@ def test_a_missing_offset_is_minus_one_and_a_missing_answer_an_error() -> None:
         with pytest.raises(type(failure)):
             Play([failure]).run(stored_offset(_routes(), "g", QUEUE))
     with pytest.raises(BrokerRefused):
-        # A broker that is busy must not make a group begin anew.
+        # A busy broker must not make a group begin anew.
         Play([answer(ResponseCode.SYSTEM_BUSY)]).run(stored_offset(_routes(), "g", QUEUE))
 
 
@@ -147,7 +147,7 @@ def test_reporting_an_offset_is_oneway_and_committing_waits() -> None:
         Play([answer(1)]).run(commit_offset(_routes(), "g", QUEUE, 7))
 
 
-# ---- pulls
+# ---- Pulls
 
 
 def _pull(*reactions: Any, **more: Any) -> tuple[Any, Play]:
@@ -239,7 +239,7 @@ def test_tags_are_compared_again_by_the_client() -> None:
     assert [(m.queue_offset, m.max_offset) for m in kept] == [(0, 20), (2, 20)]
 
 
-# ---- members, shares, locks
+# ---- Members, shares and locks
 
 
 def _members(*ids: str) -> Command:
@@ -352,7 +352,7 @@ def test_filters_are_checked_before_they_are_used() -> None:
         Play([answer(ResponseCode.SYSTEM_ERROR)]).run(check_filter(_routes(), "g", "c1", sql))
 
 
-# ---- messages that failed
+# ---- Failed messages
 
 
 def test_a_failed_message_goes_back_to_its_broker() -> None:

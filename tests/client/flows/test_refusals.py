@@ -1,4 +1,4 @@
-"""What brokers say against a request, and what the client makes of it."""
+"""Refusals of brokers, and the errors the client makes of them."""
 
 from __future__ import annotations
 

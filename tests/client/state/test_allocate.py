@@ -1,4 +1,4 @@
-"""Every member's share, by the vectors that Java's strategies give."""
+"""Queue shares of members, compared with the results of Java's strategies."""
 
 import hashlib
 

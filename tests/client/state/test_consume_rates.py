@@ -1,4 +1,4 @@
-"""Rates over the last minute, with a clock that goes on only when it is told to."""
+"""Rates over the last minute, with a clock that a test moves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a message looks like on its way out, and which messages never get there."""
+"""Encoding of outgoing messages, and messages that are refused."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_an_outgoing_message_has_javas_fields_and_properties() -> None:
     queue = MessageQueue("T", "broker-a", 5)
     assert made.ext_for(queue)["e"] == "5"
     assert made.ext_for(queue)["n"] == "broker-a"
-    # The message is as it was, and can be sent again under another id.
+    # The message is unchanged and can be sent again under another id.
     assert message.properties == {"shop": "7"}
     assert outgoing(message).message_id != made.message_id
 
@@ -189,7 +189,7 @@ def test_messages_linger_per_topic_until_a_batch_is_full() -> None:
     assert add("T", 3) == (False, None)
     assert add("T", 4) == (False, [1, 3, 4])
     assert len(lingering) == 1
-    # One that does not fit pushes the others out and waits itself.
+    # A message that does not fit pushes the others out and waits itself.
     assert add("U", 5, 9_900) == (True, [2])
     assert [gathered.waiters for gathered in lingering.take_all()] == [[5]]
     assert not lingering.take_all()

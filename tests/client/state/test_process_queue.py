@@ -1,4 +1,4 @@
-"""What may be committed, whatever is done first."""
+"""Commit offsets of a process queue, for any order of completion."""
 
 import random
 
@@ -123,7 +123,7 @@ def test_a_queue_is_full_by_count_bytes_or_span(
     assert told == [True]
 
 
-# ---- in order
+# ---- Orderly consumption
 
 
 def _orderly() -> OrderlyQueue:
@@ -139,7 +139,7 @@ def test_an_orderly_queue_has_one_worker_at_a_time() -> None:
     queue.commit()
     assert [m.queue_offset for m in queue.take(2)] == [2]
     queue.commit()
-    assert not queue.claim()  # still the same worker's
+    assert not queue.claim()  # Still held by the same worker.
     assert queue.take(2) == []
     assert queue.commit_offset == 3
     assert queue.count == 0

@@ -1,4 +1,4 @@
-"""Which queue is next, and which brokers are kept away from."""
+"""Choice of the next queue, and avoidance of slow or failed brokers."""
 
 from __future__ import annotations
 
