@@ -87,5 +87,5 @@ def test_connections_are_refused_before_files_run_out_of_descriptors(
     opens_files(small_victim, "grown")
     assert small_victim.descriptors < DESCRIPTORS - FREE
     lines = small_victim.log.read_text().splitlines()
-    told = [line for line in lines if "connections have all descriptors" in line]
+    told = [line for line in lines if "connections use all descriptors" in line]
     assert 1 <= len(told) < 5
