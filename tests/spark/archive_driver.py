@@ -1,4 +1,4 @@
-"""A driver to be killed: runs an archive pipeline on a session that stands ready.
+"""A driver to be killed: runs an archive pipeline on a session that is already started.
 
 Run as a program of its own, ``python -m tests.spark.archive_driver '{"file": …}'``; see `Archiving`
 for the keys. When it is told to go it does what ``orbitmq pipeline run`` does.
@@ -19,7 +19,7 @@ from tests.spark.relay_driver import QUICK_START
 
 @dataclass(kw_only=True)
 class Archiving:
-    """What a driver does."""
+    """Work of the driver."""
 
     file: str
     once: bool = False
@@ -32,25 +32,25 @@ class Archiving:
 
 
 class Speaking:
-    """A display that says when there was a batch, and what went wrong."""
+    """A display that prints each batch and each failure."""
 
     def progress(self, progress: BatchProgress) -> None:
-        """Say how many rows a batch had."""
+        """Print the number of rows of a batch."""
         print(json.dumps({"rows": progress.rows}), flush=True)
 
     def say(self, text: str) -> None:
-        """Say nothing: the tests look at files."""
+        """Ignore the line: the tests read files."""
 
     def report(self, report: Report) -> None:
-        """Say nothing: the tests look at files."""
+        """Ignore the report: the tests read files."""
 
     def failed(self, text: str) -> None:
-        """Leave it in the log."""
+        """Write the failure to the log."""
         print(text, file=sys.stderr, flush=True)
 
 
 def main(text: str) -> None:
-    """Stand by, then run the pipeline until it ends, or for ever."""
+    """Wait for the start signal, then run the pipeline until it ends or is killed."""
     archiving = Archiving(**json.loads(text))
     spark = session("archive", master="local[2]", settings=QUICK_START)
     spark.sparkContext.setLogLevel("OFF")

@@ -26,7 +26,7 @@ def texts(begin: int, end: int) -> list[bytes]:
 
 @dataclass
 class Archive:
-    """The archive in a directory, and the pipeline that brings topics of the cluster there."""
+    """The archive in a directory, and the pipeline that fills it from topics of the cluster."""
 
     spark: SparkSession
     cluster: LocalCluster
@@ -34,11 +34,11 @@ class Archive:
 
     @property
     def root(self) -> Path:
-        """Where its files are."""
+        """Directory of the archive."""
         return self.directory / "archive"
 
     def pipeline(self, topic: str, **keys: Any) -> Loaded:
-        """Return the pipeline for a topic, as it stands in its file."""
+        """Return the pipeline for a topic, as written in its file."""
         tree = {
             "kind": "archive",
             "name": "archive-test",
@@ -51,43 +51,43 @@ class Archive:
         return parse(tree, file=self.directory / "archive.toml", environment={})
 
     def fill(self, topic: str, **keys: Any) -> tuple[Exit, Recorder]:
-        """Bring what a topic has into the archive."""
+        """Archive the messages of a topic."""
         recorder = Recorder()
         return run(self.pipeline(topic, **keys), self.spark, recorder), recorder
 
     def bodies(self) -> Counter[bytes]:
-        """Return how often each body is there."""
+        """Return the number of times each body is archived."""
         rows = read_archive(self.spark, str(self.root)).select("body").collect()
         return Counter(bytes(row.body) for row in rows)
 
     def manifest(self) -> Manifest:
-        """Return the manifest as it is now."""
+        """Return the present manifest."""
         return Manifest.load(ArchiveFiles(self.spark, str(self.root)))
 
 
 @dataclass
 class Replay:
-    """Runs replays to their end; paths in them are in the directory."""
+    """Runs replays to their end; paths in them are relative to the directory."""
 
     spark: SparkSession
     directory: Path
 
     def __call__(self, **keys: Any) -> tuple[Exit, Report]:
-        """Run one that is expected to work."""
+        """Run a replay that is expected to succeed."""
         recorder, code = self._run(keys)
         assert not recorder.failures, recorder.failures
         (report,) = recorder.reports
         return code, report
 
     def refused(self, **keys: Any) -> str:
-        """Run one that is expected not to begin; return why."""
+        """Run a replay that is expected not to start; return the reason."""
         recorder, code = self._run(keys)
         assert code is Exit.NOT_STARTED
         (told,) = recorder.failures
         return told
 
     def failed(self, **keys: Any) -> str:
-        """Run one that is expected to begin and to fail; return why."""
+        """Run a replay that is expected to start and fail; return the reason."""
         recorder, code = self._run(keys)
         assert code is Exit.FAILED
         (told,) = recorder.failures

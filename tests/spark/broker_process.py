@@ -1,4 +1,4 @@
-"""A broker as a process of its own, which can be killed and comes back.
+"""A broker in its own process, which can be killed and restarted.
 
 Its port is below those that the kernel hands out for outgoing connections. So nobody takes it while
 the broker is away, and no other broker of this process has it.
@@ -34,7 +34,7 @@ _taken: set[int] = set()
 
 
 def _free_port() -> int:
-    """Return a port that is free, and whose second neighbour below it is, for the fast server."""
+    """Return a free port whose second neighbour below is free as well, for the fast server."""
     dice = random.SystemRandom()
     for _ in range(TRIES):
         port = dice.randrange(*PORTS)
@@ -56,7 +56,7 @@ def _is_free(port: int) -> bool:
 
 
 class BrokerProcess:
-    """``orbitmq up`` on a port and a directory that stay the same over its lives."""
+    """``orbitmq up`` on a port and a directory that stay the same over restarts."""
 
     def __init__(self, data: Path, *settings: str) -> None:
         self._port = _free_port()
@@ -79,7 +79,7 @@ class BrokerProcess:
         self.stop()
 
     def start(self) -> None:
-        """Start it; returns when the broker is registered."""
+        """Start it; return when the broker is registered."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "orbitmq.cli", "-v", *self._words()],
@@ -105,11 +105,11 @@ class BrokerProcess:
         return bool(brokers)
 
     def kill(self) -> None:
-        """End it with kill -9."""
+        """Kill it with kill -9."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """End it in order."""
+        """Stop it in order."""
         self._end(signal.SIGTERM)
 
     def _end(self, how: signal.Signals) -> None:
@@ -120,7 +120,7 @@ class BrokerProcess:
 
 
 class MemberProcess(BrokerProcess):
-    """``orbitmq broker``, one of several beside a nameserver of somebody else's."""
+    """``orbitmq broker``, one of several with a nameserver in another process."""
 
     def __init__(self, name: str, data: Path, nameserver: str) -> None:
         super().__init__(data)
@@ -129,7 +129,7 @@ class MemberProcess(BrokerProcess):
         self._conf = data.with_name(f"{data.name}.conf")
 
     def start(self) -> None:
-        """Start it; returns when the broker is registered."""
+        """Start it; return when the broker is registered."""
         settings = {
             "brokerName": self.name,
             "brokerIP1": "127.0.0.1",

@@ -1,4 +1,4 @@
-"""What the Spark suite shares: one session per process, one cluster of ours, one of Spark's.
+"""Common fixtures of the Spark suite: one session per process, one cluster of ours, one of Spark.
 
 Starting a JVM costs seconds, so a process has one session for all of its tests; a test that must
 kill its driver, or talk to a standalone cluster, starts that driver as a process of its own with
@@ -26,9 +26,9 @@ from tests.spark.small_stores import COUNT, fill
 from tests.spark.standalone import StandaloneCluster
 
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-make_quick(os.environ)  # before the first session is made
+make_quick(os.environ)  # Set before the first session is made.
 
-# What programs get from the session helper; without it every file of a checkpoint costs a process.
+# Settings of the session helper; without them every file of a checkpoint costs a process.
 SESSION_SETTINGS = tuned("local[2]")[0] | {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "1g",
@@ -38,19 +38,19 @@ SESSION_SETTINGS = tuned("local[2]")[0] | {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.python.filterPushdown.enabled": "true",
-    # A driver that is killed leaves these behind; in a test they are the test's own to remove.
+    # A killed driver leaves these behind; tests remove their own directories.
     "spark.sql.streaming.forceDeleteTempCheckpointLocation": "true",
 }
 
 
 def pytest_report_header() -> str:
-    """Say which Spark this is: the suite runs on two."""
+    """Print the version of Spark: the suite runs on two."""
     return f"spark: {pyspark.__version__}"
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session of this process, `local[2]`, with both formats registered."""
+    """Session of this process, `local[2]`, with both formats registered."""
     from orbitmq.spark import register
 
     builder = SparkSession.builder.master("local[2]").appName("orbitmq-tests")
@@ -66,7 +66,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[LocalCluster]:
-    """A cluster of one broker, shared: use topics of your own, and leave the broker running."""
+    """A shared cluster of one broker: use your own topics, and leave the broker running."""
     with LocalCluster() as running:
         yield running
 
@@ -87,7 +87,7 @@ def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalo
 
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store directory of `small_stores.COUNT` messages, to be read only."""
+    """A store directory with `small_stores.COUNT` messages, to be read only."""
     return fill(tmp_path_factory.mktemp("stores") / "store", COUNT)
 
 
@@ -97,7 +97,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture
 def new_topic(request: pytest.FixtureRequest) -> NewTopic:
-    """Make a topic that nobody else uses: `new_topic(cluster, queues=8)` returns its name."""
+    """Make a unique topic: `new_topic(cluster, queues=8)` returns its name."""
 
     def make(cluster: LocalCluster, *, queues: int = 4) -> str:
         stem = request.node.name.partition("[")[0].removeprefix("test_")
@@ -111,11 +111,11 @@ def new_topic(request: pytest.FixtureRequest) -> NewTopic:
 
 @pytest.fixture
 def archive(spark: SparkSession, cluster: LocalCluster, tmp_path: Path) -> Archive:
-    """An archive of the test's own."""
+    """An archive for one test."""
     return Archive(spark, cluster, tmp_path)
 
 
 @pytest.fixture
 def replay(spark: SparkSession, tmp_path: Path) -> Replay:
-    """Runs replays: `replay(source={…}, sink={…})` returns how it ended, and its report."""
+    """Runs replays: `replay(source={…}, sink={…})` returns the exit code and the report."""
     return Replay(spark, tmp_path)

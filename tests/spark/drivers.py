@@ -1,4 +1,4 @@
-"""Spark drivers as processes of their own, to be watched and to be killed.
+"""Spark drivers in their own processes, which tests watch and kill.
 
 A driver takes seconds to start its JVM. Those that are to be killed one after the other therefore
 *stand by*: the next one starts while this one runs, and begins to work when it is told to.
@@ -27,7 +27,7 @@ START_TIMEOUT_S = 240.0
 
 
 class Work(Protocol):
-    """What a driver does; `module` is a program that takes it as JSON."""
+    """Work of a driver; `module` is a program that takes it as JSON."""
 
     module: str
 
@@ -36,7 +36,7 @@ class Work(Protocol):
 
 
 class Driver:
-    """A driver, such as `relay_driver`. Leaving the block kills what is left of it."""
+    """A driver, such as `relay_driver`. Leaving the block kills the remaining processes."""
 
     def __init__(self, work: Work, log: Path) -> None:
         self._log = log
@@ -80,7 +80,7 @@ class Driver:
         self._lines.put(None)
 
     def wait_for(self, key: str, timeout_s: float = START_TIMEOUT_S) -> Any:
-        """Wait until the driver says something under this key, and return it."""
+        """Wait until the driver prints a value under this key, and return it."""
         while True:
             try:
                 line = self._lines.get(timeout=timeout_s)
@@ -93,20 +93,20 @@ class Driver:
                 return said[key]
 
     def go(self) -> None:
-        """Let a driver that stands by start its queries; returns when they run."""
+        """Let a waiting driver start its queries; return when they run."""
         assert self.process.stdin is not None
         self.process.stdin.write("go\n")
         self.process.stdin.flush()
         self.jvm_pid = self.wait_for("jvm")
 
     def wait_while(self, is_so: Callable[[], bool], timeout_s: float = 60.0) -> None:
-        """Wait as long as something is so, the driver runs, and there is time."""
+        """Wait while a condition holds, the driver runs, and there is time."""
         deadline = time.monotonic() + timeout_s
         while is_so() and self.process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.01)
 
     def kill(self, *, only_jvm: bool = False) -> None:
-        """End it with kill -9; with `only_jvm` its Python workers find out by themselves."""
+        """Kill it with kill -9; with `only_jvm` its Python workers end by themselves."""
         if self._is_dead:
             return
         self._is_dead = True

@@ -37,7 +37,7 @@ def command(*words: str) -> list[str]:
 
 @contextmanager
 def running(file: Path) -> Iterator[subprocess.Popen[str]]:
-    """Run a pipeline in a session of its own; what is left of it in the end is killed."""
+    """Run a pipeline in its own process session; the remaining processes are killed at the end."""
     with subprocess.Popen(
         command("pipeline", "run", str(file), "--output", "json"),
         stdout=subprocess.PIPE,
@@ -54,7 +54,7 @@ def running(file: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def members(session: int) -> list[int]:
-    """Return the processes of a session; those of Spark's Python workers have other groups."""
+    """Return the processes of a process session; Spark's Python workers have other groups."""
     found = []
     for place in Path("/proc").glob("[0-9]*"):
         try:

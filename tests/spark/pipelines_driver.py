@@ -1,4 +1,4 @@
-"""A driver that runs files of pipelines one after the other on one session, anywhere.
+"""A driver that runs several pipeline files on one session.
 
 Run as a program of its own, ``python -m tests.spark.pipelines_driver '{"files": …}'``; see `Files`
 for the keys. It says how each of them ended, and what its report found; last, which bodies a store
@@ -21,7 +21,7 @@ from tests.spark.relay_driver import QUICK_START
 
 @dataclass(kw_only=True)
 class Files:
-    """What a driver does."""
+    """Work of the driver."""
 
     files: list[str]
     store: str
@@ -36,24 +36,24 @@ class Files:
 
 
 class Remembering:
-    """A display that keeps what is found and what goes wrong."""
+    """A display that records findings and failures."""
 
     def __init__(self) -> None:
         self.facts: dict[str, object] = {}
         self.failures: list[str] = []
 
     def progress(self, progress: BatchProgress) -> None:
-        """Count nothing: the tests look at what was written."""
+        """Ignore progress: the tests read the results."""
 
     def say(self, text: str) -> None:
-        """Say nothing."""
+        """Ignore the line."""
 
     def report(self, report: Report) -> None:
-        """Keep what was found."""
+        """Record the findings."""
         self.facts |= report.facts
 
     def failed(self, text: str) -> None:
-        """Keep what went wrong."""
+        """Record the failure."""
         self.failures.append(text)
 
 

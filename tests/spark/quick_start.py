@@ -1,4 +1,4 @@
-"""Drivers and workers that are up quickly: most of the suite's time is theirs.
+"""Settings that make drivers and workers start quickly, as most of the suite's time is theirs.
 
 A driver loads and checks some ten thousand classes, compiles what runs twice, and compiles it again
 if it runs often. In tests it lives for seconds, so one compiler is enough, and so is one thread
@@ -59,7 +59,7 @@ def make_quick(environment: MutableMapping[str, str], make: Path | None = None) 
 
 
 def train() -> None:
-    """Make the archive; without one the suite takes longer, so it is no reason to stop."""
+    """Make the archive; without one the suite is only slower, so a failure does not stop it."""
     from orbitmq import Admin
     from orbitmq.testing import LocalCluster
     from tests.spark.drivers import Driver

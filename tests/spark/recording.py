@@ -1,4 +1,4 @@
-"""A display for pipelines under test, and the wish to stop them."""
+"""A recording display for pipelines under test, and a way to stop them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Recorder", "stop_after"]
 
 
 class Recorder:
-    """Keeps what it is shown."""
+    """Records everything shown."""
 
     def __init__(self) -> None:
         self.batches: list[BatchProgress] = []
@@ -23,27 +23,27 @@ class Recorder:
         self.batch_came = threading.Event()
 
     def progress(self, progress: BatchProgress) -> None:
-        """Keep a batch."""
+        """Record a batch."""
         self.batches.append(progress)
         if progress.rows:
             self.batch_came.set()
 
     def say(self, text: str) -> None:
-        """Keep a line."""
+        """Record a line."""
         self.said.append(text)
 
     def report(self, report: Report) -> None:
-        """Keep a report."""
+        """Record a report."""
         self.reports.append(report)
 
     def failed(self, text: str) -> None:
-        """Keep a failure."""
+        """Record a failure."""
         self.failures.append(text)
 
 
 @contextmanager
 def stop_after(event: threading.Event, workspace: Workspace) -> Iterator[None]:
-    """Wish for an end as soon as something has happened."""
+    """Request a stop as soon as an event has happened."""
 
     def wait() -> None:
         event.wait(60)

@@ -32,7 +32,7 @@ QUICK_START = {
 
 @dataclass(kw_only=True)
 class Relay:
-    """What a driver does."""
+    """Work of the driver."""
 
     name_server: str
     source: str
@@ -56,7 +56,7 @@ class Relay:
 
 
 def main(text: str) -> None:
-    """Run the queries until they end, or for ever."""
+    """Run the queries until they end or the driver is killed."""
     relay = Relay(**json.loads(text))
     spark = session("relay", master=relay.master, settings=QUICK_START | relay.settings)
     spark.sparkContext.setLogLevel("OFF")

@@ -1,4 +1,4 @@
-"""Brokers that restart under a running stream beside a nameserver that lives.
+"""Brokers that restart under a running stream while their nameserver stays.
 
 Several brokers of one topic restart at the same time, each on a thread of its own by its own part
 of a schedule. They are watched by two streams: a query of Spark's for which a loss is an error, and
@@ -43,7 +43,7 @@ TRIGGER_S = 0.05
 
 @dataclass(frozen=True)
 class Restart:
-    """How a broker goes, how long it is away, and whether a batch may need it meanwhile."""
+    """A kind of stop, its duration, and whether a batch may need the broker meanwhile."""
 
     how: Literal["kill", "stop"]
     away_s: float
@@ -76,17 +76,17 @@ class Restartable(Protocol):
     name: str
 
     def start(self) -> None:
-        """Start it, or let it come back."""
+        """Start or restart the broker."""
 
     def stop(self) -> None:
-        """End it in order."""
+        """Stop it in order."""
 
     def kill(self) -> None:
-        """End it with kill -9."""
+        """Kill it with kill -9."""
 
 
 class _Follower(threading.Thread):
-    """Reads a topic as Spark would, and goes on where messages are gone."""
+    """Reads a topic like Spark, and continues after lost messages."""
 
     def __init__(self, nameserver: str) -> None:
         super().__init__(name="follower", daemon=True)
@@ -125,7 +125,7 @@ class _Follower(threading.Thread):
 
 
 class _Restarts:
-    """The query, and what was sent to it."""
+    """The query, and the messages sent to it."""
 
     def __init__(self, nameserver: str, query: StreamingQuery) -> None:
         self.expected: list[str] = []
@@ -135,13 +135,13 @@ class _Restarts:
         self._query = query
 
     def run(self, broker: Restartable, schedule: Iterable[Restart]) -> None:
-        """Restart a broker again and again."""
+        """Restart a broker repeatedly."""
         for number, restart in enumerate(schedule):
             self._send(broker, number)
             if not restart.while_read:
                 self._await_reading(broker, (number + 1) * MESSAGES)
             (broker.kill if restart.how == KILL else broker.stop)()
-            time.sleep(restart.away_s)  # this is what the test is about
+            time.sleep(restart.away_s)  # This is the subject of the test.
             broker.start()
             what = f"{broker.name}, restart {number}: {restart}"
             self._check(what)
@@ -160,7 +160,7 @@ class _Restarts:
         while self._read_of(broker) < count:
             self._check(f"{broker.name} waits for its messages to be read")
             assert time.monotonic() < deadline, self._query.lastProgress
-            time.sleep(0.05)  # Spark has no event for it
+            time.sleep(0.05)  # Spark has no event for it.
 
     def _read_of(self, broker: Restartable) -> int:
         progress = self._query.lastProgress
@@ -183,7 +183,7 @@ def outlive(
     directory: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Restart running brokers by the schedule under streams that must not notice."""
+    """Restart brokers by the schedule while streams run that must not be affected."""
     schedule = [tuple(part) * ROUNDS for part in SCHEDULE]
     with Admin(nameserver) as admin:
         admin.create_topic(TOPIC, queues=QUEUES)

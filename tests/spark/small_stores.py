@@ -1,4 +1,4 @@
-"""Store directories made by hand for the tests: known messages, small files, and faults to seed."""
+"""Store directories made for the tests: known messages, small files, and seeded faults."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INDEX_SLOTS = 40
 
 
 def open_small(path: Path) -> Store:
-    """Open a store whose files are so small that a few dozen messages cross their ends."""
+    """Open a store with files so small that a few dozen messages fill several."""
     options = StoreOptions(
         commit_log_file_size=LOG_FILE_SIZE,
         consume_queue_file_size=20 * 64,
@@ -45,12 +45,12 @@ def message(number: int) -> NewMessage:
 
 
 def body(number: int) -> bytes:
-    """Return what message `number` says."""
+    """Return the body of message `number`."""
     return f"message {number} ".encode() * (1 + number % 50)
 
 
 def fill(path: Path, count: int) -> Path:
-    """Make a store of `count` messages, closed as it should be."""
+    """Make a store of `count` messages and close it in order."""
     with open_small(path) as store:
         for number in range(count):
             store.append(message(number), now_ms=T0 + number * STEP_MS)
@@ -58,19 +58,19 @@ def fill(path: Path, count: int) -> Path:
 
 
 def log_files(path: Path) -> list[Path]:
-    """Return the files of its log, oldest first."""
+    """Return the files of the log, oldest first."""
     return sorted((path / "commitlog").iterdir())
 
 
 def overwrite(file: Path, at: int, data: bytes) -> None:
-    """Write over some bytes of a file."""
+    """Overwrite some bytes of a file."""
     with file.open("r+b") as opened:
         opened.seek(at)
         opened.write(data)
 
 
 def find_in_log(path: Path, text: bytes) -> tuple[Path, int]:
-    """Return the log file that holds some bytes, and where in it."""
+    """Return the log file that contains some bytes, and their position in it."""
     for file in log_files(path):
         at = file.read_bytes().find(text)
         if at >= 0:

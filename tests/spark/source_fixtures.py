@@ -1,4 +1,4 @@
-"""What the tests of the source share: sending, reading, streaming."""
+"""Helpers for tests of the source: sending, reading, streaming."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from orbitmq.spark.source.data_source import RocketMQSource
 from orbitmq.spark.source.stream_reader import RocketMQStreamReader
 from orbitmq.testing import LocalCluster
 
-# Trouble is over sooner in tests.
+# Errors end sooner in tests.
 PATIENCE = {"fetchOffset.numRetries": "20", "fetchOffset.retryIntervalMs": "100"}
 
 
 def send(
     cluster: LocalCluster | str, topic: str, bodies: Iterable[bytes | str], **parts: Any
 ) -> None:
-    """Send messages one after the other, round the queues."""
+    """Send messages one after the other, over all queues in turn."""
     address = cluster if isinstance(cluster, str) else cluster.address
     with Producer(address, group="spark-tests") as producer:
         for body in bodies:
@@ -61,7 +61,7 @@ def stream(
 
 
 def reader(cluster: LocalCluster | str, **options: Any) -> RocketMQStreamReader:
-    """What Spark's planner makes of a stream's options."""
+    """Return the planner's reader for the options of a stream."""
     address = cluster if isinstance(cluster, str) else cluster.address
     named = {name.replace("__", "."): str(value) for name, value in options.items()}
     source = RocketMQSource({"nameServer": address, **named})
@@ -71,7 +71,7 @@ def reader(cluster: LocalCluster | str, **options: Any) -> RocketMQStreamReader:
 
 
 def count_rows(made: RocketMQStreamReader, tasks: Iterable[InputPartition]) -> int:
-    """Read the tasks of a batch as Spark's workers would; return how many rows they have."""
+    """Read the tasks of a batch as Spark's workers do; return the number of rows."""
     return sum(batch.num_rows for task in tasks for batch in made.read(task))
 
 
@@ -91,7 +91,7 @@ def bodies(rows: DataFrame | Iterable[Row]) -> list[str]:
 
 
 def run_available(source: DataFrame, out: Path, *, limit_s: float = 60) -> StreamingQuery:
-    """Run a stream through all that is there, to Parquet below `out`."""
+    """Run a stream over all present messages, to Parquet below `out`."""
     query = start(source, out, availableNow=True)
     assert query.awaitTermination(int(limit_s)), "the stream did not end"
     return query
@@ -108,7 +108,7 @@ def start(source: DataFrame, out: Path, **trigger: Any) -> StreamingQuery:
 
 
 def until(query: StreamingQuery, count: int) -> None:
-    """Wait until a stream has had so many rows in all; Spark has no event for that."""
+    """Wait until a stream has read a number of rows in all; Spark has no event for that."""
     deadline = time.monotonic() + 60
     while sum(p["numInputRows"] for p in query.recentProgress) < count:
         error = query.exception()
@@ -118,13 +118,13 @@ def until(query: StreamingQuery, count: int) -> None:
 
 
 def written(spark: SparkSession, out: Path) -> DataFrame:
-    """What a stream has written below `out`."""
+    """Return the rows a stream has written below `out`."""
     return spark.read.parquet(str(out / "rows"))
 
 
 @contextmanager
 def overhearing(cluster: LocalCluster) -> Iterator[list[tuple[int, Connection]]]:
-    """Note what the broker of a cluster is asked, by whom, from here on."""
+    """Record the requests to the broker of a cluster, with their connections, from now on."""
     router = cluster.brokers["broker-a"].router
     heard: list[tuple[int, Connection]] = []
     find = router.find
@@ -149,7 +149,7 @@ def overhearing(cluster: LocalCluster) -> Iterator[list[tuple[int, Connection]]]
 def refusing(
     cluster: LocalCluster, wanted: int, topic: str, refusal: Refused
 ) -> Iterator[Counter[str]]:
-    """Have the broker of a cluster refuse such requests of a topic; counts them for all topics."""
+    """Have the broker refuse requests of one code for a topic; count them for all topics."""
     router = cluster.brokers["broker-a"].router
     find, asked = router.find, Counter[str]()
 

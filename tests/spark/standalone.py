@@ -1,4 +1,4 @@
-"""A Spark standalone cluster out of the pyspark package: one master, two workers, real processes.
+"""A Spark standalone cluster from the pyspark package: one master and two workers.
 
 Ports are chosen by the processes themselves and read from their logs, so that nothing has to guess
 a free one. A process counts as up when its log says what the others wait for: the master its
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class _Daemon:
-    """One process of the cluster and the log it writes."""
+    """One process of the cluster and its log."""
 
     def __init__(self, directory: Path, name: str, *arguments: str) -> None:
         self.log = directory / f"{name}.log"
@@ -50,7 +50,7 @@ class _Daemon:
             )
 
     def wait_for(self, pattern: str) -> re.Match[str]:
-        """Wait until the log has a line that matches."""
+        """Wait until the log has a matching line."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
             text = self.log.read_text(errors="replace")
@@ -62,7 +62,7 @@ class _Daemon:
         raise TimeoutError(f"{self.log.name}: no {pattern!r} in {START_TIMEOUT_S} s\n{text}")
 
     def stop(self) -> None:
-        """End the process and all it started."""
+        """End the process and all its children."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGTERM)
         try:
@@ -73,7 +73,7 @@ class _Daemon:
 
 
 class StandaloneCluster:
-    """A master and its workers; `url` is what a driver takes as its master."""
+    """A master and its workers; `url` is the master address for drivers."""
 
     def __init__(self, directory: Path, *, workers: int = 2) -> None:
         self._directory = directory
@@ -103,7 +103,7 @@ class StandaloneCluster:
         found = []
         for directory in Path("/proc").glob("[0-9]*"):
             pid = int(directory.name)
-            # A process may end while it is looked at.
+            # A process may end while it is examined.
             with contextlib.suppress(OSError):
                 command = (directory / "cmdline").read_bytes()
                 if os.getpgid(pid) in groups and b"CoarseGrainedExecutorBackend" in command:

@@ -1,4 +1,4 @@
-"""How long a queue may be missing, while others are read: nobody waits here, time is played."""
+"""Time limits for missing queues while others are read; all time is simulated."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ROUTE_TTL_S = 1.0
 
 
 class PlayedCluster:
-    """Has the queues that it is told to have; pauses take no time but the played one.
+    """A cluster with queues that a test sets; pauses take only simulated time.
 
     Routes are kept for a while, as they are by a real one.
     """
@@ -87,7 +87,7 @@ class PlayedCluster:
         self._route = None
 
     def seen(self) -> Reach:
-        """Return what a trigger finds, which goes by the routes it knows."""
+        """Return the end offsets a trigger finds with the known routes."""
         route = self.route("t")
         return self.reachable_ends([] if route is None else route.subscribe_queues)
 
@@ -117,7 +117,7 @@ def absences(
 
 
 def triggers(cluster: PlayedCluster, watched: QueueAvailability, seconds: int) -> None:
-    """Do what a stream does once a second: look for more, and plan a batch of what is there."""
+    """Do the work of a stream once a second: look for new messages, and plan a batch."""
     for _ in range(seconds):
         watched.check(WANTED, cluster.reachable_ends(cluster.queues))
         watched.await_queues({queue: WANTED[queue] for queue in cluster.queues})
@@ -147,7 +147,7 @@ def test_a_returning_broker_is_never_reported_as_a_deleted_topic(
 ) -> None:
     back = (HERE, THERE) if others else (THERE,)
     wanted = dict.fromkeys(back, 3)
-    for step in range(20):  # it goes at any moment of a route's life
+    for step in range(20):  # The broker leaves at any moment of a route's life.
         cluster = PlayedCluster(*back)
         watched = absences(cluster, fail=True)
         for queues, seconds in ((back, 1 + step / 20), (back[:-1], away_s), (back, 3)):
@@ -162,7 +162,7 @@ def test_a_returning_broker_is_never_reported_as_a_deleted_topic(
 @pytest.mark.parametrize("away_s", [2, 30])
 def test_a_batch_waiting_for_a_broker_reports_no_deleted_topic(away_s: float) -> None:
     class Returning(PlayedCluster):
-        """Lets the broker come back in the middle of a look: after registrations are read."""
+        """Lets the broker return during a look, after the registrations are read."""
 
         def registered_brokers(self) -> set[str] | None:
             if self.now >= away_s:
@@ -217,7 +217,7 @@ def test_routes_are_read_again_before_an_absence_is_reported() -> None:
     watched = absences(cluster, fail=True)
     watched.check(WANTED, cluster.seen())
     before = cluster.read_routes
-    cluster.now += LOOK_AGAIN_S  # the route is younger than it may be
+    cluster.now += LOOK_AGAIN_S  # The route is younger than its limit.
     watched.check(WANTED, cluster.seen())
     assert cluster.read_routes > before
 
@@ -232,14 +232,14 @@ DELETED: Absence = "topic deleted"
         ([(0, DELETED), (1.5, DELETED), (2, DELETED)], [1.5]),
         ([(0, AWAY), (30, AWAY), (59, AWAY)], []),
         ([(0, AWAY), (60, AWAY), (61, AWAY)], [60]),
-        # Each cause has a time of its own.
+        # Each cause has its own time.
         ([(0, AWAY), (59, DELETED), (60, DELETED), (61, DELETED)], [61]),
         ([(0, DELETED), (1, AWAY), (2, DELETED), (3, DELETED), (3.5, DELETED)], [3.5]),
         ([(0, DELETED), (1, "queue removed"), (2, "queue removed"), (3, "queue removed")], [3]),
-        # A route ends what was seen of a topic; a broker is back when its queues are read.
+        # A route ends the sightings of a topic; a broker is back when its queues are read.
         ([(0, DELETED), (1, None), (2, DELETED), (3, DELETED)], []),
         ([(0, AWAY), (30, None), (60, AWAY)], [60]),
-        # What is gone is told once, what was away may prove to be gone.
+        # A loss is reported once; an absence may later prove to be a loss.
         ([(0, DELETED), (2, DELETED), (3, AWAY), (99, AWAY), (100, None), (104, DELETED)], [2]),
         ([(0, AWAY), (60, AWAY), (61, DELETED), (63, DELETED)], [60, 63]),
     ],
@@ -273,7 +273,7 @@ def test_a_warning_comes_once_per_absence(caplog: pytest.LogCaptureFixture) -> N
 def test_a_run_to_a_fixed_end_waits_for_a_broker_only_once() -> None:
     cluster = PlayedCluster(HERE)
     watched = absences(cluster, fail=False)
-    for _ in range(10):  # batches; before each it waits for all that may come back
+    for _ in range(10):  # Batches; before each it waits for everything that may come back.
         while watched.check(WANTED, cluster.reachable_ends(cluster.queues)):
             cluster.now += 0.5
         watched.await_queues({HERE: 3})
@@ -326,7 +326,7 @@ def task_losses(cluster: PlayedCluster, max_absence_ms: int | None, **more: Any)
 
 
 def try_on(losses: DataLoss, error: OrbitError) -> None:
-    """Be refused for as long as that is put up with."""
+    """Raise the error repeatedly, as long as it is tolerated."""
     while True:
         losses.had_trouble(error)
 
@@ -344,7 +344,7 @@ def test_a_task_of_a_stream_waits_as_long_as_a_batch(fail: bool, interval_ms: in
         says_nothing_of_loss(str(caught.value))
         assert 60 <= cluster.now - began <= 61
         assert cluster.pauses <= 610
-        losses.made_progress()  # patience begins anew
+        losses.made_progress()  # The time limit starts again.
 
 
 def test_a_task_waits_without_limit_when_the_strategy_is_wait(

@@ -1,4 +1,4 @@
-"""Batches that are made ahead: the same ones, one at a time, and nothing goes on unasked."""
+"""Batches made ahead by another thread: the same ones, in order, and none left running."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LIMIT_S = 30.0
 
 
 class Batches(Iterator[int]):
-    """Numbers, and how many have been made so far."""
+    """Numbers, with the count of those made so far."""
 
     def __init__(self, count: int) -> None:
         self.count = count

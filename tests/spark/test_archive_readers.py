@@ -1,4 +1,4 @@
-"""Who reads an archive is not disturbed by its writer."""
+"""Readers of an archive are not disturbed by its writer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
 
 
 def messages(spark: SparkSession, begin: int, end: int) -> DataFrame:
-    """Return what a stream gives: messages of one queue."""
+    """Return the rows of a stream: messages of one queue."""
     names = ("topic", "brokerName", "queueId", "queueOffset", "msgId", "body", "storeTimestamp")
     rows = [
         ("t", "b", 0, number, f"M{number}", b"%d" % number, NOON) for number in range(begin, end)
@@ -52,7 +52,7 @@ def test_replaced_files_are_kept_for_their_readers(spark: SparkSession, tmp_path
     writer.open()
     writer.write_batch(messages(spark, 0, 10), 0)
     reading = read_archive(spark, str(root))
-    for batch in (1, 2):  # each is put together with what was there
+    for batch in (1, 2):  # Each is compacted with the files that were there.
         writer.write_batch(messages(spark, 10 * batch, 10 * batch + 10), batch)
         assert len(writer.manifest.current) == 1
     assert bodies(reading) == Counter(b"%d" % number for number in range(10))
@@ -80,7 +80,7 @@ def test_the_manifest_is_read_whole_when_a_snapshot_appears_meanwhile(
         lists += 1
         listed = below(self, directory)
         if lists == 1:
-            for _ in range(2):  # the second takes away what was listed
+            for _ in range(2):  # the second deletes the listed files
                 written._snapshot()
         return listed
 

@@ -1,4 +1,4 @@
-"""An archive has one writer: the last that started, whatever the others do."""
+"""An archive has one writer: the one that started last."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.newest_spark
 
 
 def before_commit(monkeypatch: pytest.MonkeyPatch, happens: Any) -> list[bool]:
-    """Let something happen when the files of the first batch are there and do not count yet."""
+    """Run a function when the files of the first batch are written but not committed."""
     commit_batch = Manifest.commit_batch
     done: list[bool] = []
 
@@ -49,7 +49,7 @@ def test_planning_an_archive_changes_nothing_in_it(
     topic = new_topic(cluster, queues=1)
     produce(cluster, topic, texts(0, 10))
 
-    def plan() -> None:  # what ``orbitmq pipeline check --plan`` does
+    def plan() -> None:  # The work of ``orbitmq pipeline check --plan``.
         build(archive.pipeline(topic), Workspace(archive.spark, archive.directory))
 
     planned = before_commit(monkeypatch, plan)
@@ -98,7 +98,7 @@ def test_a_writer_replaced_while_it_slept_cannot_commit(
     asleep = Manifest.take(files)
     asleep.commit_batch("q", 0, [])
     awake = Manifest.take(files)
-    for batch in range(10):  # many snapshots later
+    for batch in range(10):  # Many snapshots later.
         awake.commit_batch("q", batch, [])
     with pytest.raises(OrbitError, match=r"another archiver has .* since 20"):
         asleep.commit_batch("q", 1, [])

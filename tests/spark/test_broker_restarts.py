@@ -1,4 +1,4 @@
-"""An ordinary restart of brokers is nothing that a stream, or its log, should take for a loss."""
+"""An ordinary restart of brokers is not reported as a loss, neither by a stream nor in its log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.counted, pytest.mark.newest_spark]
 
 @pytest.fixture
 def nameserver() -> Iterator[str]:
-    """A nameserver of the test's own, without brokers."""
+    """A nameserver for one test, without brokers."""
     with LocalCluster(brokers=0) as running:
         yield running.address
 

@@ -1,4 +1,4 @@
-"""Views of a cluster: how long each asks again, and what the views of a process share."""
+"""Views of a cluster: their retries, and what the views of a process share."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_each_reader_has_its_own_route_cache_time(
 
 @pytest.fixture
 def task() -> Any:
-    """Return a function that reads a topic in one task that tries nothing twice."""
+    """Return a function that reads a topic in one task without retries."""
 
     def read(cluster: LocalCluster, topic: str) -> int:
         options = {"nameServer": cluster.address, "subscribe": topic, "timeoutMs": "60000"}
@@ -125,7 +125,7 @@ def test_a_task_uses_no_connection_closed_by_its_broker(new_topic: NewTopic, tas
         send(own, topic, ["message"])
         assert task(own, topic) == 1
         own.stop_broker("broker-a")
-        own.start_broker("broker-a")  # on the port it had
+        own.start_broker("broker-a")  # On the port it had.
         send(own, topic, ["another"])
         assert task(own, topic) == 2
 

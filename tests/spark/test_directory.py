@@ -1,4 +1,4 @@
-"""Nameservers that do not answer: what was told before holds, and those that do are asked first."""
+"""Nameservers that do not answer: known routes stay valid, and answering ones are tried first."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TTL_MS = 1000
 
 
 class Nameservers:
-    """Two of them; they know topic `t`, with so many queues, unless they are down."""
+    """Two nameservers with a topic `t` of a given number of queues; each can be down."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -78,11 +78,11 @@ def test_known_routes_are_used_until_a_nameserver_answers_again(
     nameservers.queues = 2
     nameservers.asked.clear()
     with caplog.at_level(logging.WARNING):
-        for _ in range(600):  # a minute of triggers
+        for _ in range(600):  # A minute of triggers.
             nameservers.now += 0.1
             assert (queue_count(directory), directory.topics_like("t.*", TTL_MS)) == (1, ["t"])
             assert directory.route("missing", TTL_MS) is None
-            directory.forget()  # as those do who had trouble with a broker
+            directory.forget()  # Readers do so after an error of a broker.
     assert len(caplog.records) == 1
     assert len(nameservers.asked) <= 2 * (60 / ASK_AGAIN_S + 1)
     nameservers.down.clear()
@@ -98,7 +98,7 @@ def test_an_unknown_route_is_an_error_when_no_nameserver_answers(
         with pytest.raises(NoRoute, match=f"no nameserver answers: .*{FIRST}; .*{SECOND}"):
             directory.route("t", TTL_MS)
     nameservers.down.clear()
-    assert queue_count(directory) == 1  # at once
+    assert queue_count(directory) == 1  # At once.
 
 
 def test_registered_brokers_are_never_answered_from_the_cache(

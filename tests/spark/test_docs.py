@@ -1,4 +1,4 @@
-"""The snippets of the guide and of the README run as they stand there."""
+"""The snippets of the guide and of the README run unchanged."""
 
 from __future__ import annotations
 

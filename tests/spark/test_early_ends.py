@@ -1,4 +1,4 @@
-"""A worker that nobody reads from any more ends without a word; another failure is printed."""
+"""A worker whose reader has left ends silently; other failures are printed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-# A process whose main module has the name of Spark's daemon, and prints as that does.
+# A process whose main module has the name of Spark's daemon, and prints like it.
 PROGRAM = """
 import sys, traceback
 from importlib.machinery import ModuleSpec

@@ -1,4 +1,4 @@
-"""Exactly once: a batch that is sent again is stored once, and brokers that cannot are refused."""
+"""Exactly once: a repeated batch is stored once, and brokers without the feature are refused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def write(rows: DataFrame, cluster: LocalCluster, topic: str, **options: str) ->
 
 
 def relay(spark: SparkSession, cluster: LocalCluster, topic: str, path: Path, once: bool) -> None:
-    """Run a query over the files of a directory to their end, two files a batch."""
+    """Run a query over all files of a directory, two files per batch."""
     stream = spark.readStream.schema("body string").option("maxFilesPerTrigger", 2)
     query = (
         stream.parquet(str(path / "in"))
@@ -47,7 +47,7 @@ def relay(spark: SparkSession, cluster: LocalCluster, topic: str, path: Path, on
 
 
 def forget_last_commit(path: Path) -> None:
-    """Leave a checkpoint as a driver does that dies between a batch's last send and its commit."""
+    """Leave a checkpoint like a driver that dies between a batch's last send and its commit."""
     commits = path / "checkpoint" / "commits"
     last = max(commits.glob("[0-9]*"), key=lambda file: int(file.name))
     last.unlink()
@@ -210,7 +210,7 @@ def test_brokers_without_deduplication_are_refused_with_the_reason(
 
 
 def in_parts(spark: SparkSession, partitions: int, count: int = 400) -> DataFrame:
-    """Return the same rows in other partitions, as another master has them."""
+    """Return the same rows in other partitions, as another master divides them."""
     return numbers(spark, count, partitions=partitions)
 
 
@@ -253,7 +253,7 @@ def test_another_batch_and_another_topic_may_have_other_partitions(
 
 
 def note_of(cluster: LocalCluster, topic: str) -> tuple[str, str]:
-    """Return what nameservers keep of the last run of a job, with its key."""
+    """Return the nameservers' note of the last run of a job, with its key."""
     with Admin(cluster.address) as admin:
         found = admin.key_values(SINK_BROKERS).items()
     ((key, note),) = ((key, note) for key, note in found if key.endswith(f".run@{topic}"))
@@ -283,7 +283,7 @@ def test_other_partitions_are_refused_after_a_failed_run(
     write(in_parts(spark, 4), cluster, topic, deduplicateId=topic)
     key, _ = note_of(cluster, topic)
     with Admin(cluster.address) as admin:
-        admin.put_key_value(SINK_BROKERS, key, "0/4/0-2")  # as if the last one had failed
+        admin.put_key_value(SINK_BROKERS, key, "0/4/0-2")  # As if the last one had failed.
     with pytest.raises(PySparkException, match="the run before had 4 partitions"):
         write(in_parts(spark, others), cluster, topic, deduplicateId=topic)
     assert bodies_in(cluster, topic) == Counter(b"%d" % number for number in range(400))

@@ -1,4 +1,4 @@
-"""The first message of a time: found by looking at messages, whatever they have and how many left.
+"""The first message since a time, found by reading messages, with any contents and gaps.
 
 The queue is played: a message a millisecond, and expiry when a test says so.
 """
@@ -25,7 +25,7 @@ NOT_UTF_8 = b"\xff\xfe\xfd\xfc"
 
 
 class PlayedQueue(SourceCluster):
-    """A queue whose messages are stored at the time that their offset is, and have odd texts."""
+    """A queue whose messages are stored at the time equal to their offset, with unusual texts."""
 
     first = 0
     expires_to = 0

@@ -1,4 +1,4 @@
-"""An archive whose process is killed with ``kill -9`` at random moments holds each message once."""
+"""An archive holds each message once when its process is killed with ``kill -9`` at random."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ options = {{ maxOffsetsPerTrigger = 50 }}
 
 
 def written(root: Path) -> int:
-    """How many files there are: staged, moved, named in the manifest, committed."""
+    """Return the number of files: staged, moved, named in the manifest, committed."""
     return sum(len(files) for _, _, files in os.walk(root))
 
 

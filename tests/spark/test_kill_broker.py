@@ -1,4 +1,4 @@
-"""Exactly once while the broker is killed: its window is built again from snapshot and log."""
+"""Exactly once while the broker is killed: its ids are restored from snapshot and log."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Killer(threading.Thread):
 def test_nothing_is_lost_or_repeated_when_brokers_are_killed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    # Snapshots come often: some kills hit between two of them, some while one is written.
+    # Snapshots are frequent: some kills come between two of them, some during one.
     interval = "deduplicationSnapshotInterval=300"
     with BrokerProcess(tmp_path / "store", interval) as broker:
         with Admin(broker.address) as admin:
@@ -63,7 +63,7 @@ def test_nothing_is_lost_or_repeated_when_brokers_are_killed(
 
 
 def _relayed(spark: SparkSession, broker: BrokerProcess, path: Path) -> bool:
-    """Relay all that is there; whether it came to its end, as a query may fail with its broker."""
+    """Relay all messages; return True if the query ended, as it may fail with its broker."""
     try:
         stream = spark.readStream.format("rocketmq").options(
             nameServer=broker.address,

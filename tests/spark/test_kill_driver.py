@@ -1,4 +1,4 @@
-"""Exactly once, whatever moment the driver is killed at.
+"""Exactly once, at whatever moment the driver is killed.
 
 One driver relays a topic to Parquet files and to another topic, in many small batches. It is killed
 with ``kill -9`` again and again, at moments drawn over its whole life:
@@ -94,7 +94,7 @@ def test_nothing_is_lost_or_repeated_when_drivers_are_killed(
         for moment in _moments(dice):
             hits[moment] += 1
             if moment == "start":
-                # The one that stands by is too old for this; it goes on standing by.
+                # The waiting driver has already started, so another one is used here.
                 with Driver(impatient, log):
                     time.sleep(dice.uniform(0, LONGEST_START_S))
                 continue
@@ -153,7 +153,7 @@ def test_a_driver_with_other_cores_completes_a_begun_batch(
 
 
 def _moments(dice: random.Random) -> list[str]:
-    """Return what to hit in each round: each kind in its share, in any order."""
+    """Return the moment to hit in each round: each kind in its share, in random order."""
     total = sum(MOMENTS.values())
     names = [name for name, share in MOMENTS.items() for _ in range(-(-KILLS * share // total))]
     dice.shuffle(names)

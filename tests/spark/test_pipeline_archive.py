@@ -1,4 +1,4 @@
-"""An archive holds each message once, whatever happened to its writer, and its files are few."""
+"""An archive holds each message once after failures of its writer, in few files."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ def die_in(
 @pytest.mark.parametrize(
     ("owner", "name", "at_call"),
     [
-        (ArchiveFiles, "move", 1),  # before the first file has its name
-        (ArchiveFiles, "move", 3),  # the compaction of what two batches wrote
-        (ArchiveFiles, "create_text", 2),  # files are there, their commit is not
+        (ArchiveFiles, "move", 1),  # Before the first file has its name.
+        (ArchiveFiles, "move", 3),  # The compaction of the files of two batches.
+        (ArchiveFiles, "create_text", 2),  # Files are there, their commit is not.
         (Manifest, "commit_compaction", 1),
-        (Manifest, "_apply", 2),  # the commit is there, Spark does not know yet
+        (Manifest, "_apply", 2),  # The commit is there, but Spark does not know it yet.
     ],
 )
 def test_nothing_is_lost_or_repeated_when_a_writer_dies(
@@ -119,7 +119,7 @@ def test_nothing_is_repeated_when_the_checkpoint_is_lost(
         die_in(patch, Manifest, "commit_batch", 2)
         code, _ = archive.fill(topic, source=source)
         assert code is Exit.FAILED
-    # The new query is in the manifest now, and has not come to the end of what was there before.
+    # The new query is in the manifest now, but has not reached the earlier end.
     code, _ = archive.fill(topic, source=source)
     assert code is Exit.DONE
     assert archive.bodies() == Counter(texts(0, 130))

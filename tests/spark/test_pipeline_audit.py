@@ -1,4 +1,4 @@
-"""The audit finds nothing in a sound store and every seeded fault, and says so by its exit code."""
+"""The audit finds nothing in an intact store and every seeded fault, with its exit code."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def audit(spark: SparkSession, directory: Path, **keys: Any) -> tuple[Exit, Repo
 
 
 def unit(directory: Path, offset: int) -> tuple[Path, int]:
-    """Where the unit of message `4 * offset` stands: queue files of these stores hold 64."""
+    """Return the position of the unit of message `4 * offset`: queue files here hold 64."""
     queue = directory / "store/consumequeue/even/0"
     return queue / f"{offset // 64 * 64 * 20:020}", offset % 64 * 20
 

@@ -1,4 +1,4 @@
-"""Avro records of every type become columns; what does not fit is marked and stops nothing."""
+"""Avro records of every type become columns; values that do not fit are marked."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_every_avro_type_is_decoded(spark: SparkSession) -> None:
     )
     frame = decoded(spark, schema, bytearray(stream.getvalue())).drop("_malformed")
     if frame.schema["time_micros"].dataType.typeName().startswith("time"):
-        # Some Sparks know times of the day, others have numbers for them.
+        # Some versions of Spark have a type for times of day, others use numbers.
         whole = F.col("time_micros").cast("decimal(20, 6)") * 1_000_000
         frame = frame.withColumn("time_micros", whole.cast("long"))
     (row,) = frame.collect()

@@ -1,4 +1,4 @@
-"""The building blocks of pipelines as plain PySpark: DataFrames in, DataFrames out."""
+"""Building blocks of pipelines as plain PySpark: DataFrames in, DataFrames out."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_rows_without_a_body_become_json_beside_the_sinks_columns(spark: SparkSe
 
 
 def trace(spark: SparkSession, *records: str) -> DataFrame:
-    """Return events of trace messages that OrbitMQ's own client would write."""
+    """Return events of trace messages as written by OrbitMQ's own client."""
     return events(bodies(spark, "".join(records)))
 
 
@@ -169,7 +169,7 @@ def test_latencies_and_failures_are_computed_from_the_trace(spark: SparkSession)
     records += tried("A", after_ms=10, cost_ms=1)
     records += tried("B", after_ms=500, cost_ms=30, code=2)
     records += tried("B", after_ms=9000, cost_ms=20, code=4, retry=1)
-    records += [tried("C", after_ms=20, cost_ms=5)[0]]  # still at work
+    records += [tried("C", after_ms=20, cost_ms=5)[0]]  # Still running.
     traced = trace(spark, *records)
     assert sorted(row["msgId"] for row in rows_of(sends(traced))) == ["A", "B", "C"]
     tries = consumptions(traced).cache()
@@ -191,7 +191,7 @@ def test_latencies_and_failures_are_computed_from_the_trace(spark: SparkSession)
 
 
 def test_a_trace_of_older_clients_is_read(spark: SparkSession) -> None:
-    """As clients before 4.9 wrote it: SubAfter without time and group, a send that was lost."""
+    """Clients before 4.9 wrote SubAfter without time and group; the send is missing here."""
     before, after = tried("Z", after_ms=7, cost_ms=3)
     short = "\1".join(after.rstrip("\2").split("\1")[:7]) + "\2"
     (row,) = rows_of(consumptions(trace(spark, before, short)))
@@ -201,7 +201,7 @@ def test_a_trace_of_older_clients_is_read(spark: SparkSession) -> None:
 
 
 def test_malformed_trace_records_do_not_hide_the_others(spark: SparkSession) -> None:
-    """Fields that are no numbers, too large, empty or missing; in every place that is read."""
+    """Fields that are not numbers, too large, empty or missing, in every position."""
     odd = ["", "soon", str(2**63), str(2**63 - 1), "null", "-1"]
     records = [sent("A"), *tried("A", after_ms=10, cost_ms=1)]
     for number, text in enumerate(odd):
@@ -231,7 +231,7 @@ DEAD = (
 
 
 def dead(spark: SparkSession, *letters: tuple[str, int, float, dict[str, str]]) -> DataFrame:
-    """Return dead letters: group, tries, age in hours, properties."""
+    """Return dead letters: group, attempts, age in hours, properties."""
     now = datetime.now(UTC)
     rows = []
     for offset, (group, tries, hours, properties) in enumerate(letters):
@@ -325,14 +325,14 @@ def test_redriven_messages_keep_their_content_and_are_sent_once(
     assert {row["topic"] for row in rows_of(back_to("topic", rows))} == {"orders"}
     assert {row["topic"] for row in rows_of(back_to("elsewhere", rows))} == {"elsewhere"}
     assert not_yet_redriven(rows, ledger).count() == 2
-    (tmp_path / "ledger" / "_temporary").mkdir(parents=True)  # the run before was killed early
+    (tmp_path / "ledger" / "_temporary").mkdir(parents=True)  # The run before was killed early.
     assert not_yet_redriven(rows, ledger).count() == 2
     remember(rows.where("group = 'mail'"), ledger, datetime.now(UTC))
     assert [row["group"] for row in rows_of(not_yet_redriven(rows, ledger))] == ["billing"]
 
 
 def test_a_plot_labels_topics_missing_from_the_trace() -> None:
-    """A try of a consumer has its topic from the trace of the send, which may not be there."""
+    """The topic of a consumption comes from the trace of the send, which may be missing."""
     columns = ("topic", "group", "messages", "p50", "max")
     tables = tuple(
         Table(title, columns, ((topic, "billing", 3, 1.0, 2.0),))

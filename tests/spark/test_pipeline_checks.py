@@ -1,4 +1,4 @@
-"""What `check` finds in the files of each kind, without a cluster and without Spark."""
+"""Findings of `check` in the files of each kind, without a cluster and without Spark."""
 
 from __future__ import annotations
 

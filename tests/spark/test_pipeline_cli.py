@@ -67,7 +67,7 @@ def test_check_reports_in_one_line_when_spark_does_not_start(tmp_path: Path) -> 
 
 
 def test_a_missing_pyspark_is_reported_in_one_line(tmp_path: Path) -> None:
-    """An interpreter that finds no pyspark, as after installing the wheel without its extra."""
+    """An interpreter without pyspark, as after installing the wheel without its extra."""
     (tmp_path / "pyspark").mkdir()
     (tmp_path / "pyspark" / "__init__.py").write_text(
         "raise ModuleNotFoundError(\"No module named 'pyspark'\", name='pyspark')"

@@ -1,4 +1,4 @@
-"""What a run shows: a table that is redrawn on a terminal, lines elsewhere, never a secret."""
+"""Display of a run: a redrawn table on a terminal, lines elsewhere, never a secret."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UP = "\x1b[1A"
 
 
 def secrets() -> Secrets:
-    """What a file knows that has the secret from the environment."""
+    """Secrets of a file that takes one from the environment."""
     made = Secrets()
     made.fill_in({"secretKey": "${THE_SECRET}"}, {"THE_SECRET": SECRET}, Mistakes("orders.toml"))
     return made
@@ -70,7 +70,7 @@ CAUSE = "GET [/orders/1] failed for [id], [bold]told"
 
 
 def test_a_report_is_printed_literally_and_whole(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing in brackets is markup, and in a pipe nothing is cut or folded."""
+    """Brackets are not markup, and in a pipe nothing is cut or folded."""
     columns = tuple(f"column [{number}]" for number in range(8))
     row = (ID, CAUSE, *(f"{ID}-{number}" for number in range(6)))
     note = f"{CAUSE} {ID * 4}"

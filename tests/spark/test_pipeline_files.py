@@ -1,4 +1,4 @@
-"""What TOML and YAML have beyond texts: moments, merged keys, keys that are no texts, a BOM."""
+"""Values of TOML and YAML other than text: times, merged keys, keys that are not text, a BOM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every kind of pipeline on a real Spark cluster: a master, two workers, executors of their own.
+"""Every kind of pipeline on a real Spark cluster: a master, two workers, separate executors.
 
 ``sql`` is not among them: `test_pipeline_places` has the command run it there. `read_store` is: its
 function travels to the executors.
@@ -31,10 +31,10 @@ FAULTS = 3
 
 
 def pipelines(orders: str, again: str, traces: str, group: str) -> dict[str, str]:
-    """The files, by the kind of pipeline."""
+    """Return the files by kind of pipeline."""
     return {
         "archive": f'path = "archive"\nsource = {{ topic = "{orders}" }}\n',
-        # At a rate: rows are sent by functions that travel to the executors.
+        # At a rate: functions sent to the executors send the rows.
         "replay": f"""
 rate = 1000.0
 topics = ["odd"]
@@ -96,7 +96,7 @@ def test_all_other_kinds_run_on_a_standalone_cluster(
 
 
 def die(cluster: LocalCluster, group: str, topic: str) -> None:
-    """Have a group that has given up on a message of a topic."""
+    """Have a group give up on a message of a topic."""
     with Admin(cluster.address) as admin:
         for prefix in ("%DLQ%", "%RETRY%"):
             admin.create_topic(prefix + group, queues=1)

@@ -1,4 +1,4 @@
-"""Pipelines elsewhere: on a standalone cluster, and as a project of Spark's own."""
+"""Pipelines on a standalone cluster, and as a project of Spark."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ topic = "TARGET"
 
 
 def bodies(cluster: LocalCluster, topic: str, wanted: int) -> list[bytes]:
-    """Return what is in a topic, of which there should be so many."""
+    """Return the bodies in a topic, once it has the expected number."""
     found: list[bytes] = []
     with Consumer(cluster.address, topic, group=f"{topic}-reader", consume_from="first") as reader:
         while len(found) < wanted and (messages := reader.poll(timeout_s=10)):
@@ -113,14 +113,14 @@ def test_a_new_project_runs_and_continues_in_the_next_run(
     run(("1", 4.5), ("2", 100.0))
     assert [json.loads(body)["id"] for body in bodies(cluster, target, 1)] == ["2"]
     run(("3", 250.0))
-    # The second run has sent only what was new: order 2 is not there again.
+    # The second run has sent only new rows: order 2 is not repeated.
     sent = [json.loads(body)["id"] for body in bodies_again(cluster, target)]
     assert sorted(sent) == ["2", "3"]
     assert view(project) == {"product": "tea", "orders": 3, "amount": 354.5}
 
 
 def bodies_again(cluster: LocalCluster, topic: str) -> list[bytes]:
-    """Return everything in a topic, by a group that has not read it yet."""
+    """Return everything in a topic, read by a new group."""
     with Admin(cluster.address) as admin:
         wanted = sum(ends.max_offset for ends in admin.topic_ends(topic).values())
     found: list[bytes] = []
@@ -131,7 +131,7 @@ def bodies_again(cluster: LocalCluster, topic: str) -> list[bytes]:
 
 
 def view(project: Path) -> dict[str, object]:
-    """Return the one row of the materialised view, as its files have it."""
+    """Return the one row of the materialised view, from its files."""
     import pyarrow.parquet as pq
 
     (row,) = pq.read_table(project / "warehouse" / "orders_by_product").to_pylist()

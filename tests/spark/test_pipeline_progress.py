@@ -1,4 +1,4 @@
-"""What a run shows: bodies that could not be decoded, and a stream that has nothing to do."""
+"""Display of a run: undecodable bodies, and an idle stream."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LIMIT_S = 120
 
 @pytest.fixture
 def tree(cluster: LocalCluster, new_topic: NewTopic) -> dict[str, Any]:
-    """A pipeline over a topic with messages, some of which cannot be decoded, to two sinks."""
+    """A pipeline with two sinks over a topic, some of whose messages cannot be decoded."""
     topic = new_topic(cluster, queues=2)
     send(cluster, topic, BODIES)
     source = {
@@ -68,7 +68,7 @@ def test_a_stream_counts_undecodable_bodies(
     assert report.facts == {"undecoded": {"ids": BAD, "pairs": BAD}}
     assert sorted(report.notes) == [f"{name}: 2 rows could not be decoded" for name in shown]
     assert spark.read.parquet(str(tmp_path / "ids")).count() == len(BODIES), "the rows are there"
-    # The next run counts what it reads itself, over all of its batches.
+    # The next run counts only what it reads, over all of its batches.
     del tree["step"], tree["sink"][1]
     tree["source"]["orders"]["options"]["maxOffsetsPerTrigger"] = "1"
     send(cluster, tree["source"]["orders"]["topic"], ["bad", '{"id": 5}', "bad", "bad"])
@@ -85,7 +85,7 @@ def test_a_batch_counts_undecodable_bodies(
     tree["source"]["unread"] = dict(tree["source"]["orders"])
     tree["source"]["orders"]["options"] = {"pushFilters": pushed}
     (report,) = run_tree(spark, tmp_path, tree).reports
-    # Filters reach a source only where nothing is counted behind it.
+    # Filters reach a source only where nothing is counted after it.
     bad = ("orders: 2 rows could not be decoded",) if pushed == "false" else ()
     assert report.notes == ("ids written", "pairs written", *bad)
     assert report.facts == ({"undecoded": {"orders": BAD}} if bad else {})
@@ -103,7 +103,7 @@ def test_a_pipeline_without_decoding_reports_no_undecoded_rows(
 
 
 class Watching(Recorder):
-    """Sets an event when a query that has nothing to do is shown."""
+    """Sets an event when an idle query is shown."""
 
     def __init__(self) -> None:
         super().__init__()

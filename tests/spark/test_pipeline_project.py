@@ -1,4 +1,4 @@
-"""What `orbitmq pipeline init` writes can be read, whatever names it was given."""
+"""Files of `orbitmq pipeline init` are valid for any accepted names."""
 
 from __future__ import annotations
 

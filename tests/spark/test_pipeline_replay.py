@@ -1,4 +1,4 @@
-"""Replays: from an archive, a store directory and a topic; filtered, counted, paced."""
+"""Replays from an archive, a store directory and a topic; filtered, counted, paced."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_store_directory_is_replayed_to_a_topic(
 
 
 def stored_later(cluster: LocalCluster, topic: str) -> int:
-    """Wait until a message would be stored later than all of a topic; return that time."""
+    """Wait until new messages are stored later than all in a topic; return that time."""
     newest = max(record.store_timestamp for _, record in records_in(cluster, topic))
     while (now_ms := time.time_ns() // 1_000_000) <= newest:
         time.sleep(0.001)
@@ -124,7 +124,7 @@ def test_only_the_time_range_of_a_topic_is_read() -> None:
         "endingTimestamp": "3000",
         "endingOffsets": "latest",
     }
-    # Who says where to begin is heard.
+    # Explicit start options take precedence.
     named = options(options={"startingOffsets": "earliest"})
     assert named == {"endingTimestamp": "3000", "endingOffsets": "latest"}
 
@@ -173,7 +173,7 @@ def test_equal_messages_are_not_deduplicated_against_each_other(
         name_server=cluster.address,
         source={"topic": topic},
         sink={"topic": target, "options": {"deduplicate": "true"}},
-        rate=10.0,  # each has a slice of its own
+        rate=10.0,  # Each message has its own time slice.
     )
     assert (code, report.facts["messages"]) == (Exit.DONE, 4)
     assert bodies_in(cluster, target) == Counter({b"tick": 4})

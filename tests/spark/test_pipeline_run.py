@@ -1,4 +1,4 @@
-"""Running pipelines: planned before started, stopped between batches, verdicts by exit code."""
+"""Running pipelines: planned before the start, stopped between batches, with exit codes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run_tree(
 
 
 def lines(directory: Path, *bodies: str) -> str:
-    """Write a directory of JSON lines, the simplest source of a stream there is."""
+    """Write a directory of JSON lines, the simplest source of a stream."""
     source = directory / "in"
     source.mkdir(exist_ok=True)
     (source / f"{len(list(source.iterdir()))}.json").write_text("\n".join(bodies))
@@ -73,7 +73,7 @@ def test_a_stream_catches_up_and_continues_in_the_next_run(
 def test_the_order_of_sinks_in_the_file_does_not_matter(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """A checkpoint that went on with another sink's files would lose the rows of both."""
+    """A checkpoint continued with another sink's files would lose the rows of both."""
     first: dict[str, Any] = {"format": "parquet", "path": "first"}
     second: dict[str, Any] = {"format": "parquet", "path": "second"}
     source = stream_of_lines(tmp_path, '{"id": 0}')
@@ -92,7 +92,7 @@ def test_the_order_of_sinks_in_the_file_does_not_matter(
         run_sinks(second, first)
     run_sinks({**second, "name": "second"}, {"format": "noop"}, first)
     assert (ids("first"), ids("second")) == ([0, 1], [0, 1])
-    # As it was called when it was the second sink of the file.
+    # Named as when it was the second sink of the file.
     (tmp_path / "state" / "parquet-0").rename(tmp_path / "state" / "parquet-1")
     lines(tmp_path, '{"id": 2}')
     run_sinks(first)
@@ -172,7 +172,7 @@ def test_an_unreachable_path_is_reported_in_one_line(
 
 
 def test_a_stop_request_lets_the_batch_finish(spark: SparkSession, tmp_path: Path) -> None:
-    """Every number of the source that a batch took is in the output: the batch was not cut off."""
+    """The output has every number that a batch took: the batch was not cut off."""
     recorder = Recorder()
     loaded = parse(
         {
@@ -251,7 +251,7 @@ class PlayedQuery:
 
 
 class PlayedListener:
-    """One query is done with its batch when the other has been waited for."""
+    """One query ends its batch when the other has been waited for."""
 
     def __init__(self) -> None:
         self.done: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Signals to all processes of ``orbitmq pipeline run``, and what is left of them: nothing.
+"""Signals to all processes of ``orbitmq pipeline run``, which leave no process behind.
 
 Every process of a run writes to the same stderr, so that has its end when the last of them has.
 """
@@ -57,7 +57,7 @@ def test_a_signal_while_spark_starts_ends_with_code_4(
 def test_sigterm_to_every_process_stops_only_the_command(
     tmp_path: Path, cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
-    """As a service manager sends it; here the command hears it last, after one more batch."""
+    """As a service manager sends it; here the command receives it last, after one more batch."""
     topic = new_topic(cluster, queues=1)
     file = tmp_path / "copy.toml"
     file.write_text(f"""
@@ -94,7 +94,7 @@ path = "out"
         process.terminate()
         _, errors = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 0, errors
-    # Spark's own workers may say that the machine they wrote to is gone; the command may not.
+    # Spark's own workers may log that their JVM is gone; the command may not.
     assert "py4j" not in errors
 
 

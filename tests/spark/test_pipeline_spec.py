@@ -1,4 +1,4 @@
-"""Pipeline files: every mistake at once, each in one line that names file and key."""
+"""Pipeline files: all mistakes together, each in one line that names file and key."""
 
 from __future__ import annotations
 

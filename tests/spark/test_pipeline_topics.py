@@ -35,7 +35,7 @@ from tests.spark.topics import count_in
 def run_file(
     spark: SparkSession, cluster: LocalCluster, tmp_path: Path
 ) -> Callable[[str], tuple[Exit, Recorder]]:
-    """Run the text of a file against the shared cluster, once."""
+    """Run a pipeline text against the shared cluster, once."""
 
     def run_text(text: str) -> tuple[Exit, Recorder]:
         file = tmp_path / "pipeline.toml"
@@ -202,7 +202,7 @@ path = "out"
     recorder = Recorder()
     workspace = Workspace(spark, tmp_path)
     plan = build(load(file, {"NAMESRV_ADDR": cluster.address}), workspace)
-    # The next trigger, which would tell the source that the batch is committed, is an hour away.
+    # The next trigger, which would report the commit to the source, is an hour away.
     with stop_after(recorder.batch_came, workspace):
         assert run_plan(plan, workspace, recorder) is Exit.DONE
     assert spark.read.parquet(str(tmp_path / "out")).count() == 12
@@ -359,11 +359,11 @@ ledger = "ledger"
 
 
 def wait_for_dead_letters(cluster: LocalCluster, group: str, wanted: int) -> None:
-    """The consumer answers before the broker has put the last one away."""
+    """The consumer answers before the broker has stored the last dead letter."""
     waiting = threading.Event()
     with Admin(cluster.address) as admin:
         for _ in range(300):
-            with contextlib.suppress(OrbitError):  # the topic is not there yet
+            with contextlib.suppress(OrbitError):  # The topic does not exist yet.
                 ends = admin.topic_ends(f"%DLQ%{group}")
                 if sum(queue.max_offset for queue in ends.values()) >= wanted:
                     return

@@ -1,4 +1,4 @@
-"""Windows over a topic: each is told once, when its time is over; what comes later is left out."""
+"""Windows over a topic: each is written once after its end; late rows are left out."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_window_is_written_once_after_its_end(
     file.write_text(PER_MINUTE.format(orders=orders, sums=sums))
 
     def sums_after(*bodies: bytes) -> tuple[list[Sum], str | None]:
-        """Send orders and catch up; what is in the topic then, and the last watermark."""
+        """Send orders and catch up; return the sums in the topic, and the last watermark."""
         produce(cluster, orders, bodies)
         recorder = Recorder()
         code = run(load(file, {"NAMESRV_ADDR": cluster.address}), spark, recorder, once=True)
@@ -66,7 +66,7 @@ def test_a_window_is_written_once_after_its_end(
     found = sums_after(order("tea", 8, "09:00:20"), order("milk", 16, "09:02:30"))
     first = ("09:00", "tea", 11)
     assert found == ([first], "2026-01-05T09:01:30.000Z")
-    # The first minute has been told, so what comes for it now is too late.
+    # The first minute has been written, so rows for it are too late now.
     found = sums_after(order("tea", 32, "09:00:55"), order("tea", 64, "09:04:00"))
     assert found == (
         [first, ("09:01", "tea", 4), ("09:02", "milk", 16)],

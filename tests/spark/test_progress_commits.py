@@ -1,4 +1,4 @@
-"""A group's progress: written all at once, and brokers that refuse it are not pestered."""
+"""Offsets of a group: committed concurrently, with pauses after refusals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TRIGGER_S = 0.01
 
 
 class Clock:
-    """Time that passes when a test says so."""
+    """A clock that a test moves."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -59,9 +59,9 @@ def test_all_queues_are_committed_concurrently(
     for offset in (5, 7):
         commits.report({MessageQueue(topic, "broker-a", n): offset for n in range(64)})
         assert committed(cluster, topic) == [offset] * 64
-    (link,) = view.made  # one connection for both
+    (link,) = view.made  # One connection for both.
     assert max(link.under_way) == 64
-    clock.now += 300  # the broker has closed it meanwhile
+    clock.now += 300  # The broker has closed it meanwhile.
     link.close()
     commits.report({MessageQueue(topic, "broker-a", 0): 9})
     assert committed(cluster, topic)[0] == 9
@@ -79,7 +79,7 @@ def test_a_refused_topic_is_paused_and_logged_once(
     commits = ProgressCommits(view, clock)
     minutes, last = 1, 0
     text = f"topic {refused} is not for accessKey=AK-hidden"
-    refusal = Refused(ResponseCode.NO_PERMISSION, text)  # as an ACL would say
+    refusal = Refused(ResponseCode.NO_PERMISSION, text)  # The text of an ACL refusal.
     code = RequestCode.UPDATE_CONSUMER_OFFSET
     with (
         refusing(cluster, code, refused, refusal) as asked,
@@ -87,7 +87,7 @@ def test_a_refused_topic_is_paused_and_logged_once(
     ):
         for last in range(int(minutes * 60 / TRIGGER_S)):
             where = {MessageQueue(refused, "broker-a", n): last for n in range(8)}
-            # Another topic of the same broker has nothing to do with it.
+            # Another topic of the same broker is not affected.
             commits.report(where | {MessageQueue(taken, "broker-a", 0): last // 1000})
             clock.now += TRIGGER_S
     assert 2 <= asked[refused] <= 8 + minutes * 60 / LEAVE_ALONE_S

@@ -1,4 +1,4 @@
-"""What a task asks brokers: several stretches at once, and on one connection for its life."""
+"""Requests of a task to brokers: several offset ranges at once, on one connection."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ROUND_TRIPS = MESSAGES / 32
 
 
 class Watched(Pipeline):
-    """A connection that notes how many requests are under way whenever somebody waits."""
+    """A connection that records the number of requests in flight at each wait."""
 
     def __init__(self, address: str, **settings: Any) -> None:
         super().__init__(address, **settings)
@@ -47,7 +47,7 @@ class Watched(Pipeline):
 
 
 class WatchedCluster(SourceCluster):
-    """A cluster whose connections are watched."""
+    """A cluster whose connections are recorded."""
 
     __slots__ = ("made",)
 
@@ -82,13 +82,13 @@ def test_a_task_pipelines_its_requests(
     most: int,
 ) -> None:
     topic = new_topic(cluster, queues=1)
-    # So large that bulk answers are several, too.
+    # Large enough for several bulk answers.
     produce(cluster, topic, (b"%06d" % number * 150 for number in range(MESSAGES)))
     settings = PullSettings(("body", "queueOffset"), prefetch=prefetch, bulk_read=bulk_read)
     losses = DataLoss(fail=True, retries=0, retry_interval_ms=0)
     endpoints = {"broker-a": reader.endpoint(topic, "broker-a")}
     wanted = [QueueRange(MessageQueue(topic, "broker-a", 0), 0, MESSAGES)]
-    for _ in range(2):  # a task, and the next one of the same worker
+    for _ in range(2):  # A task, and the next one of the same worker.
         task = RangeReader(reader, settings, endpoints, losses)
         read = pa.Table.from_batches([pa.record_batch(batch) for batch in task.read(wanted)])
         assert read.column("queueOffset").to_pylist() == list(range(MESSAGES))
@@ -113,11 +113,11 @@ def test_a_task_falls_back_when_a_broker_loses_a_feature(
         refusing(cluster, RequestCode.ORBIT_BULK_READ, topic, unheard_of) as refused,
         refusing(cluster, RequestCode.GET_BROKER_RUNTIME_INFO, "", not_told),
     ):
-        for _ in range(2):  # also when Spark has planned the next batch with what it knew
+        for _ in range(2):  # Also when Spark has planned the next batch with the old features.
             task = RangeReader(reader, PullSettings(("queueOffset",)), endpoints, losses)
             assert sum(pa.record_batch(batch).num_rows for batch in task.read(wanted)) == 100
     assert refused[topic]
-    # An answer that told nothing is not what is known of the broker from then on.
+    # An answer without features does not replace the known ones.
     assert reader.endpoint(topic, "broker-a") == endpoints["broker-a"]
 
 

@@ -1,4 +1,4 @@
-"""Answers that pass offsets without their records, as brokers give them while files expire.
+"""Answers that skip offsets without their records, as brokers send them while files expire.
 
 A broker that drops a log file before its queues know of it cannot be had at will, so these answers
 are made up, as Java's broker and ours make them.
@@ -29,7 +29,7 @@ JAVA, OURS = Endpoint("java:1", frozenset()), Endpoint("ours:1", frozenset([BULK
 
 
 class Link:
-    """A connection with answers that are known beforehand."""
+    """A connection with prepared answers."""
 
     waiting = ()
     has_answers = False
@@ -45,7 +45,7 @@ class Link:
 
 
 class Cluster:
-    """As much of a cluster as a task asks."""
+    """The part of a cluster that a task uses."""
 
     stored_group = "g"
 
@@ -78,7 +78,7 @@ def answer(
     min_offset: int = 0,
     version: int = 407,
 ) -> Command:
-    """An answer to a request from offset 0 on; both kinds say where to go on."""
+    """An answer to a request from offset 0; both kinds have the next offset."""
     host = ("127.0.0.1", 1)
     records = [
         encode_record("t", b"%d" % at, queue_offset=at, born_host=host, store_host=host)
@@ -98,7 +98,7 @@ def answer(
 def read(
     endpoint: Endpoint, answers: list[Command], *, fail: bool, wanted: Filter = EVERYTHING
 ) -> list[int]:
-    """The offsets of what a task makes of the answers, of ten."""
+    """Return the offsets that a task reads from the answers, of ten."""
     cluster: Any = Cluster(answers, endpoint)
     losses = DataLoss(fail=fail, retries=0)
     task = RangeReader(cluster, PullSettings(("queueOffset",), wanted), {"b": endpoint}, losses)

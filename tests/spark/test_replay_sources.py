@@ -1,4 +1,4 @@
-"""Which messages a replay takes from its source, and which queues they keep."""
+"""Messages that a replay takes from its source, and the queues they keep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of Arrow columns as sends."""
+"""Packing of rows of Arrow columns into sends."""
 
 from __future__ import annotations
 

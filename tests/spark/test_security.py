@@ -1,4 +1,4 @@
-"""Accounts and TLS: the source and the sink against brokers that let not everybody in."""
+"""Accounts and TLS: the source and the sink against brokers with access control."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def guarded(
     authority: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LocalCluster]:
-    """A cluster that speaks TLS only, and only to whom it knows: by certificate and by account."""
+    """A cluster that requires TLS, a client certificate and an account."""
     home = tmp_path_factory.mktemp("home")
     (home / "conf").mkdir()
     (home / "conf" / "plain_acl.yml").write_text(ACCOUNTS)
@@ -70,7 +70,7 @@ def guarded(
 
 @pytest.fixture(scope="module")
 def known(authority: Authority) -> dict[str, str]:
-    """What lets a pipeline in."""
+    """Return the credentials of a pipeline."""
     own = authority.sign("pipeline", f"{SECRET}-of-the-key")
     return {
         "accessKey": "pipeline",
@@ -133,7 +133,7 @@ def test_an_unknown_client_is_refused_without_showing_secrets(
 def test_dead_letters_return_to_the_cluster_they_were_read_from(
     spark: SparkSession, guarded: LocalCluster, authority: Authority, tmp_path: Path
 ) -> None:
-    """With the trace, over TLS, as an account; the environment speaks of another cluster."""
+    """With the trace, over TLS, as an account; the environment names another cluster."""
     own = authority.sign("redriver")
     options = {
         "NAMESRVADDR": guarded.address,

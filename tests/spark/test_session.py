@@ -1,4 +1,4 @@
-"""The session helper: what it sets, what it leaves alone, and that it says so."""
+"""The session helper: the settings it adds, those it keeps, and its messages."""
 
 from __future__ import annotations
 

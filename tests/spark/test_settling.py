@@ -1,4 +1,4 @@
-"""The collector leaves alone what a worker has imported, also what its first task imports."""
+"""The garbage collector skips the modules a worker has imported, also in its first task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sink: what becomes of rows, column by column and option by option."""
+"""The sink: messages made of rows, column by column and option by option."""
 
 from __future__ import annotations
 

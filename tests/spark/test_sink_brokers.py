@@ -1,4 +1,4 @@
-"""When a sink asks again what its cluster can do, and what of the answer ends a query."""
+"""Repeated checks of a cluster's features by a sink, and results that end a query."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orbitmq.testing import LocalCluster
 
 
 class Answers:
-    """A cluster that answers as it is told to; it plays the time that is waited for it."""
+    """A cluster with prepared answers and simulated time."""
 
     def __init__(self) -> None:
         self.fault: OrbitError | None = None

@@ -1,4 +1,4 @@
-"""The brokers of an exactly-once sender: those it has begun with, whatever nameservers know now."""
+"""Brokers of an exactly-once sender: those it started with, whatever nameservers list now."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def network() -> Iterator[BlockingNetwork]:
 def ask(
     network: BlockingNetwork, servers: list[str], sender: str, wished: list[str], topic: str = "t"
 ) -> tuple[str, ...]:
-    """Ask as a process does that knows nothing yet."""
+    """Ask like a process without cached pins."""
     return Pins(NameserverTable(network, servers)).brokers(sender, topic, lambda: wished)
 
 
@@ -72,7 +72,7 @@ def test_a_process_reads_its_pins_once(cluster: LocalCluster, network: BlockingN
 
 def test_a_refusal_is_no_answer_about_pins(cluster: LocalCluster, network: BlockingNetwork) -> None:
     (broker,) = cluster.brokers.values()
-    unlike = f"127.0.0.1:{broker.config.listen_port}"  # refuses, which is no word on pins
+    unlike = f"127.0.0.1:{broker.config.listen_port}"  # The refusal says nothing about pins.
     with pytest.raises(NoRoute, match="says which brokers the query has used before"):
         ask(network, [unlike], "fourth", ["a"])
 

@@ -1,4 +1,4 @@
-"""Sends that are cut: the same messages, on all queues, and no more requests than that takes."""
+"""Sends cut into pieces: the same messages, over all queues, with few extra requests."""
 
 from __future__ import annotations
 

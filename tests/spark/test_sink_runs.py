@@ -1,4 +1,4 @@
-"""The notes of named jobs: what is remembered of a run, and what the next one may do."""
+"""Notes of named jobs: the recorded run, and the limits for the next one."""
 
 from __future__ import annotations
 

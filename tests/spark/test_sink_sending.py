@@ -25,7 +25,7 @@ Answer = Callable[[str, int], int | Exception]
 
 
 class FakeRoutes:
-    """Two brokers with two queues each, unless some are taken away."""
+    """Two brokers with two queues each, unless a test removes some."""
 
     def __init__(self) -> None:
         self.queues = QUEUES
@@ -44,7 +44,7 @@ class FakeRoutes:
 
 
 class FakeNetwork:
-    """Answers with what a function says, and remembers what it was asked."""
+    """Answers with the result of a function, and records the requests."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
@@ -74,7 +74,7 @@ class FakeNetwork:
 
 
 class Clock:
-    """Time that passes by pausing only."""
+    """A clock that only pauses move."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -206,7 +206,7 @@ def test_sends_to_one_queue_keep_their_order() -> None:
     bench.run(packed(300, shardingKey=[f"k{number % 5}" for number in range(300)]))
     stored: dict[tuple[str, int], list[int]] = defaultdict(list)
     for broker, queue, numbers in bench.network.calls:
-        if stored[broker, queue][-len(numbers) :] != numbers:  # the same again was refused before
+        if stored[broker, queue][-len(numbers) :] != numbers:  # The same send was refused before.
             stored[broker, queue] += numbers
     assert sum(map(len, stored.values())) == 300
     assert all(numbers == sorted(numbers) for numbers in stored.values())

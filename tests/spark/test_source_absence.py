@@ -1,4 +1,4 @@
-"""Topics, queues and brokers that go away while a stream reads them."""
+"""Topics, queues and brokers that disappear while a stream reads them."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ STRICT = pytest.mark.parametrize("strict", [True, False], ids=["strict", "lenien
 
 @pytest.fixture
 def own() -> Iterator[LocalCluster]:
-    """Two brokers of the test's own, one of which it may stop."""
+    """Two brokers for one test, which may stop them."""
     with LocalCluster(brokers=2) as running:
         yield running
 
 
 def fails(query: StreamingQuery) -> str:
-    """Wait until a stream has failed; return why."""
+    """Wait until a stream has failed; return the reason."""
     deadline = time.monotonic() + LIMIT_S
     while (error := query.exception()) is None:
         assert time.monotonic() < deadline, "the stream goes on"
@@ -152,7 +152,7 @@ def test_a_query_can_be_stopped_while_its_batch_waits_for_a_broker(
     for messages in ("ab", "cd"):
         send(own, topic, messages)
         run_available(stream(spark, own, topic, **waiting), tmp_path)
-    # As if the driver had died in the last batch: the next start is to read it again.
+    # As if the driver had died in the last batch: the next start reads it again.
     commits, rows = tmp_path / "checkpoint" / "commits", tmp_path / "rows" / "_spark_metadata"
     last = max(int(each.name) for each in commits.glob("[0-9]*"))
     for log in (commits, rows):

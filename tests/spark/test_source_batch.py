@@ -33,7 +33,7 @@ def test_every_column_of_a_message_is_read(
                 flag=9,
             )
         )
-    # Brokers refuse empty bodies; what other tools left in a store is read all the same.
+    # Brokers refuse empty bodies; those stored by other tools are read all the same.
     host = ("127.0.0.1", 1)
     cluster.brokers["broker-a"].store.append(
         NewMessage(topic, b"", queue_id=0, born_timestamp=1, born_host=host, store_host=host)
@@ -100,7 +100,7 @@ def test_large_and_compressed_bodies_are_read(
     spark: SparkSession, cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic = new_topic(cluster, queues=1)
-    large = bytes(range(256)) * (4 << 12)  # 4 MiB, compressed on its way
+    large = bytes(range(256)) * (4 << 12)  # 4 MiB, compressed on its way.
     random = b"".join(n.to_bytes(4, "big") for n in range(900_000))
     with Producer(cluster.address, group="p", compress_over_bytes=1 << 30) as producer:
         producer.send(Message(topic, random))
@@ -135,7 +135,7 @@ def test_times_limit_the_read(
     for number in range(4):
         send_to_queue(cluster, topic, 0, [f"{number}-{each}" for each in range(3)])
         stored.append(time.time_ns() // 1_000_000 + 1)
-        time.sleep(0.02)  # the times of two groups of messages must differ, there is no event
+        time.sleep(0.02)  # the times of two groups must differ; there is no event for it
     expected = [f"{number}-{each}" for number in range(4) for each in range(3)]
     read = frame(spark, cluster, topic, startingTimestamp=stored[0], endingTimestamp=stored[2])
     assert bodies(read) == expected[3:9]
@@ -193,7 +193,7 @@ def test_tags_filter_messages_by_text_not_by_hash(
     topic = new_topic(cluster, queues=1)
     with Producer(cluster.address, group="spark-tests") as producer:
         for number in range(1500):
-            tag = {0: "BBBB", 7: "other"}.get(number % 500, "AaAa")  # two texts of one hash code
+            tag = {0: "BBBB", 7: "other"}.get(number % 500, "AaAa")  # Two texts with one hash code.
             producer.send(Message(topic, str(number).encode(), tags=tag))
     for bulk in ("true", "false"):
         options: dict[str, Any] = {"bulkRead": bulk}

@@ -1,4 +1,4 @@
-"""Where a stream begins, where one that catches up ends, and what it leaves on disk."""
+"""Start offsets of a stream, the end of a catch-up, and the files it leaves."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def topic(cluster: LocalCluster) -> tuple[str, int]:
         admin.create_topic(name, queues=2)
     for queue in (0, 1):
         send_to_queue(cluster, name, queue, [f"early-{queue}-{n}" for n in range(3)])
-    time.sleep(0.02)  # the times of the two must differ, there is no event
+    time.sleep(0.02)  # The times of the two must differ; there is no event for it.
     late_ms = time.time_ns() // 1_000_000
     for queue in (0, 1):
         send_to_queue(cluster, name, queue, [f"late-{queue}-{n}" for n in range(2)])
@@ -126,7 +126,7 @@ def test_an_assigned_queue_stays_on_its_first_broker(
     with Producer(two_brokers.address, group="spark-tests") as producer:
         for queue in producer.queues(name):
             producer.send(Message(name, b"one in each"), queue=queue)
-    if catches_up:  # it is started again, and goes on from its checkpoint
+    if catches_up:  # It is started again, and continues from its checkpoint.
         made.stop()
         made = reader(two_brokers, **options)
         made.prepareForTriggerAvailableNow()

@@ -1,4 +1,4 @@
-"""Bodies that cannot be read: an error that names the message and the way on, or a row as it is."""
+"""Unreadable bodies: an error with message and remedy, or the row unchanged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMPRESSED = 1
 
 
 def store(cluster: LocalCluster, topic: str, *messages: tuple[bytes, int]) -> None:
-    """Store bodies with the flags that they come with. Any producer could send them."""
+    """Store bodies with given flags. Any producer could send them."""
     for body, flags in messages:
         cluster.brokers["broker-a"].store.append(
             NewMessage(

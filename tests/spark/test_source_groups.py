@@ -1,4 +1,4 @@
-"""The group that brokers see: its own for every query, in its namespace, with a lag to look at."""
+"""The group that brokers list: one per query, in its namespace, with a lag."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_brokers_register_one_group_per_query(
         return set(broker.groups.as_json()["subscriptionGroupTable"])
 
     before = groups()
-    for _ in range(2):  # pulls, and the planner's look at times, are of the query's group
+    for _ in range(2):  # Pulls and the planner's time lookups use the query's group.
         read = frame(spark, cluster, topic, bulkRead="false", startingTimestamp=1)
         assert bodies(read) == ["a", "b", "c"]
     made = groups() - before

@@ -1,4 +1,4 @@
-"""What a stream asks of a broker while there is nothing for it to do: next to nothing."""
+"""Requests of an idle stream to a broker: very few."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ HEARTBEATS = {RequestCode.HEART_BEAT, RequestCode.GET_CONSUMER_LIST_BY_GROUP}
 
 
 def questions_in_silence(cluster: LocalCluster) -> list[int]:
-    """Return the codes of the requests that the broker gets while nobody sends anything."""
-    time.sleep(0.5)  # let the first questions pass
+    """Return the codes of the requests to the broker while no messages are sent."""
+    time.sleep(0.5)  # Let the first requests pass.
     with overhearing(cluster) as heard:
         time.sleep(SILENCE_S)
     return [code for code, _ in heard if code not in HEARTBEATS]

@@ -1,4 +1,4 @@
-"""Messages that are gone: each cause is named; the query fails, or goes on without them."""
+"""Lost messages: each cause is named; the query fails, or continues without them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tests.spark.source_fixtures import bodies, frame, run_available, send, stre
 
 @pytest.fixture(scope="module")
 def small_files() -> Iterator[LocalCluster]:
-    """A broker whose log files hold a handful of messages, so that they can expire one by one."""
+    """A broker whose log files hold a few messages, so that they expire one by one."""
     settings = {"mappedFileSizeCommitLog": str(64 << 10), "mappedFileSizeConsumeQueue": "6000"}
     with LocalCluster(settings=settings) as running:
         yield running
 
 
 def expire(cluster: LocalCluster, topic: str) -> int:
-    """Delete the oldest files; return the first offset that is left."""
+    """Delete the oldest files; return the first remaining offset."""
     store = cluster.brokers["broker-a"].store
     store.clean(now_ms=2**52, due=True, reserved_ms=0)
     store.clean(now_ms=2**52, due=True, reserved_ms=0)
@@ -96,7 +96,7 @@ def test_expiry_between_attempts_keeps_the_division_into_tasks(
     small_files: LocalCluster, new_topic: NewTopic
 ) -> None:
     topic = new_topic(small_files, queues=3)
-    expire(small_files, topic)  # what other tests have left
+    expire(small_files, topic)  # Messages left by other tests.
     send(small_files, topic, ["x" * 1000 for _ in range(300)])
     options = {"subscribe": topic, "startingOffsets": "earliest", "failOnDataLoss": "false"}
     source = RocketMQSource({"nameServer": small_files.address, "minPartitions": "10", **options})

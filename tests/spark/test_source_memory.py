@@ -1,4 +1,4 @@
-"""The memory of Python workers has a bound, whatever waits to be read and however large it is."""
+"""Memory of Python workers is limited, whatever the number and size of waiting messages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def large() -> Iterator[tuple[LocalCluster, str]]:
 
 
 def peak_mb(spark: SparkSession) -> float:
-    """The most that a Python process of this session's tasks has ever had."""
+    """Return the maximum memory of any Python process of this session's tasks."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     driver = jvm.java.lang.ProcessHandle.current().pid()
@@ -45,7 +45,7 @@ def peak_mb(spark: SparkSession) -> float:
 
 def _processes() -> Iterator[tuple[int, int, bytes]]:
     for directory in Path("/proc").glob("[0-9]*"):
-        # A process may end while it is looked at.
+        # A process may end while it is examined.
         with contextlib.suppress(OSError):
             stat = (directory / "stat").read_text().rpartition(")")[2].split()
             yield int(directory.name), int(stat[1]), (directory / "cmdline").read_bytes()

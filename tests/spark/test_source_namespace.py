@@ -1,4 +1,4 @@
-"""Inside a namespace topics have the names that its users know, in every row and every filter."""
+"""Topics in a namespace have their names without it, in every row and every filter."""
 
 from __future__ import annotations
 

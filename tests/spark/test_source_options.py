@@ -212,7 +212,7 @@ def test_errors_of_a_query_are_one_line_without_secrets(
     with pytest.raises(Exception, match="did you mean minPartitions") as caught:
         frame(spark, cluster, topic, minPartition=3, **SECRETS)
     assert "hidden" not in str(caught.value)
-    # A nameserver that is not there: asked for once, in the planner, before any task.
+    # An absent nameserver: requested once, in the planner, before any task.
     quick = {"fetchOffset__numRetries": 0, "timeoutMs": 500}
     with pytest.raises(Exception, match="no nameserver answers") as caught:
         frame(spark, "127.0.0.1:1", topic, **SECRETS, **quick).count()

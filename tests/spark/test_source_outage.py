@@ -1,4 +1,4 @@
-"""What planners and tasks do while those they ask are away."""
+"""Planners and tasks while brokers or nameservers are away."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ IMPATIENT = {
 
 @pytest.fixture
 def own() -> Iterator[LocalCluster]:
-    """A cluster of the test's own, parts of which it may stop."""
+    """A cluster for one test, which may stop parts of it."""
     with LocalCluster() as running:
         yield running
 
@@ -112,7 +112,7 @@ def test_an_absent_broker_fails_planning_or_is_skipped(
     killable.kill()
     with pytest.raises(BrokerAway, match=r"broker is away.* queue 0 of topic 't'"):
         strict.partitions(start, end)
-    # What is not planned yet may be left out, what a task was given may not.
+    # Unplanned offsets may be left out, those given to a task may not.
     assert skipping.partitions(start, end) == [QueuePartition([], {})]
     assert "a broker is away. queue 0 of topic 't'" in caplog.text
     for stream in (strict, skipping):

@@ -1,4 +1,4 @@
-"""Who reads what, and how much: pure decisions."""
+"""Division of offset ranges among tasks, without a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filters that Spark hands over: the same rows are found, and less is read for them."""
+"""Filters pushed down by Spark: the same rows are found with less reading."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def pushing(cluster: LocalCluster, topic: str) -> PushdownReader:
 
 
 def ranges(reader: PushdownReader) -> dict[int, tuple[int, int]]:
-    """What the tasks would read, by queue."""
+    """Return the ranges that the tasks would read, by queue."""
     found: dict[int, tuple[int, int]] = {}
     for partition in reader.partitions():
         assert isinstance(partition, QueuePartition)

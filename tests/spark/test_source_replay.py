@@ -1,4 +1,4 @@
-"""A batch that is run again is divided among tasks as it was, whatever the driver that does it.
+"""A repeated batch is divided among tasks as before, whatever driver runs it.
 
 Spark runs a batch again whose offsets are in the checkpoint and whose commit is not. The sink tells
 rows that it has sent before by their partition, so the division must not depend on the cores that
@@ -27,14 +27,14 @@ QUEUES = 4
 
 @pytest.fixture
 def topic(cluster: LocalCluster, new_topic: NewTopic) -> str:
-    """A topic whose batches are worth several tasks."""
+    """A topic whose batches are large enough for several tasks."""
     name = new_topic(cluster, queues=QUEUES)
     produce(cluster, name, (b"%d" % number for number in range(200)), batch=50)
     return name
 
 
 def driver(cluster: LocalCluster, topic: str, cores: int, **options: str) -> RocketMQStreamReader:
-    """What the planner has in a driver with so many cores."""
+    """Return the planner's reader in a driver with a number of cores."""
     given = {"nameServer": cluster.address, "subscribe": topic, "startingOffsets": "earliest"}
     source = RocketMQSource(given | options)
     source.parallelism = cores  # type: ignore[misc]
@@ -44,7 +44,7 @@ def driver(cluster: LocalCluster, topic: str, cores: int, **options: str) -> Roc
 
 
 def division(reader: RocketMQStreamReader, start: Any, end: Any) -> list[list[QueueRange]]:
-    """Which task reads what, of offsets as the checkpoint has them."""
+    """Return the ranges of each task, for offsets as in the checkpoint."""
     start, end = json.loads(json.dumps(start)), json.loads(json.dumps(end))
     parts = reader.partitions(start, end)
     return [part.ranges for part in parts if isinstance(part, QueuePartition)]
@@ -65,7 +65,7 @@ def test_a_driver_with_other_cores_keeps_the_division_of_a_batch(
     later = driver(cluster, topic, later_cores, **options)
     try:
         assert division(later, start, end) == planned
-        # The batches after it are divided for the cores there are now.
+        # The batches after it are divided for the present cores.
         produce(cluster, topic, [b"more"] * 120, batch=30)
         after = later.latestOffset(end, limit)
         assert len(division(later, end, after)) == min(later_cores, QUEUES)
@@ -87,7 +87,7 @@ def test_a_batch_of_an_earlier_version_keeps_its_division(
             assert [(each.queue.queue_id, each.count) for each in task] == [
                 (queue_id, 50) for queue_id in range(QUEUES)
             ]
-        # What comes after it is divided as this version does.
+        # Later batches are divided as in this version.
         produce(cluster, topic, [b"more"] * 120, batch=30)
         after = later.latestOffset({"#tasks": 3, topic: end[topic]}, ReadAllAvailable())
         assert len(division(later, end, after)) == later_cores

@@ -1,4 +1,4 @@
-"""Routes that cannot be true: the source refuses them and builds nothing of their size."""
+"""Implausible routes: the source refuses them and allocates nothing of their size."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def route_body(counts: list[int]) -> bytes:
 
 @contextmanager
 def answering_routes(cluster: LocalCluster, body: bytes) -> Iterator[None]:
-    """Have the nameserver of a cluster answer every question for a route with this body."""
+    """Have the nameserver of a cluster answer every route request with this body."""
     (nameserver,) = cluster._cluster.nameservers
     router = nameserver.router
     find = router.find

@@ -1,4 +1,4 @@
-"""Streams: offsets, limits, queues that come and go, restarts."""
+"""Streams: offsets, limits, added and removed queues, restarts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_available_now_reads_up_to_the_end_at_its_start(
     source = stream(spark, cluster, topic, startingOffsets="earliest")
     run_available(source, tmp_path)
     assert bodies(written(spark, tmp_path)) == names("a", 50)
-    # The checkpoint wins over the starting offsets, and nothing comes twice.
+    # The checkpoint takes precedence over the starting offsets, and nothing is repeated.
     send(cluster, topic, names("b", 7))
     query = run_available(stream(spark, cluster, topic, startingOffsets="latest"), tmp_path)
     assert bodies(written(spark, tmp_path)) == names("a", 50) + names("b", 7)
@@ -108,7 +108,7 @@ def test_tasks_of_all_batches_share_the_connections_of_workers(
     steps = [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]]
     assert steps == [5] * 12
     readers = {connection for code, connection in heard if code == RequestCode.ORBIT_BULK_READ}
-    # Two tasks at once have two workers.
+    # Two concurrent tasks have two workers.
     assert 1 <= len(readers) <= 2
 
 

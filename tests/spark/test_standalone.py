@@ -1,4 +1,4 @@
-"""On a real Spark cluster: a master, two workers, and executors that are killed."""
+"""A real Spark cluster with a master and two workers, whose executors are killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every kind of state works, and goes on after a restart, with the settings of the session helper.
+"""Every kind of state survives a restart with the settings of the session helper.
 
 The session of the suite has all of those settings. A stream counts ids over two runs: what the
 second one says is right only if the state of the first was written, and is read again.
@@ -146,7 +146,7 @@ def test_state_is_kept_with_every_tuned_setting(
 def run(
     spark: SparkSession, place: Path, kind: Callable[[DataFrame], Query], last: int
 ) -> list[tuple[int, int]]:
-    """Add a file with ids 1, 1, 2 and `last`, and run a query through what is new to it."""
+    """Add a file with ids 1, 1, 2 and `last`, and run a query over its new files."""
     (place / "in").mkdir(exist_ok=True)
     lines = [json.dumps({"id": id, "at": "2026-01-01T00:00:00"}) for id in (1, 1, 2, last)]
     (place / "in" / f"{last}.json").write_text("\n".join(lines))

@@ -59,7 +59,7 @@ REFUSED = (PySparkException, OrbitError)
 
 @pytest.fixture(params=[table, read_store], ids=["format", "read_store"])
 def rows_of(request: pytest.FixtureRequest) -> RowsOf:
-    """Both ways to the rows."""
+    """Read a store through the format or through `read_store`."""
     way: RowsOf = request.param
     return way
 
@@ -305,7 +305,7 @@ def test_a_running_store_is_read_as_of_one_moment(spark: SparkSession, tmp_path:
         finally:
             stop.set()
             writer.join()
-    # What was planned before the writer started has not grown.
+    # The plan made before the writer started has not grown.
     assert sum(batch.num_rows for batch in read) == 100
     assert found == list(range(len(found)))
     assert len(found) >= 100
@@ -400,7 +400,7 @@ def test_filters_only_narrow_the_selection() -> None:
     queue_1, fourth = EqualTo(("queueId",), 1), EqualTo(("queueOffset",), 4)
     assert topics(None, of_a) == {"A": None}
     assert topics(None, queue_1, fourth) is None
-    # A queue without files may have messages that it does not know yet.
+    # A queue without files may have messages that it does not list yet.
     assert topics(None, of_a, fourth) == {"A": {-1: (4, 5)}}
     assert topics(None, of_a, queue_1) == {"A": {1: (0, 2**63 - 1)}}
     assert topics({"A": {-1: (0, 9), 0: (3, 9)}}, of_b) == {}
@@ -421,7 +421,7 @@ def test_filters_only_narrow_the_selection() -> None:
 def test_the_formats_are_found_without_registration(
     spark: SparkSession, store: Path, cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
-    fresh = spark.newSession()  # where nobody has called register
+    fresh = spark.newSession()  # A session in which register was not called.
     assert numbers(table(fresh, store, topics="odd")) == list(range(1, COUNT, 2))
     topic = new_topic(cluster)
     rows = fresh.createDataFrame([("hello",)], "body string")

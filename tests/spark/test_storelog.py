@@ -76,7 +76,7 @@ def test_splits_together_are_the_whole(store: Path, splits: int) -> None:
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads read a few messages each at a time, so that a small store has many pieces."""
+    """Let threads read a few messages at a time, so that a small store has many pieces."""
     monkeypatch.setattr("orbitmq.storelog.plan.PIECE_BYTES", 5000)
 
 
@@ -132,14 +132,14 @@ def until_scan_threads(count: int) -> None:
     def threads() -> int:
         names = []
         for each in Path("/proc/self/task").glob("*/comm"):
-            with suppress(OSError):  # it has just ended
+            with suppress(OSError):  # It has just ended.
                 names.append(each.read_text().strip())
         return names.count("orbitmq-scan")
 
     deadline = time.monotonic() + 30
     while threads() != count:
         assert time.monotonic() < deadline, f"there are {threads()}, not {count}"
-        time.sleep(0.01)  # nobody tells when a thread of the core has gone
+        time.sleep(0.01)  # No event reports the end of a native thread.
 
 
 @pytest.mark.usefixtures("small_pieces")
@@ -415,7 +415,7 @@ def test_queues_are_used_while_another_process_runs_the_store(tmp_path: Path) ->
         assert holder.stdin is not None
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"filled\n"
-        # Files get their names when they are whole.
+        # Files get their names when they are complete.
         half_made = shutil.ignore_patterns("*.creating-*")
         shutil.copytree(path, tmp_path / "copy", ignore=half_made)
         assert part_read(path) == 0

@@ -1,4 +1,4 @@
-"""Limits of bytes, where the size of messages has to be guessed."""
+"""Byte limits, for which the size of messages has to be estimated."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RECORD = encode_record("orders", b"x" * 300)
 
 
 class Broker:
-    """Gives messages of one size, while it is there."""
+    """Returns messages of one size while it is reachable."""
 
     def __init__(self) -> None:
         self.now = 0.0

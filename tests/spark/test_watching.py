@@ -1,4 +1,4 @@
-"""What an idle stream asks brokers: little, however many queues; and nothing is missed."""
+"""Requests of an idle stream: few, however many queues; and no message is missed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TRIGGER_S = 0.05
 
 
 class Broker:
-    """Counts what it is asked; holds pulls until a message arrives."""
+    """Counts requests; holds pulls until a message arrives."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -29,7 +29,7 @@ class Broker:
         self._answers: deque[tuple[int, Command]] = deque()
         self._held: dict[int, int] = {}
 
-    # ---- as a broker
+    # ---- Interface of a broker
 
     def arrive(self, queue: MessageQueue) -> None:
         self.offsets[queue] += 1
@@ -38,7 +38,7 @@ class Broker:
                 del self._held[opaque]
                 self._answers.append((opaque, Command(ResponseCode.SUCCESS, opaque=opaque)))
 
-    # ---- as a cluster
+    # ---- Interface of a cluster
 
     def clock(self) -> float:
         return self.now
@@ -61,7 +61,7 @@ class Broker:
     def pull_fields(self, queue: MessageQueue, offset: int, _count: int) -> dict[str, str]:
         return {"queueId": str(queue.queue_id), "queueOffset": str(offset)}
 
-    # ---- as a connection to it
+    # ---- Interface of a connection
 
     def send(self, code: int, fields: dict[str, str]) -> int:
         assert code == RequestCode.PULL_MESSAGE
@@ -91,7 +91,7 @@ def watched(broker: Broker, queues: int) -> tuple[Watch, Offsets]:
 
 
 def idle(broker: Broker, watch: Watch, began: Offsets, seconds: float) -> None:
-    """Ask as Spark does, about a hundred times a second, and read what there is at once."""
+    """Poll like Spark, about a hundred times a second, and read the new messages at once."""
     end = broker.now + seconds
     while broker.now < end:
         for queue, reach in watch.ends(began).items():
@@ -122,7 +122,7 @@ def test_pulls_are_held_again_after_a_busy_broker_recovers() -> None:
     idle(broker, watch, began, HOLD_AGAIN_S)
     before = broker.asked.total()
     idle(broker, watch, began, 60)
-    assert broker.asked.total() - before < 60  # asked instead, it would be twice as many
+    assert broker.asked.total() - before < 60  # Without held pulls it would be twice as many.
 
 
 @pytest.mark.parametrize("queues", [1, 64, 101])
@@ -137,7 +137,7 @@ def test_a_new_message_is_noticed_with_few_requests(queues: int) -> None:
         broker.arrive(queue)
         idle(broker, watch, began, 0.15 if queues <= 100 else 0.6)
         assert began[queue] == seen + 1
-    # Asked for its end, asked whether that is all, and one pull for the queue it came to.
+    # One request for its end, one to confirm it, and one pull for the queue of the message.
     assert broker.asked.total() - before <= 10 * 3 + 2
 
 

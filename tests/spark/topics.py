@@ -1,4 +1,4 @@
-"""What tests put into topics, and what they find there, straight from the brokers' stores."""
+"""Helpers that fill topics, and read them from the brokers' stores."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def count_in(cluster: LocalCluster, topic: str) -> int:
 
 
 def wait_for_records(cluster: LocalCluster, topic: str, count: int, within_s: float = 30) -> None:
-    """Wait until a topic has at least so many records."""
+    """Wait until a topic has at least a number of records."""
     deadline = time.monotonic() + within_s
     while (found := count_in(cluster, topic)) < count:
         assert time.monotonic() < deadline, f"{topic} has only {found}"
