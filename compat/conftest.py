@@ -18,7 +18,7 @@ MakeCluster = Callable[..., JavaCluster]
 
 @pytest.fixture(scope="session")
 def java_peer_jars() -> Path:
-    """The directory of the locked jars. Without a JDK: a failure in CI, a loud skip elsewhere."""
+    """The directory of the locked jars. Without a JDK: a failure in CI, a logged skip elsewhere."""
     if java_tools() is None:
         reason = "java and javac (JDK 17) are needed to run Apache RocketMQ; they are not here"
         if os.environ.get("CI"):
@@ -44,7 +44,7 @@ def port() -> int:
 
 @pytest.fixture
 def make_java_cluster(java_peer_jars: Path, tmp_path: Path) -> Iterator[MakeCluster]:
-    """Start real clusters; they are gone after the test, whatever became of it."""
+    """Start real clusters; they are removed after the test, whatever its result."""
     clusters: list[JavaCluster] = []
 
     def make(settings: BrokerSettings | None = None) -> JavaCluster:
@@ -63,7 +63,7 @@ def make_java_cluster(java_peer_jars: Path, tmp_path: Path) -> Iterator[MakeClus
 def java_cluster(
     make_java_cluster: MakeCluster, request: pytest.FixtureRequest
 ) -> Iterator[JavaCluster]:
-    """A nameserver that runs and a broker that waits for `start_broker`; logs shown on failure."""
+    """A running nameserver and a broker that waits for `start_broker`; logs shown on failure."""
     cluster = make_java_cluster()
     failed_before = request.session.testsfailed
     yield cluster

@@ -1,4 +1,4 @@
-"""Fixtures of the Go suite: the driver, the cluster it talks to, its processes."""
+"""Fixtures of the Go suite: the driver, its cluster, and its processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from compat.go_system import MakeSystem, StartGo, System
 
 @pytest.fixture(scope="session")
 def go_driver() -> Path:
-    """The driver, built. Without Go: a failure in CI, a loud skip elsewhere."""
+    """The compiled driver. Without Go: a failure in CI, a logged skip elsewhere."""
     if go_tool() is None:
         reason = "go (1.18 or newer) is needed to run the official Go client; it is not here"
         if os.environ.get("CI"):
@@ -27,7 +27,7 @@ def go_driver() -> Path:
 
 @pytest.fixture
 def make_system(tmp_path: Path) -> Iterator[MakeSystem]:
-    """Start clusters; all are gone after the test."""
+    """Start clusters; they are removed after the test."""
     systems: list[System] = []
 
     def make(**settings: str) -> System:
@@ -41,13 +41,13 @@ def make_system(tmp_path: Path) -> Iterator[MakeSystem]:
 
 @pytest.fixture
 def system(make_system: MakeSystem) -> System:
-    """A cluster that nobody has used: what another try has sent would be seen by this one."""
+    """A new cluster: messages of another attempt would be visible in a used one."""
     return make_system()
 
 
 @pytest.fixture
 def go(go_driver: Path, system: System, tmp_path: Path) -> Iterator[StartGo]:
-    """Start the Go client with a verb and its options; processes are gone after the test."""
+    """Start the Go client with a verb and its options; processes end after the test."""
     clients: list[GoClient] = []
 
     def start(verb: str, topic: str, *, at: System | None = None, **options: Any) -> GoClient:

@@ -1,4 +1,4 @@
-"""The official Go client as a process, told on its command line what to do.
+"""The official Go client as a process, controlled by its command line.
 
 A `GoClient` gathers the JSON lines its process prints (see `go-client/main.go`) on a thread, so
 that a test can wait for them with a deadline. Ending the process's input stops a consumer the
@@ -29,11 +29,11 @@ Line = dict[str, Any]
 
 
 class GoError(Exception):
-    """A Go process failed or fell silent; the text holds what it said last."""
+    """A Go process failed or stopped printing; the text holds its last output."""
 
 
 def go_tool() -> str | None:
-    """Where `go` is, or None when the machine lacks it."""
+    """Return the path of `go`, or None when the machine lacks it."""
     return shutil.which("go")
 
 
@@ -57,7 +57,7 @@ def build_driver() -> Path:
 
 
 class GoClient:
-    """One process of the driver and what it has said so far."""
+    """One process of the driver and its output so far."""
 
     def __init__(self, driver: Path, verb: str, home: Path, **options: str | int | bool) -> None:
         arguments = [
@@ -93,7 +93,7 @@ class GoClient:
             self._ended = True
             self._heard.notify_all()
 
-    # ---- what it has said
+    # ---- Output
 
     def _all(self, kind: str) -> list[Any]:
         with self._heard:
@@ -101,25 +101,25 @@ class GoClient:
 
     @property
     def got(self) -> list[Line]:
-        """The messages its consumer has seen, in that order."""
+        """Messages its consumer has received, in that order."""
         return self._all("got")
 
     @property
     def sent(self) -> list[Line]:
-        """The messages its producer has seen acknowledged."""
+        """Messages whose sends were acknowledged to its producer."""
         return self._all("sent")
 
     @property
     def errors(self) -> list[str]:
-        """What the client has reported as failed."""
+        """Failures the client has reported."""
         return self._all("error")
 
     def numbers(self) -> set[int]:
-        """The numbers of the messages its consumer has seen."""
+        """Numbers of the messages its consumer has received."""
         return {line["number"] for line in self.got}
 
     def until(self, enough: Callable[[], bool], timeout_s: float, what: str) -> None:
-        """Wait until what has been said is enough."""
+        """Wait until the output satisfies a condition."""
         deadline = time.monotonic() + timeout_s
         with self._heard:
             while not enough():
@@ -134,11 +134,11 @@ class GoClient:
         return self
 
     def until_said(self, lines: int, timeout_s: float = 60) -> None:
-        """Wait until it has said so much."""
+        """Wait until it has printed a number of lines."""
         self.until(lambda: len(self.said) >= lines, timeout_s, f"{lines} lines")
 
     def until_got(self, numbers: set[int], timeout_s: float = 60) -> None:
-        """Wait until a consumer has seen all of these messages."""
+        """Wait until a consumer has received all of these messages."""
         seen: set[int] = set()
         read = 0
 
@@ -150,10 +150,10 @@ class GoClient:
 
         self.until(enough, timeout_s, f"{len(numbers)} messages")
 
-    # ---- its end
+    # ---- End of the process
 
     def finish(self, timeout_s: float = 60) -> GoClient:
-        """Wait until it ends by itself, which must be in order."""
+        """Wait until it ends by itself, which must be successful."""
         self._wait(timeout_s)
         if not any("stopped" in line for line in self.said):
             raise self.error("ended out of order")
@@ -179,7 +179,7 @@ class GoClient:
         self._listener.join(30)
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Remove the process."""
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
@@ -189,7 +189,7 @@ class GoClient:
             stream.close()
 
     def error(self, what: str) -> GoError:
-        """What went wrong, with the end of what the process said."""
+        """Return an error with the end of the process's output."""
         log = self._log.read_text(errors="replace").splitlines()[-LOG_LINES_SHOWN:]
         said = [json.dumps(line) for line in self.said[-5:]]
         return GoError("\n".join([f"{self._what}: {what}", *said, *log]))

@@ -1,4 +1,4 @@
-"""The clusters the Go suite runs against: ours of two brokers or, to compare, Apache RocketMQ's.
+"""Clusters of the Go suite: ours of two brokers or, for comparison, Apache RocketMQ's.
 
 `ORBITMQ_GO_AGAINST=java` runs the same suite against Apache RocketMQ 4.9.7, which tells a fault of
 ours from a habit of the client.
@@ -23,7 +23,7 @@ from orbitmq.testing import LocalCluster
 __all__ = ["MakeSystem", "StartGo", "System", "make_system"]
 
 SETTINGS = {
-    # The third level is that of the first retry. A consumer's tries are over after seconds.
+    # The third level is that of the first retry. The retries of a consumer end after seconds.
     "messageDelayLevel": "1s 2s 1s 1s 1s 1s",
     "maxMessageSize": str(4 << 20),
 }
@@ -31,7 +31,7 @@ AGAINST_JAVA = os.environ.get("ORBITMQ_GO_AGAINST") == "java"
 
 
 class System(Protocol):
-    """A cluster the Go client talks to."""
+    """A cluster used by the Go client."""
 
     address: str
     brokers: list[str]
@@ -67,7 +67,7 @@ class OurSystem:
 
 class JavaSystem:
     def __init__(self, directory: Path, settings: dict[str, str]) -> None:
-        sizes = StoreSizes(commit_log_file_size=64 << 20)  # the largest message must fit
+        sizes = StoreSizes(commit_log_file_size=64 << 20)  # The largest message must fit.
         self._cluster = JavaCluster(directory, BrokerSettings(sizes=sizes, extra=settings))
         self._cluster.start_broker()
         self.address = self._cluster.nameserver
@@ -106,7 +106,7 @@ class JavaSystem:
 
 
 def make_system(directory: Path, settings: dict[str, str]) -> System:
-    """Start a cluster of the kind the environment asks for."""
+    """Start a cluster of the kind that the environment names."""
     chosen = SETTINGS | settings
     return JavaSystem(directory, chosen) if AGAINST_JAVA else OurSystem(chosen)
 

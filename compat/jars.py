@@ -44,7 +44,7 @@ PARALLEL_DOWNLOADS = 8
 
 
 class JarError(Exception):
-    """A jar could not be had, or what was had is not the jar the lock file names."""
+    """A jar could not be fetched, or its checksum differs from the lock file."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def _download(jar: Jar, directory: Path) -> None:
         if attempt:
             time.sleep(
                 2 ** (attempt - 1)
-            )  # a refused or cut transfer: give the far side room before asking again
+            )  # A refused or interrupted transfer: wait before the next attempt.
         try:
             with (
                 _arriving(jar, directory) as path,
@@ -156,7 +156,7 @@ def fetch(lock_file: Path = LOCK_FILE) -> Path:
 
 
 def class_path(directory: Path, lock_file: Path = LOCK_FILE) -> str:
-    """The locked jars, each by name: a stray jar in the directory never reaches a peer."""
+    """Return the locked jars by name: a stray jar in the directory never reaches a peer."""
     return os.pathsep.join(str(directory / jar.file_name) for jar in read_lock(lock_file))
 
 

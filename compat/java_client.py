@@ -36,7 +36,7 @@ IMPATIENT = (
 
 
 class Cluster(Protocol):
-    """What the client talks to: ours or Java's."""
+    """The cluster the client uses: ours or Java's."""
 
     @property
     def address(self) -> str: ...
@@ -49,7 +49,7 @@ Wishes = Mapping[str, Callable[[str], None]]
 
 
 class ScenarioFailed(AssertionError):
-    """A scenario did not end well; the text is Java's stack."""
+    """A scenario failed; the text is Java's stack."""
 
 
 class JavaClient:
@@ -89,7 +89,7 @@ class JavaClient:
     def play(
         self, scenario: str, *, wishes: Wishes | None = None, mark: str | None = None, **words: Any
     ) -> Any:
-        """Play a scenario and return what it tells; `mark` sets its topics and groups apart."""
+        """Play a scenario and return its result; `mark` separates its topics and groups."""
         number = next(self._marks)
         order = {"run": scenario, "id": number, "nameserver": self.nameserver}
         self._say(order | {"mark": mark or f"{self.encoding}{number}"} | words)
@@ -98,13 +98,13 @@ class JavaClient:
         for line in stdout:
             answer = json.loads(line)
             if answer["id"] != number:
-                continue  # the late answer to an order that was given up
+                continue  # The late answer to an abandoned order.
             if "wish" in answer:
                 self._fulfil(answer, wishes or {})
             elif "error" in answer:
                 raise ScenarioFailed(f"{scenario}: {answer['stack']}")
             else:
-                return answer.get("ok")  # which a null leaves out
+                return answer.get("ok")  # Left out for null.
         self._java.process.wait()
         raise self._java.error(f"ended while it played {scenario}")
 
@@ -117,11 +117,11 @@ class JavaClient:
         self._say({"done": answer["id"]})
 
     def kill(self) -> None:
-        """SIGKILL, in the middle of whatever it does."""
+        """Kill it with SIGKILL."""
         self._java.kill()
 
     def close(self) -> None:
-        """Let it end."""
+        """Let it end in order."""
         stdin = self._java.process.stdin
         if stdin is None or stdin.closed:
             return

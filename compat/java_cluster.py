@@ -49,7 +49,7 @@ LOGBACK = """<?xml version="1.0" encoding="UTF-8"?>
 
 @dataclass(frozen=True)
 class Release:
-    """What has to be known of a release to start it; its log configuration goes by these names."""
+    """Properties of a release needed to start it; its log configuration uses these names."""
 
     lock_file: Path
     log_configuration: str
@@ -59,7 +59,7 @@ class Release:
         log_configuration = home / "conf" / self.log_configuration.format(process)
         return [
             f"-Drocketmq.home.dir={home}",
-            f"-Drmq.logback.configurationFile={log_configuration}",  # 5.x, which looks nowhere else
+            f"-Drmq.logback.configurationFile={log_configuration}",  # 5.x reads it only there.
             "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.98",
             "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.97",
         ]
@@ -70,7 +70,7 @@ RELEASES = {
     "5.4.0": Release(
         LOCK_FILE_5_4,
         "rmq.{}.logback.xml",
-        # By default it writes its 37 MB of timers down every second, be there any or not.
+        # By default it writes its 37 MB of timers every second, even if there are none.
         {"timerFlushIntervalMs": "60000"},
     ),
 }
@@ -78,7 +78,7 @@ RELEASES = {
 
 @dataclass(frozen=True)
 class StoreSizes:
-    """File sizes under the names the broker's configuration gives them."""
+    """File sizes under the names of the broker's configuration."""
 
     commit_log_file_size: int = 4 << 20
     consume_queue_file_size: int = 20 * 1000
@@ -96,7 +96,7 @@ class StoreSizes:
 
 @dataclass(frozen=True)
 class BrokerSettings:
-    """What a test may choose; `extra` holds any other key of broker.conf."""
+    """Settings a test may choose; `extra` holds any other key of broker.conf."""
 
     name: str = "java-a"
     cluster: str = "compat"
@@ -139,7 +139,7 @@ def _claim(port: int) -> bool:
 
 
 def free_port(neighbours: tuple[int, ...] = ()) -> int:
-    """A loopback port that is free, as are the ports at these distances from it."""
+    """Return a free loopback port whose neighbours at these distances are free as well."""
     chooser = random.Random(os.urandom(8))
     for _ in range(1000):
         port = chooser.randrange(*PORT_RANGE)
@@ -247,7 +247,7 @@ class JavaCluster:
         self._await_registration(self._broker, self.broker)
 
     def _await_registration(self, process: JavaProcess, address: str | None) -> None:
-        """Ask the nameserver until it answers and, if an address is given, names it."""
+        """Repeat until the nameserver answers and, if an address is given, lists it."""
         deadline = time.monotonic() + START_TIMEOUT_S
         wanted = f'"{address}"'.encode() if address else b""
         while True:
@@ -261,7 +261,7 @@ class JavaCluster:
             select.select([], [], [], POLL_PAUSE_S)
 
     def _await_departure(self) -> None:
-        """Wait until the nameserver has forgotten the broker, so that a new one is told apart."""
+        """Wait until the nameserver has removed the broker, to distinguish a new one."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while self.broker.encode() in (
             _remoting_call(self.nameserver_port, GET_BROKER_CLUSTER_INFO) or b""
@@ -272,21 +272,21 @@ class JavaCluster:
             select.select([], [], [], POLL_PAUSE_S)
 
     def stop_broker(self) -> None:
-        """SIGTERM, as an operator stops it: everything is flushed, `abort` is gone afterwards."""
+        """Stop it with SIGTERM, like an operator: everything is flushed, `abort` is removed."""
         assert self._broker is not None, "no broker runs"
         broker, self._broker = self._broker, None
         broker.stop()
         self._await_departure()
 
     def kill_broker(self) -> None:
-        """SIGKILL."""
+        """Kill it with SIGKILL."""
         assert self._broker is not None, "no broker runs"
         broker, self._broker = self._broker, None
         broker.kill()
         self._await_departure()
 
     def logs(self) -> str:
-        """The ends of both logs, for the report of a failed test."""
+        """Return the ends of both logs, for the report of a failed test."""
         parts = []
         for log in sorted(self.directory.glob("*.log")):
             lines = log.read_text(errors="replace").splitlines()[-40:]

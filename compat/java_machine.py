@@ -1,4 +1,4 @@
-"""Java processes of the compatibility suites: flags, compilation on demand, start and end.
+"""Java processes of the compatibility suites: flags, compilation, start and end.
 
 Java sources live beside the suites that need them; `compile_java` turns a directory of them into
 classes under `.build/java/<hash of the sources>/`, once per content, so a second run starts at once
@@ -45,11 +45,11 @@ LOG_LINES_SHOWN = 60
 
 
 class JavaError(Exception):
-    """A Java process ended, refused or fell silent; the text holds the end of its log."""
+    """A Java process ended, refused or stopped printing; the text holds the end of its log."""
 
 
 def java_tools() -> tuple[str, str] | None:
-    """Where `java` and `javac` are, or None when the machine lacks either."""
+    """Return the paths of `java` and `javac`, or None when the machine lacks either."""
     home = os.environ.get("JAVA_HOME")
     search = str(Path(home) / "bin") if home else None
     java, javac = shutil.which("java", path=search), shutil.which("javac", path=search)
@@ -82,7 +82,7 @@ def compile_java(source_directory: Path) -> Path:
             raise JavaError(f"javac failed for {source_directory}:\n{done.stderr}")
         try:
             fresh.rename(classes)
-        except OSError:  # another process compiled the same sources first
+        except OSError:  # Another process compiled the same sources first.
             if not classes.is_dir():
                 raise
         return classes
@@ -91,7 +91,7 @@ def compile_java(source_directory: Path) -> Path:
 
 
 class JavaProcess:
-    """One JVM running one main class of the jars, or of classes compiled from a suite's sources."""
+    """One JVM with one main class of the jars, or of classes compiled from a suite's sources."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class JavaProcess:
         return self.process.poll() is None
 
     def stop(self) -> None:
-        """SIGTERM, which runs RocketMQ's shutdown hooks, and wait for the end."""
+        """Stop it with SIGTERM, which runs RocketMQ's shutdown hooks, and wait for the end."""
         if self.running:
             self.process.send_signal(signal.SIGTERM)
             try:
@@ -142,7 +142,7 @@ class JavaProcess:
         self._close()
 
     def kill(self) -> None:
-        """SIGKILL: the process has no say in it, its dirty pages stay with the kernel."""
+        """Kill it with SIGKILL; its dirty pages stay with the kernel."""
         if self.running:
             self.process.kill()
         self.process.wait()

@@ -1,4 +1,4 @@
-"""Two (or more) real brokers behind one real nameserver: what the client suites are checked with.
+"""Two (or more) real brokers behind one real nameserver, to check the client suites with.
 
 A suite whose scenarios hold here and fail against OrbitMQ has found something.
 """
@@ -34,7 +34,7 @@ class OneOfSeveral(JavaCluster):
 
 
 class JavaPair:
-    """The words of `orbitmq.testing.LocalCluster`, spoken by Apache RocketMQ."""
+    """The interface of `orbitmq.testing.LocalCluster` for Apache RocketMQ."""
 
     def __init__(
         self, directory: Path, settings: Mapping[str, str], release: str = "4.9.7"

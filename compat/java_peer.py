@@ -1,4 +1,4 @@
-"""The Python end of `java/Peer.java`: one warm JVM with the real client, asked in JSON lines."""
+"""The Python end of `java/Peer.java`: one warm JVM with the real client, controlled by JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Question = dict[str, Any]
 
 
 class JavaPeer:
-    """Carries out one task at a time; see the Java classes for the words of each task."""
+    """Carries out one task at a time; the Java classes describe the fields of each task."""
 
     def __init__(self, home: Path) -> None:
         home.mkdir(parents=True, exist_ok=True)
@@ -32,7 +32,7 @@ class JavaPeer:
     def do(
         self, task: str, *, on_progress: Callable[[int], None] | None = None, **words: Any
     ) -> Any:
-        """Carry out a task, return its result; `on_progress` hears how many messages are done."""
+        """Carry out a task, return its result; `on_progress` gets the number of done messages."""
         stdin, stdout = self._java.process.stdin, self._java.process.stdout
         assert stdin is not None
         assert stdout is not None
@@ -51,7 +51,7 @@ class JavaPeer:
         raise self._java.error(f"ended while it was to {task}")
 
     def ask(self, broker: str, questions: Sequence[Question]) -> list[Any]:
-        """A running broker's answers, with `bytes` in the place of each span of record bytes."""
+        """Return a running broker's answers, with `bytes` in place of each span of record bytes."""
         path = self.home / "answer.bytes"
         answers = self.do("ask", broker=broker, questions=list(questions), bytes=str(path))
         data = memoryview(path.read_bytes())
@@ -64,5 +64,5 @@ class JavaPeer:
     def close(self) -> None:
         stdin = self._java.process.stdin
         if stdin is not None and not stdin.closed:
-            stdin.close()  # the end of its input is the peer's signal to leave
+            stdin.close()  # The end of its input makes the peer exit.
         self._java.stop()

@@ -1,4 +1,4 @@
-"""What the suites have Java producers and consumers do, and how they learn what came of it."""
+"""Traffic of Java producers and consumers for the suites, and its results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def all_queues() -> list[Queue]:
 
 @dataclass(frozen=True, kw_only=True)
 class Sent:
-    """One message and what the broker answered its producer."""
+    """One message and the broker's answer to its producer."""
 
     number: int
     topic: str
@@ -51,14 +51,14 @@ class Sent:
 
     @property
     def stored_queue(self) -> Queue:
-        """Where the record is: a delayed message waits in the queue of its level."""
+        """Queue of the record: a delayed message waits in the queue of its level."""
         if self.delay_level:
             return SCHEDULE_TOPIC, self.delay_level - 1
         return self.topic, self.queue_id
 
     @property
     def physical_offset(self) -> int:
-        """An offset id ends in the 8 bytes of the physical offset."""
+        """Physical offset, from the last 8 bytes of the offset id."""
         return int(self.offset_id[-16:], 16)
 
 
@@ -79,7 +79,7 @@ def java_writes(
     until_failure: bool = False,
     on_progress: Callable[[int], None] | None = None,
 ) -> list[Sent]:
-    """Send with real producers; what they had acknowledged, in no particular order."""
+    """Send with real producers; return the acknowledged messages, in no particular order."""
     manifest = peer.home / f"manifest-{seed}.jsonl"
     peer.do(
         "write",
@@ -100,7 +100,7 @@ def java_writes(
 
 
 def await_deliveries(peer: JavaPeer, cluster: JavaCluster) -> None:
-    """Wait until every message of the short delay levels has been put into its real topic."""
+    """Wait until every message of the short delay levels is in its real topic."""
     deadline = time.monotonic() + DELIVERY_TIMEOUT_S
     while True:
         *ranges, table = peer.ask(
@@ -127,7 +127,7 @@ def await_deliveries(peer: JavaPeer, cluster: JavaCluster) -> None:
 def java_consumes(
     peer: JavaPeer, cluster: JavaCluster, *, group: str, expected: int
 ) -> list[dict[str, Any]]:
-    """Everything a real push consumer of a new group reads from the first offset on."""
+    """Return all messages a real push consumer of a new group reads from the first offset."""
     out = peer.home / f"consumed-{group}.jsonl"
     peer.do(
         "consume",

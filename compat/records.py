@@ -1,4 +1,4 @@
-"""Commit-log records in the eyes of the test suites: an independent reading of the layout.
+"""An independent decoder of commit-log records, for the test suites.
 
 The suites judge OrbitMQ's own decoder as much as Java's bytes, so they do not borrow it. All
 integers are big-endian:
@@ -67,7 +67,7 @@ class Record:
 
     @property
     def keys(self) -> list[str]:
-        """Every key the index knows the message by."""
+        """Every key under which the index lists the message."""
         properties = self.properties
         keys = [properties["UNIQ_KEY"]] if "UNIQ_KEY" in properties else []
         return keys + [key for key in properties.get("KEYS", "").split(" ") if key]
@@ -129,7 +129,7 @@ def _decode(data: memoryview) -> Record:
 
 
 def decode_list(data: bytes) -> Iterator[Record]:
-    """Concatenated records, as pulls and queries answer them."""
+    """Return concatenated records, as in answers to pulls and queries."""
     rest = memoryview(data)
     while rest:
         record = decode(rest)
@@ -138,7 +138,7 @@ def decode_list(data: bytes) -> Iterator[Record]:
 
 
 def log_records(root: Path) -> Iterator[tuple[Record, bytes]]:
-    """Every record of a commit log with its bytes, up to the first thing that is none."""
+    """Return the records of a commit log with their bytes, up to the first invalid one."""
     for file in sorted((root / "commitlog").iterdir()):
         data = memoryview(file.read_bytes())
         at = 0

@@ -1,4 +1,4 @@
-"""Everything a broker says about its store, and the same asked of ours.
+"""All answers of a broker about its store, and the same read by ours.
 
 A view is taken of a running Java broker through its own protocol (`StoreView.of_broker`) and
 compared with what OrbitMQ's `Store` says about the same files (`assert_same`). Records are compared
@@ -115,7 +115,7 @@ def our_options(sizes: StoreSizes) -> StoreOptions:
 
 
 def read_queue(store: Store, queue: Queue) -> bytes:
-    """All records of a queue as the store answers them."""
+    """Return all records of a queue, as the store returns them."""
     topic, queue_id = queue
     offset, end = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
     parts = []
@@ -139,7 +139,7 @@ def query(store: Store, question: KeyQuestion) -> bytes:
 
 
 def assert_same(store: Store, view: StoreView) -> None:
-    """Our store says what Java said, word for word."""
+    """Assert that our store gives exactly Java's answers."""
     assert sorted(store.queues()) == sorted(view.ranges)
     for queue, (minimum, maximum) in view.ranges.items():
         assert (store.min_offset(*queue), store.max_offset(*queue)) == (minimum, maximum), queue
@@ -153,7 +153,7 @@ def assert_same(store: Store, view: StoreView) -> None:
 
 
 def assert_same_times(store: Store, view: StoreView) -> None:
-    """Both find the same offset for every moment asked."""
+    """Assert that both find the same offset for every time."""
     ours = {
         question: store.offset_by_time(question.topic, question.queue_id, question.timestamp_ms)
         for question in view.times

@@ -1,4 +1,4 @@
-"""Messages that depend on a seed and a number only.
+"""Messages that depend only on a seed and a number.
 
 Writer and verifier live in different processes and one of them is killed; neither needs to tell the
 other what a message looked like, only its number.
@@ -82,9 +82,9 @@ class MessageMaker:
         )
 
     def batch_size(self, number: int) -> int:
-        """How many messages, from this one on, are appended in one call."""
+        """Return the number of messages, from this one on, that are appended in one call."""
         return random.Random(self.seed * 31 + number).choice((1, 1, 2, 5, 12))
 
     def is_atomic(self, number: int) -> bool:
-        """Whether that call is a batch: side by side in one file, stored whole or not at all."""
+        """True if that call is a batch: contiguous in one file, stored whole or not at all."""
         return random.Random(self.seed * 37 + number).random() < 0.3

@@ -1,4 +1,4 @@
-"""What a power cut may leave of a store whose process was just killed.
+"""Possible states of a store after a power cut, for a process that was just killed.
 
 A kill loses nothing that was written: dirty pages stay with the kernel. A power cut loses whatever
 no flush had covered, in any mixture of old and new sectors. Three promises bound the loss:
@@ -36,7 +36,7 @@ OFFSETS_AT = 48
 
 
 class Remains(Enum):
-    """What stands where bytes were not yet on disk."""
+    """Content of the bytes that were not on disk yet."""
 
     ZEROS = "zeros"
     GARBAGE = "garbage"
@@ -54,7 +54,7 @@ class PowerCut:
 
     def strike(self) -> None:
         if not (self.root / "abort").exists():
-            return  # killed before it had begun: what was closed before is on disk
+            return  # Killed before the first write: the content of the last close is on disk.
         checkpoint = (self.root / "checkpoint").read_bytes()
         _, record_end, _, index_end = struct.unpack_from(">qqqq", checkpoint, OFFSETS_AT)
         store_times = {
@@ -64,7 +64,7 @@ class PowerCut:
         self._strike_index(store_times, index_end)
         self._strike_log(max(self.flushed_offset, record_end))
 
-    # ---- commit log --------------------------------------------------------------------------
+    # ---- Commit log --------------------------------------------------------------------------
 
     def _strike_log(self, flushed_offset: int) -> None:
         files = sorted((self.root / "commitlog").glob("*"))
@@ -84,17 +84,17 @@ class PowerCut:
                 return bytes(len(written))
             case Remains.GARBAGE:
                 return self.chooser.randbytes(len(written))
-            case Remains.STALE:  # blocks once used by another log file: whole records, not ours
+            case Remains.STALE:  # whole records of another log file
                 return (stale + bytes(len(written)))[: len(written)]
             case Remains.MIXED:
                 garbage = self.chooser.randbytes(len(written))
                 return self._mixture(written, bytes(len(written)), garbage)
 
-    # ---- consume queues ----------------------------------------------------------------------
+    # ---- Consume queues ----------------------------------------------------------------------
 
     def _strike_queues(self, flushed_end: int) -> None:
         for queue in sorted((self.root / "consumequeue").glob("*/*")):
-            if not queue.is_dir():  # a file that was being created
+            if not queue.is_dir():  # A file that was being created.
                 continue
             files = sorted(queue.iterdir())
             for file in files:
@@ -115,7 +115,7 @@ class PowerCut:
             data[i * size : (i + 1) * size] if keep else other() for i, keep in enumerate(kept)
         )
 
-    # ---- index -------------------------------------------------------------------------------
+    # ---- Index -------------------------------------------------------------------------------
 
     def _strike_index(self, store_times: Mapping[int, int], flushed_end: int) -> None:
         files = sorted((self.root / "index").glob("*"))
@@ -131,7 +131,7 @@ class PowerCut:
                 file.write_bytes(self._pick(old, new, None))
 
     def _index_by(self, new: bytes, store_times: Mapping[int, int], flushed_end: int) -> bytes:
-        """The file as it was when the index ended at `flushed_end`; zeros if it was not there."""
+        """Return the file as of the index end `flushed_end`; zeros if it did not exist."""
         begin_ms, _, begin_physical, _, _, next_entry = INDEX_HEADER.unpack_from(new)
         entries_at = INDEX_HEADER.size + 4 * self.index_slots
 
@@ -163,10 +163,10 @@ class PowerCut:
         old[entries_at:kept_until] = new[entries_at:kept_until]
         return bytes(old)
 
-    # ---- sectors -----------------------------------------------------------------------------
+    # ---- Sectors -----------------------------------------------------------------------------
 
     def _pick(self, old: bytes, new: bytes, garbled: bytes | None) -> bytes:
-        """One of the versions a file may have on disk, by what the cut is to leave."""
+        """Return one of the possible versions of a file on disk, by the kind of remains."""
         if self.remains is Remains.ZEROS:
             return old
         if self.remains is Remains.GARBAGE:
@@ -183,6 +183,6 @@ class PowerCut:
 
     @staticmethod
     def _remove_from(file: Path, files: list[Path]) -> None:
-        """The file was never made, and so none that came after it."""
+        """Remove a file that was never created, and all later ones."""
         for later in files[files.index(file) :]:
             later.unlink()

@@ -1,4 +1,4 @@
-"""What a broker has promised beyond storing, over `kill -9`: transactions in every state, timers.
+"""Promises of a broker beyond storing, over `kill -9`: transactions in every state, timers.
 
 A committed message is seen, one that was rolled back never is, one whose outcome nobody said is
 asked about by the broker that comes back, and a timed message comes at its time or, if nobody was
@@ -29,7 +29,7 @@ def outcome(state: TransactionState) -> Callable[[Message, Any], TransactionStat
 
 
 def stored(address: str) -> set[bytes]:
-    """All that a consumer could see."""
+    """Return all messages that a consumer could receive."""
     found = set()
     with Admin(address) as admin, PullConsumer(address, group="reader") as consumer:
         for queue, ends in admin.topic_ends(TOPIC).items():
@@ -70,7 +70,7 @@ def test_acknowledged_messages_are_never_lost(tmp_path: Path) -> None:
         with TransactionProducer(
             broker.address, group="deciders", check=lambda _message: commit
         ) as producer:
-            producer.queues(TOPIC)  # from here on the broker knows whom to ask
+            producer.queues(TOPIC)  # From now on the broker can send checks to it.
             deadline = time.monotonic() + LIMIT_S
             while not wanted <= (seen := stored(broker.address)):
                 assert time.monotonic() < deadline, sorted(wanted - seen)

@@ -1,4 +1,4 @@
-"""The suites' own reading of records meets whatever a power cut leaves, and stops in one way."""
+"""The suites' own record decoder handles all remains of a power cut, and ends in one way."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ OPTIONS = {
     "checkpoint_interval_ms": 15,
     "queue_flush_interval_ms": 5,
 }
-# More than a writer can have appended without having been able to report it.
+# More than a writer can have appended without being able to report it.
 UNREPORTED = 50
 WRONG_BY_MS = 24 * 3_600_000
 
@@ -97,7 +97,7 @@ class Life:
         self.settings = replace(self.settings, first=last_number + UNREPORTED)
 
     def _reports_until_kill(self, stdout: IO[bytes]) -> list[bytes]:
-        """Returns at the moment chosen for the kill. Which moment that is depends on chance."""
+        """Return at the random moment chosen for the kill."""
         if self.chooser.random() < 0.25:
             time.sleep(self.chooser.uniform(0, 0.12))  # start, recovery, the first appends
             return []

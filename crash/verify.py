@@ -1,4 +1,4 @@
-"""What must be true of a store after any crash.
+"""Conditions that a store must satisfy after any crash.
 
 - Every acknowledged message is where its writer was told, with the content it was given.
 - Every message found is one that was written, whole: content, CRC, its own offsets.
@@ -29,7 +29,7 @@ def verify(
     *,
     after_power_cut: bool,
 ) -> int:
-    """Check all of it; the number of messages in the store."""
+    """Verify all conditions; return the number of messages in the store."""
     expected = {message.number: message for message in acknowledged}
     found: dict[int, Record] = {}
     records = []

@@ -1,4 +1,4 @@
-"""Selectors and messages made by chance, with a liking for the corners of the language.
+"""Random selectors and messages, with a preference for corner cases of the language.
 
 Half of the selectors are what the grammar allows, the others have had something done to them. All
 values and names come from small sets, so that they meet each other often.
@@ -86,7 +86,7 @@ class Chances:
         return {name: rng.choice(VALUES) for name in NAMES[:-1] if rng.random() < 0.7}
 
     def selector(self) -> str:
-        """Draw a selector, which need not be a good one."""
+        """Draw a selector, which need not be valid."""
         rng = self._rng
         text = self._or(rng.choice([0, 1, 1, 2, 2, 3]))
         if rng.random() < 0.25:
@@ -198,7 +198,7 @@ class Chances:
 
 
 def _split(text: str) -> list[str]:
-    """Cut a text at its blanks, which are parts of their own; texts in quotes stay whole."""
+    """Split a text at its blanks, which are parts themselves; quoted texts stay whole."""
     parts, current, quoted = [], "", False
     for char in text:
         quoted ^= char == "'"

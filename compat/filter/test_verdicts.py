@@ -1,4 +1,4 @@
-"""SQL92 verdicts: a real 4.9.7 broker and ours are given the same messages and the same selectors.
+"""SQL92 verdicts: a real 4.9.7 broker and ours get the same messages and the same selectors.
 
 One topic with one queue holds messages with properties made by chance. Every selector is first
 shown to both brokers as a client shows it before it begins, then both are asked for the messages it
@@ -47,7 +47,7 @@ def sides(make_java_cluster: MakeCluster) -> Iterator[list[Side]]:
 
 
 class Asking:
-    """Puts one request after the other to both brokers."""
+    """Sends each request to both brokers, one after the other."""
 
     def __init__(self, sides: list[Side]) -> None:
         self._sides = sides
@@ -113,7 +113,7 @@ def test_both_brokers_select_the_same_messages(sides: list[Side]) -> None:
     for _ in range(SELECTORS):
         selector = chances.selector()
         if not selector:
-            continue  # a pull without an expression is refused, in the twin test
+            continue  # A pull without an expression is refused, as the twin test shows.
         java, ours = ask(check(selector))
         assert java.code == ours.code, f"{selector!r}: {java.remark!r}, {ours.remark!r}"
         if "java.lang" in (java.remark or ""):

@@ -1,4 +1,4 @@
-"""Go clients in a cluster that changes: members come and are killed, a broker restarts."""
+"""Go clients in a changing cluster: members join and are killed, a broker restarts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_group_loses_nothing_when_a_member_is_killed_under_load(
         assert time.monotonic() < deadline, f"{len(missing)} messages are lost"
         select.select([], [], [], 0.1)
     assert len(joined.got) > 0
-    # What the killed one had not committed comes again, the rest once.
+    # Messages not committed by the killed member come again, all others once.
     times = Counter(line["number"] for consumer in everyone for line in consumer.got)
     assert sum(times.values()) < 2 * count
 

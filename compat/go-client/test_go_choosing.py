@@ -1,4 +1,4 @@
-"""Messages that are chosen or decided about by the Go client: SQL, transactions, accounts."""
+"""SQL filters, transactions and accounts with the Go client."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ accounts:
 
 @pytest.fixture
 def choosing(make_system: MakeSystem) -> System:
-    """A cluster that filters by properties and asks soon what became of half messages."""
+    """A cluster that filters by properties and checks half messages soon."""
     return make_system(
         enablePropertyFilter="true", transactionCheckInterval="1000", transactionTimeOut="1000"
     )
@@ -47,7 +47,7 @@ def test_transactions_are_committed_rolled_back_and_checked(go: StartGo, choosin
     producer = go(
         "send", "go-transactions", at=choosing, group="deciders", mode="transaction", count=COUNT
     )
-    # Half of them at once, the others when the producer was asked.
+    # Half of them at once, the others after the check of the producer.
     wanted = {number for number in range(COUNT) if number % 4 in (0, 2)}
     consumer.until_got(wanted)
     producer.stop()

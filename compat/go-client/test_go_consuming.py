@@ -17,7 +17,7 @@ ON_TIME_MS = 900
 
 
 def test_a_push_consumer_receives_new_messages_at_once(go: StartGo, system: System) -> None:
-    """Long polls: a consumer that found nothing is handed what arrives, at once."""
+    """Long polls: a consumer that found nothing receives new messages at once."""
     system.create_topic("go-push")
     consumer = go("push", "go-push", group="g-push").ready()
     producer = go("send", "go-push", count=60, every_ms=20)

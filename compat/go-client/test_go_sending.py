@@ -1,4 +1,4 @@
-"""Sends of every kind by the Go client, and what the brokers answer."""
+"""Sends of every kind by the Go client, and the answers of the brokers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COUNT = 40
 
 
 def queues_of(clients: list[GoClient]) -> dict[tuple[str, int], list[int]]:
-    """The numbers of the messages in each queue, in the order of their offsets."""
+    """Return the numbers of the messages in each queue, in the order of their offsets."""
     found = sorted(
         (line["broker"], line["queue_id"], line["offset"], line["number"])
         for client in clients
@@ -72,7 +72,7 @@ def test_async_sends_are_all_stored(go: StartGo, system: System) -> None:
 def test_oneway_sends_are_all_stored(go: StartGo, system: System) -> None:
     system.create_topic("go-oneway")
     consumer = go("push", "go-oneway", group="g-oneway").ready()
-    # A one-way sender has no answer to wait for: it stays until its last bytes are on their way.
+    # A one-way sender has no answer to wait for: it stays until its last bytes are sent.
     producer = go("send", "go-oneway", mode="oneway", count=COUNT, every_ms=5).finish()
     assert producer.said == [{"stopped": True}]
     consumer.until_got(set(range(COUNT)))

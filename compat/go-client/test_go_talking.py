@@ -1,4 +1,4 @@
-"""The Go client asks and answers, names the time of delivery, and leaves traces."""
+"""Requests and replies, delivery times, and traces of the Go client."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_request_gets_its_reply(go: StartGo, talking: System) -> None:
     answering = go("push", "go-requests", at=talking, group="g-answering", replies=True).ready()
     asking = go("send", "go-requests", at=talking, mode="request", count=4).finish()
     answering.stop()
-    # With either broker the client makes itself known too late for the reply to its first request.
+    # With either broker the client registers too late for the reply to its first request.
     replies = {line["reply"] for line in asking.said if "reply" in line}
     assert replies | {"reply to 0"} == {f"reply to {number}" for number in range(4)}
     # It tries again, more than once on a slow machine.
@@ -45,11 +45,11 @@ def test_a_message_comes_at_the_requested_time(go: StartGo, talking: System) -> 
 def test_traces_show_the_send_and_the_consumption(go: StartGo, talking: System) -> None:
     talking.create_topic("go-traced")
     consumer = go("push", "go-traced", at=talking, group="g-traced", trace=True).ready()
-    # A producer that ends takes its last traces with it, so this one stays for a moment.
+    # A producer that ends loses its last traces, so this one stays for a moment.
     traced = {"trace": True, "group": "p-traced", "every_ms": 1000}
     [sent] = go("send", "go-traced", at=talking, **traced).finish().sent
     consumer.until_got({0})
-    consumer.stop()  # and sends what it has of traces
+    consumer.stop()  # This sends its remaining traces.
     with Admin(talking.address) as admin:
         deadline = time.monotonic() + 60
         while True:

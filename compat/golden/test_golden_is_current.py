@@ -1,4 +1,4 @@
-"""The committed golden bytes are what Apache RocketMQ's classes write today.
+"""The committed golden bytes equal those that Apache RocketMQ's classes write today.
 
 The program is compiled and run against the real jars; its files must equal the committed ones.
 Of entries with compressed bytes, which depend on the zlib at hand, only the other fields are

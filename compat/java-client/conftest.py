@@ -1,4 +1,4 @@
-"""The cluster the Java client is let loose on, and the JVMs it runs in.
+"""The cluster of the Java client's suite, and its JVMs.
 
 `ORBITMQ_COMPAT_AGAINST=java` plays the same scenarios against Apache RocketMQ itself: that is how a
 scenario is shown to expect nothing but what the real broker does.
@@ -27,7 +27,7 @@ SETTINGS = {
 
 
 class OurCluster(LocalCluster):
-    """Two brokers; the locks of an orderly consumer that was killed are free after seconds."""
+    """Two brokers; the locks of a killed orderly consumer expire after seconds."""
 
     def start_broker(self, name: str) -> None:
         super().start_broker(name)
@@ -56,7 +56,7 @@ def cluster(java_peer_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture(scope="session", params=ENCODINGS)
 def encoding(request: pytest.FixtureRequest) -> str:
-    """How the client writes headers."""
+    """Encoding of the headers that the client writes."""
     return str(request.param)
 
 
@@ -76,7 +76,7 @@ def client(
 def impatient_client(
     cluster: Cluster, encoding: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[JavaClient]:
-    """A JVM whose clients look after their queues every second instead of every twenty."""
+    """A JVM whose clients check their queues every second instead of every twenty."""
     home = tmp_path_factory.mktemp("java-client-impatient")
     started = JavaClient(home, encoding, cluster.address, flags=IMPATIENT)
     try:
@@ -87,7 +87,7 @@ def impatient_client(
 
 @pytest.fixture
 def doomed_client(cluster: Cluster, encoding: str, tmp_path: Path) -> Iterator[JavaClient]:
-    """One more of these, to be killed."""
+    """One more of these JVMs, to be killed."""
     started = JavaClient(tmp_path / "doomed", encoding, cluster.address, flags=IMPATIENT)
     try:
         yield started

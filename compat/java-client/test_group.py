@@ -32,7 +32,7 @@ class Delivery(NamedTuple):
 
 
 def notes(directory: Path) -> list[Delivery]:
-    """All that was consumed so far, in the order of time."""
+    """Return all consumed messages so far, by time."""
     deliveries = []
     for log in directory.glob("*.notes"):
         for line in log.read_text().splitlines():
@@ -45,7 +45,7 @@ def notes(directory: Path) -> list[Delivery]:
 def await_nothing_missing(
     directory: Path, what: str, missing: Callable[[list[Delivery]], Collection[object]]
 ) -> None:
-    """Wait until the notes lack nothing; a failure tells what they lacked."""
+    """Wait until the notes are complete; a failure lists the missing messages."""
     deadline = time.monotonic() + LIMIT_S
     while lacking := missing(seen := notes(directory)):
         some = sorted(lacking, key=repr)[:20]
@@ -117,7 +117,7 @@ def test_nothing_is_lost_when_members_join_leave_and_are_killed(
 
 
 def assert_in_order(deliveries: list[Delivery]) -> None:
-    """Each queue is consumed without gaps; only a new owner may go back, to what was committed."""
+    """Assert that queues are consumed without gaps; only a new owner may go back to a commit."""
     queues: dict[tuple[str, int], list[Delivery]] = defaultdict(list)
     for delivery in deliveries:
         queues[delivery.broker, delivery.queue_id].append(delivery)

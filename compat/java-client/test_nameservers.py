@@ -1,4 +1,4 @@
-"""The official Java client and two nameservers, each of which goes away once under load."""
+"""The official Java client and two nameservers, each of which stops once under load."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_an_invalid_selector_is_refused_when_subscribing(client: JavaClient) -> 
 
 
 def test_a_waiting_consumer_receives_messages_at_once(client: JavaClient) -> None:
-    # Long polls: a broker that only looked at held pulls would take seconds.
+    # Long polls: a broker that only scanned held pulls would take seconds.
     assert client.play("push_latency")["median_ms"] < 900
 
 

@@ -1,4 +1,4 @@
-"""The official Java client and a cluster that lets in nobody without TLS and a signature."""
+"""The official Java client and a cluster that requires TLS and a signature."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REFUSED = "org.apache.rocketmq.acl.common.AclException: "
 
 
 class Guarded:
-    """A cluster, and what a client needs to be let in."""
+    """A cluster, and the credentials of a client."""
 
     def __init__(self, directory: Path, *, strict: bool) -> None:
         self.authority = Authority(directory / "authority")
@@ -48,7 +48,7 @@ class Guarded:
         self.cluster = LocalCluster(settings=accounts | self.authority.cluster_settings())
 
     def tls(self, own: Certified | None, trust: Path | None = None) -> dict[str, str]:
-        """TLS in the words of `Secured.java`."""
+        """Return TLS settings by the names in `Secured.java`."""
         words = {"trust": str(trust or self.authority.cert)}
         if own is not None:
             words |= {"cert": str(own.cert), "key": str(own.key)}
@@ -108,7 +108,7 @@ def test_clients_without_a_trusted_certificate_are_refused(
     # moments; one that does not believe the server says so.
     hung_up = "org.apache.rocketmq.remoting.exception.Remoting"
     for tls, words in (
-        (None, hung_up),  # plain
+        (None, hung_up),  # Plain connection.
         (guarded.tls(None), hung_up),
         (guarded.tls(guarded.stranger), hung_up),
         (guarded.tls(guarded.client, trust=elsewhere), "Signature does not match"),

@@ -1,4 +1,4 @@
-"""The official Java client and brokers that acknowledge nothing before it is on disk.
+"""The official Java client and brokers that acknowledge messages only when they are on disk.
 
 A representative part of the scenarios, with binary headers, in the JVM that the others have warmed.
 """

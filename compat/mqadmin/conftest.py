@@ -1,4 +1,4 @@
-"""mqadmin in a warm JVM, and the two sides it looks at."""
+"""mqadmin in a warm JVM, and the two brokers it examines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Both:
     tools: JavaTools
 
     def run(self, *command: str) -> tuple[str, str]:
-        """Run a command against either; what it printed, Java's first, in neutral words."""
+        """Run a command against both; return the neutral outputs, Java's first."""
         java, ours = (self._run(side, command) for side in self.sides)
         return java, ours
 

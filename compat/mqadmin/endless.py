@@ -1,4 +1,4 @@
-"""Commands of mqadmin that go on for ever: each in a JVM of its own, until it has said enough."""
+"""Endless commands of mqadmin: each in its own JVM, until it has printed enough."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Endless:
         self._java = JavaProcess(STARTUP, arguments, home=home, log=home / "said", flags=flags)
 
     def lines(self, of: Callable[[str], bool], last: str) -> list[str]:
-        """Return some of what it said, in neutral words, once it has come to the last of them."""
+        """Return some of its output, in neutral form, once the last expected line is there."""
         deadline = time.monotonic() + LIMIT_S
         while last not in (said := self._whole_lines()):
             if not self._java.running or time.monotonic() > deadline:
@@ -49,7 +49,7 @@ class Endless:
         return [line for line in said.splitlines() if of(line)]
 
     def _whole_lines(self) -> str:
-        """What it has said, but for a line without an end: they are printed piece by piece."""
+        """Return its output without an unfinished last line: lines are printed in pieces."""
         said = self._java.log.read_text(errors="replace")
         return said[: said.rfind("\n") + 1]
 
@@ -61,7 +61,7 @@ class Endless:
 def endless(
     sides: tuple[Side, Side], directory: Path, *command: str
 ) -> Iterator[tuple[Endless, Endless]]:
-    """Let a command run against either side."""
+    """Run a command against both sides."""
     java, ours = (Endless(side, directory / side.name, command) for side in sides)
     try:
         yield java, ours

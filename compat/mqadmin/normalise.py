@@ -1,4 +1,4 @@
-"""What may differ between two brokers in the same state: the whole list.
+"""The complete list of permitted differences between two brokers in the same state.
 
 ==================  ===============================================================================
 addresses           the broker's and the nameserver's are BROKER and NS, ports of clients are PORT
@@ -50,9 +50,9 @@ OF_THE_SUITE = {
     # Ports, directories, addresses
     *("brokerIP2", "haListenPort", "listenPort", "rocketmqHome", "storePathCommitLog"),
     *("storePathRootDir", "kvConfigPath", "configStorePath"),
-    # Java makes it a multiple of what its bloom filter needs when it starts
+    # Java makes it a multiple of the need of its bloom filter at the start.
     "bitMapLengthConsumeQueueExt",
-    # OrbitMQ's own
+    # OrbitMQ's own.
     *("timerMaxDelaySec", "aclEnable", "aclStrict", "deduplicationWindowMs"),
     *("deduplicationMaxIds", "deduplicationSnapshotInterval"),
     *("lostMemberGraceMillis", "startMemberGraceMillis"),
@@ -63,15 +63,15 @@ OF_THE_MOMENT = {
     *("commitLogDiskRatio_DIR", "consumeQueueDiskRatio", "remainHowManyDataToFlush"),
     *("putMessageEntireTimeMax", "getMessageEntireTimeMax", "putLatency99", "putLatency999"),
     *("putTps", "getFoundTps", "getMissTps", "getTotalTps", "getTransferedTps"),
-    # What the last full minute was like, and what is in work right now
+    # Values of the last full minute, and of the work in progress.
     *("putMessageDistributeTime", "dispatchBehindBytes", "pageCacheLockTimeMills"),
-    # -1 in Java until the log holds 8 MiB, which is no answer
+    # -1 in Java until the log holds 8 MiB.
     "earliestMessageTimeStamp",
 }
 
 
 def neutral(printed: str, side: Side) -> str:
-    """Return what was printed without what is of one side alone."""
+    """Return the output without the parts specific to one side."""
     text = printed.replace(side.broker, "BROKER").replace(side.nameserver, "NS")
     text = text.replace(str(side.home), "HOME").replace(str(side.directory), "DIR")
     for pattern, words in _RULES:

@@ -1,4 +1,4 @@
-"""A real broker and one of ours, brought into the same state, and mqadmin to look at both.
+"""A real broker and one of ours in the same state, both examined with mqadmin.
 
 Both are called ``broker-a`` in ``DefaultCluster``, each behind a nameserver of its own kind. The
 state is made with plain requests, the same for either: messages with keys and tags at fixed times,
@@ -50,7 +50,7 @@ SIZES = StoreSizes(
 
 @dataclass
 class Side:
-    """One broker, the nameserver that leads to it, and who talks to it."""
+    """One broker, its nameserver, and its clients."""
 
     name: str
     nameserver: str
@@ -67,7 +67,7 @@ class Side:
         return self.clients[-1]
 
     def prepare(self) -> None:
-        """Make the state that the commands look at."""
+        """Make the state that the commands examine."""
         asking = self.client()
         made = {
             "topic": TOPIC,
@@ -116,7 +116,7 @@ class Side:
         staying.start()
 
     def _until_indexed(self, asking: Wire) -> None:
-        """Java builds queues and index a moment after a message is acknowledged."""
+        """Wait for the index: Java builds queues and index a moment after the acknowledgement."""
         ext = {
             "topic": TOPIC,
             "key": f"key{MESSAGES - 1}",
@@ -145,7 +145,7 @@ def _beat_as_producer(producer: Wire) -> None:
 
 
 def _stay(producer: Wire, closed: threading.Event) -> None:
-    """Be heard of again and again: brokers drop who is silent for two minutes."""
+    """Send heartbeats repeatedly: brokers drop clients that are silent for two minutes."""
     while not closed.wait(BEAT_S):
         try:
             _beat_as_producer(producer)
@@ -154,7 +154,7 @@ def _stay(producer: Wire, closed: threading.Event) -> None:
 
 
 def _tell_how_it_is(consumer: Wire) -> None:
-    """Answer like a consumer that has nothing to do, for as long as its connection lives."""
+    """Answer like an idle consumer, as long as its connection is open."""
     properties = {
         "PROP_CLIENT_VERSION": "V4_9_7",
         "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
@@ -180,7 +180,7 @@ def _tell_how_it_is(consumer: Wire) -> None:
 
 
 def _trace(offset_id: str) -> tuple[dict[str, str], bytes]:
-    """What a producer with a trace writes down after it has sent a message."""
+    """Send the record that a tracing producer writes after a send."""
     fields = ["Pub", "1700000000000", "DefaultRegion", "makers", TOPIC, TRACED, "tag1", "key3"]
     fields += ["127.0.0.1:1", "6", "7", "0", offset_id, "true", "127.0.0.1"]
     ext = send_ext("RMQ_SYS_TRACE_TOPIC", properties=f"KEYS\x01{TRACED} key3\x02WAIT\x01true")

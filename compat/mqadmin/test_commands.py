@@ -47,7 +47,7 @@ CASES = [
     Case(("topicStatus", *ORDERS), "TIME"),
     Case(("topicClusterList", *ORDERS), "DefaultCluster"),
     Case(("allocateMQ", *ORDERS, "-i", "10.0.0.1,10.0.0.2"), "10.0.0.2"),
-    # topics and groups
+    # Topics and groups.
     Case(("updateTopic", *HERE, "-t", "Made", "-r", "2", "-w", "3"), "success"),
     Case(("updateTopicPerm", *HERE, "-t", "Made", "-p", "4"), "from 6 to 4"),
     Case(("updateTopicPerm", *AT, "-t", "Made", "-p", "6"), "from 4 to 6"),
@@ -61,7 +61,7 @@ CASES = [
     Case(("deleteKvConfig", "-s", "N", "-k", "k"), "success"),
     Case(("wipeWritePerm", "-b", "broker-a"), "OK"),
     Case(("addWritePerm", "-b", "broker-a"), "OK"),
-    # who is there and how far they are
+    # Clients and their progress.
     Case(("consumerProgress", "-g", "watched"), "Diff Total: 14"),
     Case(("consumerProgress",), "watched"),
     Case(("consumerConnection", "-g", "watched"), "127.0.0.1@1"),
@@ -71,7 +71,7 @@ CASES = [
     Case(("brokerConsumeStats", *AT), "Diff Total: 14"),
     Case(("brokerConsumeStats", *AT, "-o", "true"), "Diff Total: 0"),
     Case(("statsAll", *ORDERS), "watched"),
-    # messages
+    # Messages.
     Case(("queryMsgByKey", *ORDERS, "-k", "key3"), "0003"),
     Case(("queryMsgById", "-i", "{id}"), "key3"),
     Case(("queryMsgByOffset", *ORDERS, "-b", "broker-a", "-i", "3", "-o", "0"), "key3"),
@@ -84,11 +84,11 @@ CASES = [
     Case(("sendMsgStatus", "-b", "broker-a", "-s", "64", "-c", "2"), "SEND_OK"),
     Case(("checkMsgSendRT", *ORDERS, "-a", "3", "-s", "32"), "true"),
     Case(("queryMsgTraceById", "-i", TRACED), "makers"),
-    # offsets
+    # Offsets.
     Case(("cloneGroupOffset", "-s", "watched", "-d", "clone", *ORDERS), "success"),
     Case(("resetOffsetByTime", "-g", "clone", *ORDERS, "-s", "now"), "broker-a"),
     Case(("skipAccumulatedMessage", "-g", "clone", *ORDERS), "broker-a"),
-    # accounts
+    # Accounts.
     Case(("clusterAclConfigVersion", *HERE), "HOME/conf/plain_acl.yml"),
     Case(("updateAclConfig", *NEWCOMER, *PERMISSIONS, *AT), "success"),
     Case(("getAclConfig", *HERE), "topicPerms        : [Orders=PUB, Made=SUB]"),
@@ -99,7 +99,7 @@ CASES = [
     Case(("deleteAclConfig", "-a", "newcomer", *HERE), "newcomer"),
     Case(("getAclConfig", *HERE), "[127.0.0.1]"),
     Case(("clusterAclConfigVersion", *AT), "5  "),
-    # house
+    # Housekeeping.
     Case(("updateBrokerConfig", *AT, "-k", "traceOn", "-v", "false"), "success"),
     Case(("cleanExpiredCQ", *AT), "success"),
     Case(("cleanUnusedTopic", *AT), "success"),
@@ -125,9 +125,9 @@ IN_VAIN = [
 
 
 ELSEWHERE = {
-    *("brokerStatus", "getBrokerConfig", "getNamesrvConfig"),  # below
+    *("brokerStatus", "getBrokerConfig", "getNamesrvConfig"),  # Tested below.
     *("exportMetadata", "exportConfigs", "exportMetrics"),
-    "updateNamesrvConfig",  # in compat/nameserver
+    "updateNamesrvConfig",  # Tested in compat/nameserver.
 }
 OF_ALL = {("h", "help", False), ("n", "namesrvAddr", True)}
 """Options that every command has."""
@@ -145,7 +145,7 @@ def test_every_command_of_mqadmin_is_tested(both: Both) -> None:
 
 
 def test_every_option_has_the_letter_of_mqadmin(both: Both) -> None:
-    """What mqadmin's help says of its options is what ours understands under the same name."""
+    """The options in mqadmin's help are those that our commands accept under the same name."""
     line = re.compile(r"^ -(\w+),--(\S.*?)(?: +(<arg>)|  |$)", re.MULTILINE)
     for name, alias in ALIASES.items():
         said = both.tools.mqadmin("help", name)
@@ -217,7 +217,7 @@ def test_exports_have_the_same_structure_for_both_brokers(
 
 
 def _shape(value: object) -> object:
-    """The keys all the way down; numbers and times are compared elsewhere."""
+    """Return the keys at all depths; numbers and times are compared elsewhere."""
     if isinstance(value, dict):
         return {key: _shape(member) for key, member in value.items()}
     return [_shape(member) for member in value] if isinstance(value, list) else None
@@ -240,7 +240,7 @@ def _is_round_trip(line: str) -> bool:
 
 
 def _is_report(line: str) -> bool:
-    # What the monitor says of its own group depends on when it last heard of its retry topic.
+    # The monitor's lines about its own group depend on its last fetch of the retry topic's route.
     return line.startswith("[MONITOR]") and "__MONITOR_CONSUMER" not in line
 
 

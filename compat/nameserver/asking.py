@@ -1,4 +1,4 @@
-"""Raw requests to either nameserver, and what of their answers must be equal."""
+"""Raw requests to either nameserver, and the parts of answers that must be equal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from orbitmq._native import Command, FrameReader, loads_lenient
 
 Encoding = Literal["json", "binary"]
 
-# Told by Java with a stack frame behind it, by us with our own words.
+# Java's text has a stack frame, ours does not.
 FREE_REMARK_CODES = {1}
 FIXED_REMARKS = {"crc32 not match", "string2Properties error"}
 
@@ -59,7 +59,7 @@ class Asker:
 
 
 def comparable(answer: Command) -> dict[str, Any]:
-    """What of an answer must be the same: all but the order of lists and a failure's own words."""
+    """Return the comparable part of an answer: without list order and texts of failures."""
     remark = answer.remark
     if answer.code in FREE_REMARK_CODES and remark not in FIXED_REMARKS:
         remark = "(told)" if remark else None
@@ -69,17 +69,17 @@ def comparable(answer: Command) -> dict[str, Any]:
         "ext": answer.ext or {},
         "body": in_order(loads_lenient(answer.body)) if answer.body else None,
         "ascii": answer.body.isascii(),
-        # Java tells of its exceptions in JSON, however it was asked.
+        # Java sends its exceptions in JSON, whatever the encoding of the request.
         "encoding": answer.encoding if remark != "(told)" else None,
     }
 
 
 def in_order(value: Any) -> Any:
-    """Sort lists; keep the type of keys, for that is the dialect."""
+    """Sort lists; keep the type of keys, as it shows the dialect."""
     if isinstance(value, dict):
         items = {key: in_order(member) for key, member in value.items()}
         if "topicList" in items:
-            items.pop("brokerAddr", None)  # one of several, whichever comes first
+            items.pop("brokerAddr", None)  # One of several, whichever comes first.
         return items
     if isinstance(value, list):
         return sorted((in_order(member) for member in value), key=repr)

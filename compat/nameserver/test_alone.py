@@ -1,4 +1,4 @@
-"""A real broker that knows no nameserver but ours, and real clients that find it there alone."""
+"""A real broker registered only with our nameserver, and real clients that use it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MESSAGES = 500
 
 
 class GuidedByUs(JavaCluster):
-    """A real broker whose one nameserver is of ours."""
+    """A real broker whose only nameserver is ours."""
 
     def __init__(self, directory: Path, orbit: OrbitNameserver) -> None:
         self._orbit = orbit

@@ -36,7 +36,7 @@ def with_broker(pair: Pair) -> Pair:
 
 @pytest.fixture
 def through(with_broker: Pair, java_tools_peer: JavaTools) -> Through:
-    """Run a command through both nameservers; what it printed, Java's first."""
+    """Run a command through both nameservers; return the outputs, Java's first."""
 
     def run(*command: str) -> tuple[str, str]:
         java, orbit = (
@@ -60,7 +60,7 @@ OUR_OWN_SETTINGS = ("aclEnable",)
 
 
 def _same(outputs: tuple[str, str], *, names: str) -> str:
-    """Both outputs equal, neither a failure, and with something expected in it."""
+    """Assert that both outputs are equal, successful, and contain an expected text."""
     java, orbit = outputs
     ours = [line for line in _lines(orbit) if not line.startswith(OUR_OWN_SETTINGS)]
     assert ours == _lines(java)
@@ -70,7 +70,7 @@ def _same(outputs: tuple[str, str], *, names: str) -> str:
 
 
 def _agree(through: Through, *command: str, names: str) -> str:
-    """The same of a command that only looks, as soon as both nameservers have heard the news.
+    """Assert the same of a reading command, once both nameservers have the news.
 
     A broker tells each of them in its own time; and what it says of itself, such as its rates,
     changes from look to look.

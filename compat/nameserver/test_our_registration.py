@@ -1,4 +1,4 @@
-"""Our broker at the real nameserver: compressed registrations, and questions instead of them."""
+"""Our broker at the real nameserver: compressed registrations, and version queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings: every key and default is Java's, and Java reads properties as we do."""
+"""Settings: every key and default equals Java's, and properties are parsed alike."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orbitmq.config import (
 )
 from orbitmq.errors import MalformedProperties
 
-# Where the other process has its home, and what is set when the process starts.
+# The directories of the other process, and values set at its start.
 OF_THE_PROCESS = {"rocketmqHome", "kvConfigPath", "configStorePath", "storePathRootDir"}
 OF_THE_PROCESS |= {"namesrvAddr"}
 OF_THE_START = {"listenPort"}
@@ -61,7 +61,7 @@ def test_properties_are_parsed_alike(java_tools_peer: JavaTools) -> None:
             refused += 1
             assert theirs is None, text
         else:
-            # Half a pair of surrogates is no character: Java prints it as "?".
+            # Half a surrogate pair is no character: Java prints it as "?".
             printed = {k.replace("\ufffd", "?"): v.replace("\ufffd", "?") for k, v in ours.items()}
             assert printed == theirs, text
     assert 0 < refused < TEXTS // 2

@@ -32,7 +32,7 @@ Request = tuple[int, dict[str, str], bytes | None, int]
 
 
 class Session:
-    """Chooses requests; each broker address has a connection of its own on either side."""
+    """Chooses requests; each broker address has its own connection on either side."""
 
     def __init__(self, seed: int, addresses: tuple[str, str], encoding: Encoding) -> None:
         self._choose = random.Random(seed)
@@ -69,7 +69,7 @@ class Session:
             return
         self.close(self._choose.choice(brokers))
         deadline = within(30)
-        while True:  # each side notices in its own time
+        while True:  # Each side notices in its own time.
             java, orbit = (comparable(asker.ask(106)) for asker in self.askers("client"))
             lists = [comparable(asker.ask(206)) for asker in self.askers("client")]
             if java == orbit and lists[0] == lists[1]:
@@ -77,7 +77,7 @@ class Session:
             assert within(0) < deadline, (java, orbit, lists)
             pause(0.01)
 
-    # ---- requests
+    # ---- Requests
 
     def _request(self) -> tuple[str, Request]:
         kinds = {
@@ -191,11 +191,11 @@ class Session:
         return "client", (216, ext, None, 407)
 
     def _broken(self) -> tuple[str, Request]:
-        """A good request with a field gone, a number that is none, or a body cut short."""
+        """Return a valid request with a field removed, a malformed number, or a truncated body."""
         kinds = [self._register, self._unregister, self._version, self._route, self._kv]
         who, (code, ext, body, version) = self._choose.choice([*kinds, self._permission])()
         harm = self._choose.choice(["field", "number", "body"])
-        ext.pop("bodyCrc32", None)  # one fault at a time
+        ext.pop("bodyCrc32", None)  # One fault at a time.
         if harm == "number" and "brokerId" in ext:
             ext["brokerId"] = self._choose.choice(["", "x", "1.5"])
         elif harm == "body" and body and code == 103:
@@ -234,7 +234,7 @@ def test_an_unknown_code_gets_no_answer(pair: Pair) -> None:
         (b"kvConfigPath=/x\norderMessageEnable=true", False),
         (b"configStorePath=/x", False),
         (b"a=\\uXYZ", False),
-        # Java takes over anything that is not one of its two paths.
+        # Java accepts anything but its two paths.
         (b"rocketmqHome=/x", True),
     ],
 )

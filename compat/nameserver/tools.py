@@ -18,7 +18,7 @@ LOGBACK = '<configuration><root level="OFF"/></configuration>\n'
 
 
 class JavaTools:
-    """Carries out one task at a time; see `Tools.java` for the words of each task."""
+    """Carries out one task at a time; `Tools.java` describes the fields of each task."""
 
     def __init__(self, home: Path) -> None:
         conf = home / "conf"
@@ -50,13 +50,13 @@ class JavaTools:
         return answer.get("ok")
 
     def mqadmin(self, *arguments: str) -> str:
-        """What the command prints."""
+        """Return the output of a command."""
         return str(self.do("mqadmin", arguments=list(arguments)))
 
     def close(self) -> None:
         stdin = self._java.process.stdin
         if stdin is not None and not stdin.closed:
-            stdin.close()  # the end of its input is its signal to leave
+            stdin.close()  # The end of its input makes it exit.
         self._java.stop()
 
 
@@ -96,10 +96,10 @@ class OrbitNameserver:
 
 
 def pause(seconds: float) -> None:
-    """Wait for another process; what it does gives no sign that could be awaited."""
+    """Wait for another process whose work gives no event."""
     select.select([], [], [], seconds)
 
 
 def within(seconds: float) -> float:
-    """The moment on the monotonic clock by which something must have happened."""
+    """Return the moment on the monotonic clock by which something must have happened."""
     return time.monotonic() + seconds

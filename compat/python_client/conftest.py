@@ -31,21 +31,21 @@ from tests.both_ways import LoopThread, way_of
 SETTINGS = {
     # Retries begin at level 3.
     "messageDelayLevel": "1s 2s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s",
-    # A broker asks for the outcome of a transaction after a minute otherwise.
+    # By default a broker checks the outcome of a transaction after a minute.
     "transactionCheckInterval": "1000",
     "transactionTimeOut": "1000",
     "transactionCheckMax": "15",
     "enablePropertyFilter": "true",
 }
 OF_APACHE = SETTINGS | {
-    # 5.x takes down outcomes in batches, every three seconds; until then it may ask all the same.
+    # 5.x stores outcomes in batches, every three seconds; until then it may still send checks.
     "transactionOpBatchInterval": "100",
 }
 
 
 @dataclass
 class Starting:
-    """Clusters that are about to be there."""
+    """Clusters that are being started."""
 
     clusters: dict[str, Future[Cluster]]
     guarded: dict[str, Future[Guarded]]
@@ -57,7 +57,7 @@ def starting(
     java_peer_jars: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Starting]:
-    """The clusters of the run, all of them about to start."""
+    """The clusters of the run, all of them being started."""
     jars.fetch(jars.LOCK_FILE_5_4)
     directory = tmp_path_factory.mktemp("python_client")
 
@@ -69,7 +69,7 @@ def starting(
         "4.9.7": lambda: java("4.9.7"),
         "5.4.0": lambda: java("5.4.0"),
     }
-    # One after the other: the machine has something else to do, too.
+    # One after the other, to leave the machine to the tests.
     pools = [ThreadPoolExecutor(1, "starting"), ThreadPoolExecutor(1, "starting-java")]
     started = Starting({kind: pools[kind != "ours"].submit(makers[kind]) for kind in KINDS}, {})
     if any("guarded" in getattr(item, "fixturenames", ()) for item in request.session.items):
@@ -95,7 +95,7 @@ def cluster(request: pytest.FixtureRequest, starting: Starting) -> Cluster:
 
 @pytest.fixture(scope="session", params=KINDS)
 def guarded(request: pytest.FixtureRequest, starting: Starting) -> str:
-    """The nameserver of a broker that serves known accounts only, see `guarded.py`."""
+    """Nameserver of a broker that serves only known accounts, see `guarded.py`."""
     return starting.guarded[request.param].result().address
 
 
@@ -108,19 +108,19 @@ def loop_thread() -> Iterator[LoopThread]:
 
 @pytest.fixture(params=["sync", "async"])
 def way(request: pytest.FixtureRequest, loop_thread: LoopThread) -> Way:
-    """Which of two twins a test is about, as in ``way(Producer, AsyncProducer)(...)``."""
+    """The tested one of two twins, as in ``way(Producer, AsyncProducer)(...)``."""
     return way_of(request.param, loop_thread)
 
 
 @pytest.fixture
 def is_async(request: pytest.FixtureRequest) -> bool:
-    """Whether the test is about the asyncio twin."""
+    """True if the asyncio twin is tested."""
     return bool(request.node.callspec.params["way"] == "async")
 
 
 @pytest.fixture
 def producer(cluster: Cluster) -> Iterator[Producer]:
-    """A producer for tests that are about something else."""
+    """A producer for tests of other parts."""
     with Producer(cluster.address, group="for-tests", timeout_ms=10_000) as producer:
         yield producer
 
@@ -129,7 +129,7 @@ def producer(cluster: Cluster) -> Iterator[Producer]:
 def listen(
     cluster: Cluster, way: Way, is_async: bool, group: str, tmp_path: Path
 ) -> Iterator[Listen]:
-    """Start push consumers that give the messages of a topic to a function."""
+    """Start push consumers that pass the messages of a topic to a function."""
     consumers = []
 
     def start(topic: str, function: Callable[[Any], Any], **options: Any) -> Any:
@@ -168,13 +168,13 @@ _marks = itertools.count(1)
 
 @pytest.fixture
 def mark(request: pytest.FixtureRequest) -> str:
-    """A word that is in no other test's names of topics and groups."""
+    """A word that is unique to the names of the test's topics and groups."""
     return f"{re.sub(r'[^a-zA-Z0-9]+', '-', request.node.name)[:60]}{next(_marks)}"
 
 
 @pytest.fixture
 def topic(admin: Admin, mark: str) -> str:
-    """A topic of two queues on each broker, which exists nowhere else."""
+    """A new topic with two queues on each broker."""
     name = f"T-{mark}"
     admin.create_topic(name, queues=2)
     return name
@@ -198,7 +198,7 @@ def jvm(java_peer_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 def java(jvm: JavaClient, cluster: Cluster, mark: str) -> Java:
-    """Have Java's client do something with the cluster; see `Interop.java` and `Members.java`."""
+    """Run a task of Java's client on the cluster; see `Interop.java` and `Members.java`."""
 
     def play(scenario: str, **words: Any) -> Any:
         return jvm.play(scenario, mark=mark, nameserver=cluster.address, **words)

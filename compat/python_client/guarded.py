@@ -1,4 +1,4 @@
-"""Brokers that serve known accounts only: ours, 4.9.7 and 5.4.0, with the same accounts.
+"""Brokers that serve only known accounts: ours, 4.9.7 and 5.4.0, with the same accounts.
 
 4.x reads them from `plain_acl.yml`, and so do we. 5.x keeps accounts of its own; here it is told
 to take over those of that file when it starts.
@@ -47,7 +47,7 @@ SETTINGS = {
             )
             for part, kind in (("", "Default"), ("Metadata", "Local"))
         },
-        # Brokers are clients, too.
+        # Brokers are clients as well.
         "innerClientAuthenticationCredentials": '{"accessKey":"manager1",'
         '"secretKey":"s3cret-s3cret"}',
     },
@@ -55,7 +55,7 @@ SETTINGS = {
 
 
 class Guarded:
-    """A cluster of one broker, of one of the kinds."""
+    """A cluster of one broker, of one of the three kinds."""
 
     def __init__(self, directory: Path, kind: str) -> None:
         home = directory / "home"

@@ -1,4 +1,4 @@
-"""What the tests of `python_client/` share: words for its fixtures, bodies, and waiting."""
+"""Common helpers of `python_client/`: fixture types, bodies, and waiting."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ KINDS = [kind for kind in ("ours", "4.9.7", "5.4.0") if ONLY in (None, kind)]
 
 
 def pattern(size: int) -> bytes:
-    """Return the bytes that `Interop.java` makes of a size."""
+    """Return the bytes that `Interop.java` makes for a size."""
     blocks = [bytes((i * 31 + shift) & 0xFF for i in range(256)) for shift in range(256)]
     return b"".join(blocks[n * 7 & 0xFF] for n in range(size // 256 + 1))[:size]
 
@@ -50,7 +50,7 @@ def sha1(body: bytes) -> str:
 
 
 def await_true(what: str, holds: Callable[[], Any], limit_s: float = LIMIT_S) -> None:
-    """Wait for something another process does, which gives no sign that could be awaited."""
+    """Wait for the work of another process, which gives no event."""
     deadline = time.monotonic() + limit_s
     while not holds():
         assert time.monotonic() < deadline, f"not within {limit_s} s: {what}"
@@ -58,12 +58,12 @@ def await_true(what: str, holds: Callable[[], Any], limit_s: float = LIMIT_S) ->
 
 
 def count(admin: Admin, topic: str) -> int:
-    """How many messages a topic holds."""
+    """Return the number of messages in a topic."""
     return sum(ends.count for ends in admin.topic_ends(topic).values())
 
 
 class Catcher:
-    """A handler that keeps what it is given, in the order it came."""
+    """A handler that keeps its messages, in order of arrival."""
 
     def __init__(self) -> None:
         self.messages: list[Any] = []
@@ -79,7 +79,7 @@ class Catcher:
         return [message.body for message in self.messages]
 
     def wait(self, wanted: int, limit_s: float = LIMIT_S) -> list[Any]:
-        """Wait until so many messages have come, and return them."""
+        """Wait until a number of messages has arrived, and return them."""
         with self._changed:
             enough = self._changed.wait_for(lambda: len(self.messages) >= wanted, limit_s)
             assert enough, f"{len(self.messages)} of {wanted} messages came within {limit_s} s"

@@ -1,4 +1,4 @@
-"""Operators' verbs, asked of every kind of broker."""
+"""Admin operations against every kind of broker."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_offsets_and_messages_are_queried(
         assert admin.topic_ends(topic)[queue].max_offset == 10
         await_true("all are indexed", lambda: len(admin.messages_by_key(topic, "all")) == 10)
 
-        admin.create_group(group)  # 5.x takes no offsets of groups it does not know
+        admin.create_group(group)  # 5.x accepts no offsets of unknown groups.
         admin.set_offsets(group, {queue: 4})
         assert admin.committed_offsets(group, topic)[queue] == 4
         assert admin.group_lag(group, topic).queues[queue].lag == 6

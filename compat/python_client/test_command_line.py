@@ -1,4 +1,4 @@
-"""The command line, against every kind of cluster: what it says of Apache's is right, too."""
+"""The command line against every kind of cluster."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_topics_groups_and_brokers_are_managed(commands: Commands, mark: str) ->
         status = commands.ask("cluster", "status", "--more")
         return [one["answers"] for one in status] == [True, True]
 
-    # One of Apache's refuses to tell its runtime info just after its start, now and then.
+    # One of Apache's brokers sometimes refuses runtime info just after its start.
     await_true("both brokers answer", all_answer)
     (name,) = commands.ask("broker", "config", "-b", "broker-a", "--only", "brokerName")[:1]
     assert name["value"] == "broker-a"
@@ -94,7 +94,7 @@ def test_messages_and_offsets_are_queried(commands: Commands, topic: str, group:
 def test_explain_finds_a_stuck_handler(
     commands: Commands, producer: Producer, topic: str, group: str
 ) -> None:
-    """A handler that hangs, first; then it goes on, and all is well."""
+    """First the handler hangs; then it continues, and the findings are empty."""
     queue = MessageQueue(topic, "broker-a", 0)
     first = producer.send(Message(topic, b"1"), queue=queue)
     let_go = threading.Event()

@@ -1,4 +1,4 @@
-"""Why something cannot be done, found out on every kind of cluster: the cause, and what helps."""
+"""Diagnoses of failures on every kind of cluster: the cause and the remedy."""
 
 from __future__ import annotations
 

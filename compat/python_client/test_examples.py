@@ -1,4 +1,4 @@
-"""Programs of examples/ that are worth a look on Apache's brokers, too."""
+"""Programs of examples/ that are also run on Apache's brokers."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ def test_a_failing_message_becomes_a_dead_letter(
     listen(topic, handle, max_reconsume_times=1, orderly=orderly, suspend_ms=50)
     dead = f"%DLQ%{group}"
     await_true("a dead letter", lambda: dead in admin.topic_names() and count(admin, dead) == 1)
-    # The dead letter is there before the ordered queue goes on to the message behind it.
+    # The dead letter exists before the ordered queue continues with the message behind it.
     assert Counter(message.body for message in tries.wait(3)) == {b"poison": 2, b"next": 1}
 
 
@@ -271,7 +271,7 @@ def test_a_group_with_offsets_set_to_the_end_gets_only_new_messages(
 def test_names_are_without_the_namespace_for_the_handler(
     cluster: Cluster, mark: str, group: str, listen: Listen, read_all: ReadAll
 ) -> None:
-    """Names are bare inside; Java, outside, sees them as brokers keep them."""
+    """Names have no namespace inside; Java, outside, sees them with it."""
     topic, catcher = f"T{mark}", Catcher()
 
     def handle(message: Any) -> None:

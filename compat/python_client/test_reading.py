@@ -1,4 +1,4 @@
-"""Consumers that are asked for messages, of either kind, against every kind of broker."""
+"""Polling and pull consumers of either kind, against every kind of broker."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def open_consumer(cluster: Cluster, way: Way, group: str) -> Iterator[Open]:
 
 
 def take(consumer: Any, wanted: int) -> list[Any]:
-    """Poll until so many messages have come."""
+    """Poll until a number of messages has arrived."""
     messages: list[Any] = []
     while len(messages) < wanted:
         more = consumer.poll(timeout_s=20)
@@ -191,7 +191,7 @@ def test_a_paused_queue_returns_no_messages_until_it_is_resumed(
     first = take(consumer, 1)
     producer.send(Message(topic, b"4"), queue=one)
     producer.send(Message(topic, b"5"), queue=other)
-    # The pull of the paused queue that the broker holds brings its message, but not to us yet.
+    # The held pull of the paused queue receives its message, but does not deliver it yet.
     first += take(consumer, 1)
     producer.send(Message(topic, b"6"), queue=one)
     first += consumer.poll(timeout_s=0.5)

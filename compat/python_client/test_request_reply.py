@@ -1,4 +1,4 @@
-"""Request and reply: brokers push a reply down the asker's connection."""
+"""Request and reply: brokers push a reply on the requester's connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signed and encrypted requests, judged by Apache's brokers and by ours."""
+"""Signed and encrypted requests to Apache's brokers and to ours."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def make(way: Way) -> Iterator[Callable[..., Producer]]:
 
 @pytest.fixture
 def make_push(way: Way, is_async: bool, group: str) -> Callable[..., Any]:
-    """Makes a push consumer of either kind that shows what it gets to a `Catcher`."""
+    """Create a push consumer of either kind that passes its messages to a `Catcher`."""
 
     def make(address: str, topic: str, catcher: Catcher, **settings: Any) -> Any:
         async def handle(message: Any) -> None:
@@ -64,7 +64,7 @@ def make_push(way: Way, is_async: bool, group: str) -> Callable[..., Any]:
     return make
 
 
-# ---- signatures
+# ---- Signatures
 
 
 def test_only_signed_producers_are_served(guarded: str, make: Callable[..., Producer]) -> None:
@@ -103,7 +103,7 @@ def test_consumers_with_wrong_keys_are_refused_at_the_start(
         with pytest.raises(BrokerRefused, match=WHO_ARE_YOU):
             way(Consumer, AsyncConsumer)(guarded, "orders", group=group, **keys).start()
         with way(PullConsumer, AsyncPullConsumer)(guarded, group=group, **keys) as consumer:
-            queue = consumer.queues("orders")[0]  # nameservers ask nobody who he is
+            queue = consumer.queues("orders")[0]  # Nameservers require no signature.
             with pytest.raises(BrokerRefused, match=WHO_ARE_YOU):
                 consumer.pull(queue, 0)
 
@@ -159,9 +159,7 @@ def test_producers_send_over_tls(
 def test_push_consumers_receive_over_tls(
     cluster: Cluster, topic: str, producer: Producer, make_push: Callable[..., Any]
 ) -> None:
-    bodies = sorted(
-        random.randbytes(size) for size in (1, 1 << 20, 3 << 20)
-    )  # not to be compressed
+    bodies = sorted(random.randbytes(size) for size in (1, 1 << 20, 3 << 20))  # Incompressible.
     for body in bodies:
         producer.send(Message(topic, body))
     catcher = Catcher()

@@ -131,7 +131,7 @@ def test_a_delayed_message_is_delivered_after_its_level(
 def test_delivery_at_a_time_works_or_is_refused_by_release(
     producer: Producer, topic: str, admin: Admin, request: pytest.FixtureRequest
 ) -> None:
-    # 4.9 knows of no such times: it delivers at once what is to wait for an hour.
+    # 4.9 does not support such times: it delivers a message due in an hour at once.
     knows = request.node.callspec.params["cluster"] != "4.9.7"
     wait = timedelta(seconds=3) if knows else timedelta(hours=1)
     producer.send(Message(topic, b"late", keys=["late"], delay=wait))

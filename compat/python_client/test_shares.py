@@ -1,4 +1,4 @@
-"""Every rule by which members share queues gives what Java's own classes give, for any group."""
+"""Every strategy for sharing queues gives the results of Java's own classes, for any group."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ STRATEGIES: dict[str, AllocateStrategy] = {
 
 
 def _make_case(chooser: random.Random, strategy: str) -> dict[str, Any]:
-    """A topic on a few brokers, and a group, of any size and in any order."""
+    """Return a topic on a few brokers, and a group, of any size and in any order."""
     dash = "@" if strategy == "room" else "-"
     brokers = [
         f"{chooser.choice(ROOMS)}{dash}broker-{name}" for name in "abcde"[: chooser.randint(1, 5)]
@@ -85,5 +85,5 @@ def test_all_allocation_strategies_equal_javas(jvm: JavaClient) -> None:
     of_java = jvm.play("shares", cases=cases)
     assert len(of_java) == len(cases)
     for case, shares in zip(cases, of_java, strict=True):
-        # Java's nearby rule goes through rooms in the order of a TreeMap, and so do we.
+        # Java's nearby strategy visits rooms in the order of a TreeMap, and so do we.
         assert _shares(case) == shares, case

@@ -1,4 +1,4 @@
-"""Traces of our producers, found and read by Java's own tool."""
+"""Traces of our clients, read by Java's own tool."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def mqadmin(tools: JavaTools, cluster: Cluster) -> Tool:
 
 
 def traced(admin: Admin, key: str, topic: str = TRACE_TOPIC, *, wanted: int = 1) -> list[str]:
-    """The records about a message, once there are so many: each may be in a message of its own."""
+    """Return a number of records about a message: each may be in its own trace message."""
     found: list[str] = []
 
     def look() -> bool:
-        with contextlib.suppress(NoRoute):  # the first record creates the topic
+        with contextlib.suppress(NoRoute):  # The first record creates the topic.
             found[:] = [
                 record
                 for message in admin.messages_by_key(topic, key)
@@ -85,7 +85,7 @@ def test_java_reads_the_trace_of_a_consumer(
     sent = producer.send(Message(topic, b"x", keys=["k"]))
     consumer = listen(topic, catcher.add, trace=True)
     catcher.wait(1)
-    consumer.stop()  # which sends what it has recorded
+    consumer.stop()  # This sends its records.
     records = [record.split("\1") for record in traced(admin, sent.message_id, wanted=2)]
     by_kind = {record[0]: record for record in records}
     assert by_kind["SubBefore"][3] == group

@@ -1,4 +1,4 @@
-"""Transactions against every kind of broker: what is committed is seen, what is lost is asked for.
+"""Transactions against every kind of broker: commits, rollbacks, and checks of lost outcomes.
 
 The brokers here ask for lost outcomes after a second, not after a minute as they would by default.
 """
@@ -31,7 +31,7 @@ COMMIT, ROLLBACK, UNKNOWN = (
 
 
 class Checks:
-    """Answers brokers that ask back, and keeps what they asked about."""
+    """Answers checks of brokers, and keeps the checked messages."""
 
     def __init__(self) -> None:
         self.asked: list[ReceivedMessage] = []
@@ -118,7 +118,7 @@ def test_a_rolled_back_message_is_neither_delivered_nor_checked(
         lost = producer.send_in_transaction(Message(topic, b"yes"), always(UNKNOWN))
         assert (dropped.state, lost.state) == (ROLLBACK, UNKNOWN)
         await_true("the other message is there", partial(holds, number))
-        # They may be of two brokers, whose rounds come a second apart.
+        # They may be of two brokers, whose rounds are a second apart.
         checks.wait(1)
         if {message.message_id for message in checks.asked} == {lost.sent.message_id}:
             break
@@ -161,7 +161,7 @@ def test_another_producer_of_the_group_can_answer_a_check(
     checks = Checks()
     checks.answers = [COMMIT]
     with TransactionProducer(cluster.address, group=group, check=checks) as second:
-        second.queues(topic)  # from here on brokers know it
+        second.queues(topic)  # From now on brokers know it.
         checks.wait(1)
         await_true("the message is there", lambda: count(admin, topic) == 1)
     assert checks.asked[0].message_id == lost.sent.message_id

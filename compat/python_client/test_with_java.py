@@ -1,4 +1,4 @@
-"""Our clients and Java's side by side: what one sends the other receives, and groups they share."""
+"""Our clients and Java's together: exchanged messages, and shared groups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orbitmq.message import Message
 SENT: list[dict[str, Any]] = [
     {"text": "plain"},
     {"text": "with all", "tags": "T1", "keys": "k1 k2", "properties": {"näme": "wért", "n": "1"}},
-    {"body_size": 10_000, "tags": "T2"},  # compressed
+    {"body_size": 10_000, "tags": "T2"},  # Compressed.
     {"body_size": 4 << 20, "tags": "big"},
 ]
 
@@ -111,7 +111,7 @@ def test_java_and_python_members_share_one_group(
             assert is_shared()
             assert by_us(rounds) == share
             assert not by_us(rounds) & by_java(rounds)
-        # Since they share, nobody got anything twice.
+        # After the division, no message came twice.
         since = [message.body for message in ours.messages if int(message.body) > settled]
         assert len(since) == 5 * len(share)
     finally:

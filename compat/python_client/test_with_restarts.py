@@ -1,4 +1,4 @@
-"""A broker that goes and comes back, of every kind: nothing that was acknowledged is lost.
+"""A restarting broker of every kind: no acknowledged message is lost.
 
 The file comes last, because every other test would rather have its brokers stay.
 """
@@ -24,7 +24,7 @@ LIMIT_S = 60.0
 
 
 class Sender:
-    """Sends numbered messages all the while, and keeps what was acknowledged."""
+    """Sends numbered messages continuously, and keeps the acknowledged ones."""
 
     def __init__(self, address: str, topic: str, group: str) -> None:
         self.acknowledged: list[tuple[bytes, SendResult]] = []
@@ -40,12 +40,12 @@ class Sender:
         while not self._stopped.wait(0.005):
             body = b"%d" % number
             number += 1
-            # One that fails was not acknowledged, and may be lost.
+            # A failed one was not acknowledged, and may be lost.
             with contextlib.suppress(OrbitError):
                 self.acknowledged.append((body, self._producer.send(Message(self._topic, body))))
 
     def wait_for(self, count: int, broker: str) -> None:
-        """Wait until a broker has taken so many more."""
+        """Wait until a broker has acknowledged a number of further messages."""
         begin = len(self.acknowledged)
 
         def taken() -> bool:
@@ -62,7 +62,7 @@ class Sender:
 
 @pytest.fixture(scope="session", params=[kind for kind in KINDS if kind != "5.4.0"])
 def cluster(request: pytest.FixtureRequest, starting: Starting) -> Cluster:
-    """Not 5.4.0, whose brokers take a quarter of a minute to end."""
+    """A cluster other than 5.4.0, whose brokers take a quarter of a minute to stop."""
     return starting.clusters[request.param].result()
 
 

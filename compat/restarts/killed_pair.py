@@ -30,7 +30,7 @@ class KilledPair:
         return self._nameserver.address
 
     def start_broker(self, name: str) -> None:
-        """Start a broker with its store; returns when it is registered."""
+        """Start a broker with its store; return when it is registered."""
         self._brokers[name].start()
 
     def stop_broker(self, name: str) -> None:

@@ -36,7 +36,7 @@ Place = tuple[str, int, int]
 
 
 def await_true(what: str, holds: Callable[[], Any]) -> None:
-    """Wait for something that gives no sign of its own."""
+    """Wait until a condition holds, for events without a notification."""
     deadline = time.monotonic() + LIMIT_S
     while not holds():
         assert time.monotonic() < deadline, f"not within {LIMIT_S:.0f} s: {what}"
@@ -45,7 +45,7 @@ def await_true(what: str, holds: Callable[[], Any]) -> None:
 
 @dataclass(frozen=True)
 class Handled:
-    """A message as one member has handled it."""
+    """A message as handled by one member."""
 
     place: Place
     body: bytes
@@ -63,7 +63,7 @@ class Member(Protocol):
 
 
 class OurMember:
-    """A `PushConsumer` that notes what it handles."""
+    """A `PushConsumer` that records the messages it handles."""
 
     is_ours = True
 
@@ -88,7 +88,7 @@ class OurMember:
 
 
 class JavaMember:
-    """A member in a JVM, which writes down what it handles; see `Members.java`."""
+    """A member in a JVM, which writes down the messages it handles; see `Members.java`."""
 
     is_ours = False
 
@@ -112,7 +112,7 @@ class JavaMember:
 
 
 class Sender:
-    """Sends numbered messages all the while, and keeps what was acknowledged."""
+    """Sends numbered messages continuously, and keeps the acknowledged ones."""
 
     def __init__(self, address: str, topic: str) -> None:
         self._topic = topic
@@ -129,13 +129,13 @@ class Sender:
             if self._stopped.wait(BETWEEN_SENDS_S):
                 return
             body = b"%d" % number
-            with contextlib.suppress(OrbitError):  # it was not acknowledged, and may be lost
+            with contextlib.suppress(OrbitError):  # It was not acknowledged, and may be lost.
                 result = self._producer.send(Message(self._topic, body))
                 self.taken[result.queue.broker_name] += 1
                 self.acknowledged.add(body)
 
     def wait_for(self, count: int, broker: str) -> None:
-        """Wait until a broker has taken so many more."""
+        """Wait until a broker has acknowledged a number of further messages."""
         wanted = self.taken[broker] + count
         await_true(f"{broker} takes {count} messages", lambda: self.taken[broker] >= wanted)
 
@@ -147,7 +147,7 @@ class Sender:
 
 @dataclass(frozen=True)
 class Repeats:
-    """The number of messages that were handled twice, by what was restarted then."""
+    """Number of messages handled twice, by the kind of restart."""
 
     by_members: int
     by_brokers: int
@@ -161,7 +161,7 @@ class Stage:
     def __init__(self, cluster: Cluster, mark: str) -> None:
         self.cluster = cluster
         self.topic = f"Rolling_{mark}"
-        self.group = f"members-concurrent_{mark}"  # as the JVM calls it
+        self.group = f"members-concurrent_{mark}"  # The name in the JVM.
         self._everybody: list[Member] = []
         self._names = (f"member-{number}" for number in itertools.count(1))
 
@@ -193,7 +193,7 @@ class Stage:
         await_true("all is handled", lambda: wanted <= {each.body for each in self._handled()})
 
     def restart_all(self, makers: list[Callable[[str], Member]]) -> Repeats:
-        """Restart each member, then each broker, under load; returns what was handled twice."""
+        """Restart each member, then each broker, under load; return the messages handled twice."""
         members: list[Member] = []
         try:
             with self._load() as sender:

@@ -1,4 +1,4 @@
-"""No message is handled twice by members of ours while members and brokers are restarted.
+"""No message is handled twice by our members while members and brokers are restarted.
 
 Java's client begins with a queue before the member that had it has finished, so a group in which it
 takes part has repeats of its own; they are counted and shown (`pytest -s`, `make soak`).

@@ -20,7 +20,7 @@ __all__ = ["spark"]
 def java(
     request: pytest.FixtureRequest, java_peer_jars: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[JavaCluster]:
-    """A broker that filters by SQL; use topics of your own, and leave it running."""
+    """A broker that filters by SQL; use your own topics, and leave it running."""
     if request.param == "5.4.0":
         jars.fetch(jars.LOCK_FILE_5_4)
     settings = BrokerSettings(release=request.param).with_extra(enablePropertyFilter="true")
@@ -34,7 +34,7 @@ def java(
 
 @pytest.fixture(scope="session")
 def guarded(java_peer_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The nameserver of a 4.9.7 broker that serves known accounts only, see `guarded.py`."""
+    """Nameserver of a 4.9.7 broker that serves only known accounts, see `guarded.py`."""
     cluster = Guarded(tmp_path_factory.mktemp("guarded") / "java", "4.9.7")
     yield cluster.address
     cluster.stop()

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.counted
 
 
 class JavaMember:
-    """A broker of several, by the words of `Restartable`."""
+    """One of several brokers, with the interface of `Restartable`."""
 
     def __init__(self, broker: JavaCluster) -> None:
         self.name = broker.settings.name

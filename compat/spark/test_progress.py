@@ -1,4 +1,4 @@
-"""The lag of a stream, in the tool that operators have: `mqadmin consumerProgress` of 4.9.7."""
+"""The lag of a stream as shown by `mqadmin consumerProgress` of 4.9.7."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Apache's broker with its accounts (`aclEnable`) judges what the Spark source and sink sign."""
+"""Signatures of the Spark source and sink, checked by Apache's broker (`aclEnable`)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_an_account_without_rights_is_refused_with_the_brokers_reason(
     with pytest.raises(Exception, match=reason) as reading:
         frame(spark, guarded, topic, **account).collect()
     with pytest.raises(Exception, match=reason) as writing:
-        # One row: of a batch 4.9.7 does not look at the topic.
+        # One row: for a batch, 4.9.7 does not check the topic.
         send(spark, guarded, topic, 1, **account)
     for raised in (reading, writing):
         assert not any(secret in str(raised.value) for secret in account.values())

@@ -105,7 +105,7 @@ def test_a_java_nameserver_stores_the_notes_of_a_named_job(java: JavaCluster) ->
 
 
 def _wait_for(address: str, messages: int, *topics: str) -> list[int]:
-    """Wait until topics have so many messages together: Java's brokers count them later."""
+    """Wait until topics have a number of messages together: Java's brokers count them later."""
     deadline = time.monotonic() + 60
     with Admin(address) as admin:
         while True:

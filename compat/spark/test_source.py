@@ -65,7 +65,7 @@ def test_a_java_broker_is_read(spark: SparkSession, java: JavaCluster, tmp_path:
 
 
 def test_an_encrypted_broker_is_read_and_written(spark: SparkSession, java: JavaCluster) -> None:
-    # They show a certificate that they have signed themselves.
+    # They show a self-signed certificate.
     address, topic = java.nameserver, "source-tls"
     with Admin(address) as admin:
         admin.create_topic(topic, queues=2)

@@ -1,4 +1,4 @@
-"""A Java broker's store directory as a table: while it runs, after a kill, and at rest."""
+"""A Java broker's store directory as a table: while it runs, after a kill, and stopped."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def assert_all_there(table: pa.Table, sent: list[Sent]) -> None:
 
 
 def audit(path: Path) -> dict[str, int]:
-    """Every finding of every part, by kind."""
+    """Return every finding of every part, by kind."""
     log, check = StoreLog(path), StoreAudit(path)
     parts = [check.check_directory(), check.check_log(log.snapshot.whole())]
     parts += [check.check_queue(*queue) for queue in log.snapshot.queues()]
@@ -52,7 +52,7 @@ def test_a_java_store_is_read_while_running_killed_and_stopped(
     while_writing: list[int] = []
 
     def scan(_acknowledged: int) -> None:
-        """Each acknowledged message is in the log by now; what is read must be whole."""
+        """Each acknowledged message is in the log by now; all records read must be whole."""
         if len(while_writing) < 20:
             table = pa.table(StoreLog(root).scan(columns=["physicalOffset"]))
             while_writing.append(table.num_rows)

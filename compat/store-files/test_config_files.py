@@ -1,4 +1,4 @@
-"""The files under ``config/``: what one broker knows of topics, groups and offsets, the other does.
+"""Files under ``config/``: each broker reads topics, groups and offsets written by the other.
 
 Ours makes a state and stops, a real broker starts on the directory and must tell the same; it
 changes something and stops, and ours must tell that.
@@ -28,7 +28,7 @@ Known = dict[int, dict[str, Any]]
 
 
 class OnTheSameDirectory(JavaCluster):
-    """A real broker whose store is somebody else's."""
+    """A real broker on the store directory of another one."""
 
     def __init__(self, directory: Path, store_root: Path, sizes: StoreSizes) -> None:
         extra = {"messageDelayLevel": LEVELS}
@@ -38,7 +38,7 @@ class OnTheSameDirectory(JavaCluster):
 
 
 def known(wire: Wire) -> Known:
-    """All tables a broker tells."""
+    """Return all tables of a broker."""
     tables = {}
     for code, table in ALL_OF_IT.items():
         answer = wire.ask(code)
@@ -85,7 +85,7 @@ def commit(wire: Wire, group: str, queue_id: int, offset: int) -> None:
 
 
 def deliver_a_delayed_message(wire: Wire) -> None:
-    """Wait for it, so that the delay's offset has moved."""
+    """Wait for it, so that the delay offset has moved."""
     assert wire.send("Auto", b"later", properties="DELAY\x011").code == ResponseCode.SUCCESS
     held = {"queueId": "0", "sysFlag": "6", "suspendTimeoutMillis": "15000"}
     at = int(wire.pull("Auto").get_ext("maxOffset") or 0)
@@ -103,7 +103,7 @@ def test_each_side_reads_the_config_files_of_the_other(
         wire.send("Auto")
         deliver_a_delayed_message(wire)
         commit(wire, "g", 0, 1)
-        commit(wire, "g", 3, 0)  # ours takes back what lies behind the end of a queue
+        commit(wire, "g", 3, 0)  # Our broker corrects offsets beyond the end of a queue.
         told = known(wire)
         wire.close()
     root = tmp_path / "data" / "broker-a"

@@ -37,7 +37,7 @@ KEYS_ASKED = 100
 
 @dataclass(frozen=True)
 class Acknowledged:
-    """A message whose writer was told that it is safe, and where it was told it is."""
+    """A message acknowledged to its writer, with its position in the answer."""
 
     queue: Queue
     queue_offset: int
@@ -47,7 +47,7 @@ class Acknowledged:
 
 @dataclass(frozen=True)
 class Clock:
-    """How the times of our messages pass, see `WriterSettings`, and how often they are noted."""
+    """Steps of the message times, see `WriterSettings`, and the interval of checkpoints."""
 
     epoch_ms: int = 0
     tick_ms: int = 0
@@ -107,7 +107,7 @@ def we_write_until_killed(
         cwd=REPOSITORY_ROOT,
     ) as process:
         assert process.stdout is not None
-        for line in process.stdout:  # goes on after the kill, to what was still in the pipe
+        for line in process.stdout:  # Continues after the kill, to the data still in the pipe.
             for place in parse_report(line):
                 content = settings.maker.make(place.number)
                 acknowledged.append(
@@ -180,7 +180,7 @@ INDEX_SAFE = {"messageIndexSafe": "true"}
 def test_java_rebuilds_the_index_behind_our_checkpoint(
     make_java_cluster: MakeCluster, java_peer: JavaPeer
 ) -> None:
-    """Index files that were full at our end, and one that was not, over ten minutes of messages."""
+    """Index files full at our end, and one that was not, over ten minutes of messages."""
     settings = BrokerSettings(sizes=StoreSizes(512 << 10, index_entries=3_000), extra=INDEX_SAFE)
     cluster = make_java_cluster(settings)
     cluster.start_broker()

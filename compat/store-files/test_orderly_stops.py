@@ -53,7 +53,7 @@ def test_a_store_is_read_and_continued_by_either_side(
     await_deliveries(peer, cluster)
     cluster.stop_broker()
 
-    # Asked after a restart: files at rest, as we shall find them.
+    # Queried after a restart: the files are stopped, as we will find them.
     cluster.start_broker()
     view = StoreView.of_broker(peer, cluster.broker, all_queues())
     records = view.decoded()
@@ -84,7 +84,7 @@ def test_a_store_is_read_and_continued_by_either_side(
 
 
 def assert_manifest_holds(sent: list[Sent], records: dict[Queue, list[Record]]) -> None:
-    """What the producers were told is what the broker stored: the Java half agrees with itself."""
+    """Assert that the producers' answers equal the stored messages: Java agrees with itself."""
     for message in sent:
         record = records[message.stored_queue][message.queue_offset]
         assert record.unique_key == message.unique_key
@@ -107,7 +107,7 @@ def key_questions(sent: list[Sent], records: dict[Queue, list[Record]]) -> list[
     for message in chooser.sample(sent, 150):
         topic = message.stored_queue[0]
         questions += [KeyQuestion(topic, key) for key in (message.unique_key, *message.keys)]
-        # The topic it was sent to, which for a waiting message is not where it is.
+        # The original topic; a waiting message is stored elsewhere.
         questions.append(KeyQuestion(message.topic, message.unique_key))
     questions += [KeyQuestion("Orders", f"shared-{n}") for n in range(40)]
     questions += [KeyQuestion("Payments", f"客户-{n}") for n in range(40)]
@@ -134,7 +134,7 @@ def time_questions(records: dict[Queue, list[Record]]) -> list[TimeQuestion]:
 
 
 def append_ours(store: Store) -> tuple[list[Content], list[Content]]:
-    """20 000 messages for the topics, and some that are to wait for their delay first."""
+    """Append 20 000 messages for the topics, after some with a delay."""
     maker = MessageMaker(OUR_SEED, tuple(TOPICS.items()), largest_body=6_000)
     contents: list[Content] = []
     next_offset = {queue: store.max_offset(*queue) for queue in topic_queues()}
@@ -155,7 +155,7 @@ def append_ours(store: Store) -> tuple[list[Content], list[Content]]:
 
 
 def waiting(content: Content, level: int) -> NewMessage:
-    """The form a broker gives to a message that is to be delivered later."""
+    """Return the form in which a broker stores a message for later delivery."""
     message = content.new_message()
     return NewMessage(
         SCHEDULE_TOPIC,

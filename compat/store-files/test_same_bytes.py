@@ -95,7 +95,7 @@ def content(chooser: random.Random, number: int) -> Given:
     if tag := chooser.choice(TAGS):
         properties["TAGS"] = tag
     if chooser.random() < 0.7:
-        # Java splits at single spaces and leaves out empty parts.
+        # Java splits at single spaces and drops empty parts.
         keys = [f"order-{number}", f"客户-{number % 50}", "", "shared"]
         properties["KEYS"] = " ".join(chooser.sample(keys, chooser.randrange(1, 5))) or "only"
     if chooser.random() < 0.3:

@@ -1,4 +1,4 @@
-"""Requests about accounts, and requests of those who have one, nobody's, or a wrong one.
+"""Requests about accounts, with valid, unknown and wrong signatures.
 
 Some have every right, some few, and what the accounts are changes all the time: whoever was
 refused a moment ago may be let in now. No field is empty: Java's broker reads an empty one of a
@@ -206,7 +206,7 @@ def read_sundial() -> Request:
 
 
 def look_at_version() -> Request:
-    """Ask how often the file of accounts was changed."""
+    """Query the number of changes to the account file."""
     return signed(Request(RequestCode.GET_BROKER_CLUSTER_ACL_INFO, {}), ROOT, ROOT_SECRET)
 
 

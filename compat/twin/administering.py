@@ -1,4 +1,4 @@
-"""Requests of operators, reading and writing, and requests nobody serves."""
+"""Requests of operators, reading and writing, and requests with unknown codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a session ends with: requests that belong together, each made of the answers before it.
+"""The end of a session: dependent requests, each made from the answers before it.
 
 Transactions and replies. They come last, in a fixed order: what they leave in the store is not
 looked at by anything random.
@@ -23,7 +23,7 @@ REPLY_TO = "the-asker"
 
 
 def closing(world: World, ask: Ask) -> Iterator[str | None]:
-    """Play all of it; yields how each answer differs."""
+    """Play all of it; yield the differences of each answer."""
     yield from _transactions(world, ask)
     yield from _replies(ask)
 

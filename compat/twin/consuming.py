@@ -43,7 +43,7 @@ def pull(world: World) -> Request:
     expression = world.one(EXPRESSIONS)
     is_there = 0 <= offset < world.ends.get((topic, queue_id), 0)
     if is_there and sys_flag & SUBSCRIPTION and expression == "*" and world.chance(0.5):
-        sys_flag |= SUSPEND  # never held: there is something to read
+        sys_flag |= SUSPEND  # never held: there is a message to read
     ext = {
         "consumerGroup": world.one(GROUPS),
         "topic": topic,

@@ -1,4 +1,4 @@
-"""What the twin test does not compare, each with its reason.
+"""Parts of answers that the twin test does not compare, each with its reason.
 
 An answer becomes a plain value (`Seen`); the functions of `NORMALISATIONS` then take out of it, in
 order, what cannot or need not be equal on the two sides. Nothing else is left out. Where the reason
@@ -28,7 +28,7 @@ SETTINGS = {RequestCode.GET_BROKER_CONFIG}
 
 @dataclass
 class Side:
-    """What a side's answers are full of: its ports."""
+    """The ports of a side, which occur in its answers."""
 
     broker_port: int
     client_ports: list[int]
@@ -37,7 +37,7 @@ class Side:
 
 @dataclass
 class Seen:
-    """An answer, or a request of the broker's own, as a value."""
+    """An answer, or a request of the broker, as a value."""
 
     request_code: int
     code: int
@@ -162,7 +162,7 @@ def times(answer: Seen, _side: Side) -> None:
         if name == "dataVersion":
             return {**value, "timestamp": "<time>"}
         if isinstance(value, dict) and value.get("topic") == OFFSET_MOVED_EVENT:
-            return value | {"bornTimestamp": "<time>"}  # the brokers' own messages
+            return value | {"bornTimestamp": "<time>"}  # The brokers' own messages.
         return value
 
     answer.body = _each(answer.body, change)

@@ -1,4 +1,4 @@
-"""Requests that put messages: sends, batches, messages sent back."""
+"""Requests that store messages: sends, batches, messages sent back."""
 
 from __future__ import annotations
 

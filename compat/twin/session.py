@@ -1,4 +1,4 @@
-"""A seeded session: which requests, in which order, with which mistakes."""
+"""A seeded session: its requests, their order, and their mistakes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ NOT_SPOILED = {
 
 
 def opening(world: World) -> Iterator[Request]:
-    """The topics all else is about, and a group that is always there."""
+    """Requests that make the common topics, and a group that always exists."""
     body = {
         "clientID": "tools",
         "consumerDataSet": [{"groupName": TOOLS, "subscriptionDataSet": []}],
@@ -97,7 +97,7 @@ def next_request(world: World) -> Request:
 
 
 def spoiled(world: World, request: Request) -> Request:
-    """Leave a field out, put letters where a number should be, or add what nobody knows."""
+    """Leave a field out, replace a number by letters, or add an unknown field."""
     ext = dict(request.ext or {})
     topic = ext.get("topic") or ext.get("b") or ""
     if not ext or (request.code in NOT_SPOILED and topic not in CREATED):

@@ -37,7 +37,7 @@ CONSUMER_ANSWERS = {
 
 @dataclass(frozen=True)
 class Request:
-    """A request as the session made it; `connection` is the number of the one to send it on."""
+    """A request of the session; `connection` is the number of the connection for it."""
 
     code: int
     ext: dict[str, str] | None = None
@@ -84,7 +84,7 @@ class Side:
             self._selector.register(connection, selectors.EVENT_READ, number)
 
     def post(self, request: Request, opaque: int) -> None:
-        """Send a request; one that only looks is sent when all puts before it are done."""
+        """Send a request; a reading one is sent when all puts before it are done."""
         if self.is_behind and not request.writes:
             self.settle()
         self.is_behind = self.is_behind or request.writes
@@ -130,7 +130,7 @@ class Side:
                 return
 
     def receive_for(self, seconds: float) -> None:
-        """Take in what comes within a time."""
+        """Receive for a while."""
         deadline = time.monotonic() + seconds
         while (remaining := deadline - time.monotonic()) > 0:
             self._receive(remaining)
@@ -148,7 +148,7 @@ class Side:
 
     def _pushed(self, channel: _Channel, push: Command) -> None:
         if "orbitTopic" in (push.ext or {}):
-            return  # OrbitMQ's own notice that a topic has other queues; Java's broker sends none
+            return  # OrbitMQ's own notice of changed queues; Java's broker sends none.
         channel.pushes.append(push)
         body = CONSUMER_ANSWERS.get(push.code)  # type: ignore[call-overload]
         if body is not None:

@@ -1,4 +1,4 @@
-"""The twin test of brokers that check who asks: accounts are changed, used and abused on both.
+"""The twin test of access control: accounts are changed, used and abused on both brokers.
 
 In a session of its own, because without access control a Java broker fails at requests about
 accounts or leaves them unanswered. ``TWIN_SEED`` works here, too.
@@ -38,7 +38,7 @@ from orbitmq.testing import LocalCluster
 SEED = "497"
 REQUESTS = 2000
 SETTINGS = {"aclEnable": "true"}
-BETWEEN_READINGS_S = 2.5  # of five: the next one may be late, and so may be an answer
+BETWEEN_READINGS_S = 2.5  # Of five seconds: the next one may be late, and so may be an answer.
 READING_TIMEOUT_S = 60.0
 POLL_PAUSE_S = 0.05
 ENCODINGS: tuple[Encoding, ...] = ("json", "binary")
@@ -90,7 +90,7 @@ def run(world: World, both: list[Twins]) -> None:
 
 
 def await_reading(world: World, twins: Twins) -> None:
-    """Return just after the Java broker has read its file of accounts, with all changes in it."""
+    """Return just after the Java broker has read its account file with all changes."""
     deadline = time.monotonic() + READING_TIMEOUT_S
     while True:
         assert twins.ask(world, hide_sundial()) is None
@@ -98,7 +98,7 @@ def await_reading(world: World, twins: Twins) -> None:
             assert time.monotonic() < deadline, "the Java broker does not read its accounts again"
             select.select([], [], [], POLL_PAUSE_S)
         if twins.ask(world, look_at_version()) is None:
-            return  # else it was reading while the sundial was changed: what it read is old
+            return  # Otherwise it was reading during the change: its content is old.
 
 
 def is_lit(twins: Twins) -> bool:

@@ -44,12 +44,12 @@ SETTINGS = {
     "maxTransferBytesOnMessageInMemory": "16384",
     "maxTransferCountOnMessageInDisk": "8",
     "maxTransferBytesOnMessageInDisk": "8192",
-    # Nobody is asked what became of a half message while the session lasts.
+    # No half message is checked during the session.
     "transactionCheckInterval": "3600000",
 }
 LOOKED_AT_ELSEWHERE = {
     *ACCOUNT_CODES,
-    # OrbitMQ's own, which Java's broker does not know.
+    # OrbitMQ's own, unknown to Java's broker.
     *(int(RequestCode.ORBIT_SEND_ONCE), int(RequestCode.ORBIT_END_BATCH)),
     int(RequestCode.ORBIT_BULK_READ),
 }

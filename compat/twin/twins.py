@@ -1,4 +1,4 @@
-"""A real 4.9.7 broker and ours, asked the same: how do their answers differ?"""
+"""The differences between the answers of a real 4.9.7 broker and ours."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHOWN = 1500
 
 
 class Twins:
-    """Both sides, and how their answers compare."""
+    """Both sides, and the comparison of their answers."""
 
     def __init__(self, java: Side, ours: Side) -> None:
         self.java, self.ours = java, ours
@@ -28,7 +28,7 @@ class Twins:
         }
 
     def ask(self, world: World, request: Request) -> str | None:
-        """Send a request to both; returns how the answers differ."""
+        """Send a request to both; return the differences of the answers."""
         self._opaque += 1
         self.asked[int(request.code)] += 1
         for side in (self.java, self.ours):
@@ -38,7 +38,7 @@ class Twins:
         theirs, own = self.java.answer(self._opaque), self.ours.answer(self._opaque)
         world.learn(request, theirs)
         if theirs.code == ResponseCode.PULL_OFFSET_MOVED:
-            self.java.is_behind = True  # it has put an event
+            self.java.is_behind = True  # It has stored an event.
         java, ours = (
             self._seen(request.code, theirs, self.java),
             self._seen(request.code, own, self.ours),
@@ -52,7 +52,7 @@ class Twins:
         return difference
 
     def ask_one(self, side: Side, request: Request) -> Command:
-        """Send a request to one side alone; returns its answer as it came."""
+        """Send a request to one side only; return its answer unchanged."""
         self._opaque += 1
         side.post(request, self._opaque)
         return side.answer(self._opaque)
@@ -81,7 +81,7 @@ class Twins:
         return True
 
     def _stored_at(self, side: Side, ext: dict[str, str], offset: int) -> int | None:
-        """When the message at a queue offset was stored on one side."""
+        """Return the store time of the message at a queue offset on one side."""
         entry = {"index": str(offset), "count": "1"}
         answer = self.ask_one(side, Request(RequestCode.QUERY_CONSUME_QUEUE, ext | entry))
         if offset < 0 or not answer.body:

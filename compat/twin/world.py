@@ -1,4 +1,4 @@
-"""What a twin session knows of the brokers it talks to, and the choices it makes from that.
+"""The state of the brokers known to a twin session, and the choices it makes from it.
 
 All chances come from one seeded generator. The world learns from the Java side's answers which
 messages there are, so that later requests ask for things that exist as well as for things that do
@@ -70,7 +70,7 @@ class World:
         self.quiet_moments: list[int] = []
         """The same, followed by a whole second of silence: the index counts in seconds."""
 
-    # ---- choices
+    # ---- Choices
 
     def one(self, values: Sequence[T]) -> T:
         return self.rng.choice(values)
@@ -104,7 +104,7 @@ class World:
         )
 
     def keeps_offsets(self, topic: str) -> bool:
-        """Tell if a topic has come and will not go: ours drops offsets with their topic."""
+        """Return True if a topic exists and stays: our broker drops offsets with their topic."""
         return topic in CREATED or (topic in AUTO_CREATED and topic in self.topics_sent_to)
 
     @property
@@ -129,10 +129,10 @@ class World:
     def connection(self) -> int:
         return self.number(0, 2)
 
-    # ---- learning
+    # ---- Learning from answers
 
     def learn(self, request: Request, answer: Command | None) -> None:
-        """Take note of what an answer of the Java side says was stored."""
+        """Record the messages that an answer of the Java side names as stored."""
         if answer is None or answer.get_ext("msgId") is None:
             return
         names = ("b", "e") if request.code != RequestCode.SEND_MESSAGE else ("topic", "queueId")
