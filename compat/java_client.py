@@ -18,13 +18,13 @@ from compat.java_machine import JavaError, JavaProcess, compile_java
 JAVA_SOURCES = Path(__file__).resolve().parent / "java-client" / "java"
 
 AGAINST_JAVA = os.environ.get("ORBITMQ_COMPAT_AGAINST") == "java"
-"""Whether scenarios are played against Apache's own brokers."""
+"""True if scenarios are played against Apache's own brokers."""
 
 ENCODINGS = ("JSON", "ROCKETMQ")
-"""How headers are written: `rocketmq.serialize.type`."""
+"""Encodings of headers: values of `rocketmq.serialize.type`."""
 
 COMPRESSION = {"JSON": "ZLIB", "ROCKETMQ": "LZ4"}
-"""Each encoding's driver compresses its own way, so that both ways are met."""
+"""The driver of each encoding uses another compression, so that both are tested."""
 
 IMPATIENT = (
     # The client's own periods, where the default would make a test wait for twenty seconds.

@@ -13,7 +13,7 @@ from orbitmq import Admin
 pytest_plugins = ["compat.go_fixtures"]
 
 ON_TIME_MS = 900
-"""A broker that only looked now and then takes seconds; a busy machine takes hundreds of ms."""
+"""A broker that only scans held pulls takes seconds; a busy machine takes hundreds of ms."""
 
 
 def test_a_push_consumer_receives_new_messages_at_once(go: StartGo, system: System) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from compat.java_client import Cluster
 
 ON_TIME_MS = 900
-"""A broker that only looked now and then takes seconds; a busy machine takes hundreds of ms."""
+"""A broker that only scans held pulls takes seconds; a busy machine takes hundreds of ms."""
 DELAY_LEVELS_MS = {"1": 1000, "2": 2000, "6": 3000}
 ILLEGAL = (
     "the message is illegal, maybe msg body or properties length not matched. "

@@ -35,7 +35,7 @@ accounts:
   topicPerms:
   - Orders=PUB|SUB
 """
-"""Both brokers check who asks; whoever is on this machine need not sign."""
+"""Both brokers check signatures; clients on this machine need none."""
 TRACED = "7F000001000000000000000000000003"
 
 SETTINGS = {"messageDelayLevel": LEVELS, "traceTopicEnable": "true", "aclEnable": "true"}
@@ -57,7 +57,7 @@ class Side:
     broker: str
     directory: Path
     home: Path
-    """Where its accounts are, below ``conf``."""
+    """Directory of its accounts, which are below ``conf``."""
     clients: list[Wire] = field(default_factory=list)
     message_ids: list[str] = field(default_factory=list)
     _closed: threading.Event = field(default_factory=threading.Event)

@@ -33,7 +33,7 @@ PLAIN_ACL = "{home}/conf/plain_acl.yml"
 class Case(NamedTuple):
     command: tuple[str, ...]
     names: str
-    """What must be in the output."""
+    """Texts that the output must contain."""
     in_any_order: bool = False
 
 
@@ -121,7 +121,7 @@ IN_VAIN = [
     ("updateAclConfig", *NEWCOMER, "-t", "Orders=ALL", *AT),
     ("updateGlobalWhiteAddr", "-g", "127.0.0.1", *AT, "-p", "/etc/passwd"),
 ]
-"""Commands that find nothing: both print nothing, or the same excuse."""
+"""Commands that find nothing: both print nothing, or the same message."""
 
 
 ELSEWHERE = {
@@ -132,7 +132,7 @@ ELSEWHERE = {
 OF_ALL = {("h", "help", False), ("n", "namesrvAddr", True)}
 """Options that every command has."""
 ENDLESS = {"clusterRT", "startMonitoring"}
-"""They go on for ever, and come last."""
+"""Commands that never end; they come last."""
 
 
 def test_every_command_of_mqadmin_is_tested(both: Both) -> None:

@@ -22,7 +22,7 @@ from compat.nameserver.tools import JavaTools, pause, within
 CLUSTER, BROKER = "compat", "java-a"
 AGREE_TIMEOUT_S = 30
 AT_ONCE_S = 20
-"""Much less than the 120 s after which a broker that says nothing is forgotten."""
+"""Much less than the 120 s after which a silent broker is removed."""
 OF_THE_PROCESS = re.compile(r"^(rocketmqHome|kvConfigPath|configStorePath|listenPort)\b.*\n", re.M)
 
 Through = Callable[..., tuple[str, str]]

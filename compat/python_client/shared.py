@@ -25,13 +25,13 @@ __all__ = [
 ]
 
 Way = Callable[[Callable[..., Any], Callable[..., Any]], Callable[..., Any]]
-"""Picks one of two twins; what it returns is called like the first, the blocking one."""
+"""Picks one of two twins; the result is called like the first, the blocking one."""
 Java = Callable[..., Any]
-"""Has Java's client play a scenario."""
+"""Plays a scenario with Java's client."""
 Listen = Callable[..., Any]
 """Starts a push consumer: `listen(topic, function, tags=..., concurrency=...)`."""
 ReadAll = Callable[[str, int], list[dict[str, Any]]]
-"""Has Java's client read all of a topic, which is to hold so many messages."""
+"""Reads all of a topic with Java's client, once it has a number of messages."""
 
 LIMIT_S = 30.0
 ONLY = os.environ.get("ORBITMQ_COMPAT_AGAINST")

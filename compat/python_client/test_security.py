@@ -25,7 +25,7 @@ from orbitmq.remoting.tls import Tls
 # Alone, this file waits for all the JVMs, which start one after the other.
 
 ANY_CERTIFICATE = Tls(verify=False)
-"""By default brokers take plain and encrypted requests; their certificate is signed by nobody."""
+"""By default brokers accept plain and encrypted requests, with an untrusted certificate."""
 WHO_ARE_YOU = "check access_key and secret_key"
 YOU_MAY_NOT = "The account of this access_key may not do that"
 STRANGERS: list[dict[str, str]] = [

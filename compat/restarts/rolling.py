@@ -152,7 +152,7 @@ class Repeats:
     by_members: int
     by_brokers: int
     among_ours: list[str] = field(default_factory=list)
-    """Each of those that members of ours alone have handled twice."""
+    """Messages that only members of ours have handled twice, one text for each."""
 
 
 class Stage:

@@ -15,7 +15,7 @@ from orbitmq._native import dumps_lenient
 from orbitmq.protocol.codes import RequestCode
 
 Ask = Callable[[Request], str | None]
-"""Asks both; returns how they differ."""
+"""Sends a request to both; returns the differences."""
 
 COMMIT, ROLLBACK, UNKNOWN = "8", "12", "0"
 HALF_TOPIC, OP_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"

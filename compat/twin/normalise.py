@@ -315,7 +315,7 @@ def exceptions(answer: Seen, side: Side) -> None:
 
 EXCEPTION_TEXT = "<exception>"
 REFUSED_ACCESS = "org.apache.rocketmq.acl.common.AclException: "
-"""The one exception clients know by its name."""
+"""The only exception whose name clients use."""
 MISSING_FIELD = "HeaderFault: field "
 """How we begin to refuse a request that lacks a field, before anything else is looked at. Java
 misses a field when it needs it, and may have refused the request for another reason by then."""

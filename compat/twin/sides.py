@@ -47,7 +47,7 @@ class Request:
     language: str = "JAVA"
     connection: int = 0
     writes: bool = False
-    """Whether it may put a message, which Java's broker puts into queues and index later."""
+    """True if it may put a message, which Java's broker adds to queues and index later."""
 
     @property
     def wants_answer(self) -> bool:

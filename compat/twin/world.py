@@ -32,7 +32,7 @@ CREATED = {
 }
 AUTO_CREATED = ["Auto1", "Auto2", "Auto-3", "Auto|4", "Auto%5", "AUTO_6"]
 PASSING = ["Passing1", "Passing2"]
-"""Topics that come and go."""
+"""Topics that are created and deleted."""
 BAD_TOPICS = ["", " ", "a b", "t\u00f6pic", "x" * 128, "semi;colon", "slash/", "dot.dot"]
 FORBIDDEN = [
     *("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"),
@@ -66,9 +66,9 @@ class World:
         self.sent: list[Sent] = []
         self.ends: dict[tuple[str, int], int] = {}
         self.moments: list[int] = []
-        """Times at which nothing was being stored: everything is before or after them."""
+        """Times at which nothing was being stored: every message is before or after them."""
         self.quiet_moments: list[int] = []
-        """The same, followed by a whole second of silence: the index counts in seconds."""
+        """Such times followed by a whole second without puts: the index counts in seconds."""
 
     # ---- Choices
 

@@ -34,7 +34,7 @@ class Wire:
         self._responses: dict[int, Command] = {}
         self.pushed: list[Command] = []
         self.notices: list[Command] = []
-        """Notices that a topic has other queues: whoever subscribes early gets some."""
+        """Notices that the queues of a topic have changed; early subscribers get some."""
 
     def post(
         self,

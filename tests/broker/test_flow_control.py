@@ -178,7 +178,7 @@ class SlowPutting(MessageWriter):
     """Takes as long for each message as a very slow disk."""
 
     meanwhile: Callable[[], None] | None = None
-    """Done once, while the first message is being put."""
+    """Called once, while the first message is being put."""
 
     def put_plain(self, message: NewMessage) -> Appended:
         if self.meanwhile is not None:

@@ -8,7 +8,7 @@ from .test_timers import DAY_MS, HOUR_MS, MINUTE_MS, Bench
 
 MILLION = 1_000_000
 SOON = 1_000
-"""How many of them are due within two minutes; half of all others in eight, the rest later."""
+"""Number of messages due within two minutes; half of all others in eight, the rest later."""
 MOST_KB = 120_000
 
 

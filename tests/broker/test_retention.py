@@ -18,7 +18,7 @@ from orbitmq.config import BrokerConfig
 FILE_BYTES = 1 << 16
 HOUR_MS = 3_600_000
 OLD_H = 100
-"""How long ago the old files were written, in hours; 72 are kept by default."""
+"""Age of the old files in hours; 72 are kept by default."""
 
 
 class Disk:

@@ -36,7 +36,7 @@ from .test_timers import HOUR_MS, Bench
 ILLEGAL = Refused(ResponseCode.MESSAGE_ILLEGAL, "too long")
 BUSY = Refused(ResponseCode.SERVICE_NOT_AVAILABLE, "the disk is full")
 ODD = "k\x01a\x01b"
-"""A property that Java's clients send: its value holds the character that ends a name."""
+"""A property of Java's clients whose value contains the character that ends a name."""
 
 
 @pytest.mark.parametrize(

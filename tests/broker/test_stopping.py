@@ -21,7 +21,7 @@ from orbitmq.errors import StoreClosed
 
 OFFSETS = "consumerOffset.json"
 TURNS = 10
-"""Of the event loop; enough for whatever waits for no thread."""
+"""Turns of the event loop; enough for all work that needs no thread."""
 
 
 def opened(root: Path) -> Broker:

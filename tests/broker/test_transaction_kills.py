@@ -39,7 +39,7 @@ from .test_transactions import (
 pytestmark = pytest.mark.counted
 
 ROUNDS = 6
-"""More than a message is asked about."""
+"""More rounds than the maximum of checks."""
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from tests.cli.conftest import Ran, run_command
 from tests.cli.test_shape import ALL, SERVERS, TEXTS
 
 ID = "7F000001000062C5" + "0" * 16
-"""One that a producer gave: where a broker's id has a port, it has a process number."""
+"""A producer's message id: it has a process number where a broker's id has a port."""
 
 CALLS = {
     "nameserver config": "nameserver config",
@@ -91,29 +91,29 @@ CALLS = {
 }
 
 
-"""Every command that asks a cluster, with what it has to be told."""
+"""Every command that contacts a cluster, with its arguments."""
 
 ALONE = {"stop", "message decode-id", "pipeline check", "pipeline init", "pipeline run"}
-"""They ask nobody, or are asked about files."""
+"""Commands that contact no cluster, or are tested with files."""
 
 NEW_GROUP = {"consume", "group create", "group put"}
-"""Commands that a group begins to exist with."""
+"""Commands that create their group."""
 NEW_TOPIC = {"topic create", "topic put", "bench", "consume"}
-"""Commands that make their topic, or wait until somebody does."""
+"""Commands that create their topic, or wait for its creation."""
 
 NAMESERVERS_ONLY = {
     *("nameserver config", "nameserver kv-delete", "nameserver kv-get", "nameserver kv-list"),
     *("nameserver kv-set", "broker allow-writes", "broker deny-writes", "topic list"),
     *("topic order", "topic route", "topic clusters", "topic allocate", "cluster list"),
 }
-"""Commands that ask no broker, and so nobody who wants a signature."""
+"""Commands that contact no broker, so that no signature is required."""
 LOOKS_AT_ALL = {
     *("cluster status", "cluster send-check", "broker send-check"),
     *("topic send-check", "explain group", "explain message"),
 }
-"""Commands whose answer says of each broker that it refuses."""
+"""Commands whose answer lists the refusal of each broker."""
 NOT_THERE = {"message trace"}
-"""Commands that find something else missing before they ask: the topic of traces."""
+"""Commands that fail earlier for another missing object: the topic of traces."""
 
 
 def words_of(call: str, *, topic: str = "there", group: str = "known", broker: str = "a") -> str:

@@ -21,7 +21,7 @@ from tests.cli.conftest import Run
 Ask = Callable[..., Any]
 
 OF_4_9_7 = json.loads((Path(__file__).parent / "mqadmin_4_9_7.json").read_text())
-"""Command → letter → whether it takes a value and whether it is needed, as MQAdminStartup says."""
+"""Command → letter → name, takes a value, is required; from MQAdminStartup."""
 
 
 def test_every_command_of_mqadmin_has_an_alias() -> None:

@@ -90,7 +90,7 @@ EVERY: dict[str, tuple[str, ...]] = {
     # all groups, once
     "startMonitoring": ("--times", "1"),
 }
-"""In this order: some change what others look at."""
+"""In this order: some commands change what others read."""
 
 
 @pytest.fixture(scope="module")

@@ -24,11 +24,11 @@ from orbitmq.testing import LocalCluster
 from tests.cli.conftest import Run, await_true, run_command
 
 SERVERS = {("up",), ("nameserver",), ("broker",)}
-"""They run until they are told to end."""
+"""Commands that run until they are stopped."""
 STREAMS = {("consume",), ("tail",)}
-"""A message is a line, of JSON if wished; there is no answer as a whole."""
+"""Commands that print a line per message, JSON if requested; there is no single answer."""
 TEXTS = {("completion",), ("pipeline", "init")}
-"""They print a script, or write a file."""
+"""Commands that print a script, or write a file."""
 
 NUMBERS_MOVE = {
     *(("topic", "status"), ("topic", "stats"), ("group", "lag"), ("group", "members")),

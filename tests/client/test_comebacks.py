@@ -34,7 +34,7 @@ class Cluster(PlayedCluster):
         self.is_down = False
         self.is_listed = True
         self.held: set[str] = set()
-        """Client ids that have locked queues and are not here."""
+        """Ids of absent clients that have locked queues."""
 
     async def invoke(self, address: str, code: int, **how: Any) -> Command:
         if address == BROKER and self.is_down:

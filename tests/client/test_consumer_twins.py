@@ -21,11 +21,11 @@ TWINS = [
     (PullConsumer, AsyncPullConsumer),
 ]
 NEVER_WAIT = {"on", "suspend", "resume", "position", "batches"}
-"""What needs no await, or is an asynchronous generator."""
+"""Methods that need no await, or are asynchronous generators."""
 SAY_WHERE = {"on", "start", "run"}
-"""What says in its first sentence on which thread or loop it happens."""
+"""Methods whose first sentence names the thread or loop they use."""
 ONLY_THERE = {(AsyncPushConsumer, "subscribe")}
-"""A decorator cannot await: handlers that come while it runs are added with `await`."""
+"""A decorator cannot await: handlers are added with `await` while the consumer runs."""
 
 
 def _public(kind: type) -> dict[str, object]:

@@ -21,7 +21,7 @@ QUEUES = 4
 MESSAGES = 10_000_000
 LOOK_EVERY = 1_000_000
 SETTLED_AFTER = 2
-"""Millions until all workers have begun and their memory has been touched once."""
+"""Millions of messages until all workers run and their memory has been touched once."""
 GROWTH_MIB = 24
 CONCURRENCY = 8
 FILE_BYTES = 64 << 20

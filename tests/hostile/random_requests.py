@@ -68,14 +68,14 @@ BODIES: dict[int, Any] = {
     },
     RequestCode.QUERY_DATA_VERSION: VERSION,
 }
-"""A good body for each request that has a JSON body."""
+"""A valid body for each request that has a JSON body."""
 
 ROUTE = {
     "brokerDatas": [{"brokerAddrs": {"0": "a:1"}, "brokerName": "a", "cluster": "c"}],
     "queueDatas": [{"brokerName": "a", "perm": 6, "readQueueNums": 4, "writeQueueNums": 4}],
     "orderTopicConf": "a:4",
 }
-"""A good route, as nameservers answer it."""
+"""A valid route, as nameservers return it."""
 
 REGISTER = {
     "brokerName": "fuzzed",
@@ -90,7 +90,7 @@ VALUES: list[Any] = [
     *("", "7", "t", "x" * 300, "true", "é\u2028", "%RETRY%", "a@b", "9" * 400),
     *([], {}, [[]], [None], {"": None}, {"t": 7}, [7], ["x"], {"groupName": 7}, [{}], {7: 7}),
 ]
-"""Values of every type in the place of any other."""
+"""Values of every type, to replace any other."""
 
 _WORDS = """
     topic=t consumerGroup=fuzzed producerGroup=p group=fuzzed groupName=fuzzed queueId=0 offset=0
@@ -112,7 +112,7 @@ PLAUSIBLE = dict(word.split("=") for word in _WORDS.split()) | {
     "properties": "KEYS\x01k\x02TAGS\x01a\x02",
     "i": "",
 }
-"""A value that means something for every field of any request."""
+"""A valid value for every field of any request."""
 TEXTS = [
     *("", " ", "0", "1", "-1", "3", "7", "16", "2147483647", "-2147483648", "9223372036854775807"),
     *(
@@ -131,7 +131,7 @@ TEXTS = [
     *("7F00000100002A9F0000000000000000", "x" * 300, "é", "s/1", "TOPIC_PUT_NUMS"),
 ]
 CHANGES_SETTINGS = {RequestCode.UPDATE_BROKER_CONFIG, RequestCode.UPDATE_NAMESRV_CONFIG}
-"""Requests that may switch off what the canary needs, by right: they carry no settings here."""
+"""Requests that could disable what the well-behaved client needs: they carry no settings here."""
 
 
 class Chance:

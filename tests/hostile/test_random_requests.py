@@ -32,7 +32,7 @@ PYTHON_ERRORS = tuple(
     for name, value in vars(builtins).items()
     if isinstance(value, type) and issubclass(value, Exception)
 )
-"""An answer that begins with one of these tells of a check that is missing."""
+"""An answer that begins with one of these shows a missing check."""
 ENCODINGS: tuple[Encoding, ...] = ("json", "binary")
 AT_NAMESERVER = {RequestCode.REGISTER_BROKER, RequestCode.QUERY_DATA_VERSION}
 

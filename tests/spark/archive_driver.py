@@ -23,7 +23,7 @@ class Archiving:
 
     file: str
     once: bool = False
-    """Whether to end when all that is there now has been archived."""
+    """True to end when all present messages have been archived."""
     module: str = "tests.spark.archive_driver"
 
     def as_json(self) -> str:

@@ -43,9 +43,9 @@ class Relay:
     rows_per_batch: int = 400
     min_partitions: int = 1
     to_the_end: bool = False
-    """Whether to end when all that is there now has been relayed."""
+    """True to end when all present messages have been relayed."""
     stands_by: bool = False
-    """Whether to wait for a line on standard input before the queries start."""
+    """True to wait for a line on standard input before the queries start."""
     master: str = "local[2]"
     settings: dict[str, str] = field(default_factory=dict)
     module: str = "tests.spark.relay_driver"

@@ -35,7 +35,7 @@ __all__ = ["SCHEDULE", "Restart", "Restartable", "outlive"]
 TOPIC = "restarting"
 QUEUES = 2
 MESSAGES = 6
-"""How many a broker gets before it goes."""
+"""Number of messages that a broker gets before it stops."""
 LIMIT_S = 180.0
 ROUNDS = int(os.environ.get("SOAK", "1"))
 TRIGGER_S = 0.05

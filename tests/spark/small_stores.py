@@ -11,7 +11,7 @@ STEP_MS = 10_000
 HOST = ("10.1.2.3", 10911)
 LOG_FILE_SIZE = 64 << 10
 COUNT = 300
-"""How many messages the store has that tests share."""
+"""Number of messages in the store that tests share."""
 INDEX_SLOTS = 40
 
 

@@ -45,16 +45,16 @@ class PlayedCluster:
         self.pauses = 0
         self.queues = queues
         self.registered: set[str] | None = None
-        """The brokers that nameservers know; None are those that have queues."""
+        """Brokers that nameservers list; None means those that have queues."""
         self.nameservers_answer = True
         self.read_routes = 0
         self._route: tuple[float, tuple[MessageQueue, ...]] | None = None
         self.silent: set[str] = set()
         """Brokers that are registered and do not answer."""
         self.dying: set[str] = set()
-        """Brokers that answer once and no more."""
+        """Brokers that answer only once more."""
         self.unknown: set[tuple[str, str]] = set()
-        """Topics that a broker does not have, although a nameserver says so."""
+        """Topics that a broker does not have, although a nameserver lists them."""
 
     def clock(self) -> float:
         return self.now

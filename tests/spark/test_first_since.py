@@ -29,7 +29,7 @@ class PlayedQueue(SourceCluster):
 
     first = 0
     expires_to = 0
-    """What expires as soon as the place of a time has been told."""
+    """Offset below which messages expire as soon as the offset of a time has been returned."""
     near: int | None = None
     is_silent = False
 

@@ -43,7 +43,7 @@ pytestmark = [pytest.mark.counted, pytest.mark.kills]
 
 KILLS = int(os.environ.get("ORBITMQ_KILLS", "30"))
 MOMENTS = {"start": 2, "planning": 3, "sending": 5, "commit": 3}
-"""The moments, and how often each should be hit: trouble is where rows are under way."""
+"""The moments, with their shares of the kills: failures matter most while rows are sent."""
 MESSAGES_PER_LIFE = 300
 ROWS_PER_BATCH = 100
 MASTERS = ("local[2]", "local[3]", "local[1]")

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.newest_spark
 COUNT = 40
 """Messages of each source."""
 FAULTS = 3
-"""How a pipeline ends that has found faults."""
+"""Exit code of a pipeline that has found faults."""
 
 
 def pipelines(orders: str, again: str, traces: str, group: str) -> dict[str, str]:

@@ -30,7 +30,7 @@ from tests.spark.topics import produce
 
 MESSAGES = 5000
 ROUND_TRIPS = MESSAGES / 32
-"""How many a reader would wait for that asks for the next 32 messages when it has the last."""
+"""Round trips of a reader that requests the next 32 messages after the last answer."""
 
 
 class Watched(Pipeline):

@@ -15,9 +15,9 @@ from tests.spark.source_fixtures import frame
 
 LIMIT_MB = 400
 BODY_BYTES = (4 << 20) - 4096
-"""As large as brokers take them."""
+"""The largest size that brokers accept."""
 MESSAGES = 110
-"""More than a worker may have."""
+"""More than a worker may hold."""
 DAEMON = b"pyspark.daemon\0pyspark.worker\0"
 
 

@@ -31,7 +31,7 @@ IMPATIENT = {
     "routeCacheTtlMs": "0",
     "fetchOffset.numRetries": "0",
 }
-"""Every look is a new one, and whoever does not answer the first time is away."""
+"""Routes are not cached, and a broker that fails once counts as away."""
 
 
 @pytest.fixture

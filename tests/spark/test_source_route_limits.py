@@ -20,7 +20,7 @@ from tests.spark.conftest import NewTopic
 from tests.spark.source_fixtures import count_rows, reader, send
 
 BROKERS = MAX_ROUTE_QUEUES // MAX_QUEUES + 1
-"""Brokers with as many queues as one may have, one more than a route may have in all."""
+"""Brokers with the maximum of queues each, one more than a route may have in all."""
 
 
 def route_body(counts: list[int]) -> bytes:

@@ -54,7 +54,7 @@ def table(spark: SparkSession, path: Path, **options: object) -> DataFrame:
 
 RowsOf = Callable[..., DataFrame]
 REFUSED = (PySparkException, OrbitError)
-"""By the process that plans for Spark, or by this one."""
+"""Raised in the process that plans for Spark, or in this one."""
 
 
 @pytest.fixture(params=[table, read_store], ids=["format", "read_store"])
