@@ -7,18 +7,18 @@ import sys
 
 PROGRAM = """
 import gc
-from orbitmq.spark.worker import FREEZES, settle_in
+from orbitmq.spark.worker import FREEZES, tune_worker
 
-settle_in()
+tune_worker()
 first = gc.get_freeze_count()
 import decimal, email.message, http.client, xml.dom.minidom
-settle_in()
+tune_worker()
 second = gc.get_freeze_count()
 for _ in range(FREEZES):
-    settle_in()
+    tune_worker()
 most = gc.get_freeze_count()
 kept = [[] for _ in range(10_000)]
-settle_in()
+tune_worker()
 print(0 < first < second <= most, gc.get_freeze_count() == most)
 """
 

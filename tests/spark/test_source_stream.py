@@ -180,7 +180,7 @@ def test_added_queues_and_topics_begin_at_their_first_message(
     try:
         query.processAllAvailable()
         with Admin(cluster.address) as admin:
-            admin.create_topic(topic, queues=4)
+            admin.update_topic(topic, queues=4)
             admin.create_topic(f"{topic}-more", queues=1)
         send_to_queue(cluster, topic, 3, names("added", 5))
         send(cluster, f"{topic}-more", names("more", 5))
