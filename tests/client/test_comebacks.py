@@ -388,7 +388,7 @@ def test_joins_assignments_recoveries_and_leaves_are_logged_once(
         "joins group g",
         "took up queues of T: a:0",
         "is lost",
-        "is back",
+        "is back after",
         "leaves group g",
     ):
         assert len([text for text in texts if words in text]) == 1, (words, texts)
