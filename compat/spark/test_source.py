@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import uuid
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from compat.java_cluster import JavaCluster
+from compat.python_client.shared import await_true
 from orbitmq import Admin, Message, Producer
 from tests.spark.source_fixtures import bodies, frame, run_available, stream, written
 
@@ -16,9 +18,18 @@ COUNT = 700
 
 
 def test_a_java_broker_is_read(spark: SparkSession, java: JavaCluster, tmp_path: Path) -> None:
-    address, topic = java.nameserver, "source-orders"
+    address, topic = java.nameserver, f"source-orders-{uuid.uuid4().hex[:8]}"
     with Admin(address) as admin, Producer(address, group="spark-compat") as producer:
         admin.create_topic(topic, queues=3)
+
+        def await_stored(count: int) -> None:
+            # Java's broker puts messages into their queues after it has acknowledged them.
+            await_true(
+                f"{count} messages are in the queues of {topic}",
+                lambda: sum(ends.max_offset for ends in admin.topic_ends(topic).values()) == count,
+                60,
+            )
+
         for number in range(COUNT):
             tag = "odd" if number % 2 else "even"
             message = Message(
@@ -26,6 +37,8 @@ def test_a_java_broker_is_read(spark: SparkSession, java: JavaCluster, tmp_path:
             )
             producer.send(message)
         producer.send(Message(topic, b"9999" + b"z" * 20_000, tags="big"))
+
+        await_stored(COUNT + 1)
 
         everything = [f"{number:04}" for number in range(COUNT)]
         read = frame(spark, address, topic, columns="body,tags,queueId,queueOffset")
@@ -59,6 +72,7 @@ def test_a_java_broker_is_read(spark: SparkSession, java: JavaCluster, tmp_path:
         assert sum(sum(each.values()) for each in ends[topic].values()) == COUNT + 1
         assert admin.group_lag(group, topic).total == 0
         producer.send(Message(topic, b"more"))
+        await_stored(COUNT + 2)
         assert admin.group_lag(group, topic).total == 1
         run_available(stream(spark, address, topic, **options), tmp_path)
         assert written(spark, tmp_path).count() == COUNT + 2
