@@ -133,6 +133,9 @@ class PowerCut:
     def _index_by(self, new: bytes, store_times: Mapping[int, int], flushed_end: int) -> bytes:
         """Return the file as of the index end `flushed_end`; zeros if it did not exist."""
         begin_ms, _, begin_physical, _, _, next_entry = INDEX_HEADER.unpack_from(new)
+        if next_entry > 1 and begin_physical not in store_times:
+            # Garbage of an earlier cut; the store was killed before it looked at the index.
+            return new
         entries_at = INDEX_HEADER.size + 4 * self.index_slots
 
         def entry(number: int) -> tuple[int, int, int, int]:
